@@ -1,0 +1,70 @@
+# Springtide's everyday commands. `make help` lists them.
+#
+# All that the machine has to have is Python 3.11+, Java 17+ and make: everything else is installed into .venv, again
+# whenever pyproject.toml changes. VENV=DIR uses another folder, PYTHON=... another interpreter.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+SOURCES := controller admin_api dataplane localcluster migrations bench tests
+SEEDS ?= 500
+ROUNDS ?= 20
+PYTEST_ARGS ?=
+KAFKA_HOME ?=
+UP_ARGS ?=
+
+.PHONY: help demo up test check lint unit sim bench install packages clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(INSTALLED) ## a real cluster, a leader killed under load, everything read back; figures in build/demo.json
+	@$(BIN)/python -m localcluster demo --report build/demo.json
+
+up: $(INSTALLED) ## leave a cluster running until Ctrl-C and show how to use it (UP_ARGS="--brokers 5 --port-base 19000")
+	@$(BIN)/python -m localcluster up $(UP_ARGS)
+
+test: $(INSTALLED) packages lint sim ## every check and every test (PYTEST_ARGS="-m slow" for the long kill rounds)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(INSTALLED) lint unit sim ## the everyday loop, about two minutes: format, lint, types, imports, units, simulation
+
+lint: $(INSTALLED) ## format, lint, types and import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(INSTALLED) ## unit tests only
+	$(BIN)/python -m pytest tests/unit -q -n auto
+
+sim: $(INSTALLED) ## seeded simulation runs (SEEDS=500)
+	$(BIN)/python -m tests.simulation sweep --seeds $(SEEDS)
+
+bench: $(INSTALLED) ## throughput and latency (KAFKA_HOME=DIR compares with that Apache Kafka); build/bench.json
+	$(BIN)/python -m bench $(if $(KAFKA_HOME),--kafka-home $(KAFKA_HOME))
+
+install: $(INSTALLED) ## only create .venv and install into it
+
+$(INSTALLED): pyproject.toml
+	@if [ -z "$(PYTHON)" ] || ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+	    echo "Python 3.11 or newer is needed; PYTHON=/path/to/python3.11 make ... chooses one"; exit 1; fi
+	@echo "installing into $(VENV): about 700 MB with PySpark, whose jars include ZooKeeper; once, a few minutes"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev]' 2>&1 \
+	    | awk '/^Requirement already satisfied/ { next } { print "  " $$0; fflush() }'
+	@touch $@
+
+packages:
+	@.ci/debian-packages kcat
+
+clean: ## remove what was built, the virtual environment included
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
