@@ -1,0 +1,338 @@
+"""`controller serve` and `controller dump-image`: reads the configuration, builds the parts, runs them.
+
+The composition root: the only place that knows the engine, its surfaces and its stores together. Everything
+runs in one task group; a part that fails unexpectedly takes the process with it, and another controller takes
+over from what ZooKeeper holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+import sqlalchemy as sa
+import uvicorn
+from alembic.util.exc import CommandError
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from admin_api.app import create_app
+from admin_api.settings import ApiSettings
+from controller.audit import migrate
+from controller.audit.outbox import AuditOutbox
+from controller.audit.store import AuditStore
+from controller.config import (
+    OPTIONS,
+    ConfigError,
+    ControllerConfig,
+    advertised_url,
+    check_advertisable,
+    load_config,
+)
+from controller.shell.broker_api import create_router
+from controller.shell.clock import Ids, SystemClock
+from controller.shell.engine import Engine, read_published
+from controller.shell.kazoo_meta import KazooMeta
+from controller.shell.leadership import CLUSTERS_PATH
+from controller.shell.listeners import TcpListeners
+from controller.shell.log_lines import configure_logging
+from controller.shell.meta import MetaUnavailable, SessionState
+from controller.shell.metrics import EngineCollector
+from controller.shell.published import Published
+
+log = logging.getLogger("controller")
+
+LISTEN_BACKLOG: Final = 2_048
+#: Requests still running when the controller stops get so long; polls are answered at once.
+GRACEFUL_STOP_S: Final = 5
+MIGRATE_RETRY_MS: Final = 2_000
+CONNECT_TIMEOUT_MS: Final = 15_000
+DUMP_TRIES_MAX: Final = 10
+DUMP_PAUSE_MS: Final = 100
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit status: 0, 1 when something failed, 2 for a wrong command line or configuration."""
+    chosen = _parser().parse_args(arguments)
+    given = {
+        option.name: getattr(chosen, option.name)
+        for option in OPTIONS
+        if getattr(chosen, option.name, None) is not None
+    }
+    try:
+        config = load_config(given, os.environ, file=chosen.config)
+        if chosen.command == "serve":
+            check_advertisable(config)
+            configure_logging(config.log_level)
+            return anyio.run(serve, config)
+        configure_logging("error")
+        return anyio.run(dump_image, config, chosen.cluster, chosen.output)
+    except ConfigError as error:
+        print(f"controller: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="controller", description="Springtide's controller.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve_parser = commands.add_parser(
+        "serve",
+        help="run a controller",
+        description="Runs a controller. Each setting can also be given as an environment variable "
+        "(SPRINGTIDE_ and the name in capitals) or in the file named by --config; flags win over the "
+        "environment, the environment over the file.",
+    )
+    dump_parser = commands.add_parser(
+        "dump-image",
+        help="print a cluster as ZooKeeper has it",
+        description="Reads one cluster from ZooKeeper, changes nothing, needs no controller, and prints it.",
+    )
+    dump_parser.add_argument("--cluster", required=True, help="name of the cluster")
+    dump_parser.add_argument("--output", choices=("text", "json"), default="text")
+    for target, names in (
+        (serve_parser, [option.name for option in OPTIONS]),
+        (dump_parser, ["zookeeper", "zookeeper_root", "zookeeper_session_timeout_ms"]),
+    ):
+        target.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
+        for option in OPTIONS:
+            if option.name not in names:
+                continue
+            shown = "" if option.default == "" else f" (default: {_spell(option.default)})"
+            text = f"{option.help}{shown}".replace("%", "%%")
+            if option.kind is bool:
+                target.add_argument(
+                    option.flag, dest=option.name, nargs="?", const="true", metavar="true|false", help=text
+                )
+            else:
+                metavar = "N" if option.kind is int else "TEXT"
+                target.add_argument(option.flag, dest=option.name, metavar=metavar, help=text)
+    return parser
+
+
+def _spell(default: str | int | bool) -> str:
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+# -- serve --
+
+
+async def serve(config: ControllerConfig) -> int:
+    """Runs until SIGTERM or SIGINT. Raises ConfigError when the address can't be listened on."""
+    listener = _listen(config)
+    url = advertised_url(config, bound_port=listener.getsockname()[1])
+    if not config.is_loopback_only:
+        log.warning(
+            "NO AUTHENTICATION: whoever reaches %s can administer every cluster; bind to loopback, or put a "
+            "proxy that authenticates before it",
+            config.listen,
+        )
+    clock = SystemClock()
+    meta = KazooMeta(
+        hosts=config.zookeeper_hosts,
+        root=config.zookeeper_path,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+    )
+    engine = Engine(
+        meta=meta,
+        clock=clock,
+        random_bytes=os.urandom,
+        listeners=TcpListeners(clock),
+        url=url,
+        options=config.options(),
+        read_only=config.read_only,
+    )
+    store = AuditStore.open(config.database_url)
+    outbox = AuditOutbox(store, clock=clock, truth=engine.truth)
+    engine.attach_outbox(outbox)
+    registry = CollectorRegistry()
+    registry.register(EngineCollector(engine))
+    app = _compose_app(engine, store, outbox, registry)
+    server = _Server(_uvicorn_config(app, config))
+    log.warning("starting url=%s controller_id=%s zookeeper=%s", url, engine.controller_id, config.zookeeper)
+    async with anyio.create_task_group() as outermost:
+        # To the very end: a second SIGTERM while parts stop must not cut them short.
+        outermost.start_soon(_stop_on_signal, engine, server)
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(meta.run)
+            await tasks.start(engine.run)
+            tasks.start_soon(_migrate, config.database_url, clock)
+            tasks.start_soon(outbox.run)
+            tasks.start_soon(app.state.operations.run)
+            await server.serve(sockets=[listener])
+            engine.stand_down()
+            tasks.cancel_scope.cancel()
+        store.close()
+        log.warning("stopped")
+        outermost.cancel_scope.cancel()
+    return 0
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to `_stop_on_signal`: the hand-over must begin with the signal, not after the last
+    request."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _listen(config: ControllerConfig) -> socket.socket:
+    host, port = config.listen_address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=LISTEN_BACKLOG)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {config.listen}: {error.strerror or error}; choose another with --listen"
+        ) from error
+
+
+def _uvicorn_config(app: FastAPI, config: ControllerConfig) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=config.keep_alive_s,
+        timeout_graceful_shutdown=GRACEFUL_STOP_S,
+        limit_concurrency=config.connections_max,
+        backlog=LISTEN_BACKLOG,
+    )
+
+
+def _compose_app(
+    engine: Engine, store: AuditStore, outbox: AuditOutbox, registry: CollectorRegistry
+) -> FastAPI:
+    return create_app(
+        engine=engine,
+        audit=store,
+        outbox=outbox,
+        settings=ApiSettings(),
+        clock=engine.clock,
+        random_bytes=os.urandom,
+        registry=registry,
+        internal_routers=[create_router(engine)],
+    )
+
+
+async def _migrate(database_url: str, clock: SystemClock) -> None:
+    """Brings SQL up to date, however long it takes to be there: until then operators' writes are refused, and
+    failovers go on as ever."""
+    while True:
+        try:
+            await anyio.to_thread.run_sync(migrate.upgrade, database_url, abandon_on_cancel=True)
+        except (sa.exc.SQLAlchemyError, CommandError, OSError) as error:
+            log.error("database_not_ready detail=%r", str(error))
+            await clock.sleep_ms(MIGRATE_RETRY_MS)
+        else:
+            return
+
+
+async def _stop_on_signal(engine: Engine, server: uvicorn.Server) -> None:
+    """The first signal hands over and stops in order; the second stops waiting for requests."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            log.warning("stopping signal=%s", signal.Signals(number).name)
+            engine.stand_down()
+            if server.should_exit:
+                server.force_exit = True
+            server.should_exit = True
+
+
+# -- dump-image --
+
+
+async def dump_image(config: ControllerConfig, cluster: str, output: str) -> int:
+    """Prints a consistent picture of the cluster, or says on stderr why there is none."""
+    clock = SystemClock()
+    meta = KazooMeta(
+        hosts=config.zookeeper_hosts,
+        root=config.zookeeper_path,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+    )
+    published: Published | None = None
+    known: list[str] = []
+    failure = f"ZooKeeper at {config.zookeeper} did not answer; check --zookeeper"
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(meta.run)
+        with clock.timeout_ms(CONNECT_TIMEOUT_MS):
+            session = meta.session
+            while session.state is not SessionState.CONNECTED:
+                session = await meta.session_changed(session)
+            try:
+                known = await meta.children(CLUSTERS_PATH)
+                failure = f"no cluster {cluster!r} under {config.zookeeper_path}; there are: {known}"
+                for _ in range(DUMP_TRIES_MAX if cluster in known else 0):
+                    read = await read_published(meta, clock, Ids(os.urandom), cluster)
+                    if read is not None:
+                        published = read[1]
+                        break
+                    failure = (
+                        f"cluster {cluster!r} can't be read, or changes too fast; see above, or try again"
+                    )
+                    await clock.sleep_ms(DUMP_PAUSE_MS)
+            except MetaUnavailable as error:
+                failure = f"ZooKeeper went away: {error}"
+        tasks.cancel_scope.cancel()
+    if published is None:
+        print(f"controller: {failure}", file=sys.stderr)
+        return 1
+    sys.stdout.write(_render_json(published) if output == "json" else _render_text(published))
+    return 0
+
+
+def _document(published: Published) -> dict[str, Any]:
+    image = published.image
+    return {
+        "cluster": published.cluster,
+        "cluster_id": image.cluster_id,
+        "configs": image.configs,
+        "next_producer_id": image.next_producer_id,
+        "brokers": [image.brokers[broker_id] for broker_id in sorted(image.brokers)],
+        "topics": [image.topics[topic_id] for topic_id in sorted(image.topics)],
+        "partitions": [image.partitions[key] for key in sorted(image.partitions)],
+    }
+
+
+def _render_json(published: Published) -> str:
+    return msgspec.json.format(msgspec.json.encode(_document(published)), indent=2).decode() + "\n"
+
+
+def _render_text(published: Published) -> str:
+    image = published.image
+    lines = [f"cluster {published.cluster}  id {image.cluster_id}"]
+    lines += [f"  {name}={value}" for name, value in sorted(image.configs.items())]
+    for broker_id, broker in sorted(image.brokers.items()):
+        lines.append(
+            f"broker {broker_id}  {broker.status}  epoch {broker.broker_epoch}  {broker.host}:{broker.port}"
+            f"  rack {broker.rack or '-'}"
+        )
+    for topic_id, topic in sorted(image.topics.items(), key=lambda item: item[1].topic):
+        mark = "  (being deleted)" if topic.deleting else ""
+        lines.append(f"topic {topic.topic}  id {topic_id}  partitions {topic.partitions}{mark}")
+        for state in image.partitions_of(topic_id):
+            lines.append(
+                f"  {state.partition}  leader {state.leader}  leader_epoch {state.leader_epoch}"
+                f"  partition_epoch {state.partition_epoch}  replicas {list(state.replicas)}"
+                f"  isr {list(state.isr)}" + (f"  elr {list(state.elr)}" if state.elr else "")
+            )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

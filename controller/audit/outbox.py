@@ -1,0 +1,202 @@
+"""Carries changes from the driver to SQL: in order, in batches, without the driver ever waiting.
+
+A failover must not wait for SQL, so the driver only appends to a bounded queue in memory. While SQL is down
+the queue grows and is retried; when it is full, the cluster's further changes are not kept at all, and once
+SQL answers again the gap is closed from what ZooKeeper holds: each entity's present version, marked as
+back-filled, with what lay between marked as missing (docs/replication.md 4.8, S40). The same happens for
+every cluster when this controller becomes active, because its predecessor's queue died with it.
+
+    driver --record_changes--> queue --batches--> SQL        queue full --> behind --truth--> back-fill
+
+Nothing here decides anything, and losing the queue loses no truth: ZooKeeper has it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+import anyio
+import sqlalchemy as sa
+
+from controller.audit import history
+from controller.audit.change import AuditedChange
+from controller.audit.history import Outcome
+from controller.audit.store import AuditRejected, AuditStore, AuditUnavailable
+
+_log = logging.getLogger(__name__)
+
+#: Changes held in memory while SQL is away: some minutes of a bad day with 100,000 partitions.
+CHANGES_MAX = 200_000
+BATCH_MAX = 500
+RETRY_MS_FIRST = 100
+RETRY_MS_MAX = 5_000
+
+
+class OutboxClock(Protocol):
+    """The part of the shell's clock that is needed here."""
+
+    def now_wall_ms(self) -> int: ...
+    async def sleep_ms(self, duration_ms: int) -> None: ...
+
+
+#: The cluster's entities as they stand in the published image: one change each, `before` unset, with the
+#: cause, actor and time of the record that made it so. Nothing at all: this controller is no longer active,
+#: and its successor will fill the gap. Called on the event loop; must not block.
+Truth = Callable[[str], Sequence[AuditedChange]]
+
+
+class AuditOutbox:
+    """The queue and the task that empties it."""
+
+    def __init__(
+        self, store: AuditStore, *, clock: OutboxClock, truth: Truth, changes_max: int = CHANGES_MAX
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._truth = truth
+        self._changes_max = changes_max
+        self._queue: deque[AuditedChange | Outcome] = deque()
+        #: Clusters to be back-filled; True: changes were dropped, and will be until the image is read.
+        self._behind: dict[str, bool] = {}
+        self._dropped = 0
+        self._rejected = 0
+        self._wake = anyio.Event()
+        #: Who flushes owns the head of the queue.
+        self._flushing = anyio.Lock()
+
+    @property
+    def depth(self) -> int:
+        """Changes and outcomes that are not in SQL yet."""
+        return len(self._queue)
+
+    @property
+    def dropped(self) -> int:
+        """Changes not kept because the queue was full. Their entities were or will be back-filled."""
+        return self._dropped
+
+    @property
+    def rejected(self) -> int:
+        """Rows that SQL refused for what they are: each is in the log, none is in the history."""
+        return self._rejected
+
+    @property
+    def behind(self) -> tuple[str, ...]:
+        """Clusters that wait for a back-fill."""
+        return tuple(self._behind)
+
+    def record_changes(self, changes: Sequence[AuditedChange]) -> None:
+        """Takes what the driver has persisted and published, in that order. Never blocks, never raises."""
+        for change in changes:
+            if self._behind.get(change.cluster, False):
+                self._dropped += 1  # the back-fill will read what it came to
+            elif len(self._queue) >= self._changes_max:
+                self._dropped += 1
+                self._behind[change.cluster] = True
+                _log.warning(
+                    "audit queue full at %d: changes of cluster %s will be back-filled",
+                    self._changes_max,
+                    change.cluster,
+                )
+            else:
+                self._queue.append(change)
+        self._wake.set()
+
+    def record_outcome(self, outcome: Outcome) -> None:
+        """Takes what became of a request. Dropped when the queue is full: a request without an outcome
+        reads as unknown, which is then the truth."""
+        if len(self._queue) < self._changes_max:
+            self._queue.append(outcome)
+        else:
+            self._dropped += 1
+        self._wake.set()
+
+    def backfill(self, cluster: str) -> None:
+        """Asks that the cluster's history be brought up to its published image: at activation, per cluster,
+        after the image is published. Changes recorded meanwhile are kept and written first."""
+        self._behind.setdefault(cluster, False)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Empties the queue, for ever."""
+        retry_ms = RETRY_MS_FIRST
+        while True:
+            if not self._queue and not self._behind:
+                await self._wake.wait()
+            self._wake = anyio.Event()
+            try:
+                await self.flush()
+            except AuditUnavailable as error:
+                _log.warning("audit database unavailable, %d rows wait: %s", len(self._queue), error)
+                await self._clock.sleep_ms(retry_ms)
+                retry_ms = min(retry_ms * 2, RETRY_MS_MAX)
+            else:
+                retry_ms = RETRY_MS_FIRST
+
+    async def flush(self) -> None:
+        """Writes everything that waits now. Raises AuditUnavailable; what was not written stays."""
+        async with self._flushing:
+            while self._queue:
+                batch = [self._queue[index] for index in range(min(BATCH_MAX, len(self._queue)))]
+                await self._write(batch)
+                for _ in batch:
+                    self._queue.popleft()
+            for cluster in tuple(self._behind):
+                await self._backfill(cluster)
+
+    async def _write(self, batch: Sequence[AuditedChange | Outcome]) -> None:
+        try:
+            await self._store.write(partial(_append, batch=batch, recorded_at_ms=self._clock.now_wall_ms()))
+        except AuditRejected as error:
+            if len(batch) == 1:
+                self._rejected += 1
+                _log.error("audit row refused for good: %s: %r", error, batch[0])
+                return
+            for item in batch:  # find the one; the others keep their order
+                await self._write([item])
+
+    async def _backfill(self, cluster: str) -> None:
+        # From here on the cluster's changes are queued again; those that the image already has are
+        # recognised by their version.
+        was_dropping = self._behind.pop(cluster)
+        try:
+            rows = self._truth(cluster)
+            if not rows:
+                return  # not ours to tell any more, and surely not a cluster that lost everything it had
+            epoch = max((row.controller_epoch for row in rows), default=-1)
+            present = [(row.entity, row.entity_id) for row in rows]
+            missing = 0
+            for start in range(0, len(rows), BATCH_MAX):
+                part = rows[start : start + BATCH_MAX]
+                missing += await self._store.write(
+                    partial(history.backfill_rows, rows=part, recorded_at_ms=self._clock.now_wall_ms())
+                )
+            gone = await self._store.read(partial(history.entities_not_in, cluster=cluster, present=present))
+            for start in range(0, len(gone), BATCH_MAX):
+                missing += await self._store.write(
+                    partial(
+                        history.append_lost_removals,
+                        cluster=cluster,
+                        keys=gone[start : start + BATCH_MAX],
+                        at_ms=self._clock.now_wall_ms(),
+                        controller_epoch=epoch,
+                    )
+                )
+        except BaseException:
+            self._behind[cluster] = was_dropping or self._behind.get(cluster, False)
+            raise
+        if missing:
+            _log.info("audit of cluster %s: %d rows back-filled", cluster, missing)
+
+
+def _append(
+    connection: sa.Connection, *, batch: Sequence[AuditedChange | Outcome], recorded_at_ms: int
+) -> None:
+    changes = [item for item in batch if isinstance(item, AuditedChange)]
+    history.append_changes(connection, changes, recorded_at_ms=recorded_at_ms)
+    for item in batch:
+        if isinstance(item, Outcome):
+            history.append_outcome(connection, item)

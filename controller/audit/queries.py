@@ -1,0 +1,114 @@
+"""Reads the history, newest first, a page at a time.
+
+A page ends with the id of its last row and the next one begins below it: rows that arrive meanwhile never
+shift what a reader has not seen yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from controller.audit.change import Entity
+from controller.audit.tables import audit, audit_outcomes
+
+
+class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A row as stored, with its outcome when it is a request whose outcome is known."""
+
+    id: int
+    cluster: str
+    seq: int
+    kind: str
+    entity: str
+    entity_id: str
+    version: int | None
+    cause: str
+    actor: str
+    reason: str | None
+    request_id: str | None
+    operation_id: str | None
+    at_ms: int
+    recorded_at_ms: int
+    topic: str | None
+    partition: int | None
+    brokers: tuple[int, ...]
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+    controller_epoch: int | None
+    backfilled: bool
+    gap_before: bool
+    outcome: str | None
+    outcome_code: str | None
+    outcome_detail: str | None
+    outcome_at_ms: int | None
+
+
+class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Every set field narrows the answer. since_ms is inclusive, until_ms exclusive; both are about when the
+    change was made, not when it was written down. below_id: only rows with a smaller id (the next page)."""
+
+    kind: str | None = None
+    cluster: str | None = None
+    entity: Entity | None = None
+    topic: str | None = None
+    partition: int | None = None
+    broker: int | None = None
+    actor: str | None = None
+    cause: str | None = None
+    operation_id: str | None = None
+    request_id: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    below_id: int | None = None
+
+
+_OUTCOME = (
+    audit_outcomes.c.outcome,
+    audit_outcomes.c.code.label("outcome_code"),
+    audit_outcomes.c.detail.label("outcome_detail"),
+    audit_outcomes.c.at_ms.label("outcome_at_ms"),
+)
+_ROWS = sa.select(audit, *_OUTCOME).outerjoin(audit_outcomes, audit_outcomes.c.audit_id == audit.c.id)
+
+
+def list_rows(connection: sa.Connection, wanted: AuditFilter, *, limit: int) -> list[AuditRow]:
+    """Up to `limit` rows, newest first."""
+    equal: tuple[tuple[sa.Column[Any], Any], ...] = (
+        (audit.c.kind, wanted.kind),
+        (audit.c.cluster, wanted.cluster),
+        (audit.c.entity, wanted.entity),
+        (audit.c.topic, wanted.topic),
+        (audit.c.partition, wanted.partition),
+        (audit.c.actor, wanted.actor),
+        (audit.c.cause, wanted.cause),
+        (audit.c.operation_id, wanted.operation_id),
+        (audit.c.request_id, wanted.request_id),
+    )
+    conditions: list[sa.ColumnElement[bool]] = [
+        column == value for column, value in equal if value is not None
+    ]
+    if wanted.broker is not None:
+        conditions.append(audit.c.brokers.contains(f",{wanted.broker},", autoescape=True))
+    if wanted.since_ms is not None:
+        conditions.append(audit.c.at_ms >= wanted.since_ms)
+    if wanted.until_ms is not None:
+        conditions.append(audit.c.at_ms < wanted.until_ms)
+    if wanted.below_id is not None:
+        conditions.append(audit.c.id < wanted.below_id)
+    statement = _ROWS.where(*conditions).order_by(audit.c.id.desc()).limit(limit)
+    return [_row(found) for found in connection.execute(statement).mappings()]
+
+
+def get_row(connection: sa.Connection, audit_id: int) -> AuditRow | None:
+    found = connection.execute(_ROWS.where(audit.c.id == audit_id)).mappings().one_or_none()
+    return None if found is None else _row(found)
+
+
+def _row(found: sa.RowMapping) -> AuditRow:
+    fields = dict(found)
+    fields["brokers"] = tuple(int(broker) for broker in fields["brokers"].split(",") if broker)
+    return AuditRow(**fields)

@@ -1,0 +1,137 @@
+"""The SQL tables of the history, as SQLAlchemy Core.
+
+Every constraint has a name, so that a migration can find it on any database. Rows of `audit` are never
+updated: what became of a request is a row of its own, so that a chain of hashes can run over both.
+Times are wall-clock milliseconds since 1970 UTC. Nothing here is ever read to decide about data.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+NAMES = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+metadata = sa.MetaData(naming_convention=NAMES)
+
+#: SQLite only counts up by itself in a column of type INTEGER.
+_Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+#: SQL NULL for None, so that "created" and "removed" can be asked for in SQL.
+_Json = sa.JSON(none_as_null=True)
+
+#: One row a cluster, locked by whoever appends: ids and seqs grow in commit order within a cluster.
+audit_heads = sa.Table(
+    "audit_heads",
+    metadata,
+    sa.Column("cluster", sa.String(255), nullable=False),
+    sa.Column("last_seq", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("cluster", name="pk_audit_heads"),
+)
+
+#: kind `change`: an entity took a new version. kind `request`: somebody asked for a change (the intent,
+#: written before the change is tried); `cause` is then the action and `after` the body of the request.
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("id", _Id, autoincrement=True, nullable=False),
+    sa.Column("cluster", sa.String(255), nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("entity", sa.String(16), nullable=False),
+    sa.Column("entity_id", sa.String(320), nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=True),
+    sa.Column("cause", sa.String(64), nullable=False),
+    sa.Column("actor", sa.String(255), nullable=False),
+    sa.Column("reason", sa.Text, nullable=True),
+    sa.Column("request_id", sa.String(128), nullable=True),
+    sa.Column("operation_id", sa.String(64), nullable=True),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("recorded_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("topic", sa.String(255), nullable=True),
+    sa.Column("partition", sa.Integer, nullable=True),
+    #: ",1,3,": the brokers whose role changed; `LIKE '%,3,%'` finds one.
+    sa.Column("brokers", sa.Text, nullable=False),
+    sa.Column("before", _Json, nullable=True),
+    sa.Column("after", _Json, nullable=True),
+    sa.Column("controller_epoch", sa.BigInteger, nullable=True),
+    #: Filled from ZooKeeper's truth, not told by the driver as it happened.
+    sa.Column("backfilled", sa.Boolean(create_constraint=False), nullable=False),
+    #: The row before this one in the entity's history may not be the version that preceded it: what lay
+    #: between was never written (SQL was down for longer than the outbox could hold, or a controller died).
+    #: Certain for partitions, whose versions are dense; elsewhere every back-filled row may hide one.
+    sa.Column("gap_before", sa.Boolean(create_constraint=False), nullable=False),
+    sa.PrimaryKeyConstraint("id", name="pk_audit"),
+    sa.UniqueConstraint("cluster", "seq", name="uq_audit_cluster_seq"),
+    sa.UniqueConstraint("cluster", "entity", "entity_id", "version", name="uq_audit_entity_version"),
+    sa.CheckConstraint("kind in ('change', 'request')", name="kind"),
+    sa.CheckConstraint("(kind = 'change') = (version is not null)", name="version"),
+    sa.Index("ix_audit_topic", "cluster", "topic", "partition", "id"),
+    sa.Index("ix_audit_actor", "actor", "id"),
+    sa.Index("ix_audit_cause", "cause", "id"),
+    sa.Index("ix_audit_at_ms", "at_ms"),
+    sa.Index("ix_audit_operation_id", "operation_id"),
+    sa.Index("ix_audit_request_id", "request_id"),
+    sqlite_autoincrement=True,  # an id is never given twice, even after retention took the newest row
+)
+
+#: What became of a request. A request without one is unknown: the controller died between.
+audit_outcomes = sa.Table(
+    "audit_outcomes",
+    metadata,
+    sa.Column("audit_id", _Id, autoincrement=False, nullable=False),
+    sa.Column("outcome", sa.String(16), nullable=False),
+    sa.Column("code", sa.String(64), nullable=True),
+    sa.Column("detail", sa.Text, nullable=True),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("audit_id", name="pk_audit_outcomes"),
+    sa.ForeignKeyConstraint(["audit_id"], ["audit.id"], name="fk_audit_outcomes_audit_id_audit"),
+    sa.CheckConstraint("outcome in ('succeeded', 'refused', 'unknown')", name="outcome"),
+)
+
+operations = sa.Table(
+    "operations",
+    metadata,
+    sa.Column("id", sa.String(64), nullable=False),
+    sa.Column("kind", sa.String(32), nullable=False),
+    sa.Column("cluster", sa.String(255), nullable=False),
+    sa.Column("state", sa.String(32), nullable=False),
+    sa.Column("actor", sa.String(255), nullable=False),
+    sa.Column("reason", sa.Text, nullable=True),
+    sa.Column("request_id", sa.String(128), nullable=True),
+    sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("started_at_ms", sa.BigInteger, nullable=True),
+    sa.Column("finished_at_ms", sa.BigInteger, nullable=True),
+    sa.Column("deadline_at_ms", sa.BigInteger, nullable=False),
+    #: What was asked, and how far it is: the operation's own struct, whose shape belongs to its kind.
+    sa.Column("body", _Json, nullable=False),
+    #: Compare-and-set token, +1 per update: two controllers never both advance one operation.
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.PrimaryKeyConstraint("id", name="pk_operations"),
+    sa.Index("ix_operations_cluster_state", "cluster", "state"),
+    sa.Index("ix_operations_state", "state"),
+)
+
+#: IETF draft-ietf-httpapi-idempotency-key-header: the first answer to a key is every later answer to it.
+idempotency_keys = sa.Table(
+    "idempotency_keys",
+    metadata,
+    #: Actor, method and path: a key means nothing to anybody else.
+    sa.Column("scope", sa.String(512), nullable=False),
+    sa.Column("key", sa.String(255), nullable=False),
+    sa.Column("body_hash", sa.String(64), nullable=False),
+    #: An identifier drawn when the key was first seen: what a repeated attempt creates has the same id.
+    sa.Column("seed", sa.String(22), nullable=False),
+    sa.Column("claimed_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("expires_at_ms", sa.BigInteger, nullable=False),
+    #: NULL while the first request is still running.
+    sa.Column("status", sa.Integer, nullable=True),
+    sa.Column("headers", _Json, nullable=True),
+    sa.Column("body", sa.LargeBinary, nullable=True),
+    sa.PrimaryKeyConstraint("scope", "key", name="pk_idempotency_keys"),
+    sa.Index("ix_idempotency_keys_expires_at_ms", "expires_at_ms"),
+)

@@ -1,0 +1,304 @@
+"""Configuration of a controller process: flags > SPRINGTIDE_* environment > TOML file (--config) > defaults.
+
+One table says everything about each option: its name, type, default and help. A name is the same everywhere,
+spelt as its place wants it: `--broker-lease-ms`, `SPRINGTIDE_BROKER_LEASE_MS`, and in the file
+`broker_lease_ms` or Kafka's dotted form `broker.lease.ms`. Where Kafka has the option, it has Kafka's name.
+
+Nothing here reads the environment or the file system by itself except `load_config`, which is given both.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from controller.core.options import ControllerOptions
+
+ENVIRONMENT_PREFIX: Final = "SPRINGTIDE_"
+#: How much faster one machine's clock may run than another's.
+CLOCK_DRIFT: Final = 0.05
+#: A silent broker is noticed this long after its grace ended, at most; and a lease is tested at use.
+CHECK_SLACK_MS: Final = 250
+
+
+class ConfigError(Exception):
+    """A setting can't be used; the message says which, where it came from, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting. `kind`: str, int or bool. hidden defaults ("") mean: derived from others."""
+
+    name: str
+    default: str | int | bool
+    help: str
+    minimum: int | None = None
+
+    @property
+    def kind(self) -> type:
+        return type(self.default)
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return ENVIRONMENT_PREFIX + self.name.upper()
+
+
+OPTIONS: Final = (
+    Option("listen", "127.0.0.1:8080", "address and port to serve HTTP on; port 0 picks a free one"),
+    Option(
+        "advertise",
+        "",
+        "URL under which brokers, operators and other controllers reach this one "
+        "(default: http:// and --listen)",
+    ),
+    Option(
+        "zookeeper",
+        "127.0.0.1:2181",
+        "ZooKeeper servers: host:port,host:port; a path after them, as in Kafka's zookeeper.connect, "
+        "is put before --zookeeper-root",
+    ),
+    Option("zookeeper_root", "/springtide", "path below which everything is kept in ZooKeeper"),
+    Option(
+        "zookeeper_session_timeout_ms",
+        4_000,
+        "how long ZooKeeper waits for a silent controller before another can be elected",
+        minimum=500,
+    ),
+    Option(
+        "database_url",
+        "sqlite:///springtide-audit.db",
+        "history, operations and plans: a SQLAlchemy URL (sqlite:///file or postgresql+psycopg://...)",
+    ),
+    Option("broker_heartbeat_interval_ms", 500, "how often a broker renews its lease", minimum=10),
+    Option(
+        "broker_lease_ms",
+        5_000,
+        "how long a broker goes on after the last acknowledged heartbeat it sent",
+        minimum=30,
+    ),
+    Option(
+        "broker_session_timeout_ms",
+        6_000,
+        "the grace: how long a silent broker is waited for before it is fenced; must outlast the lease",
+        minimum=40,
+    ),
+    Option("auto_leader_rebalance_enable", True, "move leadership back to preferred replicas"),
+    Option("read_only", False, "show clusters, but never stand for election"),
+    Option("connections_max", 10_000, "open HTTP connections above which new ones get 503", minimum=10),
+    Option("keep_alive_s", 75, "how long an idle HTTP connection is kept", minimum=1),
+    Option("log_level", "info", "debug, info, warning or error"),
+)
+_BY_NAME: Final = {option.name: option for option in OPTIONS}
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """Everything `controller serve` needs to know, checked."""
+
+    listen: str
+    advertise: str
+    zookeeper: str
+    zookeeper_root: str
+    zookeeper_session_timeout_ms: int
+    database_url: str
+    broker_heartbeat_interval_ms: int
+    broker_lease_ms: int
+    broker_session_timeout_ms: int
+    auto_leader_rebalance_enable: bool
+    read_only: bool
+    connections_max: int
+    keep_alive_s: int
+    log_level: str
+
+    @property
+    def listen_address(self) -> tuple[str, int]:
+        return parse_address(self.listen)
+
+    @property
+    def zookeeper_hosts(self) -> str:
+        return self.zookeeper.partition("/")[0]
+
+    @property
+    def zookeeper_path(self) -> str:
+        """The root with the connect string's chroot before it."""
+        chroot = self.zookeeper.partition("/")[2].strip("/")
+        root = self.zookeeper_root.strip("/")
+        return "/" + "/".join(part for part in (chroot, root) if part)
+
+    @property
+    def is_loopback_only(self) -> bool:
+        host = self.listen_address[0]
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
+
+    def options(self) -> ControllerOptions:
+        """The core's tunables."""
+        return ControllerOptions(
+            heartbeat_interval_ms=self.broker_heartbeat_interval_ms,
+            lease_ms=self.broker_lease_ms,
+            grace_ms=self.broker_session_timeout_ms,
+            probe_after_ms=2 * self.broker_heartbeat_interval_ms,
+            auto_leader_rebalance=self.auto_leader_rebalance_enable,
+        )
+
+
+def load_config(
+    flags: Mapping[str, Any], environment: Mapping[str, str], *, file: Path | None = None
+) -> ControllerConfig:
+    """Merges the sources. `flags` holds only those that were given.
+
+    Raises:
+        ConfigError
+    """
+    values: dict[str, Any] = {option.name: option.default for option in OPTIONS}
+    if file is None and environment.get(ENVIRONMENT_PREFIX + "CONFIG"):
+        file = Path(environment[ENVIRONMENT_PREFIX + "CONFIG"])
+    if file is not None:
+        values.update(_read_file(file))
+    for option in OPTIONS:
+        text = environment.get(option.variable)
+        if text is not None:
+            values[option.name] = _parse(option, text, where=f"the environment variable {option.variable}")
+    for name, value in flags.items():
+        option = _BY_NAME[name]
+        values[name] = _parse(option, value, where=f"the flag {option.flag}")
+    config = ControllerConfig(**{field.name: values[field.name] for field in fields(ControllerConfig)})
+    check_config(config)
+    return config
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    values = {}
+    for key, value in _flatten(document).items():
+        option = _BY_NAME.get(key.replace(".", "_").replace("-", "_"))
+        if option is None:
+            known = ", ".join(sorted(_BY_NAME))
+            raise ConfigError(f"{path} has an unknown setting {key!r}; known are: {known}")
+        values[option.name] = _parse(option, value, where=f"{key!r} in {path}")
+    return values
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`broker.lease.ms = 1` is a table in TOML, and one dotted name for Kafka."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            flat.update(_flatten(value, f"{name}."))
+        else:
+            flat[name] = value
+    return flat
+
+
+_BOOLEANS: Final = {"true": True, "yes": True, "1": True, "on": True} | {
+    "false": False,
+    "no": False,
+    "0": False,
+    "off": False,
+}
+
+
+def _parse(option: Option, value: object, *, where: str) -> str | int | bool:
+    if isinstance(value, str) and option.kind is int:
+        try:
+            value = int(value.replace("_", ""))
+        except ValueError:
+            raise ConfigError(f"{where} must be a whole number, not {value!r}") from None
+    if isinstance(value, str) and option.kind is bool:
+        if value.lower() not in _BOOLEANS:
+            raise ConfigError(f"{where} must be true or false, not {value!r}")
+        value = _BOOLEANS[value.lower()]
+    if type(value) is not option.kind:
+        raise ConfigError(f"{where} must be of type {option.kind.__name__}, not {value!r}")
+    assert isinstance(value, str | int | bool)
+    if option.minimum is not None and isinstance(value, int) and value < option.minimum:
+        raise ConfigError(f"{where} must be at least {option.minimum}, not {value}")
+    return value
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`host:port` or `[v6]:port`. Raises ConfigError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65_535 or not host:
+        raise ConfigError(f"{text!r} is not host:port, such as 127.0.0.1:8080 or [::1]:8080")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def check_config(config: ControllerConfig) -> None:
+    """What no single setting can tell. Raises ConfigError."""
+    parse_address(config.listen)
+    for server in config.zookeeper_hosts.split(","):
+        parse_address(server if ":" in server else f"{server}:2181")
+    if config.advertise:
+        url = urlsplit(config.advertise)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise ConfigError(
+                f"--advertise {config.advertise!r} is not a URL such as http://controller-1:8080"
+            )
+    if config.log_level.lower() not in ("debug", "info", "warning", "error"):
+        raise ConfigError(f"--log-level {config.log_level!r} is not one of debug, info, warning, error")
+    if config.broker_lease_ms < 3 * config.broker_heartbeat_interval_ms:
+        raise ConfigError(
+            f"--broker-lease-ms {config.broker_lease_ms} must span three heartbeats "
+            f"({3 * config.broker_heartbeat_interval_ms} ms): raise it, or lower "
+            "--broker-heartbeat-interval-ms"
+        )
+    needed = grace_ms_min(config.broker_lease_ms)
+    if config.broker_session_timeout_ms < needed:
+        raise ConfigError(
+            f"--broker-session-timeout-ms {config.broker_session_timeout_ms} must be at least {needed}: the "
+            f"lease of {config.broker_lease_ms} ms, {CLOCK_DRIFT:.0%} for clocks that differ, and "
+            f"{CHECK_SLACK_MS} ms; "
+            "otherwise a broker is replaced before it has fallen silent"
+        )
+    needed = config.zookeeper_session_timeout_ms + 2 * config.broker_heartbeat_interval_ms
+    if config.broker_session_timeout_ms < needed:
+        raise ConfigError(
+            f"--broker-session-timeout-ms {config.broker_session_timeout_ms} must be at least {needed}: the "
+            f"ZooKeeper session timeout of {config.zookeeper_session_timeout_ms} ms and two heartbeats; "
+            "otherwise a pause of the controller makes healthy brokers look silent"
+        )
+
+
+def grace_ms_min(lease_ms: int) -> int:
+    """The shortest grace that a lease allows (docs/replication.md 2.9)."""
+    return round(lease_ms * (1 + CLOCK_DRIFT)) + CHECK_SLACK_MS
+
+
+def advertised_url(config: ControllerConfig, *, bound_port: int) -> str:
+    """What others are told. A wildcard address can't be told to anyone: `check_advertisable` refuses it."""
+    if config.advertise:
+        return config.advertise.rstrip("/")
+    host = config.listen_address[0]
+    return f"http://[{host}]:{bound_port}" if ":" in host else f"http://{host}:{bound_port}"
+
+
+def check_advertisable(config: ControllerConfig) -> None:
+    """Raises ConfigError when others could not reach what would be advertised."""
+    host = config.listen_address[0]
+    try:
+        is_wildcard = ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        is_wildcard = False
+    if is_wildcard and not config.advertise:
+        raise ConfigError(
+            f"--listen {config.listen} listens on every address, so others can't be told which to use: add "
+            "--advertise http://NAME:PORT with a name that brokers and operators can reach"
+        )

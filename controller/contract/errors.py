@@ -1,0 +1,41 @@
+"""Why the controller refuses something a broker said.
+
+The names follow Kafka's error codes where one exists, because operators search for them; the values travel
+as strings, so that a log line or a captured body explains itself.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ControllerError(StrEnum):
+    """The outcome of a request to the controller, or of one entry of it."""
+
+    NONE = "none"
+    #: This controller is not the active one, or can't prove that it still is. Ask another.
+    NOT_CONTROLLER = "not_controller"
+    #: The cluster, or the broker within it, is not known (not registered, or forgotten).
+    UNKNOWN_CLUSTER = "unknown_cluster"
+    BROKER_NOT_REGISTERED = "broker_not_registered"
+    #: The sender's broker epoch is not the registered one: it speaks for an earlier incarnation (I8).
+    STALE_BROKER_EPOCH = "stale_broker_epoch"
+    #: Another live process holds this broker id (S37).
+    DUPLICATE_BROKER_REGISTRATION = "duplicate_broker_registration"
+    #: The directory belongs to another cluster or another broker id.
+    INCONSISTENT_CLUSTER_ID = "inconsistent_cluster_id"
+    UNKNOWN_TOPIC_ID = "unknown_topic_id"
+    UNKNOWN_TOPIC_OR_PARTITION = "unknown_topic_or_partition"
+    FENCED_LEADER_EPOCH = "fenced_leader_epoch"
+    INVALID_REQUEST = "invalid_request"
+    #: The proposal was built on an older partition epoch; the reply carries the current state (I6).
+    INVALID_UPDATE_VERSION = "invalid_update_version"
+    #: A proposed member is fenced, shutting down, or of another incarnation (KIP-841, KIP-903). The refusal
+    #: raised the partition epoch, so that no late copy of the proposal can be accepted after all.
+    INELIGIBLE_REPLICA = "ineligible_replica"
+    #: The controller is too busy and did not try this copy of the request. Ask the same again.
+    OPERATION_NOT_ATTEMPTED = "operation_not_attempted"
+    #: The proposal completed something that moved the leadership away from the sender.
+    NEW_LEADER_ELECTED = "new_leader_elected"
+    #: The write may or may not have happened. Ask again with the same proposal id.
+    OUTCOME_UNKNOWN = "outcome_unknown"

@@ -1,0 +1,107 @@
+"""What a leader tells the controller of its followers, and what it asks to be changed in the ISR.
+
+A report that says a follower has caught up is a *promise*: from the moment it is built, before it is sent,
+the leader counts that follower in its maximal ISR, so the high watermark waits for it whatever the answer
+is (KIP-497). A report that says a follower lags asks for its removal; the leader goes on waiting for it
+until the controller has persisted the smaller ISR and said so. A timeout proves nothing: report again with
+the same proposal id. Only a newer partition epoch ends a promise (I2, I6, I9, I10).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from controller.contract.errors import ControllerError
+from controller.contract.partition_state import LeaderRecovery, PartitionState
+
+
+class IsrMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A member of a proposed ISR. `broker_epoch` is the one carried by the fetch that qualified it (KIP-903);
+    for the leader itself and for members that stay, the one the leader knows."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+class IsrProposal(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition's proposed ISR, built on `partition_epoch` by the leader of `leader_epoch`.
+
+    proposal_id: unique per leader incarnation; the same id is sent again until an answer to it arrives.
+    """
+
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    proposal_id: int
+    isr: tuple[IsrMember, ...]
+    recovery: LeaderRecovery = LeaderRecovery.RECOVERED
+
+
+class FollowerLag(msgspec.Struct, frozen=True, kw_only=True):
+    """A follower as its leader sees it. lag_ms counts from when it last had everything; -1 offsets: not heard
+    from in this leader epoch."""
+
+    broker_id: int
+    log_end_offset: int
+    lag_records: int
+    lag_ms: int
+
+
+class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
+    """Informational: shown to operators and used to judge preferred elections, never to decide durability."""
+
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    size_bytes: int
+    followers: tuple[FollowerLag, ...] = ()
+
+
+class ReplicaProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something an operator must know about one replica: an alarm, and a row in the audit.
+
+    code: `log_missing` (in ISR or ELR but no log on an otherwise intact disk), `quarantined` (a truncation
+        below its own high watermark without an unclean mark was refused), `divergent` (a suffix was written
+        aside before a truncation), `storage_error`.
+    """
+
+    topic_id: str
+    partition: int
+    code: str
+    detail: str
+    leader_epoch: int = -1
+    first_offset: int = -1
+    next_offset: int = -1
+    high_watermark: int = -1
+
+
+class LagReport(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /internal/clusters/{cluster}/brokers/{id}:report`. Any part may be empty."""
+
+    broker_id: int
+    broker_epoch: int
+    proposals: tuple[IsrProposal, ...] = ()
+    lags: tuple[PartitionLag, ...] = ()
+    problems: tuple[ReplicaProblem, ...] = ()
+
+
+class IsrProposalResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one proposal. `state` is the partition as it stands now, sent whenever it is known, so
+    that a leader that was behind can resynchronise at once."""
+
+    topic_id: str
+    partition: int
+    proposal_id: int
+    error: ControllerError = ControllerError.NONE
+    state: PartitionState | None = None
+
+
+class LagReportResponse(msgspec.Struct, frozen=True, kw_only=True):
+    error: ControllerError = ControllerError.NONE
+    controller_epoch: int = -1
+    results: tuple[IsrProposalResult, ...] = ()
+    active_controller: str | None = None

@@ -1,0 +1,91 @@
+"""The versioned state of one partition, as the controller persists it and brokers apply it.
+
+Everything that decides durability travels together under one partition epoch: who leads, who is in sync,
+who may be elected, and how many must be in sync (KIP-966 showed that the eligible set and the minimum can't
+be changed apart). A state with a higher `partition_epoch` replaces one with a lower; nothing else does (I6).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+NO_LEADER = -1
+#: The leader epoch of a partition that never had an unclean election.
+NO_EPOCH = -1
+
+
+class LeaderRecovery(StrEnum):
+    """Whether the leader was elected uncleanly and has not confirmed its log yet (KIP-704)."""
+
+    RECOVERED = "recovered"
+    RECOVERING = "recovering"
+
+
+class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition under one partition epoch.
+
+    topic_id: Kafka's textual form, 22 characters of URL-safe base64 of 16 bytes.
+    replicas: assignment in order of preference; the first is the preferred leader. While a reassignment
+        runs, it is the target followed by what will be removed (KIP-455).
+    adding_replicas, removing_replicas: the parts of `replicas` that a running reassignment brings or drops.
+    new_replicas: those that the controller has not yet seen apply this partition. Only they may create an
+        empty log while they stand in `isr` or `elr`: anyone else who finds no log lost one (LOG_MISSING).
+    leader: broker id, or NO_LEADER.
+    leader_epoch: unique per leadership, strictly increasing (I7).
+    partition_epoch: compare-and-set token, +1 per change (I6).
+    isr: committed in-sync set, in assignment order. elr: replicas that left it while it fell below the
+        minimum and still hold every committed record (KIP-966); non-empty only while |isr| < minimum.
+    last_known_elr: members excluded as not provably intact, who would have to answer before an unclean
+        election can be judged. last_known_leader: the last leader, when there is none now.
+    min_insync_replicas: the effective minimum, already capped by the replication factor.
+    unclean_leader_epoch: the latest leader epoch begun by an unclean election, or NO_EPOCH; only under it
+        may a follower truncate below its own high watermark (I15).
+    """
+
+    topic_id: str
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    new_replicas: tuple[int, ...] = ()
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    last_known_leader: int = NO_LEADER
+    min_insync_replicas: int
+    recovery: LeaderRecovery = LeaderRecovery.RECOVERED
+    unclean_leader_epoch: int = NO_EPOCH
+
+    @property
+    def preferred_leader(self) -> int:
+        return self.replicas[0]
+
+    @property
+    def replication_factor(self) -> int:
+        """Replicas that the partition is meant to have once a running reassignment ends."""
+        return len(self.replicas) - len(self.removing_replicas)
+
+
+class TopicState(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic's own metadata. `configs` holds only overrides, under Kafka's dotted names, as strings.
+
+    A topic being deleted keeps its entry, with `deleting` set, until every replica has confirmed:
+    no election, ISR change or produce happens to it any more.
+    """
+
+    topic_id: str
+    topic: str
+    partitions: int
+    replication_factor: int
+    configs: dict[str, str] = {}
+    deleting: bool = False
+
+
+#: Names a partition for good: (topic id, partition). Topic names come back; ids never do (I21).
+PartitionKey = tuple[str, int]

@@ -1,0 +1,126 @@
+"""A broker's session with the controller: registration, heartbeats, leases, controlled shutdown.
+
+    (not known) --register--> waiting --admitted by an operator--> fenced --applied a FULL update--> active
+        active --silence for the grace, or proven death--> fenced      active --SIGTERM--> shutting_down
+
+A broker epoch names one incarnation (KIP-380). The controller mints it in the registration write itself,
+and only after every seat that this incarnation can't vouch for has been taken away (I11, KIP-966): a broker
+that comes back without its bytes finds itself outside ISR and ELR before it can say a word.
+
+Leases buy silence, never durability: a broker counts its lease from the *send* time of the last heartbeat
+that was acknowledged, the controller counts its grace from the *receive* time, and grace >= lease + drift
++ slack, so that the controller acts after the broker has gone quiet (PacificA section 4.2, Pegasus).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from controller.contract.errors import ControllerError
+
+#: Unanswered incarnations that a directory remembers; the oldest are forgotten first.
+UNANSWERED_INCARNATIONS_MAX = 16
+
+
+class ShutdownKind(StrEnum):
+    """How the previous incarnation of this broker stopped, as far as its own disk can prove."""
+
+    #: No earlier incarnation on these directories.
+    FIRST_START = "first_start"
+    #: Every directory carries the clean-shutdown marker of `previous_broker_epoch`.
+    CLEAN = "clean"
+    #: Same kernel boot id: the process died, the page cache did not; logs recovered by CRC scan.
+    PROCESS_CRASH = "process_crash"
+    #: Another boot, or nothing provable: unflushed bytes may be gone.
+    MACHINE_CRASH = "machine_crash"
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the replica still holds all it had acknowledged (if its directories are the same ones)."""
+        return self in (ShutdownKind.CLEAN, ShutdownKind.PROCESS_CRASH)
+
+
+class BrokerStatus(StrEnum):
+    """What a broker may do, told with each heartbeat."""
+
+    WAITING = "waiting"  # registered, not admitted by an operator: holds nothing
+    FENCED = "fenced"  # admitted, not yet (or no longer) trusted: leads nothing, joins no ISR
+    ACTIVE = "active"
+    SHUTTING_DOWN = "shutting_down"  # leads nothing, joins no ISR, still follows
+
+
+class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /internal/clusters/{cluster}/brokers/{id}:register`. Idempotent per `incarnation_id`.
+
+    log_dir_ids: the uuid of each usable log directory; a wiped or replaced disk shows as a new uuid.
+    offline_log_dir_ids: directories that are known but can't be used.
+    previous_broker_epoch: from the directories' own metadata, or -1; meaningful with `last_shutdown`.
+    unanswered_incarnation_ids: incarnations that asked to register from these directories since that epoch
+        was recorded and died before they saw an answer, oldest first; each is written down before it asks.
+        One of them may be the incarnation that the controller knows: it was given an epoch and never used it,
+        so whoever came after it on the same directories still holds everything.
+    host: where the process runs; replicas of a partition never share one when it can be avoided.
+    """
+
+    broker_id: int
+    incarnation_id: str
+    host: str
+    port: int
+    rack: str | None = None
+    log_dir_ids: tuple[str, ...]
+    offline_log_dir_ids: tuple[str, ...] = ()
+    last_shutdown: ShutdownKind
+    previous_broker_epoch: int = -1
+    unanswered_incarnation_ids: tuple[str, ...] = ()
+    cluster_id: str | None = None
+    version: str = ""
+
+
+class RegisterResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """`cluster_id` is written into each log directory at the first registration and checked ever after."""
+
+    error: ControllerError = ControllerError.NONE
+    detail: str = ""
+    cluster_id: str = ""
+    controller_epoch: int = -1
+    broker_epoch: int = -1
+    status: BrokerStatus = BrokerStatus.WAITING
+    heartbeat_interval_ms: int = 500
+    lease_ms: int = 5000
+    #: Ask again after so long when `error` is DUPLICATE_BROKER_REGISTRATION or NOT_CONTROLLER.
+    retry_after_ms: int = 500
+    #: The active controller's URL, when the one asked is not it and knows.
+    active_controller: str | None = None
+
+
+class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /internal/clusters/{cluster}/brokers/{id}:heartbeat`."""
+
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: str
+    #: Position in the metadata stream that this broker has completely applied (I25).
+    applied_controller_epoch: int = -1
+    applied_sequence: int = -1
+    offline_log_dir_ids: tuple[str, ...] = ()
+    #: The broker wants to stop (SIGTERM): move its leaderships, then tell it that it may.
+    wants_shutdown: bool = False
+
+
+class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Only an answer with `error` NONE renews the lease, and only under a controller epoch not below the
+    highest the broker has seen."""
+
+    error: ControllerError = ControllerError.NONE
+    controller_epoch: int = -1
+    status: BrokerStatus = BrokerStatus.FENCED
+    lease_ms: int = 5000
+    #: Head of the metadata stream: how far behind this broker is.
+    sequence: int = -1
+    #: Set once a broker that wants to stop leads nothing and every other active broker has applied that.
+    may_shut_down: bool = False
+    #: Partitions whose leadership could not be moved (this broker is their last in-sync member).
+    remaining_leaderships: int = 0
+    active_controller: str | None = None

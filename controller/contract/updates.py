@@ -1,0 +1,95 @@
+"""The metadata stream: LeaderAndIsr batches that brokers pull, in order.
+
+The controller pushes nothing. Each broker asks for what follows the position it has applied, and the
+request waits at the controller until there is something (a long poll). A position is
+(controller epoch, sequence); sequences start anew with each controller. A broker that asks with another
+controller epoch, with a broker epoch that has never had a full batch, or from too far back gets the FULL
+state; anyone else gets a delta in which several changes of one partition may have been merged into its
+latest state. Merging is safe because a leader-epoch jump of more than one counts as a fresh election (I3,
+I14). Absence from a delta means "unchanged", and absence from a FULL batch means "not yours any more":
+quarantine, never delete; only an entry in `deleted_topics` deletes (I22).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from controller.contract.errors import ControllerError
+from controller.contract.partition_state import PartitionState, TopicState
+
+
+class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach a broker, and whether its incarnation is live. Clients are only told of active ones.
+    may_join: whether an ISR may take it in; a broker that is shutting down still follows, but joins none."""
+
+    broker_id: int
+    broker_epoch: int
+    host: str
+    port: int
+    rack: str | None = None
+    active: bool = True
+    may_join: bool = True
+
+
+class ApplyFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry that the broker could not apply; the others of the batch were applied.
+    code: as ReplicaProblem.code."""
+
+    topic_id: str
+    partition: int
+    partition_epoch: int
+    code: str
+    detail: str = ""
+
+
+class PollRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /internal/clusters/{cluster}/brokers/{id}:poll`. Also the broker's acknowledgement of all that
+    came before. The open request is the broker's *session connection*: when it closes and the broker's
+    listener refuses a new connection, the process is dead and no timeout is needed."""
+
+    broker_id: int
+    broker_epoch: int
+    applied_controller_epoch: int = -1
+    applied_sequence: int = -1
+    failures: tuple[ApplyFailure, ...] = ()
+    wait_ms_max: int = 10_000
+
+
+class UpdateBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """What changed after the position asked from, up to `sequence`. Applied entry by entry, then acknowledged
+    as a whole by the next poll; a broker ignores a batch whose controller epoch is below the highest it saw,
+    or whose broker epoch is not its own.
+
+    deleted_topics: ids whose logs are to be deleted; repeated until every replica has acknowledged.
+    cluster_configs: cluster-wide defaults that brokers need (dotted Kafka names).
+    """
+
+    error: ControllerError = ControllerError.NONE
+    controller_epoch: int = -1
+    broker_epoch: int = -1
+    full: bool = False
+    sequence: int = -1
+    brokers: tuple[BrokerEndpoint, ...] = ()
+    removed_brokers: tuple[int, ...] = ()
+    topics: tuple[TopicState, ...] = ()
+    deleted_topics: tuple[str, ...] = ()
+    partitions: tuple[PartitionState, ...] = ()
+    cluster_configs: dict[str, str] = {}
+    active_controller: str | None = None
+
+
+class ProducerIdsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /internal/clusters/{cluster}/brokers/{id}:allocate-producer-ids`."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+class ProducerIdsResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A block [first, first + count) that no other broker was or will be given, ever."""
+
+    error: ControllerError = ControllerError.NONE
+    controller_epoch: int = -1
+    first_producer_id: int = -1
+    count: int = 0
+    active_controller: str | None = None

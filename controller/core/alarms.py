@@ -1,0 +1,220 @@
+"""What operators are told about, derived from the image and from what brokers reported.
+
+Partition alarms follow the image: they are raised and cleared when a step changes the partition. Replica and
+broker alarms follow reports and sessions. A partition without a leader is explained replica by replica,
+because "offline" helps nobody at night: who could lead if it came back, whose seat was taken and why, and
+who is alive but may lack acknowledged records.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+
+from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
+from controller.core.draft import Draft
+from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm
+from controller.core.image import ClusterImage
+from controller.core.records import PartitionRecord, Record, RemoveTopicRecord, TopicRecord
+
+_PARTITION_CODES = (
+    AlarmCode.PARTITION_LEADERLESS,
+    AlarmCode.PARTITION_BELOW_MIN_ISR,
+    AlarmCode.PARTITION_RECOVERING,
+)
+_SEVERITY = {code: rank for rank, code in enumerate(AlarmCode)}
+
+#: What brokers' problem codes are alarmed as. `divergent` is only noted: writing a suffix aside before a
+#: truncation is what should happen after a failover with unacknowledged records.
+PROBLEM_ALARMS = {
+    "log_missing": AlarmCode.LOG_MISSING,
+    "storage_error": AlarmCode.STORAGE_ERROR,
+    "quarantined": AlarmCode.REPLICA_QUARANTINED,
+}
+
+
+class ReplicaVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica of a partition without a leader. standing: in_sync, eligible, excluded or behind.
+    could_lead: true when it leads as soon as its broker is back; otherwise choosing it may lose records."""
+
+    broker_id: int
+    standing: str
+    broker_status: str
+    could_lead: bool
+    detail: str
+
+
+def explain_replicas(image: ClusterImage, state: PartitionState) -> tuple[ReplicaVerdict, ...]:
+    """Why each replica does not lead, in assignment order. Empty when the partition has a leader."""
+    if state.leader != NO_LEADER:
+        return ()
+    return tuple(_verdict(image, state, broker_id) for broker_id in state.replicas)
+
+
+def _verdict(image: ClusterImage, state: PartitionState, broker_id: int) -> ReplicaVerdict:
+    broker = image.brokers.get(broker_id)
+    status = "unknown" if broker is None else broker.status.value
+    has_seat = broker_id in state.isr or broker_id in state.elr
+    if has_seat:
+        standing = "in_sync" if broker_id in state.isr else "eligible"
+        holds = "holds every acknowledged record"
+        if broker is None:
+            detail = f"{holds} but is not registered"
+        elif broker.fenced:
+            detail = f"{holds} but is down: it leads as soon as it is back with its disks"
+        elif broker.shutting_down:
+            detail = f"{holds} but is shutting down: it leads again once restarted"
+        else:
+            detail = f"{holds} and is live"
+    elif broker_id in state.last_known_elr:
+        standing = "excluded"
+        how = "" if broker is None else f" (last stop: {broker.last_shutdown.value})"
+        detail = f"held a seat but could not prove that its log is whole{how}"
+    else:
+        standing = "behind"
+        detail = "was not in sync when the last leader left: it may lack acknowledged records"
+    return ReplicaVerdict(
+        broker_id=broker_id, standing=standing, broker_status=status, could_lead=has_seat, detail=detail
+    )
+
+
+def describe(code: AlarmCode, image: ClusterImage, state: PartitionState) -> str:
+    name = f"{state.topic}-{state.partition}"
+    match code:
+        case AlarmCode.PARTITION_LEADERLESS:
+            replicas = "; ".join(
+                f"broker {v.broker_id} [{v.standing}, {v.broker_status}] {v.detail}"
+                for v in explain_replicas(image, state)
+            )
+            last = "none" if state.last_known_leader == NO_LEADER else str(state.last_known_leader)
+            return f"{name} has no leader (last leader: {last}): {replicas}"
+        case AlarmCode.PARTITION_BELOW_MIN_ISR:
+            return (
+                f"{name} has {len(state.isr)} in sync of {len(state.replicas)}, "
+                f"needs {state.min_insync_replicas}: writes with acks=all are refused"
+            )
+        case _:
+            return f"{name}: broker {state.leader} was elected uncleanly and has not confirmed its log yet"
+
+
+class AlarmBook:
+    """The alarms that are up. At most one per key; replica and broker alarms are bounded by `alarms_max`."""
+
+    __slots__ = ("_alarms_max", "_others", "_partitions", "_troubled")
+
+    def __init__(self, *, alarms_max: int) -> None:
+        self._alarms_max = alarms_max
+        self._partitions: dict[AlarmCode, dict[PartitionKey, None]] = {c: {} for c in _PARTITION_CODES}
+        self._others: dict[AlarmKey, str] = {}
+        #: Partitions with replica alarms, and how many.
+        self._troubled: Counter[PartitionKey] = Counter()
+
+    def raise_alarm(self, draft: Draft, key: AlarmKey, detail: str) -> None:
+        if self._others.get(key) == detail:
+            return
+        if key not in self._others and len(self._others) >= self._alarms_max:
+            draft.note("alarms_dropped", f"more than {self._alarms_max} alarms: {detail}")
+            return
+        if key.partition_key is not None and key not in self._others:
+            self._troubled[key.partition_key] += 1
+        self._others[key] = detail
+        draft.effects.append(Alarm(key=key, detail=detail))
+
+    def clear_alarm(self, draft: Draft, key: AlarmKey) -> None:
+        if self._others.pop(key, None) is not None:
+            if key.partition_key is not None:
+                self._troubled[key.partition_key] -= 1
+                if not self._troubled[key.partition_key]:
+                    del self._troubled[key.partition_key]
+            draft.effects.append(ClearAlarm(key=key))
+
+    def clear_broker(self, draft: Draft, broker_id: int) -> None:
+        """A broker was removed: nothing about it or its replicas concerns anyone."""
+        for key in [key for key in self._others if key.broker_id == broker_id]:
+            self.clear_alarm(draft, key)
+
+    def refresh_all(self, draft: Draft) -> None:
+        image = draft.image
+        for key in {**image.leaderless, **image.below_min, **image.recovering}:
+            self._refresh(draft, key)
+
+    def refresh(self, draft: Draft, records: Iterable[Record]) -> None:
+        """Bring alarms in line with what a step wrote."""
+        changed: dict[PartitionKey, None] = {}
+        for record in records:
+            match record:
+                case PartitionRecord():
+                    changed[(record.state.topic_id, record.state.partition)] = None
+                case TopicRecord() if record.state.deleting:
+                    for number in range(record.state.partitions):
+                        changed[(record.state.topic_id, number)] = None
+                    self._forget_topic(draft, record.state.topic_id)
+                case RemoveTopicRecord():
+                    self._forget_topic(draft, record.topic_id)
+                case _:
+                    pass
+        image = draft.image
+        if (
+            self._troubled
+            or any(self._partitions.values())
+            or image.leaderless
+            or image.below_min
+            or image.recovering
+        ):
+            for key in changed:
+                self._refresh(draft, key)
+
+    def _refresh(self, draft: Draft, key: PartitionKey) -> None:
+        image = draft.image
+        for code, present in (
+            (AlarmCode.PARTITION_LEADERLESS, image.leaderless),
+            (AlarmCode.PARTITION_BELOW_MIN_ISR, image.below_min),
+            (AlarmCode.PARTITION_RECOVERING, image.recovering),
+        ):
+            up = self._partitions[code]
+            if key in present:
+                up[key] = None
+                detail = describe(code, image, image.partitions[key])
+                draft.effects.append(Alarm(key=_partition_alarm(code, key), detail=detail))
+            elif key in up:
+                del up[key]
+                draft.effects.append(ClearAlarm(key=_partition_alarm(code, key)))
+        if key in self._troubled:
+            state = image.partitions.get(key)
+            for broker_id in () if state is None else state.isr:  # whoever is in sync is whole again
+                for code in PROBLEM_ALARMS.values():
+                    self.clear_alarm(draft, replica_alarm(code, key, broker_id))
+
+    def _forget_topic(self, draft: Draft, topic_id: str) -> None:
+        for key in [key for key in self._others if key.topic_id == topic_id]:
+            self.clear_alarm(draft, key)
+
+    def alarms(self, image: ClusterImage) -> tuple[Alarm, ...]:
+        """Everything that is up, most severe first, partitions described as they stand now."""
+        listed = [
+            Alarm(key=_partition_alarm(code, key), detail=describe(code, image, image.partitions[key]))
+            for code, keys in self._partitions.items()
+            for key in keys
+        ]
+        listed += [Alarm(key=key, detail=detail) for key, detail in self._others.items()]
+        return tuple(sorted(listed, key=_order))
+
+
+def _order(alarm: Alarm) -> tuple[int, str, int, int]:
+    key = alarm.key
+    return (
+        _SEVERITY[key.code],
+        key.topic_id or "",
+        -1 if key.partition is None else key.partition,
+        -1 if key.broker_id is None else key.broker_id,
+    )
+
+
+def _partition_alarm(code: AlarmCode, key: PartitionKey) -> AlarmKey:
+    return AlarmKey(code=code, topic_id=key[0], partition=key[1])
+
+
+def replica_alarm(code: AlarmCode, key: PartitionKey, broker_id: int) -> AlarmKey:
+    return AlarmKey(code=code, topic_id=key[0], partition=key[1], broker_id=broker_id)

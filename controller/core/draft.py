@@ -1,0 +1,56 @@
+"""What one step has written so far.
+
+Rules write through a draft: each record is replayed onto the machine's image at once, so that the next rule
+of the same step sees its effect (KAFKA-13173: a second broker expiring in the same step must not be elected
+by the first one's expiry), and is kept in order for the shell to persist.
+"""
+
+from __future__ import annotations
+
+from controller.contract.partition_state import PartitionState
+from controller.core.effects import Effect, Note
+from controller.core.image import ClusterImage
+from controller.core.records import (
+    ACTOR_CONTROLLER,
+    BrokerRecord,
+    BrokerRegistration,
+    Cause,
+    Change,
+    PartitionRecord,
+    Record,
+)
+
+
+class Draft:
+    """Records and effects of one step, in order. `wall_ms` stamps its changes."""
+
+    __slots__ = ("effects", "image", "records", "wall_ms")
+
+    def __init__(self, image: ClusterImage, *, wall_ms: int) -> None:
+        self.image = image
+        self.wall_ms = wall_ms
+        self.records: list[Record] = []
+        self.effects: list[Effect] = []
+
+    def change(self, cause: Cause, *, actor: str = ACTOR_CONTROLLER, reason: str | None = None) -> Change:
+        return Change(cause=cause, at_ms=self.wall_ms, actor=actor, reason=reason)
+
+    def write(self, record: Record) -> None:
+        self.image.replay(record)
+        self.records.append(record)
+
+    def write_partition(self, state: PartitionState, change: Change) -> None:
+        before = self.image.partitions.get((state.topic_id, state.partition))
+        assert before is None or state.partition_epoch == before.partition_epoch + 1, "I6"
+        assert before is None or state.leader_epoch >= before.leader_epoch, "I7"
+        self.write(PartitionRecord(state=state, change=change))
+
+    def write_broker(self, registration: BrokerRegistration, change: Change) -> None:
+        self.write(BrokerRecord(registration=registration, change=change))
+
+    def note(self, code: str, detail: str, **fields: str | int) -> None:
+        self.effects.append(Note(code=code, detail=detail, fields=fields))
+
+
+def actor_of(broker_id: int) -> str:
+    return f"broker:{broker_id}"

@@ -1,0 +1,80 @@
+"""What the shell is asked to do besides persisting records.
+
+No effect needs to be durable, and none may be carried out before the step's records are: an alarm or a log
+line must not announce what did not happen. Losing an effect is harmless: probes are asked for again, and
+alarms can be listed from the machine at any time (`ClusterMachine.alarms`).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from controller.contract.partition_state import PartitionKey
+
+
+class AlarmCode(StrEnum):
+    """What an operator is paged for. The names are stable: dashboards match on them."""
+
+    PARTITION_LEADERLESS = "partition_leaderless"
+    PARTITION_BELOW_MIN_ISR = "partition_below_min_isr"
+    #: A leader was chosen uncleanly and has not confirmed its log yet.
+    PARTITION_RECOVERING = "partition_recovering"
+    LOG_MISSING = "log_missing"
+    STORAGE_ERROR = "storage_error"
+    REPLICA_QUARANTINED = "replica_quarantined"
+    REPLICA_DIVERGENT = "replica_divergent"
+    #: A problem code that this controller does not know.
+    REPLICA_PROBLEM = "replica_problem"
+    LOG_DIRS_OFFLINE = "log_dirs_offline"
+    #: A second live process claims this broker id (S37).
+    DUPLICATE_BROKER = "duplicate_broker"
+    BROKER_FENCED = "broker_fenced"
+
+
+class AlarmKey(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """What an alarm is about: a partition, a replica of it, or a broker. At most one alarm per key."""
+
+    code: AlarmCode
+    topic_id: str | None = None
+    partition: int | None = None
+    broker_id: int | None = None
+
+    @property
+    def partition_key(self) -> PartitionKey | None:
+        if self.topic_id is None or self.partition is None:
+            return None
+        return (self.topic_id, self.partition)
+
+
+class Alarm(msgspec.Struct, frozen=True, kw_only=True):
+    """Raised, or raised again with other words. Also what `ClusterMachine.alarms()` lists."""
+
+    key: AlarmKey
+    detail: str
+
+
+class ClearAlarm(msgspec.Struct, frozen=True, kw_only=True):
+    key: AlarmKey
+
+
+class ProbeBroker(msgspec.Struct, frozen=True, kw_only=True):
+    """Try to connect to this listener. Connection refused proves the process dead: submit BrokerProvenDead
+    with this epoch. Any other outcome proves nothing and is dropped."""
+
+    broker_id: int
+    broker_epoch: int
+    host: str
+    port: int
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """Something worth a line in the log. code: stable word; fields: sorted by the renderer."""
+
+    code: str
+    detail: str
+    fields: dict[str, str | int] = {}
+
+
+Effect = Alarm | ClearAlarm | ProbeBroker | Note

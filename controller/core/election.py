@@ -1,0 +1,247 @@
+"""Who leads. Called whenever a broker loses or regains trust, and when a preferred leader may return.
+
+A leader is elected cleanly from the ISR, in assignment order; when no member of the ISR can lead, from the
+ELR, alone in its ISR (sound because an ISR below the minimum commits nothing: KIP-966). Otherwise the
+partition stays without a leader and an operator is told why (3.3); a topic may opt into an unclean election
+(3.5). Only a registered, unfenced broker that is not shutting down is ever elected (S38).
+
+Restarts: a new incarnation is first fenced like a dead broker, whatever stopped it. A process crash leaves
+the page cache, so its seats turn into ELR seats where the ISR falls below the minimum, never into nothing;
+but it does not go on sitting in the ISR as if it had not been away: every leader sees a higher partition
+epoch without it, and takes it back only through a fetch of the new broker epoch (I8, I9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
+from controller.core.configs import is_unclean_election_allowed
+from controller.core.draft import Draft
+from controller.core.image import ClusterImage
+from controller.core.isr import NOBODY, advance, with_unclean_leader
+from controller.core.records import Cause, Change
+
+
+def settle(
+    state: PartitionState,
+    *,
+    live: Collection[int],
+    eligible: Collection[int],
+    leaving: int = NOBODY,
+    excluded: int = NOBODY,
+) -> PartitionState | None:
+    """The state once whoever is not live, leaves, or is excluded has lost its seat; None: nothing changes.
+
+    live: unfenced brokers; eligible: those that may also be elected. A valid leader stays (3.1).
+    """
+    out = (leaving, excluded)
+    isr = tuple([b for b in state.isr if b in live and b not in out])
+    leader = state.leader
+    if leader not in isr:
+        leader = NO_LEADER
+        for candidate in state.replicas:
+            if candidate in isr and candidate in eligible:
+                leader = candidate
+                break
+        else:
+            for candidate in state.replicas:
+                if candidate in state.elr and candidate in eligible and candidate != excluded:
+                    leader = candidate
+                    isr = (candidate,)
+                    break
+    return advance(state, isr=isr, leader=leader, excluded=excluded)
+
+
+def live_brokers(image: ClusterImage) -> frozenset[int]:
+    """For membership tests only; never iterated."""
+    return frozenset(b.broker_id for b in image.brokers.values() if b.admitted and not b.fenced)
+
+
+def eligible_ids(image: ClusterImage) -> frozenset[int]:
+    """For membership tests only; never iterated."""
+    return frozenset(b.broker_id for b in image.brokers.values() if b.is_eligible)
+
+
+def vacate_seats(draft: Draft, broker_id: int, change: Change, *, excluded: bool) -> int:
+    """Take every ISR seat and leadership from a broker that is fenced in the image, and with `excluded` its
+    ELR seats too. Partitions it leads come first: they are the ones that clients wait for. Returns how many
+    partitions changed."""
+    image = draft.image
+    live = live_brokers(image)
+    eligible = eligible_ids(image)
+    assert broker_id not in live
+    led = image.leader_of.get(broker_id, {})
+    keys = [*led, *(key for key in image.seats_of.get(broker_id, {}) if key not in led)]
+    out = broker_id if excluded else NOBODY
+    count = 0
+    for key in keys:
+        after = settle(image.partitions[key], live=live, eligible=eligible, excluded=out)
+        if after is None:
+            continue
+        count += 1
+        draft.write_partition(after, change)
+        if after.leader == NO_LEADER:
+            elect_uncleanly_if_allowed(draft, key)
+    return count
+
+
+def vacate_seat(draft: Draft, key: PartitionKey, broker_id: int, change: Change) -> bool:
+    """One replica lost its log (LOG_MISSING, a failed disk): out of ISR and ELR; it may come back as a
+    learner. Leadership moves; where it stays, it begins anew, because the leader remembers how far this
+    replica had come, and would ask for it again at once if a new leader epoch did not make it forget (I3).
+    False: it had no seat."""
+    image = draft.image
+    state = image.partitions[key]
+    if broker_id not in state.isr and broker_id not in state.elr and broker_id != state.leader:
+        return False
+    after = settle(state, live=live_brokers(image), eligible=eligible_ids(image), excluded=broker_id)
+    assert after is not None
+    if after.leader == state.leader != NO_LEADER:
+        after = msgspec.structs.replace(after, leader_epoch=after.leader_epoch + 1)
+    draft.write_partition(after, change)
+    if after.leader == NO_LEADER:
+        elect_uncleanly_if_allowed(draft, key)
+    return True
+
+
+def elect_leaderless(draft: Draft, broker_id: int) -> int:
+    """A broker became eligible: give partitions without a leader one, where it is theirs to lead."""
+    image = draft.image
+    replicas = image.replicas_of.get(broker_id, {})
+    keys = [key for key in image.leaderless if key in replicas]
+    if not keys:
+        return 0
+    live = live_brokers(image)
+    eligible = eligible_ids(image)
+    change = draft.change(Cause.LEADER_ELECTED, reason=f"broker {broker_id} is back")
+    count = 0
+    for key in keys:
+        after = settle(image.partitions[key], live=live, eligible=eligible)
+        if after is not None:
+            draft.write_partition(after, change)
+        if image.partitions[key].leader == NO_LEADER:
+            elect_uncleanly_if_allowed(draft, key)
+        count += image.partitions[key].leader != NO_LEADER
+    return count
+
+
+def elect_uncleanly_if_allowed(draft: Draft, key: PartitionKey) -> bool:
+    """A topic that prefers availability to its records said so in `unclean.leader.election.enable`. Only
+    live candidates (S38), in assignment order: nothing is known of their logs here."""
+    image = draft.image
+    topic = image.topics.get(key[0])
+    if topic is None or not is_unclean_election_allowed(topic.configs, image.configs):
+        return False
+    state = image.partitions[key]
+    for candidate in state.replicas:
+        if image.is_eligible(candidate):
+            draft.write_partition(
+                with_unclean_leader(state, candidate),
+                draft.change(Cause.UNCLEAN_LEADER_ELECTED, reason="unclean.leader.election.enable is true"),
+            )
+            draft.note(
+                "unclean_leader_elected",
+                f"{state.topic}-{state.partition}: broker {candidate} leads without proof of its log",
+                topic=state.topic,
+                partition=state.partition,
+                broker=candidate,
+            )
+            return True
+    return False
+
+
+def elect_preferred(draft: Draft, key: PartitionKey, change: Change) -> bool:
+    """Move leadership back to the preferred replica when it is in sync and eligible (3.6)."""
+    state = draft.image.partitions[key]
+    if not can_lead_preferred(draft.image, state):
+        return False
+    after = advance(state, isr=state.isr, leader=state.preferred_leader)
+    assert after is not None
+    draft.write_partition(after, change)
+    return True
+
+
+def can_lead_preferred(image: ClusterImage, state: PartitionState) -> bool:
+    preferred = state.preferred_leader
+    return (
+        state.leader not in (NO_LEADER, preferred)
+        and preferred in state.isr
+        and not state.adding_replicas
+        and not state.removing_replicas
+        and image.is_eligible(preferred)
+    )
+
+
+def repair(draft: Draft) -> None:
+    """Finish what a predecessor began: seats of brokers whose fencing was persisted and whose partitions'
+    was not, and partitions whose leader can be elected by now (2.10)."""
+    image = draft.image
+    change = draft.change(Cause.TAKEOVER_REPAIR)
+    for broker_id in sorted(image.seats_of):
+        if broker_id not in live_brokers(image):
+            vacate_seats(draft, broker_id, change, excluded=False)
+    live = live_brokers(image)
+    eligible = eligible_ids(image)
+    for key in list(image.leaderless):
+        after = settle(image.partitions[key], live=live, eligible=eligible)
+        if after is not None:
+            draft.write_partition(after, change)
+        if image.partitions[key].leader == NO_LEADER:
+            elect_uncleanly_if_allowed(draft, key)
+
+
+class Drain:
+    """What a controlled shutdown has left to do.
+
+    led: partitions that the broker still leads. waiting: those for whose sake it should stay, because
+    someone else may still join their ISR. below_min: those whose ISR it left below the minimum just now.
+    """
+
+    __slots__ = ("below_min", "led", "waiting")
+
+    def __init__(self) -> None:
+        self.led = 0
+        self.waiting = 0
+        self.below_min = 0
+
+
+def drain(draft: Draft, broker_id: int, *, may_return: Callable[[int], bool], force: bool) -> Drain:
+    """One pass of a controlled shutdown (3.7): move leaderships within the ISR, then leave the ISRs.
+
+    A seat is given up at once while |ISR| stays at the minimum. Where it would fall below, the broker leads
+    no more but goes on following, so that acks=all works, until another replica joins; when none can
+    (`may_return` is false for all outside the ISR), or with `force`, it moves to the ELR, and that is
+    reported. The last member stays: it exits with a clean marker and returns with its seat.
+    """
+    image = draft.image
+    left = Drain()
+    eligible = eligible_ids(image)
+    live = live_brokers(image)
+    change = draft.change(Cause.CONTROLLED_SHUTDOWN, reason=f"broker {broker_id} is shutting down")
+    for key in list(image.seats_of.get(broker_id, {})):
+        state = image.partitions[key]
+        if broker_id not in state.isr:
+            continue
+        rest = tuple(b for b in state.isr if b != broker_id and b in live)
+        hope = any(may_return(b) for b in state.replicas if b not in state.isr)
+        has_successor = any(b in eligible for b in rest)
+        after: PartitionState | None = None
+        if state.leader == broker_id and not has_successor:
+            left.led += 1
+            left.waiting += hope
+            continue
+        if len(rest) >= state.min_insync_replicas or force or not hope:
+            if len(rest) < state.min_insync_replicas:
+                left.below_min += 1
+            after = settle(state, live=live, eligible=eligible, leaving=broker_id)
+        else:
+            left.waiting += 1
+            if state.leader == broker_id:
+                successor = next(b for b in state.replicas if b in rest and b in eligible)
+                after = advance(state, isr=state.isr, leader=successor)
+        if after is not None:
+            draft.write_partition(after, change)
+    return left

@@ -1,0 +1,271 @@
+"""What can happen to one cluster, and what the machine answers.
+
+Every event carries `wall_ms`, the wall clock for the audit; what decides is the monotonic `now_ms` given to
+`step`. An event that needs an identifier nobody has chosen yet (a topic id) carries it: the core draws
+nothing. Requests of brokers travel in their contract types and get contract types back; operators' requests
+get a typed result, or a `Refusal` with enough in it for a problem document.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from controller.contract.errors import ControllerError
+from controller.contract.lag_report import LagReport, LagReportResponse
+from controller.contract.partition_state import PartitionState, TopicState
+from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
+from controller.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
+from controller.core.records import BrokerRegistration
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True):
+    wall_ms: int
+
+
+class _OperatorEvent(_Event, frozen=True, kw_only=True):
+    """actor: the operator's name. dry_run: compute and validate the same, write nothing."""
+
+    actor: str
+    reason: str | None = None
+    request_id: str | None = None
+    operation_id: str | None = None
+    dry_run: bool = False
+
+
+# --- from brokers -------------------------------------------------------------------------------------------
+
+
+class RegisterBroker(_Event, frozen=True, kw_only=True):
+    """-> RegisterResponse"""
+
+    request: RegisterRequest
+
+
+class Heartbeat(_Event, frozen=True, kw_only=True):
+    """-> HeartbeatResponse. `received_ms` is the monotonic time at which the request arrived, not the one at
+    which it is processed: an overloaded controller must not fence healthy brokers (KAFKA-15019)."""
+
+    request: HeartbeatRequest
+    received_ms: int
+
+
+class BrokerApplied(_Event, frozen=True, kw_only=True):
+    """A poll acknowledged everything up to a position. -> AppliedReply"""
+
+    broker_id: int
+    broker_epoch: int
+    controller_epoch: int
+    sequence: int
+    failures: tuple[ApplyFailure, ...] = ()
+
+
+class Report(_Event, frozen=True, kw_only=True):
+    """-> LagReportResponse"""
+
+    request: LagReport
+
+
+class AllocateProducerIds(_Event, frozen=True, kw_only=True):
+    """-> ProducerIdsResponse"""
+
+    request: ProducerIdsRequest
+
+
+# --- from the shell -----------------------------------------------------------------------------------------
+
+
+class BrokerProvenDead(_Event, frozen=True, kw_only=True):
+    """The listener of this incarnation refused a connection (see effects.ProbeBroker). -> BrokerFenceReply"""
+
+    broker_id: int
+    broker_epoch: int
+
+
+class Tick(_Event, frozen=True, kw_only=True):
+    """Time has passed: submit it at `next_deadline_ms()`, and once right after the machine is built.
+    -> None"""
+
+
+# --- from operators -----------------------------------------------------------------------------------------
+
+
+class AdmitBrokers(_OperatorEvent, frozen=True, kw_only=True):
+    """Let waiting brokers hold data. All or none; one already admitted is no error. -> BrokersAdmitted"""
+
+    broker_ids: tuple[int, ...]
+
+
+class RemoveBroker(_OperatorEvent, frozen=True, kw_only=True):
+    """Forget a broker that is down and holds no replica of a living topic. -> BrokerRemoved"""
+
+    broker_id: int
+
+
+class CreateTopic(_OperatorEvent, frozen=True, kw_only=True):
+    """-> TopicCreated. topic_id: chosen by the caller, 22 characters of URL-safe base64 of 16 bytes.
+
+    partitions, replication_factor: -1 (or None) means the cluster's defaults `num.partitions`,
+        `default.replication.factor`; both must be left out, or agree, when `assignments` is given.
+    assignments: replicas per partition, preferred leader first.
+    """
+
+    topic_id: str
+    topic: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    assignments: tuple[tuple[int, ...], ...] | None = None
+    configs: dict[str, str] = {}
+
+
+class DeleteTopic(_OperatorEvent, frozen=True, kw_only=True):
+    """By name or by id; when both are given they must agree. -> TopicDeletionStarted"""
+
+    topic: str | None = None
+    topic_id: str | None = None
+
+
+class ConfigureCluster(_OperatorEvent, frozen=True, kw_only=True):
+    """Set (str) or unset (None) cluster-wide defaults. -> ClusterConfigured"""
+
+    configs: dict[str, str | None]
+
+
+class ElectPreferred(_OperatorEvent, frozen=True, kw_only=True):
+    """Move leadership of these partitions back to the preferred replica. -> LeadersElected"""
+
+    topic_id: str
+    partition: int
+
+
+class ElectUnclean(_OperatorEvent, frozen=True, kw_only=True):
+    """Choose a leader by hand for a partition that has none, accepting what its log lacks (3.5).
+
+    partition_epoch: the state the operator looked at; refused when it has changed. -> LeadersElected
+    """
+
+    topic_id: str
+    partition: int
+    broker_id: int
+    partition_epoch: int
+
+
+OperatorEvent = (
+    AdmitBrokers | RemoveBroker | CreateTopic | DeleteTopic | ConfigureCluster | ElectPreferred | ElectUnclean
+)
+Event = (
+    RegisterBroker
+    | Heartbeat
+    | BrokerApplied
+    | Report
+    | AllocateProducerIds
+    | BrokerProvenDead
+    | Tick
+    | OperatorEvent
+)
+
+
+# --- replies ------------------------------------------------------------------------------------------------
+
+
+class RefusalCode(StrEnum):
+    """Why an operator's request changes nothing."""
+
+    TOPIC_ALREADY_EXISTS = "topic_already_exists"
+    INVALID_TOPIC_NAME = "invalid_topic_name"
+    #: Differs from an existing name only by '.' and '_', which metrics confuse (Kafka has the same rule).
+    TOPIC_NAME_COLLISION = "topic_name_collision"
+    INVALID_TOPIC_ID = "invalid_topic_id"
+    UNKNOWN_TOPIC = "unknown_topic"
+    UNKNOWN_PARTITION = "unknown_partition"
+    INVALID_PARTITIONS = "invalid_partitions"
+    INVALID_REPLICATION_FACTOR = "invalid_replication_factor"
+    REPLICATION_FACTOR_TOO_LARGE = "replication_factor_too_large"
+    INVALID_REPLICA_ASSIGNMENT = "invalid_replica_assignment"
+    NO_LIVE_REPLICA = "no_live_replica"
+    UNKNOWN_CONFIG = "unknown_config"
+    INVALID_CONFIG = "invalid_config"
+    UNKNOWN_BROKER = "unknown_broker"
+    INELIGIBLE_BROKER = "ineligible_broker"
+    BROKER_IN_USE = "broker_in_use"
+    PARTITION_CHANGED = "partition_changed"
+    ELECTION_NOT_NEEDED = "election_not_needed"
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """field: the request's field at fault ("replication_factor", "configs.retention.ms"). limit: the bound
+    that was broken. facts: numbers an operator needs to see (eligible_brokers, fenced_brokers, ...)."""
+
+    code: RefusalCode
+    detail: str
+    field: str | None = None
+    limit: int | None = None
+    hint: str | None = None
+    facts: dict[str, int] = {}
+
+
+class AppliedReply(msgspec.Struct, frozen=True, kw_only=True):
+    """NONE, BROKER_NOT_REGISTERED or STALE_BROKER_EPOCH: only the first may be answered with a batch."""
+
+    error: ControllerError = ControllerError.NONE
+
+
+class BrokerFenceReply(msgspec.Struct, frozen=True, kw_only=True):
+    """fenced: whether this event fenced it (False: stale proof, or fenced already)."""
+
+    fenced: bool
+
+
+class BrokersAdmitted(msgspec.Struct, frozen=True, kw_only=True):
+    brokers: tuple[BrokerRegistration, ...]
+    dry_run: bool = False
+
+
+class BrokerRemoved(msgspec.Struct, frozen=True, kw_only=True):
+    broker_id: int
+    dry_run: bool = False
+
+
+class TopicCreated(msgspec.Struct, frozen=True, kw_only=True):
+    state: TopicState
+    partitions: tuple[PartitionState, ...]
+    dry_run: bool = False
+
+
+class TopicDeletionStarted(msgspec.Struct, frozen=True, kw_only=True):
+    """waiting_for: brokers that hold a replica; the tombstone goes when each has confirmed or was removed."""
+
+    state: TopicState
+    waiting_for: tuple[int, ...]
+    dry_run: bool = False
+
+
+class ClusterConfigured(msgspec.Struct, frozen=True, kw_only=True):
+    configs: dict[str, str]
+    dry_run: bool = False
+
+
+class LeadersElected(msgspec.Struct, frozen=True, kw_only=True):
+    partitions: tuple[PartitionState, ...]
+    dry_run: bool = False
+
+
+OperatorReply = (
+    Refusal
+    | BrokersAdmitted
+    | BrokerRemoved
+    | TopicCreated
+    | TopicDeletionStarted
+    | ClusterConfigured
+    | LeadersElected
+)
+Reply = (
+    RegisterResponse
+    | HeartbeatResponse
+    | AppliedReply
+    | LagReportResponse
+    | ProducerIdsResponse
+    | BrokerFenceReply
+    | OperatorReply
+)

@@ -1,0 +1,334 @@
+"""The whole state of one cluster, moved only by replaying records.
+
+Beside the rows themselves the image keeps the indexes that make a broker's death cost what it touches, and a
+bounded log of what changed, from which brokers are told deltas. `sequence` counts replayed records; with the
+controller epoch it is a position in the metadata stream. Two images that replayed the same records are
+equal, positions included: the machine's speculative one and the published one that readers see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple, assert_never
+
+from controller.contract.partition_state import (
+    NO_LEADER,
+    LeaderRecovery,
+    PartitionKey,
+    PartitionState,
+    TopicState,
+)
+from controller.core.records import (
+    BrokerRecord,
+    BrokerRegistration,
+    ClusterRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    Record,
+    RemoveBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+#: Changes remembered for deltas; a broker that is further behind gets a FULL batch.
+CHANGE_LOG_ENTRIES_MAX = 200_000
+
+
+class Changed(NamedTuple):
+    """One replayed record, by what it touched. key: broker id, topic id, partition key, or None."""
+
+    kind: Literal["cluster", "broker", "topic", "partition", "producer_ids"]
+    key: int | str | PartitionKey | None
+
+
+class Deletion(NamedTuple):
+    """A topic whose logs are being deleted. since_sequence: a broker that applied it has confirmed.
+    brokers: ids assigned a replica when the deletion began, ascending."""
+
+    since_sequence: int
+    brokers: tuple[int, ...]
+
+
+class ClusterImage:
+    """Rows and indexes of one cluster. Read freely; change through `replay` only.
+
+    brokers: registration by broker id. topics: by topic id, those being deleted included.
+    topic_ids: name -> id of the topic that holds the name now (none being deleted).
+    partitions: state by (topic id, partition). configs: cluster-wide defaults.
+    """
+
+    __slots__ = (
+        "_changes",
+        "_changes_start",
+        "_entries_max",
+        "announced_at",
+        "below_min",
+        "broker_sequences",
+        "brokers",
+        "cluster_id",
+        "configs",
+        "deletions",
+        "last_broker_epoch",
+        "leader_of",
+        "leaderless",
+        "next_producer_id",
+        "not_preferred",
+        "partitions",
+        "preferred_counts",
+        "recovering",
+        "registered_sequences",
+        "replicas_of",
+        "seats_of",
+        "sequence",
+        "topic_ids",
+        "topics",
+        "unconfirmed_new",
+    )
+
+    def __init__(
+        self, *, start_sequence: int = 0, change_log_entries_max: int = CHANGE_LOG_ENTRIES_MAX
+    ) -> None:
+        """start_sequence: 0 under a new controller epoch. An image rebuilt under the *same* epoch must start
+        above every sequence it gave out before, or a broker's position would mean two things."""
+        self.cluster_id = ""
+        self.configs: dict[str, str] = {}
+        self.brokers: dict[int, BrokerRegistration] = {}
+        self.topics: dict[str, TopicState] = {}
+        self.topic_ids: dict[str, str] = {}
+        self.partitions: dict[PartitionKey, PartitionState] = {}
+        self.next_producer_id = 0
+        #: Highest broker epoch ever minted.
+        self.last_broker_epoch = 0
+        #: Records replayed: the head of the metadata stream.
+        self.sequence = start_sequence
+        #: Sequence of each broker's latest row, and of the row that began its present incarnation.
+        self.broker_sequences: dict[int, int] = {}
+        self.registered_sequences: dict[int, int] = {}
+        #: Sequence of each topic's latest row: its partitions are nobody's business before the first.
+        self.announced_at: dict[str, int] = {}
+        self.deletions: dict[str, Deletion] = {}
+        # Indexes over partitions of living topics. Dicts with no values serve as ordered sets: a step must
+        # not depend on the hash seed.
+        #: broker -> partitions assigned to it; with a seat (in ISR or ELR); led by it.
+        self.replicas_of: dict[int, dict[PartitionKey, None]] = {}
+        self.seats_of: dict[int, dict[PartitionKey, None]] = {}
+        self.leader_of: dict[int, dict[PartitionKey, None]] = {}
+        #: broker -> how many partitions name it first.
+        self.preferred_counts: dict[int, int] = {}
+        self.leaderless: dict[PartitionKey, None] = {}
+        self.below_min: dict[PartitionKey, None] = {}
+        self.not_preferred: dict[PartitionKey, None] = {}
+        self.recovering: dict[PartitionKey, None] = {}
+        #: Partitions with `new_replicas`, and the sequence from which a broker has seen them.
+        self.unconfirmed_new: dict[PartitionKey, int] = {}
+        self._entries_max = change_log_entries_max
+        self._changes: list[Changed] = []
+        self._changes_start = start_sequence  # sequence before the first remembered change
+
+    # --- the only way state moves -----------------------------------------------------------------------
+
+    def replay(self, record: Record) -> None:
+        self.sequence += 1
+        match record:
+            case PartitionRecord():
+                changed = self._replay_partition(record.state)
+            case BrokerRecord():
+                changed = self._replay_broker(record.registration)
+            case TopicRecord():
+                changed = self._replay_topic(record.state)
+            case RemoveTopicRecord():
+                changed = self._replay_topic_removal(record.topic_id)
+            case RemoveBrokerRecord():
+                self.brokers.pop(record.broker_id, None)
+                self.broker_sequences.pop(record.broker_id, None)
+                self.registered_sequences.pop(record.broker_id, None)
+                changed = Changed("broker", record.broker_id)
+            case ClusterRecord():
+                self.cluster_id = record.cluster_id
+                self.configs = record.configs
+                self.last_broker_epoch = max(self.last_broker_epoch, record.last_broker_epoch)
+                changed = Changed("cluster", None)
+            case ProducerIdsRecord():
+                self.next_producer_id = record.next_producer_id
+                changed = Changed("producer_ids", None)
+            case _:
+                assert_never(record)
+        self._changes.append(changed)
+        if len(self._changes) >= 2 * self._entries_max:
+            drop = len(self._changes) - self._entries_max
+            del self._changes[:drop]
+            self._changes_start += drop
+
+    def replay_all(self, records: Iterable[Record]) -> None:
+        for record in records:
+            self.replay(record)
+
+    def _replay_broker(self, registration: BrokerRegistration) -> Changed:
+        broker_id = registration.broker_id
+        before = self.brokers.get(broker_id)
+        self.brokers[broker_id] = registration
+        self.broker_sequences[broker_id] = self.sequence
+        if before is None or before.broker_epoch != registration.broker_epoch:
+            self.registered_sequences[broker_id] = self.sequence
+        self.last_broker_epoch = max(self.last_broker_epoch, registration.broker_epoch)
+        return Changed("broker", broker_id)
+
+    def _replay_topic(self, state: TopicState) -> Changed:
+        self.topics[state.topic_id] = state
+        self.announced_at[state.topic_id] = self.sequence
+        if not state.deleting:
+            self.topic_ids[state.topic] = state.topic_id
+        elif state.topic_id not in self.deletions:
+            if self.topic_ids.get(state.topic) == state.topic_id:
+                del self.topic_ids[state.topic]
+            assigned: set[int] = set()
+            for key in self.partition_keys(state.topic_id):
+                partition = self.partitions[key]
+                assigned.update(partition.replicas)
+                self._unindex(key, partition)
+            self.deletions[state.topic_id] = Deletion(self.sequence, tuple(sorted(assigned)))
+        return Changed("topic", state.topic_id)
+
+    def _replay_topic_removal(self, topic_id: str) -> Changed:
+        topic = self.topics.pop(topic_id, None)
+        if topic is None:  # partitions whose topic was never announced (4.7): rare, so the scan is all right
+            keys = [key for key in self.partitions if key[0] == topic_id]
+        else:
+            keys = [(topic_id, number) for number in range(topic.partitions)]
+            if self.topic_ids.get(topic.topic) == topic_id:
+                del self.topic_ids[topic.topic]
+        for key in keys:
+            state = self.partitions.pop(key, None)
+            if state is not None and topic_id not in self.deletions:
+                self._unindex(key, state)
+        self.deletions.pop(topic_id, None)
+        self.announced_at.pop(topic_id, None)
+        return Changed("topic", topic_id)
+
+    def _replay_partition(self, state: PartitionState) -> Changed:
+        key = (state.topic_id, state.partition)
+        before = self.partitions.get(key)
+        self.partitions[key] = state
+        if state.topic_id in self.deletions:
+            return Changed("partition", key)
+        if before is None:
+            self._assign(key, state)
+            self._index_seats(key, state)
+        else:
+            if before.replicas != state.replicas:
+                self._unassign(key, before)
+                self._assign(key, state)
+            self._reindex_seats(key, before, state)
+        if not state.new_replicas:
+            self.unconfirmed_new.pop(key, None)
+        elif before is None or not set(state.new_replicas) <= set(before.new_replicas):
+            self.unconfirmed_new[key] = self.sequence
+        return Changed("partition", key)
+
+    # --- indexes ----------------------------------------------------------------------------------------
+
+    # A leader stands in its ISR, so ISR and ELR are all the seats there are.
+
+    def _index_seats(self, key: PartitionKey, state: PartitionState) -> None:
+        for broker_id in (*state.isr, *state.elr):
+            self.seats_of.setdefault(broker_id, {})[key] = None
+        self._index_leader(key, state)
+        self._index_conditions(key, state)
+
+    def _unindex_seats(self, key: PartitionKey, state: PartitionState) -> None:
+        for broker_id in (*state.isr, *state.elr):
+            self.seats_of[broker_id].pop(key, None)
+        self._unindex_leader(key, state)
+        self.below_min.pop(key, None)
+        self.recovering.pop(key, None)
+
+    def _reindex_seats(self, key: PartitionKey, before: PartitionState, state: PartitionState) -> None:
+        """Touch only what differs: this runs once per partition of a broker that died."""
+        seats = (*state.isr, *state.elr)
+        old_seats = (*before.isr, *before.elr)
+        for broker_id in old_seats:
+            if broker_id not in seats:
+                del self.seats_of[broker_id][key]
+        for broker_id in seats:
+            if broker_id not in old_seats:
+                self.seats_of.setdefault(broker_id, {})[key] = None
+        if before.leader != state.leader or before.replicas != state.replicas:
+            self._unindex_leader(key, before)
+            self._index_leader(key, state)
+        self._index_conditions(key, state)
+
+    def _index_leader(self, key: PartitionKey, state: PartitionState) -> None:
+        if state.leader == NO_LEADER:
+            self.leaderless[key] = None
+            return
+        self.leader_of.setdefault(state.leader, {})[key] = None
+        if state.leader != state.replicas[0]:
+            self.not_preferred[key] = None
+
+    def _unindex_leader(self, key: PartitionKey, state: PartitionState) -> None:
+        if state.leader == NO_LEADER:
+            self.leaderless.pop(key, None)
+            return
+        self.leader_of[state.leader].pop(key, None)
+        self.not_preferred.pop(key, None)
+
+    def _index_conditions(self, key: PartitionKey, state: PartitionState) -> None:
+        if len(state.isr) < state.min_insync_replicas:
+            self.below_min[key] = None
+        elif self.below_min:
+            self.below_min.pop(key, None)
+        if state.recovery is LeaderRecovery.RECOVERING:
+            self.recovering[key] = None
+        elif self.recovering:
+            self.recovering.pop(key, None)
+
+    def _assign(self, key: PartitionKey, state: PartitionState) -> None:
+        for broker_id in state.replicas:
+            self.replicas_of.setdefault(broker_id, {})[key] = None
+        first = state.replicas[0]
+        self.preferred_counts[first] = self.preferred_counts.get(first, 0) + 1
+
+    def _unindex(self, key: PartitionKey, state: PartitionState) -> None:
+        self._unindex_seats(key, state)
+        self._unassign(key, state)
+        self.unconfirmed_new.pop(key, None)
+
+    def _unassign(self, key: PartitionKey, state: PartitionState) -> None:
+        for broker_id in state.replicas:
+            self.replicas_of[broker_id].pop(key, None)
+        self.preferred_counts[state.replicas[0]] -= 1
+
+    # --- reading ----------------------------------------------------------------------------------------
+
+    def topic_named(self, topic: str) -> TopicState | None:
+        topic_id = self.topic_ids.get(topic)
+        return None if topic_id is None else self.topics[topic_id]
+
+    def partition_keys(self, topic_id: str) -> Iterator[PartitionKey]:
+        """Keys of a topic's partitions, in order."""
+        for number in range(self.topics[topic_id].partitions):
+            if (topic_id, number) in self.partitions:
+                yield (topic_id, number)
+
+    def partitions_of(self, topic_id: str) -> tuple[PartitionState, ...]:
+        return tuple(self.partitions[key] for key in self.partition_keys(topic_id))
+
+    def is_eligible(self, broker_id: int) -> bool:
+        """Registered, admitted, not fenced, not shutting down."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.is_eligible
+
+    def eligible_brokers(self) -> tuple[BrokerRegistration, ...]:
+        """Ascending by id."""
+        return tuple(self.brokers[b] for b in sorted(self.brokers) if self.brokers[b].is_eligible)
+
+    @property
+    def change_log_start(self) -> int:
+        """The lowest sequence after which every change is still remembered."""
+        return self._changes_start
+
+    def changes_since(self, sequence: int) -> list[Changed] | None:
+        """What was replayed after `sequence`, oldest first; None: no longer, or not yet, known."""
+        if sequence < self._changes_start or sequence > self.sequence:
+            return None
+        return self._changes[sequence - self._changes_start :]

@@ -1,0 +1,384 @@
+"""One cluster's controller: every decision, one event at a time.
+
+`step` turns an event into records to persist, effects to carry out and a reply to release, in that order. It
+replays its own records onto the machine's image before it returns, so the next event is judged by their
+outcome although they are not durable yet; if they never become so, the whole machine is dropped and built
+anew from what is. The machine draws nothing: time and identifiers come with the events, and the same events
+give the same records.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, assert_never
+
+from controller.contract.errors import ControllerError
+from controller.contract.lag_report import LagReport, LagReportResponse, PartitionLag, ReplicaProblem
+from controller.contract.partition_state import PartitionKey
+from controller.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
+from controller.core.alarms import (
+    PROBLEM_ALARMS,
+    AlarmBook,
+    ReplicaVerdict,
+    explain_replicas,
+    replica_alarm,
+)
+from controller.core.configs import INT64_MAX, is_leader_rebalance_enabled
+from controller.core.draft import Draft, actor_of
+from controller.core.effects import Alarm, AlarmCode, Effect
+from controller.core.election import (
+    can_lead_preferred,
+    elect_preferred,
+    eligible_ids,
+    repair,
+    vacate_seat,
+)
+from controller.core.events import (
+    AdmitBrokers,
+    AllocateProducerIds,
+    AppliedReply,
+    BrokerApplied,
+    BrokerFenceReply,
+    BrokerProvenDead,
+    ConfigureCluster,
+    CreateTopic,
+    DeleteTopic,
+    ElectPreferred,
+    ElectUnclean,
+    Event,
+    Heartbeat,
+    RegisterBroker,
+    RemoveBroker,
+    Reply,
+    Report,
+    Tick,
+)
+from controller.core.image import ClusterImage
+from controller.core.isr import advance, on_proposal
+from controller.core.operators import admit_brokers, elect_by_operator, remove_broker
+from controller.core.options import ControllerOptions
+from controller.core.records import Cause, ProducerIdsRecord, Record
+from controller.core.sessions import Sessions
+from controller.core.topics import (
+    configure_cluster,
+    create_topic,
+    delete_topic,
+    finish_deletions,
+    remove_orphans,
+)
+
+#: Partitions whose new replicas are confirmed per tick; the rest follows at the next.
+CONFIRMATIONS_MAX = 2_000
+
+
+class Step(NamedTuple):
+    """What one event led to. records: to be persisted in this order; already replayed on the machine's image.
+    effects: to be carried out after that. reply: to be released after that (None for Tick)."""
+
+    records: tuple[Record, ...]
+    effects: tuple[Effect, ...]
+    reply: Reply | None
+
+
+class ClusterMachine:
+    """Every decision about one cluster, for the life of one controller epoch.
+
+    image: the speculative image; the machine owns it. lags: the latest report of each partition's leader.
+    The first step, whatever its event, also finishes what a predecessor left undone: submit a Tick at once.
+    """
+
+    __slots__ = (
+        "_alarms",
+        "_confirm_at_ms",
+        "_has_taken_over",
+        "_preferred_at_ms",
+        "_preferred_since_ms",
+        "_sessions",
+        "cluster",
+        "controller_epoch",
+        "image",
+        "lags",
+        "options",
+    )
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        *,
+        cluster: str,
+        controller_epoch: int,
+        options: ControllerOptions,
+        now_ms: int,
+    ) -> None:
+        self.image = image
+        self.cluster = cluster
+        self.controller_epoch = controller_epoch
+        self.options = options
+        self.lags: dict[PartitionKey, PartitionLag] = {}
+        self._alarms = AlarmBook(alarms_max=options.alarms_max)
+        self._sessions = Sessions(
+            image, self._alarms, options=options, controller_epoch=controller_epoch, now_ms=now_ms
+        )
+        self._has_taken_over = False
+        self._confirm_at_ms: int | None = None
+        self._preferred_at_ms: int | None = None
+        self._preferred_since_ms: dict[PartitionKey, int] = {}
+
+    def step(self, event: Event, now_ms: int) -> Step:
+        draft = Draft(self.image, wall_ms=event.wall_ms)
+        if not self._has_taken_over:
+            self._take_over(draft)
+        reply = self._dispatch(draft, event, now_ms)
+        if self.image.deletions:
+            self._finish_deletions(draft)
+        self._alarms.refresh(draft, draft.records)
+        self._schedule(now_ms)
+        return Step(tuple(draft.records), tuple(draft.effects), reply)
+
+    def _dispatch(self, draft: Draft, event: Event, now_ms: int) -> Reply | None:
+        match event:
+            case Heartbeat():
+                return self._sessions.on_heartbeat(
+                    draft, event.request, received_ms=event.received_ms, now_ms=now_ms
+                )
+            case BrokerApplied():
+                return self._on_applied(draft, event, now_ms)
+            case Report():
+                return self._on_report(draft, event.request)
+            case RegisterBroker():
+                return self._sessions.on_register(draft, event.request, now_ms)
+            case BrokerProvenDead():
+                return BrokerFenceReply(
+                    fenced=self._sessions.on_proven_dead(draft, event.broker_id, event.broker_epoch)
+                )
+            case Tick():
+                self._on_tick(draft, now_ms)
+                return None
+            case AllocateProducerIds():
+                return self._on_allocate_producer_ids(draft, event.request)
+            case AdmitBrokers():
+                return admit_brokers(draft, self._sessions, event)
+            case RemoveBroker():
+                return remove_broker(draft, self._sessions, event, now_ms)
+            case CreateTopic():
+                return create_topic(draft, event, self.options)
+            case DeleteTopic():
+                return delete_topic(draft, event)
+            case ConfigureCluster():
+                return configure_cluster(draft, event)
+            case ElectPreferred() | ElectUnclean():
+                return elect_by_operator(draft, event)
+            case _:
+                assert_never(event)
+
+    def _take_over(self, draft: Draft) -> None:
+        self._has_taken_over = True
+        remove_orphans(draft)
+        repair(draft)
+        self._sessions.on_takeover(draft)
+        self._alarms.refresh_all(draft)
+
+    def _finish_deletions(self, draft: Draft) -> None:
+        if finish_deletions(draft, self._sessions.applied):
+            self.lags = {key: lag for key, lag in self.lags.items() if key in self.image.partitions}
+
+    # --- what brokers say -------------------------------------------------------------------------------
+
+    def _on_applied(self, draft: Draft, event: BrokerApplied, now_ms: int) -> AppliedReply:
+        error = self._sessions.check_broker(self.image, event.broker_id, event.broker_epoch)
+        if error is not ControllerError.NONE:
+            return AppliedReply(error=error)
+        # Failures first: a broker must not regain its seats in the step that learns what it lost.
+        for failure in event.failures:
+            self._on_apply_failure(draft, event.broker_id, failure)
+        self._sessions.record_applied(
+            self.image, event.broker_id, controller_epoch=event.controller_epoch, sequence=event.sequence
+        )
+        self._sessions.unfence_if_ready(draft, event.broker_id, now_ms)
+        return AppliedReply()
+
+    def _on_apply_failure(self, draft: Draft, broker_id: int, failure: ApplyFailure) -> None:
+        key = (failure.topic_id, failure.partition)
+        state = self.image.partitions.get(key)
+        # Only about the state as it stands: a late copy must not take the seat of a replica that has
+        # recovered since. A broker that still fails says so again, about the newer state.
+        if state is not None and state.partition_epoch == failure.partition_epoch:
+            self._on_replica_trouble(draft, broker_id, key, failure.code, failure.detail)
+
+    def _on_report(self, draft: Draft, report: LagReport) -> LagReportResponse:
+        error = self._sessions.check_broker(self.image, report.broker_id, report.broker_epoch)
+        if error is not ControllerError.NONE:
+            return LagReportResponse(error=error, controller_epoch=self.controller_epoch)
+        for problem in report.problems:
+            self._on_problem(draft, report.broker_id, problem)
+        for lag in report.lags:
+            key = (lag.topic_id, lag.partition)
+            state = self.image.partitions.get(key)
+            if state and (state.leader, state.leader_epoch) == (report.broker_id, lag.leader_epoch):
+                self.lags[key] = lag
+        return LagReportResponse(
+            controller_epoch=self.controller_epoch,
+            results=tuple(on_proposal(draft, report.broker_id, proposal) for proposal in report.proposals),
+        )
+
+    def _on_problem(self, draft: Draft, broker_id: int, problem: ReplicaProblem) -> None:
+        key = (problem.topic_id, problem.partition)
+        state = self.image.partitions.get(key)
+        if state is None or problem.leader_epoch not in (-1, state.leader_epoch):
+            return
+        if problem.code == "divergent":
+            draft.note(
+                "replica_divergent",
+                f"broker {broker_id} wrote aside what it cut from {state.topic}-{state.partition}: "
+                f"{problem.detail[:500]}",
+                topic=state.topic,
+                partition=state.partition,
+                broker=broker_id,
+                first_offset=problem.first_offset,
+                next_offset=problem.next_offset,
+                high_watermark=problem.high_watermark,
+            )
+            return
+        self._on_replica_trouble(draft, broker_id, key, problem.code, problem.detail)
+
+    def _on_replica_trouble(
+        self, draft: Draft, broker_id: int, key: PartitionKey, code: str, detail: str
+    ) -> None:
+        """A replica whose log is gone leaves ISR and ELR and starts again as a learner: its next state has
+        it outside both, where it may create an empty log (3.8). One in quarantine keeps its seat if it has
+        one: it refused to lose records, so its log may be the better one; that is for a person to judge."""
+        state = self.image.partitions[key]
+        topic = self.image.topics.get(key[0])
+        if topic is None or topic.deleting or broker_id not in state.replicas:
+            return
+        detail = detail[:500]
+        alarm = PROBLEM_ALARMS.get(code, AlarmCode.REPLICA_PROBLEM)
+        name = f"{state.topic}-{state.partition}"
+        self._alarms.raise_alarm(
+            draft,
+            replica_alarm(alarm, key, broker_id),
+            f"{name} on broker {broker_id}: {code[:40]}: {detail}",
+        )
+        if alarm in (AlarmCode.LOG_MISSING, AlarmCode.STORAGE_ERROR):
+            cause = Cause.LOG_MISSING if alarm is AlarmCode.LOG_MISSING else Cause.STORAGE_ERROR
+            vacate_seat(
+                draft, key, broker_id, draft.change(cause, actor=actor_of(broker_id), reason=detail or None)
+            )
+
+    def _on_allocate_producer_ids(self, draft: Draft, request: ProducerIdsRequest) -> ProducerIdsResponse:
+        error = self._sessions.check_broker(self.image, request.broker_id, request.broker_epoch)
+        first = self.image.next_producer_id
+        count = min(self.options.producer_id_block_size, INT64_MAX - first)
+        if error is ControllerError.NONE and count < 1:
+            error = ControllerError.INVALID_REQUEST  # 9e18 ids later
+        if error is not ControllerError.NONE:
+            return ProducerIdsResponse(error=error, controller_epoch=self.controller_epoch)
+        draft.write(
+            ProducerIdsRecord(
+                next_producer_id=first + count,
+                change=draft.change(Cause.PRODUCER_IDS_ALLOCATED, actor=actor_of(request.broker_id)),
+            )
+        )
+        return ProducerIdsResponse(
+            controller_epoch=self.controller_epoch, first_producer_id=first, count=count
+        )
+
+    # --- time -------------------------------------------------------------------------------------------
+
+    def _on_tick(self, draft: Draft, now_ms: int) -> None:
+        self._sessions.on_tick(draft, now_ms)
+        if self._confirm_at_ms is not None and now_ms >= self._confirm_at_ms:
+            self._confirm_at_ms = None
+            self._sessions.has_news = False
+            self._confirm_new_replicas(draft)
+        if self._preferred_at_ms is not None and now_ms >= self._preferred_at_ms:
+            self._preferred_at_ms = None
+            self._return_to_preferred(draft, now_ms)
+
+    def _confirm_new_replicas(self, draft: Draft) -> None:
+        """Clear `new_replicas` of those seen to have applied the partition, so that a log which is missing
+        later counts as lost, not as new. It changes what brokers may do, so it takes a partition epoch like
+        any other change (I6); to be cheap it waits until every live one has confirmed, which makes one record
+        in a partition's life, and members that join an ISR sooner are cleared in that record (isr.py)."""
+        eligible = eligible_ids(self.image)
+        applied = self._sessions.applied
+        change = draft.change(Cause.REPLICAS_CREATED)
+        count = 0
+        for key, since in list(self.image.unconfirmed_new.items()):
+            state = self.image.partitions[key]
+            live = [b for b in state.new_replicas if b in eligible]
+            if not live or any(applied.get(b, -1) < since for b in live):
+                continue
+            after = advance(state, isr=state.isr, leader=state.leader, confirmed=live)
+            assert after is not None
+            draft.write_partition(after, change)
+            count += 1
+            if count >= CONFIRMATIONS_MAX:
+                self._sessions.has_news = True  # for the rest
+                return
+
+    def _return_to_preferred(self, draft: Draft, now_ms: int) -> None:
+        """3.6: a preferred replica that has been in sync and eligible for the delay leads again, a bounded
+        number per round."""
+        since = self._preferred_since_ms
+        self._preferred_since_ms = {
+            key: since.get(key, now_ms)
+            for key in self.image.not_preferred
+            if can_lead_preferred(self.image, self.image.partitions[key])
+        }
+        moves = 0
+        change = draft.change(Cause.PREFERRED_LEADER_ELECTED)
+        for key, since_ms in self._preferred_since_ms.items():
+            if moves >= self.options.preferred_leader_moves_max:
+                return
+            ripe = now_ms - since_ms >= self.options.preferred_leader_delay_ms
+            if ripe and self._is_preferred_near(key):
+                moves += elect_preferred(draft, key, change)
+
+    def _is_preferred_near(self, key: PartitionKey) -> bool:
+        """By the leader's last report in this leader epoch; without one, being in sync must do."""
+        state = self.image.partitions[key]
+        lag = self.lags.get(key)
+        if lag is None or lag.leader_epoch != state.leader_epoch:
+            return True
+        return all(
+            follower.lag_records <= self.options.preferred_leader_lag_records_max
+            for follower in lag.followers
+            if follower.broker_id == state.preferred_leader
+        )
+
+    def _schedule(self, now_ms: int) -> None:
+        """Set the rounds that have become necessary: confirmation once positions moved, so that one round
+        serves many; the return of leaders while any is away from its place."""
+        if self._confirm_at_ms is None and self._sessions.has_news and self.image.unconfirmed_new:
+            self._confirm_at_ms = now_ms + self.options.new_replica_confirm_ms
+        if self._preferred_at_ms is None and self.image.not_preferred and self._is_rebalancing:
+            self._preferred_at_ms = now_ms + self.options.preferred_leader_interval_ms
+
+    @property
+    def _is_rebalancing(self) -> bool:
+        return self.options.auto_leader_rebalance and is_leader_rebalance_enabled(self.image.configs)
+
+    def next_deadline_ms(self) -> int | None:
+        """When to submit the next Tick, on the clock of `now_ms`. May be early, never late."""
+        deadlines = (self._sessions.next_deadline_ms(self.image), self._confirm_at_ms, self._preferred_at_ms)
+        return min((d for d in deadlines if d is not None), default=None)
+
+    # --- for readers ------------------------------------------------------------------------------------
+
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Everything an operator should know now, most severe first."""
+        return self._alarms.alarms(self.image)
+
+    def explain(self, key: PartitionKey) -> tuple[ReplicaVerdict, ...]:
+        """Why a partition has no leader, replica by replica; empty when it has one, or is not known."""
+        state = self.image.partitions.get(key)
+        return () if state is None else explain_replicas(self.image, state)
+
+    def last_seen_ms(self, broker_id: int) -> int | None:
+        """When the broker's last heartbeat arrived, on the clock of `now_ms`; None: not since it was fenced
+        or this controller took over."""
+        return self._sessions.last_seen_ms(broker_id)
+
+    def applied_sequences(self) -> dict[int, int]:
+        """How far each broker has applied this controller's stream."""
+        return dict(sorted(self._sessions.applied.items()))

@@ -1,0 +1,169 @@
+"""What operators do to brokers and leaders. Each request changes all it names or nothing, and a dry run
+computes the same answer and writes nothing."""
+
+from __future__ import annotations
+
+import msgspec
+
+from controller.contract.partition_state import NO_LEADER, PartitionState
+from controller.core.draft import Draft
+from controller.core.election import can_lead_preferred, elect_preferred, eligible_ids, live_brokers, settle
+from controller.core.events import (
+    AdmitBrokers,
+    BrokerRemoved,
+    BrokersAdmitted,
+    ElectPreferred,
+    ElectUnclean,
+    LeadersElected,
+    Refusal,
+    RefusalCode,
+    RemoveBroker,
+)
+from controller.core.isr import advance, with_unclean_leader
+from controller.core.records import Cause, ClusterRecord, RemoveBrokerRecord
+from controller.core.sessions import Sessions
+from controller.core.topics import broker_facts, operator_change
+
+
+def admit_brokers(draft: Draft, sessions: Sessions, event: AdmitBrokers) -> BrokersAdmitted | Refusal:
+    """Waiting brokers may hold data from now on. They are trusted once they have applied this."""
+    image = draft.image
+    for broker_id in event.broker_ids:
+        if broker_id not in image.brokers:
+            return Refusal(
+                code=RefusalCode.UNKNOWN_BROKER,
+                field="broker_ids",
+                detail=f"broker {broker_id} has not registered",
+                hint="start it and let it reach this controller, then admit it",
+                facts=broker_facts(image),
+            )
+    change = operator_change(event, Cause.BROKER_ADMITTED)
+    admitted = []
+    for broker_id in dict.fromkeys(event.broker_ids):
+        registration = image.brokers[broker_id]
+        if not registration.admitted:
+            registration = msgspec.structs.replace(registration, admitted=True)
+            if not event.dry_run:
+                draft.write_broker(registration, change)
+                sessions.require_applied(broker_id, image.sequence)
+        admitted.append(registration)
+    return BrokersAdmitted(brokers=tuple(admitted), dry_run=event.dry_run)
+
+
+def remove_broker(
+    draft: Draft, sessions: Sessions, event: RemoveBroker, now_ms: int
+) -> BrokerRemoved | Refusal:
+    image = draft.image
+    broker = image.brokers.get(event.broker_id)
+    if broker is None:
+        return Refusal(
+            code=RefusalCode.UNKNOWN_BROKER,
+            field="broker_id",
+            detail=f"broker {event.broker_id} is not registered",
+        )
+    replicas = len(image.replicas_of.get(event.broker_id, {}))
+    if replicas:
+        return Refusal(
+            code=RefusalCode.BROKER_IN_USE,
+            field="broker_id",
+            detail=f"broker {event.broker_id} is assigned {replicas} replicas",
+            hint="move its replicas away first",
+            facts={"replicas": replicas},
+        )
+    if (broker.admitted and not broker.fenced) or sessions.is_valid(event.broker_id, now_ms):
+        return Refusal(
+            code=RefusalCode.BROKER_IN_USE,
+            field="broker_id",
+            detail=f"broker {event.broker_id} is still running",
+            hint="stop it first",
+        )
+    if not event.dry_run:
+        change = operator_change(event, Cause.BROKER_REMOVED)
+        if broker.broker_epoch == image.last_broker_epoch:
+            # The row that holds the highest epoch is about to go: keep the epoch, so that it is never reused.
+            draft.write(
+                ClusterRecord(
+                    cluster_id=image.cluster_id,
+                    configs=image.configs,
+                    last_broker_epoch=image.last_broker_epoch,
+                    change=change,
+                )
+            )
+        draft.write(RemoveBrokerRecord(broker_id=event.broker_id, change=change))
+        sessions.forget(draft, event.broker_id)
+    return BrokerRemoved(broker_id=event.broker_id, dry_run=event.dry_run)
+
+
+def elect_by_operator(draft: Draft, event: ElectPreferred | ElectUnclean) -> LeadersElected | Refusal:
+    image = draft.image
+    topic = image.topics.get(event.topic_id)
+    state = image.partitions.get((event.topic_id, event.partition))
+    if topic is None or topic.deleting or state is None:
+        return Refusal(
+            code=RefusalCode.UNKNOWN_PARTITION,
+            field="partition",
+            detail=f"there is no partition {event.partition} of {event.topic_id[:22]!r}",
+        )
+    if isinstance(event, ElectPreferred):
+        return _elect_preferred(draft, event, state)
+    return _elect_unclean(draft, event, state)
+
+
+def _elect_preferred(draft: Draft, event: ElectPreferred, state: PartitionState) -> LeadersElected | Refusal:
+    image = draft.image
+    preferred = state.preferred_leader
+    if state.leader == preferred:
+        return Refusal(
+            code=RefusalCode.ELECTION_NOT_NEEDED,
+            detail=f"broker {preferred} leads already",
+            field="partition",
+        )
+    if not can_lead_preferred(image, state):
+        return Refusal(
+            code=RefusalCode.INELIGIBLE_BROKER,
+            field="partition",
+            detail=f"broker {preferred} is not in sync and live",
+        )
+    if event.dry_run:
+        after = advance(state, isr=state.isr, leader=preferred)
+        assert after is not None
+        return LeadersElected(partitions=(after,), dry_run=True)
+    elect_preferred(
+        draft, (state.topic_id, state.partition), operator_change(event, Cause.PREFERRED_LEADER_ELECTED)
+    )
+    return LeadersElected(partitions=(image.partitions[state.topic_id, state.partition],))
+
+
+def _elect_unclean(draft: Draft, event: ElectUnclean, state: PartitionState) -> LeadersElected | Refusal:
+    """3.5. Refused while a leader exists, when the partition has changed since the operator looked, and for a
+    broker that could not carry it out."""
+    image = draft.image
+    if state.partition_epoch != event.partition_epoch:
+        return Refusal(
+            code=RefusalCode.PARTITION_CHANGED,
+            field="partition_epoch",
+            detail=f"the partition is at epoch {state.partition_epoch}, not {event.partition_epoch}",
+            hint="look at the partition again",
+            facts={"partition_epoch": state.partition_epoch},
+        )
+    if state.leader != NO_LEADER:
+        return Refusal(
+            code=RefusalCode.ELECTION_NOT_NEEDED,
+            field="partition",
+            detail=f"broker {state.leader} leads",
+        )
+    if event.broker_id not in state.replicas or not image.is_eligible(event.broker_id):
+        return Refusal(
+            code=RefusalCode.INELIGIBLE_BROKER,
+            field="broker_id",
+            detail=f"broker {event.broker_id} is not a live replica of this partition",
+        )
+    # If a clean election is possible after all, nothing need be lost.
+    after = settle(state, live=live_brokers(image), eligible=eligible_ids(image))
+    cause = Cause.LEADER_ELECTED
+    if after is None or after.leader == NO_LEADER:
+        after = with_unclean_leader(state, event.broker_id)
+        cause = Cause.UNCLEAN_LEADER_ELECTED
+    if not event.dry_run:
+        draft.write_partition(after, operator_change(event, cause))
+    return LeadersElected(partitions=(after,), dry_run=event.dry_run)

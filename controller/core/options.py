@@ -1,0 +1,49 @@
+"""The controller's tunables for one cluster, with the arithmetic they must satisfy."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Times are milliseconds of a monotonic clock.
+
+    lease_ms < grace_ms: a broker goes quiet before it is fenced by silence; the difference covers clock drift
+        and the checking interval (PacificA section 4.2, docs/replication.md 2.9). Durability rests on
+        neither.
+    probe_after_ms: lateness of a heartbeat that makes the listener worth a probe (two intervals).
+    probe_interval_ms: the least time between two probes of one broker.
+    preferred_leader_delay_ms: how long a preferred replica must have been in sync before it leads again.
+    preferred_leader_moves_max: leaderships moved back per round, a round each `preferred_leader_interval_ms`.
+    preferred_leader_lag_records_max: reported lag above which it is not moved.
+    new_replica_confirm_ms: how long to collect confirmations of new replicas, so that one record serves all.
+    shutdown_wait_ms_max: how long a controlled shutdown may wait for others to take over.
+    producer_id_block_size: ids handed to a broker at a time (6.8).
+    """
+
+    heartbeat_interval_ms: int = 500
+    lease_ms: int = 5_000
+    grace_ms: int = 6_000
+    probe_after_ms: int = 1_000
+    probe_interval_ms: int = 250
+    registration_retry_ms: int = 250
+    auto_leader_rebalance: bool = True
+    preferred_leader_delay_ms: int = 5_000
+    preferred_leader_interval_ms: int = 1_000
+    preferred_leader_moves_max: int = 50
+    preferred_leader_lag_records_max: int = 1_000
+    new_replica_confirm_ms: int = 1_000
+    shutdown_wait_ms_max: int = 10_000
+    producer_id_block_size: int = 1_000
+    partitions_per_topic_max: int = 10_000
+    replication_factor_max: int = 100
+    partitions_per_cluster_max: int = 200_000
+    topics_max: int = 100_000
+    brokers_max: int = 1_000
+    alarms_max: int = 100_000
+
+    def __post_init__(self) -> None:
+        if not 0 < self.lease_ms < self.grace_ms:
+            raise ValueError("grace_ms must exceed lease_ms, or brokers are fenced before they fall silent")
+        if self.lease_ms < 3 * self.heartbeat_interval_ms:
+            raise ValueError("lease_ms must span at least three heartbeat intervals")

@@ -1,0 +1,181 @@
+"""What the controller persists: one record replaces one entity whole.
+
+A step of the machine returns records; the shell persists them *in the order given* and only then replays
+them onto the published image. Replaying is the only way state moves, on the active controller, on a standby
+and at start alike, so nothing that decides durability may live outside these values. Order is part of the
+meaning: a broker's new registration never precedes the records that take away the seats which its new
+incarnation can't vouch for (I11).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
+from controller.contract.session import BrokerStatus, ShutdownKind
+
+#: Who acts when no operator does.
+ACTOR_CONTROLLER = "controller"
+
+
+class Cause(StrEnum):
+    """Why a record was written. The audit shows it, so each name is a sentence's worth of reason."""
+
+    CLUSTER_CREATED = "cluster_created"
+    CLUSTER_CONFIGURED = "cluster_configured"
+    BROKER_REGISTERED = "broker_registered"
+    BROKER_ADMITTED = "broker_admitted"
+    BROKER_UNFENCED = "broker_unfenced"
+    #: Fenced because it was silent for the grace.
+    BROKER_FENCED = "broker_fenced"
+    #: Fenced because its listener refused a connection.
+    BROKER_DIED = "broker_died"
+    #: A new incarnation registered: the old one's seats follow the rules of fencing.
+    BROKER_RESTARTED = "broker_restarted"
+    #: A new incarnation that can't prove that its logs are whole: out of ISR and ELR (I11).
+    UNCLEAN_RESTART = "unclean_restart"
+    LOG_DIRS_OFFLINE = "log_dirs_offline"
+    BROKER_REMOVED = "broker_removed"
+    CONTROLLED_SHUTDOWN = "controlled_shutdown"
+    TOPIC_CREATED = "topic_created"
+    TOPIC_DELETION_STARTED = "topic_deletion_started"
+    TOPIC_DELETED = "topic_deleted"
+    REPLICAS_CREATED = "replicas_created"
+    ISR_SHRUNK = "isr_shrunk"
+    ISR_EXPANDED = "isr_expanded"
+    #: A proposed member was ineligible. Only the partition epoch moved: see isr.on_proposal.
+    ISR_CHANGE_REFUSED = "isr_change_refused"
+    LEADER_RECOVERED = "leader_recovered"
+    LEADER_ELECTED = "leader_elected"
+    PREFERRED_LEADER_ELECTED = "preferred_leader_elected"
+    UNCLEAN_LEADER_ELECTED = "unclean_leader_elected"
+    LOG_MISSING = "log_missing"
+    STORAGE_ERROR = "storage_error"
+    PRODUCER_IDS_ALLOCATED = "producer_ids_allocated"
+    #: A controller that took over finished what its predecessor had begun.
+    TAKEOVER_REPAIR = "takeover_repair"
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Who changed an entity, when and why. Stored in the entity's own row, so that the audit can be filled
+    from ZooKeeper alone (docs/replication.md 4.8).
+
+    actor: "controller", "broker:3", or the operator's name. at_ms: wall clock, given by the event.
+    """
+
+    cause: Cause
+    at_ms: int
+    actor: str = ACTOR_CONTROLLER
+    reason: str | None = None
+    request_id: str | None = None
+    operation_id: str | None = None
+
+
+class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker's durable row. `fenced` is durable so that a new controller neither offers a dead broker to
+    clients nor elects it while it waits for the first heartbeats.
+
+    broker_epoch: names the incarnation; minted by the controller, strictly increasing per cluster, never
+        reused (KIP-380).
+    log_dir_ids: usable at registration. offline_log_dir_ids: failed then or since.
+    last_shutdown: how the incarnation before this one stopped, as judged at registration.
+    """
+
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: str
+    host: str
+    port: int
+    rack: str | None = None
+    log_dir_ids: tuple[str, ...] = ()
+    offline_log_dir_ids: tuple[str, ...] = ()
+    admitted: bool = False
+    fenced: bool = True
+    shutting_down: bool = False
+    last_shutdown: ShutdownKind = ShutdownKind.FIRST_START
+    registered_at_ms: int = 0
+    version: str = ""
+
+    @property
+    def status(self) -> BrokerStatus:
+        if not self.admitted:
+            return BrokerStatus.WAITING
+        if self.fenced:
+            return BrokerStatus.FENCED
+        return BrokerStatus.SHUTTING_DOWN if self.shutting_down else BrokerStatus.ACTIVE
+
+    @property
+    def is_eligible(self) -> bool:
+        """May lead, may join an ISR, may be given replicas (KIP-841)."""
+        return self.admitted and not self.fenced and not self.shutting_down
+
+
+class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, tag="cluster"):
+    """The cluster's own row. configs: cluster-wide defaults under Kafka's dotted names.
+
+    last_broker_epoch: floor under which no broker epoch is minted again; raised before a broker that holds
+    the highest one is forgotten.
+    """
+
+    cluster_id: str
+    configs: dict[str, str] = {}
+    last_broker_epoch: int = 0
+    change: Change
+
+
+class BrokerRecord(msgspec.Struct, frozen=True, kw_only=True, tag="broker"):
+    registration: BrokerRegistration
+    change: Change
+
+
+class RemoveBrokerRecord(msgspec.Struct, frozen=True, kw_only=True, tag="remove_broker"):
+    broker_id: int
+    change: Change
+
+
+class TopicRecord(msgspec.Struct, frozen=True, kw_only=True, tag="topic"):
+    """A topic is announced *after* its partitions (4.7): a crash between leaves partitions without a topic,
+    which a rebuild ignores and removes, never a topic that lacks some."""
+
+    state: TopicState
+    change: Change
+
+
+class RemoveTopicRecord(msgspec.Struct, frozen=True, kw_only=True, tag="remove_topic"):
+    """The end of a tombstone: every replica confirmed the deletion, or its broker was removed. Takes the
+    topic's partition rows with it."""
+
+    topic_id: str
+    topic: str
+    change: Change
+
+
+class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, tag="partition", gc=False):
+    """gc=False: a broker's death makes tens of thousands at once, and none can be part of a cycle."""
+
+    state: PartitionState
+    change: Change
+
+
+class ProducerIdsRecord(msgspec.Struct, frozen=True, kw_only=True, tag="producer_ids"):
+    """The first producer id that was never given out (6.8)."""
+
+    next_producer_id: int
+    change: Change
+
+
+Record = (
+    ClusterRecord
+    | BrokerRecord
+    | RemoveBrokerRecord
+    | TopicRecord
+    | RemoveTopicRecord
+    | PartitionRecord
+    | ProducerIdsRecord
+)
+
+
+def partition_key(state: PartitionState) -> PartitionKey:
+    return (state.topic_id, state.partition)

@@ -1,0 +1,98 @@
+"""What a registration request proves, and what is wrong with it. Predicates over values; sessions.py acts on
+them. All of a broker's claims about its own disks are judged here (3.8)."""
+
+from __future__ import annotations
+
+from controller.contract.errors import ControllerError
+from controller.contract.session import UNANSWERED_INCARNATIONS_MAX, RegisterRequest, ShutdownKind
+from controller.core.image import ClusterImage
+from controller.core.options import ControllerOptions
+from controller.core.records import BrokerRegistration
+
+LOG_DIRS_MAX = 64
+TEXT_LENGTH_MAX = 255
+
+
+def has_usable_dir(broker: BrokerRegistration) -> bool:
+    return any(d not in broker.offline_log_dir_ids for d in broker.log_dir_ids)
+
+
+def vouches_for_seats(before: BrokerRegistration, request: RegisterRequest) -> bool:
+    """Whether the new incarnation provably holds all that the old one had acknowledged (3.8): it stopped
+    cleanly or only its process died, it was the incarnation we know (or followed one that never learnt its
+    epoch), and every directory that was usable is there. A directory that had failed proves nothing by
+    working again: after a failed write nobody knows what it holds."""
+    usable = set(before.log_dir_ids) - set(before.offline_log_dir_ids)
+    now_usable = set(request.log_dir_ids) - set(request.offline_log_dir_ids)
+    return (
+        request.last_shutdown.is_intact
+        and follows(before, request)
+        and usable <= now_usable
+        and now_usable.isdisjoint(before.offline_log_dir_ids)
+    )
+
+
+def follows(before: BrokerRegistration, request: RegisterRequest) -> bool:
+    """Whether the directories last served the incarnation we know. One that died between being registered and
+    learning its epoch has left its id, written before it asked; it never acted under that epoch. An older
+    copy of the directories has neither the epoch nor the id."""
+    return (
+        request.previous_broker_epoch == before.broker_epoch
+        or before.incarnation_id in request.unanswered_incarnation_ids
+    )
+
+
+def proves_end(before: BrokerRegistration, request: RegisterRequest) -> bool:
+    """A clean marker names the incarnation that wrote it, is its last write, and is deleted by the first act
+    of a start: who presents the marker of the registered epoch is its successor, not its double."""
+    return (
+        request.last_shutdown is ShutdownKind.CLEAN
+        and request.previous_broker_epoch == before.broker_epoch
+        and set(before.log_dir_ids) <= set(request.log_dir_ids)
+    )
+
+
+def check_registration(
+    image: ClusterImage, request: RegisterRequest, options: ControllerOptions
+) -> tuple[ControllerError, str]:
+    """Everything that can be wrong with the request itself."""
+    unanswered = request.unanswered_incarnation_ids
+    texts = (
+        request.incarnation_id,
+        request.host,
+        *request.log_dir_ids,
+        *request.offline_log_dir_ids,
+        *unanswered,
+    )
+    optional = (request.rack or "", request.version)
+    dirs = request.log_dir_ids + request.offline_log_dir_ids
+    if request.broker_id < 0 or not 0 < request.port < 65_536:
+        return ControllerError.INVALID_REQUEST, "broker_id or port out of range"
+    if any(not 0 < len(t) <= TEXT_LENGTH_MAX for t in texts) or any(
+        len(t) > TEXT_LENGTH_MAX for t in optional
+    ):
+        return ControllerError.INVALID_REQUEST, f"a text is empty or longer than {TEXT_LENGTH_MAX}"
+    if len(unanswered) > UNANSWERED_INCARNATIONS_MAX:
+        return (
+            ControllerError.INVALID_REQUEST,
+            f"more than {UNANSWERED_INCARNATIONS_MAX} unanswered incarnations",
+        )
+    if not request.log_dir_ids or len(dirs) > LOG_DIRS_MAX or len(set(dirs)) != len(dirs):
+        return (
+            ControllerError.INVALID_REQUEST,
+            f"a broker has 1 to {LOG_DIRS_MAX} log directories, no two with one id",
+        )
+    if request.cluster_id is not None and request.cluster_id != image.cluster_id:
+        return (
+            ControllerError.INCONSISTENT_CLUSTER_ID,
+            f"the log directories belong to cluster {request.cluster_id[:64]!r}, not {image.cluster_id!r}",
+        )
+    for other_id, other in image.brokers.items():
+        if other_id != request.broker_id and not set(dirs).isdisjoint(other.log_dir_ids):
+            return (
+                ControllerError.INCONSISTENT_CLUSTER_ID,
+                f"a log directory belongs to broker {other_id}",
+            )
+    if request.broker_id not in image.brokers and len(image.brokers) >= options.brokers_max:
+        return ControllerError.INVALID_REQUEST, f"the cluster has {options.brokers_max} brokers already"
+    return ControllerError.NONE, ""

@@ -1,0 +1,505 @@
+"""Brokers' sessions: who is registered, heard from, trusted, on its way out.
+
+    (not known) --register--> waiting --admitted--> fenced --applied all it must--> active
+        active --silence for the grace, or proven death--> fenced
+        active --wants shutdown--> shutting down --leads nothing, applied everywhere--> may stop
+
+A new incarnation takes its id only when the old one's session is over (S37), or when its disk proves the old
+one finished: a clean marker is written last of all. Whatever it can't vouch for is taken away in records
+that precede the one with its new broker epoch (I11). Silence counts from when a heartbeat *arrived*; a new
+controller treats unfenced brokers as heard from when it took over (2.10, S18). Nothing here weighs on
+durability: fencing early is always safe, and late costs only time.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from controller.contract.errors import ControllerError
+from controller.contract.session import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+)
+from controller.core.alarms import AlarmBook
+from controller.core.draft import Draft, actor_of
+from controller.core.effects import AlarmCode, AlarmKey, ProbeBroker
+from controller.core.election import drain, elect_leaderless, vacate_seats
+from controller.core.image import ClusterImage
+from controller.core.options import ControllerOptions
+from controller.core.records import BrokerRegistration, Cause
+from controller.core.registration import check_registration, has_usable_dir, proves_end, vouches_for_seats
+
+
+class Session:
+    """What is known of one broker's present incarnation, for this controller's life only.
+
+    last_seen_ms: when its last heartbeat arrived; None: over (never heard from, or proven dead).
+    required_sequence: how far it must have applied before it is trusted.
+    """
+
+    __slots__ = (
+        "drained_sequence",
+        "last_seen_ms",
+        "probed_at_ms",
+        "refused_since_ms",
+        "required_sequence",
+        "shutdown_since_ms",
+    )
+
+    def __init__(self, *, last_seen_ms: int | None, required_sequence: int) -> None:
+        self.last_seen_ms = last_seen_ms
+        self.required_sequence = required_sequence
+        self.probed_at_ms: int | None = None
+        self.refused_since_ms: int | None = None
+        self.shutdown_since_ms: int | None = None
+        self.drained_sequence = -1
+
+
+class Sessions:
+    """All sessions of one cluster under one controller epoch.
+
+    applied: how far each broker's present incarnation has applied this controller's stream.
+    has_news: a position has moved, or who is live has changed, since the machine last took note.
+    """
+
+    __slots__ = (
+        "_alarms",
+        "_by_id",
+        "_deadline_ms",
+        "_is_stale",
+        "_options",
+        "applied",
+        "controller_epoch",
+        "has_news",
+    )
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        alarms: AlarmBook,
+        *,
+        options: ControllerOptions,
+        controller_epoch: int,
+        now_ms: int,
+    ) -> None:
+        self._alarms = alarms
+        self._options = options
+        self.controller_epoch = controller_epoch
+        self.applied: dict[int, int] = {}
+        self.has_news = False
+        self._by_id = {
+            # A fenced broker holds no lease that matters: it is believed when it is heard.
+            broker_id: Session(
+                last_seen_ms=None if broker.fenced else now_ms, required_sequence=image.sequence
+            )
+            for broker_id, broker in image.brokers.items()
+        }
+        self._deadline_ms: int | None = None
+        self._is_stale = True
+
+    def is_valid(self, broker_id: int, now_ms: int) -> bool:
+        """Whether this broker's process must be presumed to be running."""
+        session = self._by_id.get(broker_id)
+        return (
+            session is not None
+            and session.last_seen_ms is not None
+            and now_ms - session.last_seen_ms <= self._options.grace_ms
+        )
+
+    def last_seen_ms(self, broker_id: int) -> int | None:
+        session = self._by_id.get(broker_id)
+        return None if session is None else session.last_seen_ms
+
+    def on_takeover(self, draft: Draft) -> None:
+        """Seats were repaired: whoever is fenced must apply that too before it is trusted."""
+        for broker_id, broker in draft.image.brokers.items():
+            self._by_id[broker_id].required_sequence = draft.image.sequence
+            if broker.admitted and broker.fenced and not broker.shutting_down:
+                self._raise_fenced(draft, broker_id, "was fenced when this controller took over")
+
+    # --- registration -----------------------------------------------------------------------------------
+
+    def on_register(self, draft: Draft, request: RegisterRequest, now_ms: int) -> RegisterResponse:
+        image = draft.image
+        error, detail = check_registration(image, request, self._options)
+        if error is not ControllerError.NONE:
+            return self._refuse(error, detail)
+        before = image.brokers.get(request.broker_id)
+        if before is not None and before.incarnation_id == request.incarnation_id:
+            return self._on_same_incarnation(draft, before, request, now_ms)
+        if (
+            before is not None
+            and self.is_valid(request.broker_id, now_ms)
+            and not proves_end(before, request)
+        ):
+            return self._refuse_duplicate(draft, before, request, now_ms)
+        if before is not None:
+            self._end_incarnation(draft, before, request)
+        registration = BrokerRegistration(
+            broker_id=request.broker_id,
+            broker_epoch=image.last_broker_epoch + 1,
+            incarnation_id=request.incarnation_id,
+            host=request.host,
+            port=request.port,
+            rack=request.rack,
+            log_dir_ids=request.log_dir_ids,
+            offline_log_dir_ids=request.offline_log_dir_ids,
+            admitted=before is not None and before.admitted,
+            last_shutdown=request.last_shutdown,
+            registered_at_ms=draft.wall_ms,
+            version=request.version,
+        )
+        draft.write_broker(
+            registration,
+            draft.change(
+                Cause.BROKER_REGISTERED,
+                actor=actor_of(request.broker_id),
+                reason=f"last stop: {request.last_shutdown.value}",
+            ),
+        )
+        self.applied.pop(request.broker_id, None)
+        self._by_id[request.broker_id] = Session(last_seen_ms=now_ms, required_sequence=image.sequence)
+        self._is_stale = True
+        self._alarms.clear_alarm(draft, _broker_alarm(AlarmCode.DUPLICATE_BROKER, request.broker_id))
+        self._alarm_offline_dirs(draft, registration)
+        return self._accept(image, registration)
+
+    def _on_same_incarnation(
+        self, draft: Draft, before: BrokerRegistration, request: RegisterRequest, now_ms: int
+    ) -> RegisterResponse:
+        """The answer was lost, or the broker found a new controller: the same broker epoch (KAFKA-16952)."""
+        registration = msgspec.structs.replace(
+            before, host=request.host, port=request.port, rack=request.rack, version=request.version
+        )
+        if registration != before:
+            draft.write_broker(
+                registration, draft.change(Cause.BROKER_REGISTERED, actor=actor_of(before.broker_id))
+            )
+        self._see(before.broker_id, now_ms)
+        self._is_stale = True
+        return self._accept(draft.image, registration)
+
+    def _end_incarnation(self, draft: Draft, before: BrokerRegistration, request: RegisterRequest) -> None:
+        """Everything that the old incarnation held goes before the new one gets an epoch. Each record may be
+        the last that is persisted: a repeated registration then finds the old epoch and finishes the job."""
+        vouched = vouches_for_seats(before, request)
+        cause = Cause.BROKER_RESTARTED if vouched else Cause.UNCLEAN_RESTART
+        change = draft.change(
+            cause,
+            actor=actor_of(before.broker_id),
+            reason=f"broker {before.broker_id} restarted, last stop: {request.last_shutdown.value}",
+        )
+        if not before.fenced:
+            draft.write_broker(msgspec.structs.replace(before, fenced=True), change)
+        count = vacate_seats(draft, before.broker_id, change, excluded=not vouched)
+        if not vouched and count:
+            draft.note(
+                cause.value,
+                f"broker {before.broker_id} can't prove that its logs are whole: its seats were taken away",
+                broker=before.broker_id,
+                partitions=count,
+            )
+
+    def _refuse_duplicate(
+        self, draft: Draft, before: BrokerRegistration, request: RegisterRequest, now_ms: int
+    ) -> RegisterResponse:
+        session = self._by_id[before.broker_id]
+        if session.refused_since_ms is None:
+            session.refused_since_ms = now_ms
+        elif now_ms - session.refused_since_ms > self._options.grace_ms:
+            self._alarms.raise_alarm(
+                draft,
+                _broker_alarm(AlarmCode.DUPLICATE_BROKER, before.broker_id),
+                f"broker id {before.broker_id} is held by {before.host}:{before.port} "
+                f"and claimed by {request.host}:{request.port}",
+            )
+        self._probe(draft, before, session, now_ms)
+        return self._refuse(
+            ControllerError.DUPLICATE_BROKER_REGISTRATION,
+            f"another process holds broker id {before.broker_id}: {before.host}:{before.port}",
+        )
+
+    def _refuse(self, error: ControllerError, detail: str) -> RegisterResponse:
+        return RegisterResponse(
+            error=error,
+            detail=detail,
+            controller_epoch=self.controller_epoch,
+            retry_after_ms=self._options.registration_retry_ms,
+        )
+
+    def _accept(self, image: ClusterImage, registration: BrokerRegistration) -> RegisterResponse:
+        return RegisterResponse(
+            cluster_id=image.cluster_id,
+            controller_epoch=self.controller_epoch,
+            broker_epoch=registration.broker_epoch,
+            status=registration.status,
+            heartbeat_interval_ms=self._options.heartbeat_interval_ms,
+            lease_ms=self._options.lease_ms,
+            retry_after_ms=self._options.registration_retry_ms,
+        )
+
+    # --- heartbeats, positions --------------------------------------------------------------------------
+
+    def check_broker(self, image: ClusterImage, broker_id: int, broker_epoch: int) -> ControllerError:
+        broker = image.brokers.get(broker_id)
+        if broker is None:
+            return ControllerError.BROKER_NOT_REGISTERED
+        if broker.broker_epoch != broker_epoch:
+            return ControllerError.STALE_BROKER_EPOCH
+        return ControllerError.NONE
+
+    def on_heartbeat(
+        self, draft: Draft, request: HeartbeatRequest, *, received_ms: int, now_ms: int
+    ) -> HeartbeatResponse:
+        image = draft.image
+        broker_id = request.broker_id
+        error = self.check_broker(image, broker_id, request.broker_epoch)
+        if error is ControllerError.NONE and (
+            image.brokers[broker_id].incarnation_id != request.incarnation_id
+        ):
+            error = ControllerError.STALE_BROKER_EPOCH
+        if error is not ControllerError.NONE:
+            return HeartbeatResponse(error=error, controller_epoch=self.controller_epoch)
+        self._see(broker_id, min(received_ms, now_ms))
+        self.record_applied(
+            image,
+            broker_id,
+            controller_epoch=request.applied_controller_epoch,
+            sequence=request.applied_sequence,
+        )
+        self._take_offline_dirs(draft, broker_id, request.offline_log_dir_ids)
+        may_shut_down = False
+        if request.wants_shutdown:
+            may_shut_down = self._on_wants_shutdown(draft, broker_id, now_ms)
+        else:
+            self.unfence_if_ready(draft, broker_id, now_ms)
+        return HeartbeatResponse(
+            controller_epoch=self.controller_epoch,
+            status=image.brokers[broker_id].status,
+            lease_ms=self._options.lease_ms,
+            sequence=image.sequence,
+            may_shut_down=may_shut_down,
+            remaining_leaderships=len(image.leader_of.get(broker_id, {})),
+        )
+
+    def _see(self, broker_id: int, seen_ms: int) -> None:
+        session = self._by_id[broker_id]
+        if session.last_seen_ms is None:
+            self._is_stale = True
+            session.last_seen_ms = seen_ms
+        session.last_seen_ms = max(session.last_seen_ms, seen_ms)
+
+    def record_applied(
+        self, image: ClusterImage, broker_id: int, *, controller_epoch: int, sequence: int
+    ) -> None:
+        """Note a position that the broker claims. One from another controller epoch, from
+        before its registration or from the future says nothing about this stream."""
+        if (
+            controller_epoch != self.controller_epoch
+            or not image.registered_sequences[broker_id] <= sequence <= image.sequence
+            or sequence <= self.applied.get(broker_id, -1)
+        ):
+            return
+        self.applied[broker_id] = sequence
+        self.has_news = True
+
+    def unfence_if_ready(self, draft: Draft, broker_id: int, now_ms: int) -> None:
+        """Trust a broker that is admitted, heard from, has a disk, and has applied all that it must."""
+        broker = draft.image.brokers[broker_id]
+        if (
+            not broker.admitted
+            or not broker.fenced
+            or broker.shutting_down
+            or not has_usable_dir(broker)
+            or not self.is_valid(broker_id, now_ms)
+            or self.applied.get(broker_id, -1) < self._by_id[broker_id].required_sequence
+        ):
+            return
+        draft.write_broker(msgspec.structs.replace(broker, fenced=False), draft.change(Cause.BROKER_UNFENCED))
+        self._is_stale = True
+        self._alarms.clear_alarm(draft, _broker_alarm(AlarmCode.BROKER_FENCED, broker_id))
+        elect_leaderless(draft, broker_id)
+
+    # --- fencing ----------------------------------------------------------------------------------------
+
+    def fence(
+        self, draft: Draft, broker_id: int, cause: Cause, reason: str, *, excluded: bool = False
+    ) -> bool:
+        """Stop trusting a broker: its row first, so that a successor of this controller can finish the rest.
+        False: it was fenced already."""
+        image = draft.image
+        broker = image.brokers[broker_id]
+        if broker.fenced and not excluded:
+            return False
+        change = draft.change(cause, reason=reason)
+        if not broker.fenced:
+            draft.write_broker(msgspec.structs.replace(broker, fenced=True), change)
+            if broker.admitted and not broker.shutting_down:
+                self._raise_fenced(draft, broker_id, reason)
+        count = vacate_seats(draft, broker_id, change, excluded=excluded)
+        self._by_id[broker_id].required_sequence = image.sequence
+        self._is_stale = True
+        self.has_news = True
+        draft.note(cause.value, f"broker {broker_id} {reason}", broker=broker_id, partitions=count)
+        return True
+
+    def on_proven_dead(self, draft: Draft, broker_id: int, broker_epoch: int) -> bool:
+        if self.check_broker(draft.image, broker_id, broker_epoch) is not ControllerError.NONE:
+            return False  # about an incarnation that is gone
+        self._by_id[broker_id].last_seen_ms = None
+        self._is_stale = True
+        return self.fence(draft, broker_id, Cause.BROKER_DIED, "refuses connections: its process is dead")
+
+    def on_tick(self, draft: Draft, now_ms: int) -> None:
+        """Fence who was silent for the grace, longest silence first, each seeing the effect of the one before
+        (S36); ask for a probe of who is late."""
+        self._is_stale = True
+        silent: list[tuple[int, int]] = []
+        for broker_id, session in self._by_id.items():
+            broker = draft.image.brokers[broker_id]
+            if broker.fenced or session.last_seen_ms is None:
+                continue
+            late_ms = now_ms - session.last_seen_ms
+            if late_ms > self._options.grace_ms:
+                silent.append((session.last_seen_ms, broker_id))
+            elif late_ms > self._options.probe_after_ms:
+                self._probe(draft, broker, session, now_ms)
+        for last_seen_ms, broker_id in sorted(silent):
+            self.fence(draft, broker_id, Cause.BROKER_FENCED, f"was silent for {now_ms - last_seen_ms} ms")
+
+    def _probe(self, draft: Draft, broker: BrokerRegistration, session: Session, now_ms: int) -> None:
+        if (
+            session.probed_at_ms is not None
+            and now_ms - session.probed_at_ms < self._options.probe_interval_ms
+        ):
+            return
+        session.probed_at_ms = now_ms
+        draft.effects.append(
+            ProbeBroker(
+                broker_id=broker.broker_id,
+                broker_epoch=broker.broker_epoch,
+                host=broker.host,
+                port=broker.port,
+            )
+        )
+
+    def next_deadline_ms(self, image: ClusterImage) -> int | None:
+        """When `on_tick` has something to do. Heartbeats only postpone that, so the answer is kept until a
+        tick or a change of trust: it may be early, never late."""
+        if self._is_stale:
+            self._deadline_ms = min(
+                (
+                    self._deadline_of(session, session.last_seen_ms)
+                    for broker_id, session in self._by_id.items()
+                    if session.last_seen_ms is not None and not image.brokers[broker_id].fenced
+                ),
+                default=None,
+            )
+            self._is_stale = False
+        return self._deadline_ms
+
+    def _deadline_of(self, session: Session, last_seen_ms: int) -> int:
+        probe_ms = last_seen_ms + self._options.probe_after_ms + 1
+        if session.probed_at_ms is not None:
+            probe_ms = max(probe_ms, session.probed_at_ms + self._options.probe_interval_ms)
+        return min(probe_ms, last_seen_ms + self._options.grace_ms + 1)
+
+    # --- disks ------------------------------------------------------------------------------------------
+
+    def _take_offline_dirs(self, draft: Draft, broker_id: int, offline: tuple[str, ...]) -> None:
+        """A directory that failed stays failed for this incarnation. The contract does not say which
+        partition lives where: when the last usable directory fails, every seat is lost; before that, the
+        broker names each lost partition itself (`storage_error`)."""
+        before = draft.image.brokers[broker_id]
+        failed = tuple(d for d in before.log_dir_ids if d in offline and d not in before.offline_log_dir_ids)
+        if not failed:
+            return
+        registration = msgspec.structs.replace(
+            before, offline_log_dir_ids=before.offline_log_dir_ids + failed
+        )
+        draft.write_broker(registration, draft.change(Cause.LOG_DIRS_OFFLINE, actor=actor_of(broker_id)))
+        self._alarm_offline_dirs(draft, registration)
+        if not has_usable_dir(registration):
+            self.fence(draft, broker_id, Cause.LOG_DIRS_OFFLINE, "lost its last log directory", excluded=True)
+
+    def _alarm_offline_dirs(self, draft: Draft, registration: BrokerRegistration) -> None:
+        key = _broker_alarm(AlarmCode.LOG_DIRS_OFFLINE, registration.broker_id)
+        if registration.offline_log_dir_ids:
+            names = ", ".join(registration.offline_log_dir_ids)
+            self._alarms.raise_alarm(
+                draft, key, f"broker {registration.broker_id}: log directories offline: {names}"
+            )
+        else:
+            self._alarms.clear_alarm(draft, key)
+
+    # --- controlled shutdown ----------------------------------------------------------------------------
+
+    def _on_wants_shutdown(self, draft: Draft, broker_id: int, now_ms: int) -> bool:
+        """One step of 3.7; True: the broker may stop. It may once it has nothing left that someone else could
+        take, and every other active broker has applied that; after `shutdown_wait_ms_max` it no longer waits
+        for others to catch up."""
+        image = draft.image
+        session = self._by_id[broker_id]
+        broker = image.brokers[broker_id]
+        if not broker.admitted or broker.fenced:
+            return True  # holds nothing
+        if not broker.shutting_down:
+            draft.write_broker(
+                msgspec.structs.replace(broker, shutting_down=True),
+                draft.change(Cause.CONTROLLED_SHUTDOWN, actor=actor_of(broker_id)),
+            )
+        if session.shutdown_since_ms is None:
+            session.shutdown_since_ms = now_ms
+            session.drained_sequence = image.sequence
+        overdue = now_ms - session.shutdown_since_ms > self._options.shutdown_wait_ms_max
+        sequence = image.sequence
+        left = drain(
+            draft, broker_id, may_return=lambda b: self._may_join_an_isr(image, b, now_ms), force=overdue
+        )
+        if image.sequence > sequence:
+            session.drained_sequence = image.sequence
+        if left.below_min:
+            draft.note(
+                "shutdown_below_min_isr",
+                f"broker {broker_id} leaves {left.below_min} partitions below their minimum in sync",
+                broker=broker_id,
+                partitions=left.below_min,
+            )
+        if left.waiting and not overdue:
+            return False
+        return all(
+            self.applied.get(other, -1) >= session.drained_sequence
+            for other, registration in image.brokers.items()
+            if registration.is_eligible or (other == broker_id and not overdue)
+        )
+
+    def _may_join_an_isr(self, image: ClusterImage, broker_id: int, now_ms: int) -> bool:
+        broker = image.brokers.get(broker_id)
+        return (
+            broker is not None
+            and broker.admitted
+            and not broker.shutting_down
+            and (not broker.fenced or self.is_valid(broker_id, now_ms))
+        )
+
+    # --- membership -------------------------------------------------------------------------------------
+
+    def require_applied(self, broker_id: int, sequence: int) -> None:
+        self._by_id[broker_id].required_sequence = sequence
+
+    def forget(self, draft: Draft, broker_id: int) -> None:
+        self._by_id.pop(broker_id, None)
+        self.applied.pop(broker_id, None)
+        self._alarms.clear_broker(draft, broker_id)
+        self._is_stale = True
+
+    def _raise_fenced(self, draft: Draft, broker_id: int, reason: str) -> None:
+        self._alarms.raise_alarm(
+            draft, _broker_alarm(AlarmCode.BROKER_FENCED, broker_id), f"broker {broker_id} {reason}"
+        )
+
+
+def _broker_alarm(code: AlarmCode, broker_id: int) -> AlarmKey:
+    return AlarmKey(code=code, broker_id=broker_id)

@@ -1,0 +1,183 @@
+"""The metadata stream: which batch answers a broker's poll.
+
+A broker asks with the position it has applied. It gets a delta when this image still remembers everything
+after that position and the position was reached by the present incarnation under this controller; otherwise
+the FULL state. Deltas merge several changes of one partition into its latest state (safe: I3, I14) and are
+bounded, the rest following under the next poll. A FULL batch is one batch, because absence from it means
+"not yours any more" (I22). Batches differ between brokers in nothing but `broker_epoch`, so that the shell
+can encode one and serve many.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from controller.contract.errors import ControllerError
+from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
+from controller.contract.session import BrokerStatus
+from controller.contract.updates import BrokerEndpoint, PollRequest, UpdateBatch
+from controller.core.image import ClusterImage
+from controller.core.records import BrokerRegistration
+
+#: Entries of a delta; the rest follows with the next poll.
+DELTA_PARTITIONS_MAX = 5_000
+
+
+class UpdateRange(NamedTuple):
+    """Which part of the stream answers a poll: FULL state at `to_sequence`, or what changed in
+    (from_sequence, to_sequence]. Equal ranges have equal content, whoever asks: a key for a cache."""
+
+    full: bool
+    from_sequence: int
+    to_sequence: int
+
+
+def check_poll(image: ClusterImage, request: PollRequest) -> ControllerError:
+    broker = image.brokers.get(request.broker_id)
+    if broker is None:
+        return ControllerError.BROKER_NOT_REGISTERED
+    if broker.broker_epoch != request.broker_epoch:
+        return ControllerError.STALE_BROKER_EPOCH
+    return ControllerError.NONE
+
+
+def plan_update(
+    image: ClusterImage,
+    request: PollRequest,
+    *,
+    controller_epoch: int,
+    partitions_max: int = DELTA_PARTITIONS_MAX,
+) -> UpdateRange | None:
+    """The range that answers `request`, or None: nothing new, let the request wait."""
+    applied = request.applied_sequence
+    if (
+        request.applied_controller_epoch != controller_epoch
+        # Before this incarnation registered: the position is not its own, so it never had a FULL batch.
+        or applied < image.registered_sequences.get(request.broker_id, 0)
+        or applied < image.change_log_start
+        or applied > image.sequence
+    ):
+        return UpdateRange(True, -1, image.sequence)
+    if applied == image.sequence:
+        return None
+    changes = image.changes_since(applied)
+    assert changes is not None
+    size = 0
+    seen: set[PartitionKey] = set()
+    to_sequence = applied
+    for kind, key in changes:
+        # A topic's row brings all its partitions along, so one delta may exceed the bound by one topic.
+        if size >= partitions_max:
+            break
+        if kind == "topic":
+            assert isinstance(key, str)
+            topic = image.topics.get(key)
+            size += 0 if topic is None or topic.deleting else topic.partitions
+        elif kind == "partition":
+            assert isinstance(key, tuple)
+            if key not in seen:
+                seen.add(key)
+                size += 1
+        to_sequence += 1
+    return UpdateRange(False, applied, to_sequence)
+
+
+def build_range(
+    image: ClusterImage, update: UpdateRange, *, controller_epoch: int, broker_epoch: int = -1
+) -> UpdateBatch:
+    """The content of a range. The states are those of `image`, which may be newer than `to_sequence`: a
+    later delta then repeats them, and an equal partition epoch is ignored (I6)."""
+    if update.full:
+        return UpdateBatch(
+            controller_epoch=controller_epoch,
+            broker_epoch=broker_epoch,
+            full=True,
+            sequence=update.to_sequence,
+            brokers=tuple(endpoint(b) for _, b in sorted(image.brokers.items()) if b.admitted),
+            topics=tuple(t for t in image.topics.values() if not t.deleting),
+            deleted_topics=tuple(image.deletions),
+            partitions=tuple(
+                state for state in image.partitions.values() if is_announced(image, state.topic_id)
+            ),
+            cluster_configs=image.configs,
+        )
+    changes = image.changes_since(update.from_sequence)
+    assert changes is not None
+    brokers: dict[int, BrokerEndpoint] = {}
+    removed: dict[int, None] = {}
+    topics: dict[str, TopicState] = {}
+    deleted: dict[str, None] = {}
+    partitions: dict[PartitionKey, PartitionState] = {}
+    for kind, key in changes[: update.to_sequence - update.from_sequence]:
+        match kind, key:
+            case "partition", (str(topic_id), int(number)):
+                state = image.partitions.get((topic_id, number))
+                # A topic announced later than this range brings its partitions along then.
+                if (
+                    state is not None
+                    and is_announced(image, topic_id)
+                    and image.announced_at[topic_id] <= update.to_sequence
+                ):
+                    partitions[(topic_id, number)] = state
+            case "topic", str(topic_id):
+                topic = image.topics.get(topic_id)
+                if topic is None or topic.deleting:
+                    deleted[topic_id] = None
+                else:
+                    topics[topic_id] = topic
+                    for state in image.partitions_of(topic_id):
+                        partitions[(topic_id, state.partition)] = state
+            case "broker", int(broker_id):
+                registration = image.brokers.get(broker_id)
+                if registration is None:
+                    removed[broker_id] = None
+                elif registration.admitted:
+                    brokers[broker_id] = endpoint(registration)
+            case _:
+                pass
+    return UpdateBatch(
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        sequence=update.to_sequence,
+        brokers=tuple(brokers.values()),
+        removed_brokers=tuple(removed),
+        topics=tuple(topics.values()),
+        deleted_topics=tuple(deleted),
+        partitions=tuple(partitions.values()),
+        cluster_configs=image.configs,  # whole every time: an empty one could not be told from unchanged
+    )
+
+
+def build_update(
+    image: ClusterImage,
+    request: PollRequest,
+    *,
+    controller_epoch: int,
+    partitions_max: int = DELTA_PARTITIONS_MAX,
+) -> UpdateBatch | None:
+    """The whole answer to a poll; None: nothing new, wait."""
+    error = check_poll(image, request)
+    if error is not ControllerError.NONE:
+        return UpdateBatch(error=error, controller_epoch=controller_epoch)
+    update = plan_update(image, request, controller_epoch=controller_epoch, partitions_max=partitions_max)
+    if update is None:
+        return None
+    return build_range(image, update, controller_epoch=controller_epoch, broker_epoch=request.broker_epoch)
+
+
+def is_announced(image: ClusterImage, topic_id: str) -> bool:
+    """Partitions whose topic row has not arrived, or is being deleted, are nobody's business."""
+    topic = image.topics.get(topic_id)
+    return topic is not None and not topic.deleting
+
+
+def endpoint(registration: BrokerRegistration) -> BrokerEndpoint:
+    return BrokerEndpoint(
+        broker_id=registration.broker_id,
+        broker_epoch=registration.broker_epoch,
+        host=registration.host,
+        port=registration.port,
+        rack=registration.rack,
+        active=registration.status in (BrokerStatus.ACTIVE, BrokerStatus.SHUTTING_DOWN),
+        may_join=registration.is_eligible,
+    )

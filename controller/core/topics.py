@@ -1,0 +1,395 @@
+"""The life of a topic: created whole, deleted only when every replica has said so.
+
+A new partition's ISR is its *live* replicas only (KAFKA-13083): an ISR with a dead member could commit
+nothing and would elect nothing. A deleted topic leaves play with one record: its partitions leave every
+index, so that no election or ISR change can touch them, and brokers are told its id to delete until each of
+them has applied that (4.6). The name is free at once, because logs, epochs and requests carry the id (I21).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.contract.partition_state import PartitionState, TopicState
+from controller.core.configs import (
+    CLUSTER_SETTINGS,
+    check_configs,
+    effective_min_insync_replicas,
+)
+from controller.core.draft import Draft
+from controller.core.events import (
+    ClusterConfigured,
+    ConfigureCluster,
+    CreateTopic,
+    DeleteTopic,
+    OperatorEvent,
+    Refusal,
+    RefusalCode,
+    TopicCreated,
+    TopicDeletionStarted,
+)
+from controller.core.image import ClusterImage
+from controller.core.options import ControllerOptions
+from controller.core.placement import PlacementBroker, place_replicas
+from controller.core.records import (
+    Cause,
+    Change,
+    ClusterRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+TOPIC_NAME_LENGTH_MAX = 249
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+CLUSTER_ID_LENGTH = TOPIC_ID_LENGTH = 22
+
+
+def operator_change(event: OperatorEvent, cause: Cause) -> Change:
+    return Change(
+        cause=cause,
+        at_ms=event.wall_ms,
+        actor=event.actor,
+        reason=event.reason,
+        request_id=event.request_id,
+        operation_id=event.operation_id,
+    )
+
+
+def found_cluster(*, cluster_id: str, configs: Mapping[str, str], change: Change) -> ClusterRecord | Refusal:
+    """A new cluster's first record. cluster_id: 22 characters, as a topic id; it marks log directories."""
+    refusal = check_configs(configs, CLUSTER_SETTINGS)
+    if refusal is not None:
+        return refusal
+    if not is_id(cluster_id):
+        return Refusal(code=RefusalCode.INVALID_CONFIG, field="cluster_id", detail="not a 22-character id")
+    return ClusterRecord(cluster_id=cluster_id, configs=dict(configs), change=change)
+
+
+def configure_cluster(draft: Draft, event: ConfigureCluster) -> ClusterConfigured | Refusal:
+    """New defaults. `min.insync.replicas` counts for topics created from now on: the minimum of an existing
+    partition is part of its versioned state, and changing it takes a leader's confirmation (2.6, S12)."""
+    image = draft.image
+    unknown = {name: "" for name, value in event.configs.items() if name not in CLUSTER_SETTINGS}
+    wanted = {name: value for name, value in event.configs.items() if value is not None}
+    refusal = check_configs({**wanted, **unknown}, CLUSTER_SETTINGS)
+    if refusal is not None:
+        return refusal
+    configs = {name: value for name, value in image.configs.items() if name not in event.configs}
+    configs |= wanted
+    configs = dict(sorted(configs.items()))
+    if configs != image.configs and not event.dry_run:
+        draft.write(
+            ClusterRecord(
+                cluster_id=image.cluster_id,
+                configs=configs,
+                last_broker_epoch=image.last_broker_epoch,
+                change=operator_change(event, Cause.CLUSTER_CONFIGURED),
+            )
+        )
+    return ClusterConfigured(configs=configs, dry_run=event.dry_run)
+
+
+def create_topic(draft: Draft, event: CreateTopic, options: ControllerOptions) -> TopicCreated | Refusal:
+    image = draft.image
+    refusal = (
+        check_topic_name(image, event.topic)
+        or _check_topic_id(image, event.topic_id)
+        or check_configs(event.configs)
+    )
+    if refusal is not None:
+        return refusal
+    if event.assignments is None:
+        plan = _placed(image, event, options)
+    else:
+        plan = _given_assignment(image, event, options)
+    if isinstance(plan, Refusal):
+        return plan
+    replication_factor = len(plan[0])
+    topic = TopicState(
+        topic_id=event.topic_id,
+        topic=event.topic,
+        partitions=len(plan),
+        replication_factor=replication_factor,
+        configs=dict(sorted(event.configs.items())),
+    )
+    minimum = effective_min_insync_replicas(
+        event.configs, image.configs, replication_factor=replication_factor
+    )
+    states: list[PartitionState] = []
+    for number, replicas in enumerate(plan):
+        live = tuple(b for b in replicas if image.is_eligible(b))
+        if not live:
+            return Refusal(
+                code=RefusalCode.NO_LIVE_REPLICA,
+                field=f"assignments.{number}",
+                detail=f"partition {number} would have no live replica among {list(replicas)}",
+            )
+        states.append(
+            PartitionState(
+                topic_id=event.topic_id,
+                topic=event.topic,
+                partition=number,
+                replicas=replicas,
+                new_replicas=replicas,
+                leader=live[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                isr=live,
+                min_insync_replicas=minimum,
+            )
+        )
+    if not event.dry_run:
+        change = operator_change(event, Cause.TOPIC_CREATED)
+        for state in states:
+            draft.write(PartitionRecord(state=state, change=change))
+        draft.write(TopicRecord(state=topic, change=change))
+    return TopicCreated(state=topic, partitions=tuple(states), dry_run=event.dry_run)
+
+
+def check_topic_name(image: ClusterImage, name: str) -> Refusal | None:
+    """Kafka's rules (Topic.validate), including the collision of '.' and '_' in metric names."""
+    problem = None
+    if not name:
+        problem = "is empty"
+    elif name in (".", ".."):
+        problem = "may not be '.' or '..'"
+    elif len(name) > TOPIC_NAME_LENGTH_MAX:
+        problem = f"is longer than {TOPIC_NAME_LENGTH_MAX} characters"
+    elif not _NAME_CHARACTERS.issuperset(name):
+        problem = "may hold only ASCII letters, digits, '.', '_' and '-'"
+    if problem is not None:
+        return Refusal(
+            code=RefusalCode.INVALID_TOPIC_NAME,
+            field="topic",
+            detail=f"topic name {name[:64]!r} {problem}",
+            limit=TOPIC_NAME_LENGTH_MAX,
+        )
+    if name in image.topic_ids:
+        return Refusal(
+            code=RefusalCode.TOPIC_ALREADY_EXISTS, field="topic", detail=f"topic {name!r} already exists"
+        )
+    if "." in name or "_" in name:
+        folded = name.replace(".", "_")
+        for other in image.topic_ids:
+            if len(other) == len(name) and other.replace(".", "_") == folded:
+                return Refusal(
+                    code=RefusalCode.TOPIC_NAME_COLLISION,
+                    field="topic",
+                    detail=f"topic {name!r} differs from {other!r} only by '.' and '_'",
+                )
+    return None
+
+
+def is_id(text: str) -> bool:
+    return len(text) == TOPIC_ID_LENGTH and _ID_CHARACTERS.issuperset(text)
+
+
+def _check_topic_id(image: ClusterImage, topic_id: str) -> Refusal | None:
+    if is_id(topic_id) and topic_id not in image.topics:
+        return None
+    return Refusal(
+        code=RefusalCode.INVALID_TOPIC_ID,
+        field="topic_id",
+        detail="a topic id is 22 characters of URL-safe base64 and is never used twice",
+    )
+
+
+def _check_size(image: ClusterImage, partitions: int, options: ControllerOptions) -> Refusal | None:
+    room = min(options.partitions_per_topic_max, options.partitions_per_cluster_max - len(image.partitions))
+    if len(image.topics) >= options.topics_max:
+        return Refusal(
+            code=RefusalCode.INVALID_PARTITIONS,
+            field="topic",
+            limit=options.topics_max,
+            detail=f"the cluster holds {options.topics_max} topics already",
+        )
+    if partitions > room:
+        return Refusal(
+            code=RefusalCode.INVALID_PARTITIONS,
+            field="partitions",
+            limit=max(room, 0),
+            detail=f"{partitions} partitions are too many: at most {max(room, 0)} can be added",
+            facts={"cluster_partitions": len(image.partitions)},
+        )
+    return None
+
+
+def _default(image: ClusterImage, name: str) -> int:
+    value = image.configs.get(name, CLUSTER_SETTINGS[name].default)
+    assert value is not None
+    return int(value)
+
+
+def _placed(
+    image: ClusterImage, event: CreateTopic, options: ControllerOptions
+) -> tuple[tuple[int, ...], ...] | Refusal:
+    partitions = event.partitions
+    if partitions is None or partitions == -1:
+        partitions = _default(image, "num.partitions")
+    factor = event.replication_factor
+    if factor is None or factor == -1:
+        factor = _default(image, "default.replication.factor")
+    if partitions < 1:
+        return Refusal(
+            code=RefusalCode.INVALID_PARTITIONS,
+            field="partitions",
+            limit=1,
+            detail=f"a topic needs at least 1 partition, not {partitions}",
+        )
+    if factor < 1:
+        return Refusal(
+            code=RefusalCode.INVALID_REPLICATION_FACTOR,
+            field="replication_factor",
+            limit=1,
+            detail=f"the replication factor must be at least 1, not {factor}",
+        )
+    if factor > options.replication_factor_max:
+        return _factor_beyond_bound(factor, options)
+    eligible = image.eligible_brokers()
+    if factor > len(eligible):
+        return Refusal(
+            code=RefusalCode.REPLICATION_FACTOR_TOO_LARGE,
+            field="replication_factor",
+            limit=len(eligible),
+            detail=f"replication factor {factor} needs as many active brokers; there are {len(eligible)}",
+            hint="start and admit more brokers, or lower the replication factor",
+            facts=broker_facts(image),
+        )
+    refusal = _check_size(image, partitions, options)
+    if refusal is not None:
+        return refusal
+    load = [
+        (image.preferred_counts.get(b.broker_id, 0), len(image.replicas_of.get(b.broker_id, {})), position)
+        for position, b in enumerate(eligible)
+    ]
+    preferred, _, start = min(load)
+    return place_replicas(
+        [PlacementBroker(b.broker_id, b.host, b.rack) for b in eligible],
+        partitions=partitions,
+        replication_factor=factor,
+        start=start,
+        shift=preferred,
+    )
+
+
+def _factor_beyond_bound(factor: int, options: ControllerOptions) -> Refusal:
+    """A partition's row names each replica several times, and a chunk of rows must fit in a znode."""
+    return Refusal(
+        code=RefusalCode.INVALID_REPLICATION_FACTOR,
+        field="replication_factor",
+        limit=options.replication_factor_max,
+        detail=f"the replication factor must be at most {options.replication_factor_max}, not {factor}",
+    )
+
+
+def broker_facts(image: ClusterImage) -> dict[str, int]:
+    brokers = image.brokers.values()
+    return {
+        "eligible_brokers": sum(b.is_eligible for b in brokers),
+        "fenced_brokers": sum(b.admitted and b.fenced for b in brokers),
+        "shutting_down_brokers": sum(b.admitted and not b.fenced and b.shutting_down for b in brokers),
+        "waiting_brokers": sum(not b.admitted for b in brokers),
+    }
+
+
+def _given_assignment(
+    image: ClusterImage, event: CreateTopic, options: ControllerOptions
+) -> tuple[tuple[int, ...], ...] | Refusal:
+    assignments = event.assignments
+    assert assignments is not None
+
+    def refuse(detail: str, field: str = "assignments") -> Refusal:
+        return Refusal(code=RefusalCode.INVALID_REPLICA_ASSIGNMENT, field=field, detail=detail)
+
+    if not assignments or not assignments[0]:
+        return refuse("an assignment names at least one partition and one replica each")
+    if event.partitions not in (None, -1, len(assignments)):
+        return refuse(f"{event.partitions} partitions asked, {len(assignments)} assigned", "partitions")
+    refusal = _check_size(image, len(assignments), options)
+    if refusal is not None:
+        return refusal
+    factor = len(assignments[0])
+    if factor > options.replication_factor_max:
+        return _factor_beyond_bound(factor, options)
+    if event.replication_factor not in (None, -1, factor):
+        return refuse(f"the assignment has {factor} replicas a partition", "replication_factor")
+    for number, replicas in enumerate(assignments):
+        field = f"assignments.{number}"
+        if len(replicas) != factor:
+            return refuse(f"partition {number} has {len(replicas)} replicas, partition 0 has {factor}", field)
+        if len(set(replicas)) != factor:
+            return refuse(f"partition {number} names a broker twice", field)
+        for broker_id in replicas:
+            broker = image.brokers.get(broker_id)
+            if broker is None or not broker.admitted:
+                return Refusal(
+                    code=RefusalCode.UNKNOWN_BROKER,
+                    field=field,
+                    detail=f"partition {number}: broker {broker_id} is not a member of this cluster",
+                )
+    return assignments
+
+
+def find_topic(image: ClusterImage, topic: str | None, topic_id: str | None) -> TopicState | Refusal:
+    """A living topic by name, id, or both if they agree."""
+    state = image.topics.get(topic_id) if topic_id is not None else image.topic_named(topic or "")
+    if state is None or state.deleting or (topic is not None and state.topic != topic):
+        wanted = (topic or topic_id or "")[:64]
+        return Refusal(code=RefusalCode.UNKNOWN_TOPIC, field="topic", detail=f"there is no topic {wanted!r}")
+    return state
+
+
+def delete_topic(draft: Draft, event: DeleteTopic) -> TopicDeletionStarted | Refusal:
+    image = draft.image
+    topic = find_topic(image, event.topic, event.topic_id)
+    if isinstance(topic, Refusal):
+        return topic
+    deleting = TopicState(
+        topic_id=topic.topic_id,
+        topic=topic.topic,
+        partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        configs=topic.configs,
+        deleting=True,
+    )
+    if event.dry_run:
+        assigned = {b for state in image.partitions_of(topic.topic_id) for b in state.replicas}
+        waiting_for = tuple(sorted(assigned))
+    else:
+        draft.write(TopicRecord(state=deleting, change=operator_change(event, Cause.TOPIC_DELETION_STARTED)))
+        waiting_for = image.deletions[topic.topic_id].brokers
+    return TopicDeletionStarted(state=deleting, waiting_for=waiting_for, dry_run=event.dry_run)
+
+
+def finish_deletions(draft: Draft, applied: Mapping[int, int]) -> int:
+    """Remove tombstones whose every replica has applied the deletion, or belongs to a removed broker.
+    applied: each broker's applied sequence under this controller. Returns how many were removed."""
+    image = draft.image
+    count = 0
+    for topic_id, deletion in list(image.deletions.items()):
+        if all(
+            b not in image.brokers or applied.get(b, -1) >= deletion.since_sequence for b in deletion.brokers
+        ):
+            draft.write(
+                RemoveTopicRecord(
+                    topic_id=topic_id,
+                    topic=image.topics[topic_id].topic,
+                    change=draft.change(Cause.TOPIC_DELETED),
+                )
+            )
+            count += 1
+    return count
+
+
+def remove_orphans(draft: Draft) -> None:
+    """Partitions whose topic row was never written: their creation was never acknowledged (4.7)."""
+    image = draft.image
+    orphans: dict[str, str] = {}
+    for (topic_id, _), state in image.partitions.items():
+        if topic_id not in image.topics:
+            orphans[topic_id] = state.topic
+    change = draft.change(Cause.TAKEOVER_REPAIR)
+    for topic_id, topic in orphans.items():
+        draft.write(RemoveTopicRecord(topic_id=topic_id, topic=topic, change=change))

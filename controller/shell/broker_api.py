@@ -1,0 +1,404 @@
+"""The controller's five endpoints for brokers, and the long poll that carries the metadata stream.
+
+Every answer to a readable body is 200 with the contract's `error` field: a broker needs the typed answer, and
+a proxy's 503 must not be mistaken for one. Only a body that can't be read is 400, one that is too large 413.
+
+The open poll is the broker's session connection. When it closes on the broker's side, the broker's listener
+is asked whether anybody is there (driver.on_session_closed): that, and no timeout, is how a killed process
+is noticed. So the disconnect must reach this code the moment it happens: no middleware that buffers or wraps
+`receive` may stand before it."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import anyio
+import msgspec
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from controller.contract.errors import ControllerError
+from controller.contract.lag_report import LagReport, LagReportResponse
+from controller.contract.session import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+)
+from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse, UpdateBatch
+from controller.core.events import (
+    AllocateProducerIds,
+    AppliedReply,
+    BrokerApplied,
+    Event,
+    Heartbeat,
+    RegisterBroker,
+    Report,
+)
+from controller.core.image import ClusterImage
+from controller.core.stream import UpdateRange, build_range, check_poll, plan_update
+from controller.shell.driver import ClusterDriver
+from controller.shell.engine import Engine
+from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+
+log = logging.getLogger(__name__)
+
+TAG: Final = "Brokers (internal)"
+SMALL_BODY_BYTES_MAX: Final = 64 * 1024
+#: A poll carries the failures of a batch, a report the lag of every partition that its sender leads.
+LARGE_BODY_BYTES_MAX: Final = 32 * 1024 * 1024
+POLL_WAIT_MS_MAX: Final = 60_000
+RETRY_AFTER_MS: Final = 250
+#: Encoded batches kept for the other brokers of the cluster: they ask for the same ranges within moments.
+CACHED_BATCHES_MAX: Final = 8
+CACHED_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
+
+RequestBody = TypeVar(
+    "RequestBody", RegisterRequest, HeartbeatRequest, PollRequest, LagReport, ProducerIdsRequest
+)
+Answer = RegisterResponse | HeartbeatResponse | UpdateBatch | LagReportResponse | ProducerIdsResponse
+AnswerType = (
+    type[RegisterResponse]
+    | type[HeartbeatResponse]
+    | type[UpdateBatch]
+    | type[LagReportResponse]
+    | type[ProducerIdsResponse]
+)
+
+
+class _Question(NamedTuple, Generic[RequestBody]):
+    """What one of the plain endpoints takes, gives, and asks the machine."""
+
+    broker_id: int
+    request_type: type[RequestBody]
+    answer_type: AnswerType
+    event: Callable[[RequestBody], Event]
+
+
+class BodyRefused(Exception):
+    """The request's body can't be taken; `status` says why to HTTP."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+def create_router(engine: Engine) -> APIRouter:
+    """The endpoints, to be included in the application as they are."""
+    api = BrokerApi(engine)
+    router = APIRouter(prefix="/internal/clusters/{cluster}/brokers", tags=[TAG])
+    endpoints: tuple[tuple[str, Callable[..., Awaitable[Response]], type, AnswerType], ...] = (
+        ("register", api.register, RegisterRequest, RegisterResponse),
+        ("heartbeat", api.heartbeat, HeartbeatRequest, HeartbeatResponse),
+        ("poll", api.poll, PollRequest, UpdateBatch),
+        ("report", api.report, LagReport, LagReportResponse),
+        ("allocate-producer-ids", api.allocate_producer_ids, ProducerIdsRequest, ProducerIdsResponse),
+    )
+    for name, endpoint, request_type, response_type in endpoints:
+        router.add_api_route(
+            "/{broker_id}:" + name,
+            endpoint,
+            methods=["POST"],
+            summary=_first_line(endpoint.__doc__),
+            operation_id="broker_" + name.replace("-", "_"),
+            response_class=Response,
+            response_model=None,
+            openapi_extra={"requestBody": {"required": True, **_content(request_type)}},
+            responses={
+                200: {"description": _first_line(response_type.__doc__), **_content(response_type)},
+                400: {"description": "Unreadable body"},
+                413: {"description": "Body too large"},
+            },
+        )
+    return router
+
+
+class BrokerApi:
+    """Parses, asks the engine, renders."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._batches = EncodedBatches()
+
+    async def register(self, cluster: str, broker_id: int, request: Request) -> Response:
+        """Begin or repeat a broker's registration; idempotent per incarnation id."""
+
+        def event(body: RegisterRequest) -> Event:
+            return RegisterBroker(request=body, wall_ms=self._wall_ms())
+
+        return await self._ask(
+            cluster, request, _Question(broker_id, RegisterRequest, RegisterResponse, event)
+        )
+
+    async def heartbeat(self, cluster: str, broker_id: int, request: Request) -> Response:
+        """Renew the lease. Acknowledged only while this controller can prove that it is the active one."""
+        received_ms = self._engine.clock.now_mono_ms()
+
+        def event(body: HeartbeatRequest) -> Event:
+            return Heartbeat(request=body, received_ms=received_ms, wall_ms=self._wall_ms())
+
+        return await self._ask(
+            cluster, request, _Question(broker_id, HeartbeatRequest, HeartbeatResponse, event)
+        )
+
+    async def report(self, cluster: str, broker_id: int, request: Request) -> Response:
+        """Follower lag, ISR proposals and replica problems, from a leader."""
+
+        def event(body: LagReport) -> Event:
+            return Report(request=body, wall_ms=self._wall_ms())
+
+        return await self._ask(cluster, request, _Question(broker_id, LagReport, LagReportResponse, event))
+
+    async def allocate_producer_ids(self, cluster: str, broker_id: int, request: Request) -> Response:
+        """Reserve a block of producer ids that nobody else was or will be given."""
+
+        def event(body: ProducerIdsRequest) -> Event:
+            return AllocateProducerIds(request=body, wall_ms=self._wall_ms())
+
+        return await self._ask(
+            cluster, request, _Question(broker_id, ProducerIdsRequest, ProducerIdsResponse, event)
+        )
+
+    async def poll(self, cluster: str, broker_id: int, request: Request) -> Response:
+        """Acknowledge the metadata stream up to a position, and wait for what follows it."""
+        try:
+            body = await read_body(request, PollRequest, broker_id)
+        except BodyRefused as error:
+            return _refused_body(error)
+        try:
+            driver = self._engine.driver(cluster)
+            reply = await self._engine.submit(cluster, self._applied(body))
+            assert isinstance(reply, AppliedReply)
+            if reply.error is not ControllerError.NONE:
+                return self._render(UpdateBatch(error=reply.error, controller_epoch=self._epoch()))
+            return await self._wait_for_update(driver, body, request)
+        except (NotActive, UnknownCluster, Overloaded, OutcomeUnknown) as error:
+            return self._render(self._refusal(UpdateBatch, error))
+
+    # -- the long poll --
+
+    def _applied(self, body: PollRequest) -> BrokerApplied:
+        return BrokerApplied(
+            broker_id=body.broker_id,
+            broker_epoch=body.broker_epoch,
+            controller_epoch=body.applied_controller_epoch,
+            sequence=body.applied_sequence,
+            failures=body.failures,
+            wall_ms=self._wall_ms(),
+        )
+
+    async def _wait_for_update(self, driver: ClusterDriver, body: PollRequest, request: Request) -> Response:
+        answer: bytes | None = None
+        has_left = False
+        not_active: NotActive | None = None
+        wait_ms = min(max(0, body.wait_ms_max), POLL_WAIT_MS_MAX)
+        with self._engine.clock.timeout_ms(wait_ms):
+            answer = self._update(driver, body)
+            if answer is None:
+                async with anyio.create_task_group() as tasks:
+
+                    async def notice_disconnect() -> None:
+                        nonlocal has_left
+                        while (await request.receive())["type"] != "http.disconnect":
+                            pass
+                        has_left = True
+                        tasks.cancel_scope.cancel()
+
+                    tasks.start_soon(notice_disconnect)
+                    try:
+                        while answer is None:
+                            await driver.published_beyond(body.applied_sequence)
+                            answer = self._update(driver, body)
+                    except NotActive as error:  # Not through the task group, which would wrap it.
+                        not_active = error
+                    tasks.cancel_scope.cancel()
+        if not_active is not None:
+            raise not_active
+        if has_left:
+            driver.on_session_closed(body.broker_id, body.broker_epoch)
+            return Response(status_code=499)  # Nobody reads it.
+        if answer is None:
+            # Nothing happened: the same position again, so that the broker sees a live controller.
+            answer = msgspec.json.encode(
+                UpdateBatch(
+                    controller_epoch=self._epoch(),
+                    broker_epoch=body.broker_epoch,
+                    sequence=body.applied_sequence,
+                    cluster_configs=driver.published.image.configs,
+                )
+            )
+        return _json(answer)
+
+    def _update(self, driver: ClusterDriver, body: PollRequest) -> bytes | None:
+        """The encoded answer, or None to go on waiting. Raises NotActive when the term is over: a batch is
+        only worth something while we can prove that we are active (2.10)."""
+        if self._engine.role != "active" or driver is not self._engine.driver(driver.cluster):
+            raise NotActive(None)
+        image = driver.published.image
+        error = check_poll(image, body)
+        if error is not ControllerError.NONE:
+            return msgspec.json.encode(UpdateBatch(error=error, controller_epoch=self._epoch()))
+        update = plan_update(image, body, controller_epoch=self._epoch())
+        if update is None:
+            return None
+        return self._batches.encode(
+            driver.cluster,
+            image,
+            update,
+            controller_epoch=self._epoch(),
+            broker_epoch=body.broker_epoch,
+        )
+
+    # -- one question, one answer --
+
+    async def _ask(self, cluster: str, request: Request, question: _Question[RequestBody]) -> Response:
+        answer_type = question.answer_type
+        try:
+            body = await read_body(request, question.request_type, question.broker_id)
+        except BodyRefused as error:
+            return _refused_body(error)
+        try:
+            reply = await self._engine.submit(cluster, question.event(body))
+        except (NotActive, UnknownCluster, Overloaded, OutcomeUnknown) as error:
+            return self._render(self._refusal(answer_type, error))
+        assert isinstance(reply, answer_type), f"{type(reply).__name__} answers {type(body).__name__}"
+        if isinstance(reply, HeartbeatResponse) and self._engine.role != "active":
+            # Authority may have gone while the reply waited for a write.
+            return self._render(self._refusal(answer_type, NotActive(None)))
+        return self._render(reply)
+
+    def _refusal(self, answer_type: AnswerType, error: Exception) -> Answer:
+        match error:
+            case UnknownCluster():
+                code = ControllerError.UNKNOWN_CLUSTER
+            case Overloaded():
+                code = ControllerError.OPERATION_NOT_ATTEMPTED
+            case OutcomeUnknown():
+                code = ControllerError.OUTCOME_UNKNOWN
+            case _:
+                code = ControllerError.NOT_CONTROLLER
+        active_url = error.active_url if isinstance(error, NotActive) else None
+        epoch = self._epoch()
+        if answer_type is RegisterResponse:
+            return RegisterResponse(
+                error=code,
+                detail=str(error),
+                controller_epoch=epoch,
+                retry_after_ms=RETRY_AFTER_MS,
+                active_controller=active_url,
+            )
+        return answer_type(error=code, controller_epoch=epoch, active_controller=active_url)
+
+    def _render(self, answer: Answer) -> Response:
+        return _json(msgspec.json.encode(answer))
+
+    def _epoch(self) -> int:
+        return self._engine.controller_epoch
+
+    def _wall_ms(self) -> int:
+        return self._engine.clock.now_wall_ms()
+
+
+class EncodedBatches:
+    """Ranges of the stream in their encoded form, for all brokers that ask for the same one.
+
+    Batches of one range differ in `broker_epoch` alone. It is encoded as the second field, so it is put
+    between two halves that are kept.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, int, UpdateRange, int], tuple[bytes, bytes]] = OrderedDict()
+
+    def encode(
+        self,
+        cluster: str,
+        image: ClusterImage,
+        update: UpdateRange,
+        *,
+        controller_epoch: int,
+        broker_epoch: int,
+    ) -> bytes:
+        # A range holds the states of the image as it is now: the key names that moment as well.
+        key = (cluster, controller_epoch, update, image.sequence)
+        halves = self._kept.get(key)
+        if halves is None:
+            batch = build_range(image, update, controller_epoch=controller_epoch, broker_epoch=_MARK)
+            head, found, tail = msgspec.json.encode(batch).partition(_MARKED_FIELD)
+            assert found, "UpdateBatch has a broker_epoch"
+            halves = self._kept[key] = (head, tail)
+            self._trim()
+        else:
+            self._kept.move_to_end(key)
+        head, tail = halves
+        return b"".join((head, b'"broker_epoch":', str(broker_epoch).encode("ascii"), tail))
+
+    def _trim(self) -> None:
+        """The newest stays, however large: it is about to be asked for again."""
+        while len(self._kept) > 1 and (
+            len(self._kept) > CACHED_BATCHES_MAX
+            or sum(len(tail) for _, tail in self._kept.values()) > CACHED_BATCH_BYTES_MAX
+        ):
+            self._kept.popitem(last=False)
+
+
+#: Stands for the broker epoch in a kept batch; the field comes before any that could contain the same text.
+_MARK: Final = -1
+_MARKED_FIELD: Final = b'"broker_epoch":-1'
+
+
+async def read_body(request: Request, body_type: type[RequestBody], broker_id: int) -> RequestBody:
+    """Reads and checks a body within its bound. Raises BodyRefused."""
+    limit = (
+        LARGE_BODY_BYTES_MAX if body_type is PollRequest or body_type is LagReport else SMALL_BODY_BYTES_MAX
+    )
+    received = bytearray()
+    is_whole = False
+    while not is_whole:
+        # Not `request.stream()`: leaving that generator early would leave it to the garbage collector.
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise BodyRefused(400, "the connection was closed within the body")
+        received += message.get("body", b"")
+        if len(received) > limit:
+            raise BodyRefused(413, f"the body is larger than {limit} bytes")
+        is_whole = not message.get("more_body", False)
+    try:
+        body = msgspec.json.decode(received, type=body_type)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BodyRefused(400, f"not a {body_type.__name__}: {error}") from error
+    if body.broker_id != broker_id:
+        raise BodyRefused(400, f"the path names broker {broker_id}, the body broker {body.broker_id}")
+    return body
+
+
+def _json(body: bytes) -> Response:
+    return Response(body, media_type="application/json")
+
+
+def _refused_body(error: BodyRefused) -> Response:
+    body = msgspec.json.encode({"title": "Unreadable body", "status": error.status, "detail": str(error)})
+    return Response(body, status_code=error.status, media_type="application/problem+json")
+
+
+def _first_line(doc: str | None) -> str:
+    return (doc or "").strip().partition("\n")[0].rstrip(".")
+
+
+def _content(kind: type) -> dict[str, Any]:
+    """OpenAPI content with the schema inline: the document's components belong to the people's half."""
+    (schema,), components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    return {"content": {"application/json": {"schema": _inline(schema, components)}}}
+
+
+def _inline(schema: Any, components: dict[str, Any]) -> Any:
+    if isinstance(schema, dict):
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            return _inline(components[reference.rpartition("/")[2]], components)
+        return {name: _inline(value, components) for name, value in schema.items()}
+    if isinstance(schema, list):
+        return [_inline(value, components) for value in schema]
+    return schema

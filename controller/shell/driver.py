@@ -1,0 +1,524 @@
+"""One cluster's single writer: event -> step -> persist -> publish -> reply.
+
+    submit --step (at once, on the speculative image)--> waiting to be persisted --write--> published,
+    answered
+
+Events are stepped the moment they arrive, even while a large write is on its way: a heartbeat therefore
+counts when it is received, whatever the queue (KAFKA-15019). What steps want persisted collects meanwhile
+and goes out together with the next write. Replies wait until everything that was decided before them is
+persisted and published, for they may speak of it; only a heartbeat that changed nothing, from a broker whose
+row is the same in both images, is answered at once.
+
+Readers see the published image only. A write that fails ends the term: the speculative image is then ahead
+of the truth, and is dropped with everything else that this driver holds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, Protocol, assert_never
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from controller.audit.change import AuditedChange
+from controller.contract.errors import ControllerError
+from controller.contract.lag_report import PartitionLag
+from controller.contract.partition_state import PartitionKey
+from controller.contract.session import HeartbeatResponse
+from controller.core.effects import Alarm, AlarmKey, ClearAlarm, Effect, Note, ProbeBroker
+from controller.core.events import BrokerApplied, BrokerProvenDead, Event, Heartbeat, Reply, Report, Tick
+from controller.core.image import ClusterImage
+from controller.core.machine import ClusterMachine, Step
+from controller.core.options import ControllerOptions
+from controller.core.records import Cause, Record, RemoveTopicRecord
+from controller.shell.clock import Clock
+from controller.shell.leadership import Resigned, Term
+from controller.shell.listeners import ListenerAnswer, Listeners, is_proven_dead
+from controller.shell.metadata_store import ClusterStore, Conflict, Fenced
+from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded
+from controller.shell.published import PersistedChange, Published, observe, render
+
+log = logging.getLogger(__name__)
+
+#: Records decided but not persisted. More would only hide that ZooKeeper is too slow; brokers ask again.
+UNPERSISTED_RECORDS_MAX: Final = 400_000
+UNPERSISTED_EVENTS_MAX: Final = 20_000
+#: Records replayed, or audited, before other tasks get a turn.
+SLICE_RECORDS: Final = 1_000
+#: A tick that leaves its deadline in the past must not spin.
+TICK_PAUSE_MIN_MS: Final = 5
+#: After a session's connection closed, its listener is asked again for so long: a dying process closes its
+#: connections one by one, and not necessarily the listener first.
+PROBE_PAUSES_MS: Final = (0, 2, 5, 10, 20, 50, 100)
+#: When the listener of a broker that has begun to poll is tried, until it accepts.
+REACH_PAUSES_MS: Final = (0, 20, 100, 500, 2_000, 10_000)
+#: Alarms of one kind, raised by one event, that get a log line each.
+ALARM_LINES_PER_STEP_MAX: Final = 5
+#: Changes that wait to be rendered for the audit.
+AUDIT_FEED_MAX: Final = 400_000
+
+
+class Outbox(Protocol):
+    """What the audit offers: neither call blocks or raises."""
+
+    def record_changes(self, changes: Sequence[AuditedChange], /) -> None: ...
+    def backfill(self, cluster: str, /) -> None: ...
+
+
+class ReportedLag(NamedTuple):
+    """A leader's latest word on one partition."""
+
+    lag: PartitionLag
+    broker_id: int
+    received_wall_ms: int
+
+
+class _Waiting:
+    """A step whose records wait to be persisted, or whose reply waits for those before it."""
+
+    __slots__ = ("_done", "error", "step")
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.error: Exception | None = None
+        self._done = anyio.Event()
+
+    def release(self, error: Exception | None = None) -> None:
+        self.error = error
+        self._done.set()
+
+    async def reply(self) -> Reply | None:
+        await self._done.wait()
+        if self.error is not None:
+            raise self.error
+        return self.step.reply
+
+
+class ClusterDriver:
+    """Drives one cluster's machine during one term. `run` does the work; `submit` is called by requests.
+
+    Args:
+        store: loaded; owned from now on.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ClusterStore,
+        term: Term,
+        clock: Clock,
+        listeners: Listeners,
+        options: ControllerOptions,
+        outbox: Outbox | None,
+    ) -> None:
+        self.cluster = store.cluster
+        self.published = Published(self.cluster)
+        self.lags: dict[PartitionKey, ReportedLag] = {}
+        self.persisted_records = 0
+        self.unclean_elections = 0
+        self.persist_ms_last = 0
+        self._store = store
+        self._term = term
+        self._clock = clock
+        self._listeners = listeners
+        self._options = options
+        self._outbox = outbox
+        self._machine: ClusterMachine | None = None
+        self._waiting: list[_Waiting] = []
+        self._waiting_records = 0
+        self._is_persisting = False
+        self._work = anyio.Event()
+        self._deadline_moved = anyio.Event()
+        self._armed_ms: int | None = None
+        self._published_more = anyio.Event()
+        self._probing: dict[tuple[int, int], None] = {}
+        # Broker epochs, by broker id, that have polled in this term, and those whose listener accepted us.
+        self._heard: dict[int, int] = {}
+        self._reached: dict[int, int] = {}
+        self._audit_feed: deque[PersistedChange] = deque()
+        self._audit_work = anyio.Event()
+        self._tasks: TaskGroup | None = None
+        self._has_stopped = False
+
+    # -- building --
+
+    async def build(self) -> None:
+        """Fills both images from the store. Separate from `run`, so that it is done before anyone is told
+        that the cluster is here."""
+        orphans = self._store.orphans()
+        if orphans:
+            log.warning("orphan_topics_removed cluster=%s topics=%d", self.cluster, len(orphans))
+            await self._persist_or_resign(orphans)
+        speculative = ClusterImage()
+        for done, (record, number) in enumerate(self._store.records()):
+            speculative.replay(record)
+            self.published.replay(record, number)
+            if done % SLICE_RECORDS == SLICE_RECORDS - 1:
+                await anyio.lowlevel.checkpoint()
+        self._machine = ClusterMachine(
+            speculative,
+            cluster=self.cluster,
+            controller_epoch=self._term.controller_epoch,
+            options=self._options,
+            now_ms=self._clock.now_mono_ms(),
+        )
+
+    @property
+    def machine(self) -> ClusterMachine:
+        assert self._machine is not None, "build() comes first"
+        return self._machine
+
+    # -- asking --
+
+    async def submit(self, event: Event) -> Reply | None:
+        """Steps the event and returns its reply once everything it rests on is persisted.
+
+        Raises:
+            NotActive: no authority; nothing was done.
+            Overloaded: nothing was done.
+            OutcomeUnknown: the term ended while the write was on its way.
+        """
+        if not self._term.has_authority:
+            raise NotActive(None)
+        if self._waiting_records >= UNPERSISTED_RECORDS_MAX or len(self._waiting) >= UNPERSISTED_EVENTS_MAX:
+            raise Overloaded
+        step = self._step(event)
+        if isinstance(event, Report):
+            self._remember_lags(event)
+        elif isinstance(event, BrokerApplied):
+            self._note_heard(event)
+        if not step.records and (self._is_settled or self._may_answer_now(event, step)):
+            self._carry_out(step.effects)
+            return step.reply
+        waiting = _Waiting(step)
+        self._enqueue(waiting)
+        return await waiting.reply()
+
+    @property
+    def _is_settled(self) -> bool:
+        """Nothing decided is unpublished."""
+        return not self._waiting and not self._is_persisting
+
+    def _may_answer_now(self, event: Event, step: Step) -> bool:
+        if not isinstance(event, Heartbeat) or not isinstance(step.reply, HeartbeatResponse):
+            return False
+        broker_id = event.request.broker_id
+        row = self.published.image.brokers.get(broker_id)
+        return (
+            step.reply.error is ControllerError.NONE
+            and not event.request.wants_shutdown
+            and row is not None
+            and self.machine.image.brokers.get(broker_id) == row
+        )
+
+    def _step(self, event: Event) -> Step:
+        try:
+            step = self.machine.step(event, self._clock.now_mono_ms())
+        except Exception as error:
+            # A fault of ours. What the machine holds now is anybody's guess; what ZooKeeper holds is whole.
+            log.exception("step_failed cluster=%s event=%s", self.cluster, type(event).__name__)
+            self._term.resign(f"the machine of cluster {self.cluster!r} failed")
+            raise NotActive(None) from error
+        deadline_ms = self.machine.next_deadline_ms()
+        if deadline_ms is not None and (self._armed_ms is None or deadline_ms < self._armed_ms):
+            self._deadline_moved.set()
+        return step
+
+    def _enqueue(self, waiting: _Waiting) -> None:
+        self._waiting.append(waiting)
+        self._waiting_records += len(waiting.step.records)
+        self._work.set()
+
+    # -- the loop --
+
+    async def run(self) -> None:
+        """Runs until cancelled. Raises Resigned when a write shows that the term is over."""
+        resigned: Resigned | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                tasks.start_soon(self._tick)
+                if self._outbox is not None:
+                    self._outbox.backfill(self.cluster)
+                    tasks.start_soon(self._feed_audit, self._outbox)
+                try:
+                    await self._persist_for_ever()
+                except Resigned as error:
+                    resigned = error
+                    tasks.cancel_scope.cancel()
+        finally:
+            self._tasks = None
+            self._has_stopped = True
+            self._fail_waiting(self._waiting)
+            self._waiting = []
+            self._published_more.set()
+        if resigned is not None:
+            raise resigned
+
+    async def _persist_for_ever(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work = anyio.Event()
+            batch, self._waiting = self._waiting, []
+            self._waiting_records = 0
+            self._is_persisting = True
+            try:
+                records = [record for waiting in batch for record in waiting.step.records]
+                if records:
+                    await self._persist_and_publish(records)
+            except BaseException:
+                self._fail_waiting(batch)
+                raise
+            self._is_persisting = False
+            for waiting in batch:
+                self._carry_out(waiting.step.effects)
+                waiting.release()
+
+    def _fail_waiting(self, batch: Iterable[_Waiting]) -> None:
+        for waiting in batch:
+            waiting.release(OutcomeUnknown() if waiting.step.records else NotActive(None))
+
+    async def _persist_and_publish(self, records: list[Record]) -> None:
+        """Publishes each part of a split batch as soon as it stands: it is a prefix, so whoever reads
+        meanwhile sees nothing but an earlier moment, and brokers need not wait for the rest."""
+        first = self._store.record_number
+        done = 0
+        started_ms = self._clock.now_mono_ms()
+
+        def publish(until: int) -> None:
+            nonlocal done
+            for index in range(done, until):
+                self._publish(records[index], first + index + 1)
+            done = until
+            self._published_more.set()
+            self._published_more = anyio.Event()
+            self._audit_work.set()
+
+        await self._persist_or_resign(records, on_persisted=publish)
+        assert done == len(records), "everything persisted is published"
+        self.persist_ms_last = self._clock.now_mono_ms() - started_ms
+
+    def _publish(self, record: Record, number: int) -> None:
+        self.persisted_records += 1
+        if record.change.cause is Cause.UNCLEAN_LEADER_ELECTED:
+            self.unclean_elections += 1
+        if self._outbox is not None:
+            change = observe(self.published, record, number)
+            if change is not None:
+                self._audit_feed.append(change)
+        if isinstance(record, RemoveTopicRecord):
+            topic = self.published.image.topics.get(record.topic_id)
+            for partition in range(0 if topic is None else topic.partitions):
+                self.lags.pop((record.topic_id, partition), None)
+        self.published.replay(record, number)
+
+    async def _persist_or_resign(
+        self, records: Sequence[Record], *, on_persisted: Callable[[int], None] | None = None
+    ) -> None:
+        try:
+            await self._store.persist(records, self._term, on_persisted=on_persisted)
+        except Fenced as error:
+            raise self._resigned(f"another controller took over: {error}") from error
+        except Conflict as error:
+            log.error("metadata_conflict cluster=%s detail=%r", self.cluster, str(error))
+            raise self._resigned(f"ZooKeeper holds something unexpected: {error}") from error
+
+    def _resigned(self, reason: str) -> Resigned:
+        """Ends the term before anyone who waits here learns that it is over."""
+        self._term.resign(reason)
+        return Resigned(reason)
+
+    async def _tick(self) -> None:
+        """Feeds time to the machine: once at the start, then whenever it asked to be woken."""
+        try:
+            await self._tick_for_ever()
+        except NotActive:
+            log.info("ticking_ends cluster=%s", self.cluster)
+
+    async def _tick_for_ever(self) -> None:
+        self._tick_once()
+        while True:
+            self._deadline_moved = anyio.Event()
+            self._armed_ms = deadline_ms = self.machine.next_deadline_ms()
+            if deadline_ms is None:
+                await self._deadline_moved.wait()
+                continue
+            wait_ms = deadline_ms - self._clock.now_mono_ms()
+            if wait_ms > 0:
+                with self._clock.timeout_ms(wait_ms):
+                    await self._deadline_moved.wait()
+                continue
+            # Without authority heartbeats are not counted, so nobody may be judged by them either.
+            if self._term.has_authority:
+                self._tick_once()
+            await self._clock.sleep_ms(TICK_PAUSE_MIN_MS)
+
+    def _tick_once(self) -> None:
+        step = self._step(Tick(wall_ms=self._clock.now_wall_ms()))
+        if step.records or step.effects:
+            self._enqueue(_Waiting(step))
+
+    # -- effects --
+
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
+        alarms: dict[str, int] = {}
+        for effect in effects:
+            match effect:
+                case ProbeBroker():
+                    self._start_probe(effect, pauses_ms=(0,))
+                case Alarm(key=key, detail=detail):
+                    if self._may_log_alarm(alarms, key.code):
+                        about = _spell_key(key)
+                        log.error(
+                            "alarm cluster=%s code=%s %s detail=%r", self.cluster, key.code, about, detail
+                        )
+                case ClearAlarm(key=key):
+                    if self._may_log_alarm(alarms, f"{key.code} cleared"):
+                        log.warning(
+                            "alarm_cleared cluster=%s code=%s %s", self.cluster, key.code, _spell_key(key)
+                        )
+                case Note(code=code, detail=detail, fields=fields):
+                    rendered = " ".join(f"{name}={value}" for name, value in sorted(fields.items()))
+                    log.info("%s cluster=%s %s detail=%r", code, self.cluster, rendered, detail)
+                case _:
+                    assert_never(effect)
+        for what, count in alarms.items():
+            if count > ALARM_LINES_PER_STEP_MAX:
+                log.error("alarms cluster=%s code=%s count=%d", self.cluster, what, count)
+
+    @staticmethod
+    def _may_log_alarm(counts: dict[str, int], what: str) -> bool:
+        """A dead broker may raise an alarm per partition: the log gets the first few and their number, REST
+        has them all."""
+        counts[what] = counts.get(what, 0) + 1
+        return counts[what] <= ALARM_LINES_PER_STEP_MAX
+
+    def on_session_closed(self, broker_id: int, broker_epoch: int) -> None:
+        """The broker's open poll ended on its side: it stopped waiting, or it is dead. Its listener knows."""
+        row = self.published.image.brokers.get(broker_id)
+        if row is not None and row.broker_epoch == broker_epoch and not row.fenced:
+            probe = ProbeBroker(broker_id=broker_id, broker_epoch=broker_epoch, host=row.host, port=row.port)
+            self._start_probe(probe, pauses_ms=PROBE_PAUSES_MS)
+
+    def _note_heard(self, event: BrokerApplied) -> None:
+        """A broker polls. The first time, try its listener too: only where a connection was once accepted
+        does a later refusal speak against a broker that we hear from. An address that the controller can't
+        reach (a broker that advertises localhost, a firewall that rejects) refuses for ever, whoever lives
+        there."""
+        row = self.published.image.brokers.get(event.broker_id)
+        if (
+            row is None
+            or row.broker_epoch != event.broker_epoch
+            or self._heard.get(event.broker_id) == event.broker_epoch
+        ):
+            return
+        self._heard[event.broker_id] = event.broker_epoch
+        if self._tasks is not None:
+            probe = ProbeBroker(
+                broker_id=row.broker_id, broker_epoch=row.broker_epoch, host=row.host, port=row.port
+            )
+            self._tasks.start_soon(self._reach, probe)
+
+    async def _reach(self, probe: ProbeBroker) -> None:
+        """More than once: a broker polls when it is registered, and opens its listener a moment later."""
+        answer = ListenerAnswer.SILENT
+        for pause_ms in REACH_PAUSES_MS:
+            await self._clock.sleep_ms(pause_ms)
+            answer = await self._listeners.ask(probe.host, probe.port)
+            if answer is ListenerAnswer.ACCEPTED:
+                self._reached[probe.broker_id] = probe.broker_epoch
+                return
+        log.warning(
+            "broker_out_of_reach cluster=%s broker_id=%d address=%s:%d answer=%s "
+            "consequence='its death will be noticed by its silence only'",
+            self.cluster,
+            probe.broker_id,
+            probe.host,
+            probe.port,
+            answer.value,
+        )
+
+    def _start_probe(self, probe: ProbeBroker, *, pauses_ms: tuple[int, ...]) -> None:
+        key = (probe.broker_id, probe.broker_epoch)
+        was_heard = self._heard.get(probe.broker_id) == probe.broker_epoch
+        if was_heard and self._reached.get(probe.broker_id) != probe.broker_epoch:
+            return
+        if self._tasks is not None and key not in self._probing:
+            self._probing[key] = None
+            self._tasks.start_soon(self._probe, probe, pauses_ms)
+
+    async def _probe(self, probe: ProbeBroker, pauses_ms: tuple[int, ...]) -> None:
+        try:
+            for pause_ms in pauses_ms:
+                if pause_ms:
+                    await self._clock.sleep_ms(pause_ms)
+                if await is_proven_dead(self._listeners, self._clock, host=probe.host, port=probe.port):
+                    break
+            else:
+                return
+            log.warning(
+                "broker_proven_dead cluster=%s broker_id=%d broker_epoch=%d",
+                self.cluster,
+                probe.broker_id,
+                probe.broker_epoch,
+            )
+            await self.submit(
+                BrokerProvenDead(
+                    broker_id=probe.broker_id,
+                    broker_epoch=probe.broker_epoch,
+                    wall_ms=self._clock.now_wall_ms(),
+                )
+            )
+        except (NotActive, Overloaded, OutcomeUnknown) as error:
+            log.warning("death_not_reported cluster=%s reason=%r", self.cluster, str(error))
+        finally:
+            self._probing.pop((probe.broker_id, probe.broker_epoch), None)
+
+    # -- reading --
+
+    async def published_beyond(self, sequence: int) -> None:
+        """Waits until the published image is past `sequence`. Raises NotActive when the driver stops."""
+        while self.published.image.sequence <= sequence:
+            if self._has_stopped:
+                raise NotActive(None)
+            await self._published_more.wait()
+
+    def _remember_lags(self, event: Report) -> None:
+        image = self.published.image
+        for lag in event.request.lags:
+            key = (lag.topic_id, lag.partition)
+            state = image.partitions.get(key)
+            if state is not None and state.leader == event.request.broker_id:
+                self.lags[key] = ReportedLag(lag, event.request.broker_id, event.wall_ms)
+
+    def lag_of(self, key: PartitionKey) -> ReportedLag | None:
+        """The latest report; forgotten with its topic."""
+        return self.lags.get(key)
+
+    # -- audit --
+
+    async def _feed_audit(self, outbox: Outbox) -> None:
+        """Renders changes for the audit in slices, behind the replies: nobody waits for history."""
+        while True:
+            if not self._audit_feed:
+                self._audit_work = anyio.Event()
+                await self._audit_work.wait()
+            if len(self._audit_feed) > AUDIT_FEED_MAX:
+                self._audit_feed.clear()
+                log.warning("audit_feed_overflow cluster=%s", self.cluster)
+                outbox.backfill(self.cluster)
+            rendered: list[AuditedChange] = []
+            while self._audit_feed and len(rendered) < SLICE_RECORDS // 4:
+                change = self._audit_feed.popleft()
+                rendered += render(change, cluster=self.cluster, controller_epoch=self._term.controller_epoch)
+            outbox.record_changes(rendered)
+            await anyio.lowlevel.checkpoint()
+
+
+def _spell_key(key: AlarmKey) -> str:
+    parts = (("topic_id", key.topic_id), ("partition", key.partition), ("broker_id", key.broker_id))
+    return " ".join(f"{name}={value}" for name, value in parts if value is not None)

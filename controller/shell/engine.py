@@ -1,0 +1,418 @@
+"""The controller as one object: election, one driver per cluster while active, refreshed copies while
+standby.
+
+admin_api and broker_api ask it and nothing below it. Whether this controller is active can change between any
+two calls; `submit` says so by raising, and what it returns is persisted. Reading needs no role: every
+controller can show every cluster, a standby with the age of what it shows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskStatus
+
+from controller.audit.change import AuditedChange
+from controller.contract.lag_report import PartitionLag
+from controller.contract.partition_state import PartitionKey
+from controller.core.alarms import ReplicaVerdict, explain_replicas
+from controller.core.effects import Alarm
+from controller.core.events import Event, Reply
+from controller.core.options import ControllerOptions
+from controller.core.records import Cause, Change, ClusterRecord
+from controller.shell.clock import Clock, Ids, RandomBytes
+from controller.shell.driver import SLICE_RECORDS, ClusterDriver, Outbox
+from controller.shell.leadership import CLUSTERS_PATH, ActiveController, Leadership, Resigned, Term
+from controller.shell.listeners import Listeners
+from controller.shell.meta import (
+    Committed,
+    Meta,
+    MetaUnavailable,
+    Rejected,
+    Rejection,
+    SessionState,
+    Unknown,
+)
+from controller.shell.metadata_store import ClusterStore, MetadataCorrupt, cluster_creation
+from controller.shell.outcomes import ClusterExists, NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+from controller.shell.published import Published, truth
+from controller.shell.rows import head_path
+
+log = logging.getLogger(__name__)
+
+#: How often a standby looks whether a cluster's head has moved.
+STANDBY_REFRESH_MS: Final = 1_000
+CLUSTERS_MAX: Final = 100
+
+
+class Engine:
+    """Everything this controller knows and does about its clusters.
+
+    Args:
+        random_bytes: `os.urandom`, or a seeded stream.
+        controller_id: unique per process; made up when None.
+        url: how brokers and operators reach this controller.
+        outbox: where persisted changes go; None keeps no history (tests, simulations).
+        read_only: shows clusters, never stands for election.
+    """
+
+    def __init__(
+        self,
+        *,
+        meta: Meta,
+        clock: Clock,
+        random_bytes: RandomBytes,
+        listeners: Listeners,
+        url: str,
+        options: ControllerOptions,
+        controller_id: str | None = None,
+        outbox: Outbox | None = None,
+        read_only: bool = False,
+    ) -> None:
+        self._meta = meta
+        self._clock = clock
+        self._ids = Ids(random_bytes)
+        self._listeners = listeners
+        self._outbox = outbox
+        self.options = options
+        self.controller_id = controller_id if controller_id is not None else self._ids.new_id()
+        self.url = url
+        self._leadership = Leadership(
+            meta=meta,
+            clock=clock,
+            ids=self._ids,
+            listeners=listeners,
+            controller_id=self.controller_id,
+            url=url,
+            proof_gap_ms_max=options.grace_ms // 2,
+            may_stand=not read_only,
+        )
+        self._drivers: dict[str, ClusterDriver] = {}
+        self._copies: dict[str, tuple[int, Published]] = {}
+        self._new_clusters: list[ClusterDriver] = []
+        self._cluster_added = anyio.Event()
+        self._serving: Term | None = None
+        self._stands_down = anyio.Event()
+        #: Of terms that have ended; the present one's are with its drivers.
+        self.unclean_elections = 0
+        self.persisted_records = 0
+
+    def attach_outbox(self, outbox: Outbox) -> None:
+        """The outbox asks the engine for the truth, so one of the two has to come first. Before `run`."""
+        self._outbox = outbox
+
+    # -- who we are --
+
+    @property
+    def role(self) -> Literal["active", "standby"]:
+        """Active from the moment all clusters are loaded, for as long as authority can be proven."""
+        term = self._serving
+        return "active" if term is not None and term.has_authority else "standby"
+
+    @property
+    def active_url(self) -> str | None:
+        """Whom to ask: the active controller as last seen, ourselves included; None when there is none."""
+        active = self._leadership.active
+        return None if active is None else active.url
+
+    @property
+    def active(self) -> ActiveController | None:
+        return self._leadership.active
+
+    @property
+    def controller_epoch(self) -> int:
+        """Of the term being served, else of the active controller as last seen, else -1."""
+        if self._serving is not None:
+            return self._serving.controller_epoch
+        active = self._leadership.active
+        return -1 if active is None else active.controller_epoch
+
+    @property
+    def zookeeper_connected(self) -> bool:
+        return self._meta.session.state is SessionState.CONNECTED
+
+    @property
+    def elections_won(self) -> int:
+        return self._leadership.elections_won
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    # -- asking --
+
+    async def submit(self, cluster: str, event: Event) -> Reply:
+        """Gives the event to the cluster's machine; returns once everything its reply rests on is persisted.
+
+        Raises:
+            NotActive, UnknownCluster, Overloaded: nothing was done.
+            OutcomeUnknown: it may have been done.
+        """
+        try:
+            reply = await self._driver(cluster).submit(event)
+        except NotActive:
+            raise NotActive(self._other_url()) from None
+        assert reply is not None, f"{type(event).__name__} has no reply"
+        return reply
+
+    def driver(self, cluster: str) -> ClusterDriver:
+        """For broker_api, which waits for news and tells of closed connections. Raises NotActive,
+        UnknownCluster."""
+        return self._driver(cluster)
+
+    def _driver(self, cluster: str) -> ClusterDriver:
+        if self.role != "active":
+            raise NotActive(self._other_url())
+        driver = self._drivers.get(cluster)
+        if driver is None:
+            raise UnknownCluster(cluster)
+        return driver
+
+    def _other_url(self) -> str | None:
+        """Sending somebody back to us, who just refused, would be a loop."""
+        active = self._leadership.active
+        return None if active is None or active.controller_id == self.controller_id else active.url
+
+    async def create_cluster(
+        self,
+        name: str,
+        *,
+        configs: Mapping[str, str],
+        actor: str,
+        reason: str | None = None,
+        request_id: str | None = None,
+        operation_id: str | None = None,
+    ) -> None:
+        """Makes an empty cluster: one write, which fails when the name is taken. The caller has validated the
+        name (it becomes a znode) and the configs.
+
+        Raises:
+            NotActive, ClusterExists, Overloaded: nothing was done. OutcomeUnknown: ask again.
+        """
+        term = self._serving
+        if term is None or not term.has_authority:
+            raise NotActive(self._other_url())
+        if name in self._drivers:
+            raise ClusterExists(name)
+        if len(self._drivers) >= CLUSTERS_MAX:
+            raise Overloaded(f"there are {CLUSTERS_MAX} clusters already")
+        change = Change(
+            cause=Cause.CLUSTER_CREATED,
+            at_ms=self._clock.now_wall_ms(),
+            actor=actor,
+            reason=reason,
+            request_id=request_id,
+            operation_id=operation_id,
+        )
+        record = ClusterRecord(cluster_id=self._ids.new_id(), configs=dict(configs), change=change)
+        operations = cluster_creation(
+            name,
+            record,
+            epoch_check=term.epoch_check,
+            write_id=self._ids.new_id(),
+            controller_epoch=term.controller_epoch,
+        )
+        match await self._meta.start_write(operations).outcome():
+            case Committed():
+                pass
+            case Rejected(_, Rejection.NODE_EXISTS, _):
+                raise ClusterExists(name)
+            case Rejected(0, _, detail):
+                term.resign(f"another controller took over: {detail}")
+                raise NotActive(self._other_url())
+            case Rejected(_, reason_code, detail):
+                raise OutcomeUnknown(f"ZooKeeper refused: {reason_code} {detail}")
+            case Unknown(detail):
+                # Whether the cluster is there shows when it is read again, and only a new term reads all.
+                term.resign("the outcome of creating a cluster is unknown")
+                raise OutcomeUnknown(detail)
+        try:
+            await self._open(name, term)
+        except MetaUnavailable as error:
+            term.resign("a created cluster could not be read")
+            raise OutcomeUnknown(str(error)) from error
+        log.warning("cluster_created cluster=%s cluster_id=%s actor=%s", name, record.cluster_id, actor)
+
+    # -- reading --
+
+    def clusters(self) -> list[str]:
+        """Sorted names."""
+        return sorted(self._drivers if self._serving is not None else self._copies)
+
+    def image(self, cluster: str) -> Published:
+        """The cluster as this controller can show it; `as_of_ms` is None on the active one, where it is
+        current. It follows the cluster: take what belongs together without awaiting. Raises UnknownCluster.
+        """
+        if self._serving is not None:
+            driver = self._drivers.get(cluster)
+            if driver is None:
+                raise UnknownCluster(cluster)
+            return driver.published
+        copy = self._copies.get(cluster)
+        if copy is None:
+            raise UnknownCluster(cluster)
+        return copy[1]
+
+    def alarms(self, cluster: str) -> tuple[Alarm, ...]:
+        """Most severe first. Raises NotActive on a standby, which has no machine to ask; UnknownCluster."""
+        return self._driver(cluster).machine.alarms()
+
+    def verdicts(self, cluster: str, key: PartitionKey) -> tuple[ReplicaVerdict, ...]:
+        """Why each replica does not lead; empty when one does. On a standby too. Raises UnknownCluster."""
+        image = self.image(cluster).image
+        state = image.partitions.get(key)
+        return () if state is None else explain_replicas(image, state)
+
+    def explain(self, cluster: str, key: PartitionKey) -> str | None:
+        """The verdicts as one sentence per replica; None when the partition has a leader."""
+        verdicts = self.verdicts(cluster, key)
+        return "; ".join(f"broker {v.broker_id}: {v.detail}" for v in verdicts) or None
+
+    def lag(self, cluster: str, key: PartitionKey) -> PartitionLag | None:
+        """The leader's latest report; None when there is none or this controller is not active."""
+        driver = self._drivers.get(cluster)
+        reported = None if driver is None else driver.lag_of(key)
+        return None if reported is None else reported.lag
+
+    def truth(self, cluster: str) -> list[AuditedChange]:
+        """Every entity as it stands, for the audit to compare itself with. Empty when not active."""
+        driver = self._drivers.get(cluster)
+        if driver is None or self._serving is None:
+            return []
+        return list(truth(driver.published, controller_epoch=self._serving.controller_epoch))
+
+    def drivers(self) -> Iterator[ClusterDriver]:
+        """Of a term being served, by name: for metrics."""
+        for cluster in sorted(self._drivers):
+            yield self._drivers[cluster]
+
+    # -- running --
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Takes part in the election and serves terms until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._refresh_copies)
+            task_status.started()
+            async with anyio.create_task_group() as standing:
+                standing.start_soon(self._leadership.run, self._serve)
+                await self._stands_down.wait()
+                standing.cancel_scope.cancel()
+
+    def stand_down(self) -> None:
+        """Resigns and stands for no more elections; goes on showing clusters. Called before the listener
+        closes, so that by the time it does another controller is active."""
+        self._stands_down.set()
+
+    async def _serve(self, term: Term) -> None:
+        """One term: load every cluster, then drive them all until the term ends."""
+        started_ms = self._clock.now_mono_ms()
+        try:
+            self._new_clusters = []
+            for cluster in await self._meta.children(CLUSTERS_PATH):
+                await self._open(cluster, term)
+            self._serving = term
+            self._copies = {}
+            log.warning(
+                "active controller_epoch=%d clusters=%d load_ms=%d",
+                term.controller_epoch,
+                len(self._drivers),
+                self._clock.now_mono_ms() - started_ms,
+            )
+            async with anyio.create_task_group() as tasks:
+
+                async def drive(driver: ClusterDriver) -> None:
+                    try:
+                        await driver.run()
+                    except Resigned as error:
+                        term.resign(str(error))
+
+                while True:
+                    for driver in self._new_clusters:
+                        tasks.start_soon(drive, driver)
+                    self._new_clusters = []
+                    self._cluster_added = anyio.Event()
+                    await self._cluster_added.wait()
+        except MetaUnavailable as error:
+            raise Resigned(f"ZooKeeper could not be read: {error}") from error
+        finally:
+            self._serving = None
+            self.unclean_elections += sum(driver.unclean_elections for driver in self._drivers.values())
+            self.persisted_records += sum(driver.persisted_records for driver in self._drivers.values())
+            self._drivers = {}
+
+    async def _open(self, cluster: str, term: Term) -> None:
+        store = ClusterStore(meta=self._meta, clock=self._clock, ids=self._ids, cluster=cluster)
+        try:
+            if not await store.load():
+                log.error("cluster_incomplete cluster=%s detail='it has no head'", cluster)
+                return
+        except MetadataCorrupt as error:
+            # The others must go on. This one is not served, by anyone, until its znodes are repaired.
+            log.error("cluster_corrupt cluster=%s detail=%r", cluster, str(error))
+            return
+        driver = ClusterDriver(
+            store=store,
+            term=term,
+            clock=self._clock,
+            listeners=self._listeners,
+            options=self.options,
+            outbox=self._outbox,
+        )
+        await driver.build()
+        self._drivers[cluster] = driver
+        self._new_clusters.append(driver)
+        self._cluster_added.set()
+
+    # -- standby --
+
+    async def _refresh_copies(self) -> None:
+        while True:
+            if self._serving is None:
+                try:
+                    await self._refresh_once()
+                except MetaUnavailable as error:
+                    log.debug("standby_refresh_failed detail=%r", str(error))
+            await self._clock.sleep_ms(STANDBY_REFRESH_MS)
+
+    async def _refresh_once(self) -> None:
+        clusters = await self._meta.children(CLUSTERS_PATH)
+        for gone in [cluster for cluster in self._copies if cluster not in clusters]:
+            del self._copies[gone]
+        for cluster in clusters:
+            asked_ms = self._clock.now_mono_ms()
+            head = await self._meta.get_synced(head_path(cluster))
+            copy = self._copies.get(cluster)
+            if head is None:
+                continue
+            if copy is None or copy[0] != head.version:
+                # When it moved while it was read, the next round tries again and the old copy stays.
+                copy = await read_published(self._meta, self._clock, self._ids, cluster)
+            if copy is not None and self._serving is None:
+                copy[1].as_of_ms = asked_ms
+                self._copies[cluster] = copy
+
+
+async def read_published(meta: Meta, clock: Clock, ids: Ids, cluster: str) -> tuple[int, Published] | None:
+    """A cluster as ZooKeeper has it, with its head's version, from reads alone; None when it does not exist,
+    can't be read, or changed meanwhile. Raises MetaUnavailable."""
+    store = ClusterStore(meta=meta, clock=clock, ids=ids, cluster=cluster)
+    try:
+        if not await store.load():
+            return None
+    except MetadataCorrupt as error:
+        log.error("cluster_corrupt cluster=%s detail=%r", cluster, str(error))
+        return None
+    head = await meta.get(head_path(cluster))
+    if head is None or head.version != store.head_version:
+        return None
+    published = Published(cluster)
+    for done, (record, number) in enumerate(store.records()):
+        published.replay(record, number)
+        if done % SLICE_RECORDS == SLICE_RECORDS - 1:
+            await anyio.lowlevel.checkpoint()
+    published.as_of_ms = clock.now_mono_ms()
+    return head.version, published

@@ -1,0 +1,382 @@
+"""kazoo behind the `Meta` port. All of kazoo, its threads and its traps stay in this file.
+
+Three things kazoo does that would hurt (docs/replication.md 8.6), and what is done about them here:
+
+- `TransactionRequest.commit()` *returns* the exception of each operation instead of raising; a failed
+  compare-and-set looks like success to whoever does not look. `_outcome_of_multi` looks at each one.
+- `KazooRetry` runs a command again after a lost connection. No command here goes through it: only the
+  `*_async` calls, which send once, are used. (Reconnecting, which is safe, does retry.)
+- Its callbacks run in kazoo's threads. They only append to one queue; a single thread of ours carries the
+  queue's items to the event loop, in order. kazoo's threads therefore never wait for the loop, which could
+  deadlock a stopping process and would delay the session's own pings.
+
+A request made while the connection is down would sit in kazoo's queue and be sent whenever it returns; so
+requests are refused here unless the session is connected.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any, Final, assert_never
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+from anyio.abc import TaskStatus
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+from kazoo.retry import KazooRetry
+
+from controller.shell.meta import (
+    Check,
+    Committed,
+    Create,
+    Delete,
+    MetaUnavailable,
+    Node,
+    Operation,
+    Outcome,
+    Rejected,
+    Rejection,
+    Session,
+    SessionState,
+    SetData,
+    Unknown,
+)
+
+log = logging.getLogger(__name__)
+
+RECONNECT_DELAY_S: Final = 0.05
+RECONNECT_DELAY_MAX_S: Final = 0.5
+#: Reads of one `get_many` that are on their way at a time: bounds the bytes that wait to be decoded.
+READS_IN_FLIGHT_MAX: Final = 256
+
+_STATES: Final = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.LOST,
+}
+#: Types of failure that ZooKeeper *stated* about an operation: definite.
+_REJECTIONS: Final[tuple[tuple[type[KazooException], Rejection], ...]] = (
+    (BadVersionError, Rejection.BAD_VERSION),
+    (NoNodeError, Rejection.NO_NODE),
+    (NodeExistsError, Rejection.NODE_EXISTS),
+    (NotEmptyError, Rejection.NOT_EMPTY),
+)
+
+
+class _Answer:
+    """One request's answer, filled on the loop."""
+
+    __slots__ = ("_done", "error", "value")
+
+    def __init__(self) -> None:
+        self._done = anyio.Event()
+        self.value: Any = None
+        self.error: Exception | None = None
+
+    def fill(self, value: Any, error: Exception | None) -> None:
+        self.value, self.error = value, error
+        self._done.set()
+
+    async def wait(self) -> None:
+        await self._done.wait()
+
+
+class _Write:
+    """A multi on its way; see `PendingWrite`."""
+
+    __slots__ = ("_answer", "_operations")
+
+    def __init__(self, operations: int, answer: _Answer) -> None:
+        self._operations = operations
+        self._answer = answer
+
+    async def outcome(self) -> Outcome:
+        await self._answer.wait()
+        if self._answer.error is not None:
+            # Connection lost, session expired, client closed: whatever it is, it is not ZooKeeper's word on
+            # the operations.
+            return Unknown(_describe(self._answer.error))
+        return _outcome_of_multi(self._answer.value, self._operations)
+
+
+class _Watch:
+    """See `Watch`."""
+
+    __slots__ = ("_changed", "node")
+
+    def __init__(self, node: Node | None, changed: anyio.Event) -> None:
+        self.node = node
+        self._changed = changed
+
+    async def changed(self) -> None:
+        await self._changed.wait()
+
+
+class KazooMeta:
+    """One ZooKeeper session over kazoo. `run` holds it open; it reconnects and renews the session by itself.
+
+    Args:
+        hosts: `host:port,host:port`, without a chroot.
+        root: absolute path below which all paths are, e.g. `/springtide`; created when absent.
+        session_timeout_ms: asked for; what the server granted is in `session.timeout_ms`.
+    """
+
+    def __init__(self, *, hosts: str, root: str, session_timeout_ms: int) -> None:
+        self._root = root.rstrip("/")
+        self._client = KazooClient(
+            hosts=hosts,
+            timeout=session_timeout_ms / 1000,
+            connection_retry=KazooRetry(
+                max_tries=-1, delay=RECONNECT_DELAY_S, backoff=2, max_delay=RECONNECT_DELAY_MAX_S
+            ),
+            logger=logging.getLogger("kazoo.client"),
+        )
+        self._hosts = max(1, len(self._client.hosts))
+        self._negotiated_ms = session_timeout_ms
+        self._capture_negotiated_timeout()
+        self._session = Session(SessionState.LOST, 0, 0, session_timeout_ms)
+        self._session_changed = anyio.Event()
+        self._arrivals: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+
+    def _capture_negotiated_timeout(self) -> None:
+        """kazoo keeps the negotiated session timeout to itself; the liveness proof must not assume a longer
+        one than the server granted. `_connect` returns (read timeout, connect timeout) in milliseconds, and
+        the second is the negotiated timeout divided by the number of hosts."""
+        connection = self._client._connection
+        original = connection._connect
+
+        @functools.wraps(original)
+        def connect(*args: Any) -> tuple[float, float]:
+            read_timeout, connect_timeout = original(*args)
+            self._negotiated_ms = round(connect_timeout * self._hosts)
+            return read_timeout, connect_timeout
+
+        connection._connect = connect
+
+    # -- life --
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Opens the session and serves it until cancelled; then closes it, which removes our ephemeral znodes
+        at once instead of after the session timeout."""
+        self._client.add_listener(self._on_state_in_kazoo_thread)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._carry_arrivals)
+                self._client.start_async()
+                task_status.started()
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await anyio.to_thread.run_sync(self._stop_in_worker_thread)
+        finally:
+            self._set_session(SessionState.LOST, 0)
+
+    def _stop_in_worker_thread(self) -> None:
+        """Ends in bounded time even without a connection: kazoo waits for its own threads, and those never
+        wait for the loop."""
+        try:
+            self._client.stop()
+            self._client.close()
+        except (OSError, KazooException) as error:
+            log.warning("zookeeper_close_failed error=%s", _describe(error))
+        finally:
+            self._arrivals.put(None)
+
+    async def _carry_arrivals(self) -> None:
+        """The one thread between kazoo's threads and the loop. It ends by the None that closing puts in."""
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._carry_in_worker_thread, limiter=anyio.CapacityLimiter(1))
+
+    def _carry_in_worker_thread(self) -> None:
+        is_open = True
+        while is_open:
+            batch = [self._arrivals.get()]
+            while not self._arrivals.empty():
+                batch.append(self._arrivals.get())
+            is_open = None not in batch
+            anyio.from_thread.run_sync(_call_each, [arrival for arrival in batch if arrival is not None])
+
+    # -- session --
+
+    @property
+    def session(self) -> Session:
+        return self._session
+
+    async def session_changed(self, seen: Session) -> Session:
+        while self._session.generation == seen.generation:
+            await self._session_changed.wait()
+        return self._session
+
+    def _on_state_in_kazoo_thread(self, state: str) -> None:
+        session_id = self._client.client_id[0] if self._client.client_id is not None else 0
+        self._arrivals.put(functools.partial(self._set_session, _STATES[state], session_id))
+
+    def _set_session(self, state: SessionState, session_id: int) -> None:
+        self._session = Session(state, self._session.generation + 1, session_id, self._negotiated_ms)
+        self._session_changed.set()
+        self._session_changed = anyio.Event()
+
+    @property
+    def _is_connected(self) -> bool:
+        # The client's own view is newer than the session value, whose news travels through the queue.
+        return bool(self._client.connected) and self._session.state is SessionState.CONNECTED
+
+    # -- requests --
+
+    def start_write(self, operations: Sequence[Operation]) -> _Write:
+        answer = _Answer()
+        if not self._is_connected:
+            answer.fill(None, MetaUnavailable("not connected to ZooKeeper"))
+            return _Write(len(operations), answer)
+        multi = self._client.transaction()
+        for operation in operations:
+            match operation:
+                case Check(path, version):
+                    multi.check(self._root + path, version)
+                case Create(path, data, ephemeral):
+                    multi.create(self._root + path, data, ephemeral=ephemeral)
+                case SetData(path, data, version):
+                    multi.set_data(self._root + path, data, version)
+                case Delete(path, version):
+                    multi.delete(self._root + path, version)
+                case _:
+                    assert_never(operation)
+        self._link(multi.commit_async(), answer)
+        return _Write(len(operations), answer)
+
+    async def get(self, path: str) -> Node | None:
+        return await self._read(self._start_get(path))
+
+    async def get_synced(self, path: str) -> Node | None:
+        self._require_connection()
+        synced = _Answer()
+        self._link(self._client.sync_async(self._root + path), synced)
+        read = self._start_get(path)  # Requests of one session are answered in order: no need to wait.
+        await synced.wait()
+        if synced.error is not None and not isinstance(synced.error, NoNodeError):
+            raise MetaUnavailable(_describe(synced.error)) from synced.error
+        return await self._read(read)
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        nodes: list[Node | None] = []
+        for start in range(0, len(paths), READS_IN_FLIGHT_MAX):
+            reads = [self._start_get(path) for path in paths[start : start + READS_IN_FLIGHT_MAX]]
+            nodes.extend([await self._read(read) for read in reads])
+        return nodes
+
+    async def children(self, path: str) -> list[str]:
+        self._require_connection()
+        answer = _Answer()
+        self._link(self._client.get_children_async(self._root + path), answer)
+        await answer.wait()
+        if isinstance(answer.error, NoNodeError):
+            return []
+        if answer.error is not None:
+            raise MetaUnavailable(_describe(answer.error)) from answer.error
+        return sorted(answer.value)
+
+    async def watch(self, path: str) -> _Watch:
+        """kazoo sets a data watch with a successful read and an existence watch with `exists`; the latter
+        works for both cases, so it goes first, and the read that follows can only be newer than the
+        watch."""
+        self._require_connection()
+        changed = anyio.Event()
+
+        def on_event_in_kazoo_thread(_event: object) -> None:
+            self._arrivals.put(changed.set)
+
+        answer = _Answer()
+        self._link(self._client.exists_async(self._root + path, watch=on_event_in_kazoo_thread), answer)
+        read = self._start_get(path)
+        await answer.wait()
+        if answer.error is not None:
+            raise MetaUnavailable(_describe(answer.error)) from answer.error
+        return _Watch(await self._read(read), changed)
+
+    def _start_get(self, path: str) -> _Answer:
+        self._require_connection()
+        answer = _Answer()
+        self._link(self._client.get_async(self._root + path), answer)
+        return answer
+
+    async def _read(self, answer: _Answer) -> Node | None:
+        await answer.wait()
+        if isinstance(answer.error, NoNodeError):
+            return None
+        if answer.error is not None:
+            raise MetaUnavailable(_describe(answer.error)) from answer.error
+        data, stat = answer.value
+        return Node(
+            data=data,
+            version=stat.version,
+            owner=stat.ephemeralOwner,
+            created_zxid=stat.czxid,
+            modified_ms=stat.mtime,
+        )
+
+    def _require_connection(self) -> None:
+        if not self._is_connected:
+            raise MetaUnavailable("not connected to ZooKeeper")
+
+    def _link(self, result: Any, answer: _Answer) -> None:
+        """`result` is kazoo's IAsyncResult."""
+
+        def on_result_in_kazoo_thread(done: Any) -> None:
+            # Not get_nowait(): it raises what we want as a value.
+            self._arrivals.put(functools.partial(answer.fill, done.value, done.exception))
+
+        result.rawlink(on_result_in_kazoo_thread)
+
+    # -- bootstrap --
+
+    async def ensure_root(self) -> None:
+        """Creates the root path and its parents. Raises MetaUnavailable."""
+        parts = self._root.strip("/").split("/")
+        for depth in range(1, len(parts) + 1):
+            if not parts[0]:
+                return
+            self._require_connection()
+            answer = _Answer()
+            self._link(self._client.create_async("/" + "/".join(parts[:depth]), b""), answer)
+            await answer.wait()
+            if answer.error is not None and not isinstance(answer.error, NodeExistsError):
+                raise MetaUnavailable(_describe(answer.error)) from answer.error
+
+
+def _call_each(arrivals: Sequence[Callable[[], None]]) -> None:
+    for arrival in arrivals:
+        arrival()
+
+
+def _outcome_of_multi(results: Sequence[object], operations: int) -> Outcome:
+    """ZooKeeper answers a failed multi with one error per operation: the culprit's own, "rolled back" for
+    those before it and "runtime inconsistency" for those after it."""
+    errors = [(index, result) for index, result in enumerate(results) if isinstance(result, Exception)]
+    if not errors and len(results) == operations:
+        return Committed()
+    for index, error in errors:
+        if isinstance(error, (RolledBackError, RuntimeInconsistency)):
+            continue
+        for kind, reason in _REJECTIONS:
+            if isinstance(error, kind):
+                return Rejected(index, reason, _describe(error))
+        return Rejected(index, Rejection.REFUSED, _describe(error))
+    return Unknown(f"ZooKeeper answered {len(results)} results for {operations} operations")
+
+
+def _describe(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

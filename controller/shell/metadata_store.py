@@ -1,0 +1,603 @@
+"""Persists records to ZooKeeper and reads a cluster back: the durable half of the controller.
+
+Guarantees, to whoever calls `persist`:
+
+- fenced: every write checks the controller epoch's znode, so a controller that was replaced changes nothing
+  (I5);
+- ordered: records are applied in the order given. What does not fit into one write is split, and the splits
+  form a chain over the version of the cluster's head: after a crash or a lost answer ZooKeeper holds the
+  effect of a prefix of the records, never of a later one without an earlier one;
+- decided: when an answer is lost, the head is read back, and its write id says which writes were applied. The
+  rest is sent again under the same ids; if a lost write still lands, the chain lets only one of the two in.
+
+One object per cluster and term, used by one task. After any failure it is dropped and the cluster read anew:
+it never has to be repaired.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+import anyio.lowlevel
+import msgspec
+
+from controller.contract.partition_state import TopicState
+from controller.core.records import (
+    BrokerRecord,
+    Cause,
+    Change,
+    ClusterRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    Record,
+    RemoveBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from controller.shell.clock import Clock, Ids
+from controller.shell.leadership import Term
+from controller.shell.meta import (
+    Check,
+    Committed,
+    Create,
+    Delete,
+    Meta,
+    MetaUnavailable,
+    Operation,
+    PendingWrite,
+    Rejected,
+    Rejection,
+    SessionState,
+    SetData,
+    Unknown,
+)
+from controller.shell.rows import (
+    PARTITIONS_PER_CHUNK,
+    ZNODE_BYTES_MAX,
+    BrokerRow,
+    ClusterRow,
+    HeadRow,
+    ProducerIdsRow,
+    TopicRow,
+    broker_path,
+    brokers_path,
+    change_bytes_max,
+    chunk_frame_bytes_max,
+    chunk_path,
+    chunks_of,
+    cluster_path,
+    decode_chunk,
+    encode_chunk,
+    encode_row,
+    head_path,
+    partition_bytes_max,
+    producer_ids_path,
+    shorten,
+    topic_path,
+    topics_path,
+)
+
+log = logging.getLogger(__name__)
+
+#: Bytes and operations of one write: below jute.maxbuffer (1 MiB) with room for paths and headers. A single
+#: znode that is larger than this is written alone.
+WRITE_BYTES_MAX: Final = 800_000
+WRITE_OPERATIONS_MAX: Final = 2_000
+#: Writes sent before the first of them is answered.
+WRITES_IN_FLIGHT_MAX: Final = 4
+READ_BACK_PAUSE_MS: Final = 20
+_PATH_BYTES: Final = 160
+_SMALL_ROW_BYTES: Final = 600
+
+
+class Fenced(Exception):
+    """Another controller has been elected."""
+
+
+class Conflict(Exception):
+    """ZooKeeper holds something that this controller did not write and did not expect. It must start over
+    from what is there."""
+
+
+class MetadataCorrupt(Exception):
+    """A cluster's znodes can't be read as rows, or some are missing."""
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """A chunk znode: its rows as of the last planned write. bytes_max: bound of its encoded length.
+    version None: the znode does not exist."""
+
+    topic: str
+    rows: dict[int, PartitionRecord] = field(default_factory=dict)
+    version: int | None = None
+    bytes_max: int = 0
+
+
+@dataclass(slots=True)
+class _Topic:
+    """A topic znode. record None: not announced yet."""
+
+    record: TopicRecord | None
+    number: int
+    version: int
+    chunks: dict[int, _Chunk] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """One multi of the chain. record_number: of the last record in it."""
+
+    write_id: str
+    record_number: int
+    operations: tuple[Operation, ...]
+
+
+class ClusterStore:
+    """The rows of one cluster as ZooKeeper has them, with their versions.
+
+    `load` reads them; `records` gives them as records to replay; `persist` adds to them.
+    """
+
+    def __init__(self, *, meta: Meta, clock: Clock, ids: Ids, cluster: str) -> None:
+        self.cluster = cluster
+        self._meta = meta
+        self._clock = clock
+        self._ids = ids
+        self._head_version = -1
+        #: Number of the last record, over the cluster's life.
+        self.record_number = 0
+        self._cluster: tuple[ClusterRecord, int, int] | None = None  # record, number, znode version
+        self._producer_ids: tuple[ProducerIdsRecord, int, int] | None = None
+        self._brokers: dict[int, tuple[BrokerRecord, int, int]] = {}
+        self._topics: dict[str, _Topic] = {}
+
+    # -- reading --
+
+    async def load(self) -> bool:
+        """Reads the whole cluster; False when there is none of this name.
+
+        A consistent picture only while nobody else writes: true for a controller whose election bumped the
+        epoch. A standby compares `head_version` before and after.
+
+        Raises:
+            MetaUnavailable, MetadataCorrupt
+        """
+        head = await self._meta.get(head_path(self.cluster))
+        if head is None:
+            return False
+        self._head_version = head.version
+        try:
+            self.record_number = msgspec.json.decode(head.data, type=HeadRow).records
+            await self._load_cluster_rows()
+            await self._load_topics()
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise MetadataCorrupt(f"cluster {self.cluster!r}: {error}") from error
+        return True
+
+    @property
+    def head_version(self) -> int:
+        return self._head_version
+
+    async def _load_cluster_rows(self) -> None:
+        paths = [cluster_path(self.cluster), producer_ids_path(self.cluster)]
+        cluster, producer_ids = await self._meta.get_many(paths)
+        if cluster is None:
+            raise MetadataCorrupt(f"{paths[0]} is missing")
+        row = msgspec.json.decode(cluster.data, type=ClusterRow)
+        record = ClusterRecord(
+            cluster_id=row.cluster_id,
+            configs=row.configs,
+            last_broker_epoch=row.last_broker_epoch,
+            change=row.change,
+        )
+        self._cluster = (record, row.version, cluster.version)
+        if producer_ids is not None:
+            ids_row = msgspec.json.decode(producer_ids.data, type=ProducerIdsRow)
+            ids_record = ProducerIdsRecord(next_producer_id=ids_row.next_producer_id, change=ids_row.change)
+            self._producer_ids = (ids_record, ids_row.version, producer_ids.version)
+        names = await self._meta.children(brokers_path(self.cluster))
+        broker_ids = sorted(int(name) for name in names)
+        nodes = await self._meta.get_many([broker_path(self.cluster, broker_id) for broker_id in broker_ids])
+        for broker_id, node in zip(broker_ids, nodes, strict=True):
+            if node is not None:
+                broker = msgspec.json.decode(node.data, type=BrokerRow)
+                broker_record = BrokerRecord(registration=broker.registration, change=broker.change)
+                self._brokers[broker_id] = (broker_record, broker.version, node.version)
+
+    async def _load_topics(self) -> None:
+        topic_ids = await self._meta.children(topics_path(self.cluster))
+        nodes = await self._meta.get_many([topic_path(self.cluster, topic_id) for topic_id in topic_ids])
+        wanted: list[tuple[str, int]] = []
+        for topic_id, node in zip(topic_ids, nodes, strict=True):
+            if node is None:
+                continue
+            if not node.data:
+                # Its partitions were written, its announcement was not: `orphans`.
+                self._topics[topic_id] = _Topic(None, 0, node.version)
+                names = await self._meta.children(topic_path(self.cluster, topic_id))
+                wanted += [(topic_id, int(name.rpartition("-")[2])) for name in names]
+                continue
+            row = msgspec.json.decode(node.data, type=TopicRow)
+            record = TopicRecord(state=row.state, change=row.change)
+            self._topics[topic_id] = _Topic(record, row.version, node.version)
+            wanted += [(topic_id, chunk) for chunk in chunks_of(row.state.partitions)]
+        chunks = await self._meta.get_many([chunk_path(self.cluster, *key) for key in wanted])
+        for (topic_id, number), node in zip(wanted, chunks, strict=True):
+            topic = self._topics[topic_id]
+            if node is None:
+                if topic.record is None:
+                    continue
+                raise MetadataCorrupt(f"{chunk_path(self.cluster, topic_id, number)} is missing")
+            rows = decode_chunk(node.data)
+            name = rows[0].state.topic if rows else ""
+            topic.chunks[number] = _Chunk(
+                name, {row.state.partition: row for row in rows}, node.version, len(node.data)
+            )
+            await anyio.lowlevel.checkpoint()
+        for topic_id, topic in self._topics.items():
+            if topic.record is not None:
+                self._check_complete(topic_id, topic, topic.record.state)
+
+    def _check_complete(self, topic_id: str, topic: _Topic, state: TopicState) -> None:
+        found = sum(
+            1 for chunk in topic.chunks.values() for partition in chunk.rows if partition < state.partitions
+        )
+        if found != state.partitions:
+            raise MetadataCorrupt(
+                f"topic {topic_id} has {state.partitions} partitions, {found} rows were found"
+            )
+
+    def records(self) -> Iterator[tuple[Record, int]]:
+        """Everything as records, in an order in which they can be replayed, each with its number (0 for
+        partitions, which have their epoch)."""
+        assert self._cluster is not None
+        yield self._cluster[:2]
+        if self._producer_ids is not None:
+            yield self._producer_ids[:2]
+        for broker_id in sorted(self._brokers):
+            yield self._brokers[broker_id][:2]
+        for topic_id in sorted(self._topics):
+            topic = self._topics[topic_id]
+            if topic.record is None:
+                continue
+            for number in sorted(topic.chunks):
+                rows = topic.chunks[number].rows
+                for partition in sorted(rows):
+                    if partition < topic.record.state.partitions:
+                        yield rows[partition], 0
+            yield topic.record, topic.number
+
+    def orphans(self) -> tuple[RemoveTopicRecord, ...]:
+        """Removals of topics that a crash left with partitions and no announcement (4.7). For `persist`, not
+        for replaying: no image ever knew them."""
+        change = Change(cause=Cause.TAKEOVER_REPAIR, at_ms=self._clock.now_wall_ms())
+        return tuple(
+            RemoveTopicRecord(topic_id=topic_id, topic="", change=change)
+            for topic_id, topic in sorted(self._topics.items())
+            if topic.record is None
+        )
+
+    # -- writing --
+
+    async def persist(
+        self, records: Sequence[Record], term: Term, *, on_persisted: Callable[[int], None] | None = None
+    ) -> None:
+        """Applies the records, in order, before it returns.
+
+        on_persisted: told how many of them are applied, each time there are more.
+
+        Raises:
+            Fenced: another controller is active. A prefix of the records may have been applied.
+            Conflict: as said there.
+        A lost session ends the term and with it, by cancellation, this call.
+        """
+        in_flight: deque[tuple[_Write, PendingWrite, int]] = deque()
+        first = self.record_number
+
+        async def settle() -> None:
+            number = await self._settle(in_flight, term)
+            if number is not None and on_persisted is not None:
+                on_persisted(number - first)
+
+        for write in self._plan(records, term):
+            if len(in_flight) == WRITES_IN_FLIGHT_MAX:
+                await settle()
+            in_flight.append((write, self._meta.start_write(write.operations), self._clock.now_mono_ms()))
+            await anyio.lowlevel.checkpoint()  # Encoding is work: let heartbeats be answered in between.
+        while in_flight:
+            await settle()
+
+    async def _settle(self, in_flight: deque[tuple[_Write, PendingWrite, int]], term: Term) -> int | None:
+        """Takes the oldest write off the queue once it is applied. Returns the number of the last record
+        that is known to be applied by that; None when it is not known of any more than before."""
+        write, pending, sent_ms = in_flight[0]
+        match await pending.outcome():
+            case Committed():
+                term.prove(sent_ms)
+                in_flight.popleft()
+                return write.record_number
+            case Rejected(0, _, detail):
+                raise Fenced(detail)
+            case Rejected(1, Rejection.BAD_VERSION, _) if await self._last_write_id() == write.write_id:
+                # Sent twice after a lost answer, and it was the first that landed.
+                in_flight.popleft()
+                return write.record_number
+            case Rejected(index, reason, detail):
+                raise Conflict(f"{reason} at {write.operations[index]!r:.200}: {detail}")
+            case Unknown(detail):
+                log.warning("write_outcome_unknown cluster=%s detail=%r", self.cluster, detail)
+                return await self._resume(in_flight, term)
+
+    async def _resume(self, in_flight: deque[tuple[_Write, PendingWrite, int]], term: Term) -> int | None:
+        """Reads back which of the writes were applied, and sends the others again."""
+        for _, pending, _ in in_flight:
+            await (
+                pending.outcome()
+            )  # All have been answered or lost; nothing of ours is on its way after this.
+        last = await self._last_write_id()
+        applied = next((i for i, (write, _, _) in enumerate(in_flight) if write.write_id == last), -1)
+        log.warning("write_read_back cluster=%s applied=%d of=%d", self.cluster, applied + 1, len(in_flight))
+        number: int | None = None
+        for _ in range(applied + 1):
+            number = in_flight.popleft()[0].record_number
+        writes = [write for write, _, _ in in_flight]
+        in_flight.clear()
+        for write in writes:
+            in_flight.append((write, self._meta.start_write(write.operations), self._clock.now_mono_ms()))
+        if term.end_reason is not None:
+            raise Fenced(term.end_reason)
+        return number
+
+    async def _last_write_id(self) -> str:
+        while True:
+            session = self._meta.session
+            while session.state is not SessionState.CONNECTED:
+                session = await self._meta.session_changed(session)
+            try:
+                node = await self._meta.get_synced(head_path(self.cluster))
+            except MetaUnavailable:
+                await self._clock.sleep_ms(READ_BACK_PAUSE_MS)
+                continue
+            if node is None:
+                raise Conflict(f"{head_path(self.cluster)} has gone")
+            return msgspec.json.decode(node.data, type=HeadRow).write_id
+
+    def _plan(self, records: Sequence[Record], term: Term) -> Iterator[_Write]:
+        """Cuts the records into writes. State moves along: each write holds what stands after its last
+        record, so it must not be computed from anything newer."""
+        batch = _Batch()
+        for record in records:
+            if isinstance(record, PartitionRecord) and self._apply_to_open_chunk(record, batch):
+                continue
+            size, operations = self._bound(record, batch)
+            if not batch.is_empty and (
+                batch.bytes_max + size > WRITE_BYTES_MAX
+                or batch.operations_max + operations > WRITE_OPERATIONS_MAX
+            ):
+                yield self._seal(batch, term)
+                batch = _Batch()
+                size, operations = self._bound(record, batch)
+            batch.bytes_max += size
+            batch.operations_max += operations
+            self.record_number += 1
+            self._apply(record, batch)
+        if not batch.is_empty:
+            yield self._seal(batch, term)
+
+    def _apply_to_open_chunk(self, record: PartitionRecord, batch: _Batch) -> bool:
+        """The short way for what a dead broker leads to by the ten thousand: another partition of the chunk
+        that the record before touched, changed for the same reason. False: take the long way."""
+        state = record.state
+        if (
+            record.change is not batch.last_change
+            or state.topic_id != batch.last_topic_id
+            or state.partition // PARTITIONS_PER_CHUNK != batch.last_chunk
+        ):
+            return False
+        size = partition_bytes_max(state)
+        if batch.bytes_max + size > WRITE_BYTES_MAX:
+            return False
+        batch.bytes_max += size
+        self.record_number += 1
+        batch.last_rows[state.partition] = record
+        return True
+
+    def _bound(self, record: Record, batch: _Batch) -> tuple[int, int]:
+        """Upper bounds of the bytes and operations that the record adds to the batch."""
+        change = change_bytes_max(record.change)
+        match record:
+            case PartitionRecord(state=state):
+                number = state.partition // PARTITIONS_PER_CHUNK
+                size = partition_bytes_max(state) + change
+                if (state.topic_id, number) in batch.chunks:
+                    return size, 0
+                topic = self._topics.get(state.topic_id)
+                chunk = None if topic is None else topic.chunks.get(number)
+                frame = chunk_frame_bytes_max(state.topic) if chunk is None else chunk.bytes_max
+                return size + frame + 2 * _PATH_BYTES, 2
+            case RemoveTopicRecord(topic_id=topic_id):
+                topic = self._topics.get(topic_id)
+                count = 1 if topic is None else 1 + len(topic.chunks)
+                return count * _PATH_BYTES, count
+            case _:
+                # Configs are bounded by the names that exist; their rows are encoded here only to be
+                # measured.
+                size = len(msgspec.json.encode(record)) if not isinstance(record, RemoveBrokerRecord) else 0
+                return size + change + _SMALL_ROW_BYTES + _PATH_BYTES, 1
+
+    def _apply(self, record: Record, batch: _Batch) -> None:
+        number = self.record_number
+        match record:
+            case PartitionRecord(state=state):
+                topic = self._topics.get(state.topic_id)
+                if topic is None:
+                    topic = self._topics[state.topic_id] = _Topic(None, 0, 0)
+                    batch.extra.append(Create(topic_path(self.cluster, state.topic_id), b""))
+                chunk_number = state.partition // PARTITIONS_PER_CHUNK
+                chunk = topic.chunks.setdefault(chunk_number, _Chunk(state.topic))
+                chunk.rows[state.partition] = record
+                batch.chunks[(state.topic_id, chunk_number)] = None
+                batch.last_change, batch.last_topic_id = record.change, state.topic_id
+                batch.last_chunk, batch.last_rows = chunk_number, chunk.rows
+            case TopicRecord(state=topic_state):
+                topic = self._topics.get(topic_state.topic_id)
+                if topic is None:
+                    topic = self._topics[topic_state.topic_id] = _Topic(None, 0, 0)
+                    batch.extra.append(Create(topic_path(self.cluster, topic_state.topic_id), b""))
+                topic.record, topic.number = record, number
+                batch.topics[topic_state.topic_id] = None
+            case RemoveTopicRecord(topic_id=topic_id):
+                self._remove_topic(topic_id, batch)
+            case BrokerRecord(registration=registration):
+                known = self._brokers.get(registration.broker_id)
+                self._brokers[registration.broker_id] = (record, number, -1 if known is None else known[2])
+                batch.brokers[registration.broker_id] = None
+            case RemoveBrokerRecord(broker_id=broker_id):
+                known = self._brokers.pop(broker_id, None)
+                batch.brokers.pop(broker_id, None)
+                if known is not None and known[2] >= 0:
+                    batch.removed_brokers[broker_id] = known[2]
+            case ClusterRecord():
+                assert self._cluster is not None
+                self._cluster = (record, number, self._cluster[2])
+                batch.has_cluster = True
+            case ProducerIdsRecord():
+                known_version = -1 if self._producer_ids is None else self._producer_ids[2]
+                self._producer_ids = (record, number, known_version)
+                batch.has_producer_ids = True
+            case _:
+                assert_never(record)
+
+    def _remove_topic(self, topic_id: str, batch: _Batch) -> None:
+        topic = self._topics.pop(topic_id, None)
+        batch.last_change = None
+        if topic is None:
+            return
+        path = topic_path(self.cluster, topic_id)
+        is_new = any(isinstance(op, Create) and op.path == path for op in batch.extra)
+        batch.extra = [op for op in batch.extra if op.path != path]
+        batch.topics.pop(topic_id, None)
+        for number, chunk in topic.chunks.items():
+            batch.chunks.pop((topic_id, number), None)
+            if chunk.version is not None:
+                batch.deletions.append(Delete(chunk_path(self.cluster, topic_id, number), chunk.version))
+        if not is_new:
+            batch.deletions.append(Delete(path, topic.version))
+
+    def _seal(self, batch: _Batch, term: Term) -> _Write:
+        """Encodes what the batch touched, and moves the versions on as if it had been applied."""
+        write_id = self._ids.new_id()
+        head = HeadRow(write_id=write_id, controller_epoch=term.controller_epoch, records=self.record_number)
+        operations: list[Operation] = [
+            term.epoch_check,
+            SetData(head_path(self.cluster), encode_row(head), self._head_version),
+            *batch.extra,
+        ]
+        self._head_version += 1
+        for topic_id, chunk_number in batch.chunks:
+            operations.append(self._seal_chunk(topic_id, chunk_number))
+        for topic_id in batch.topics:
+            topic = self._topics[topic_id]
+            assert topic.record is not None
+            row = TopicRow(
+                state=topic.record.state, version=topic.number, change=shorten(topic.record.change)
+            )
+            operations.append(SetData(topic_path(self.cluster, topic_id), encode_row(row), topic.version))
+            topic.version += 1
+        operations += batch.deletions
+        self._seal_small_rows(batch, operations)
+        return _Write(write_id, self.record_number, tuple(operations))
+
+    def _seal_chunk(self, topic_id: str, chunk_number: int) -> Operation:
+        chunk = self._topics[topic_id].chunks[chunk_number]
+        data = encode_chunk(chunk.topic, topic_id, (chunk.rows[number] for number in sorted(chunk.rows)))
+        assert len(data) <= ZNODE_BYTES_MAX, f"chunk {chunk_number} of topic {topic_id}: {len(data)} bytes"
+        chunk.bytes_max = len(data)
+        path = chunk_path(self.cluster, topic_id, chunk_number)
+        if chunk.version is None:
+            chunk.version = 0
+            return Create(path, data)
+        chunk.version += 1
+        return SetData(path, data, chunk.version - 1)
+
+    def _seal_small_rows(self, batch: _Batch, operations: list[Operation]) -> None:
+        for broker_id, version in batch.removed_brokers.items():
+            operations.append(Delete(broker_path(self.cluster, broker_id), version))
+        for broker_id in batch.brokers:
+            record, number, version = self._brokers[broker_id]
+            row = BrokerRow(registration=record.registration, version=number, change=shorten(record.change))
+            operations.append(_put(broker_path(self.cluster, broker_id), encode_row(row), version))
+            self._brokers[broker_id] = (record, number, version + 1)
+        if batch.has_producer_ids and self._producer_ids is not None:
+            ids_record, number, version = self._producer_ids
+            ids_row = ProducerIdsRow(
+                next_producer_id=ids_record.next_producer_id,
+                version=number,
+                change=shorten(ids_record.change),
+            )
+            operations.append(_put(producer_ids_path(self.cluster), encode_row(ids_row), version))
+            self._producer_ids = (ids_record, number, version + 1)
+        if batch.has_cluster and self._cluster is not None:
+            cluster_record, number, version = self._cluster
+            cluster_row = _cluster_row(cluster_record, number)
+            operations.append(SetData(cluster_path(self.cluster), encode_row(cluster_row), version))
+            self._cluster = (cluster_record, number, version + 1)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What the records of one write have touched so far."""
+
+    bytes_max: int = 2 * _PATH_BYTES + _SMALL_ROW_BYTES
+    operations_max: int = 2
+    extra: list[Operation] = field(default_factory=list)
+    deletions: list[Operation] = field(default_factory=list)
+    chunks: dict[tuple[str, int], None] = field(default_factory=dict)
+    topics: dict[str, None] = field(default_factory=dict)
+    brokers: dict[int, None] = field(default_factory=dict)
+    removed_brokers: dict[int, int] = field(default_factory=dict)
+    #: The chunk and the change of the last partition record.
+    last_change: Change | None = None
+    last_topic_id: str = ""
+    last_chunk: int = -1
+    last_rows: dict[int, PartitionRecord] = field(default_factory=dict)
+    has_cluster: bool = False
+    has_producer_ids: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return self.operations_max == 2
+
+
+def _put(path: str, data: bytes, version: int) -> Operation:
+    """Creates the znode when its version says that there is none."""
+    return Create(path, data) if version < 0 else SetData(path, data, version)
+
+
+def _cluster_row(record: ClusterRecord, number: int) -> ClusterRow:
+    return ClusterRow(
+        cluster_id=record.cluster_id,
+        configs=record.configs,
+        last_broker_epoch=record.last_broker_epoch,
+        version=number,
+        change=shorten(record.change),
+    )
+
+
+def cluster_creation(
+    cluster: str, record: ClusterRecord, *, epoch_check: Check, write_id: str, controller_epoch: int
+) -> list[Operation]:
+    """One write that makes an empty cluster; rejected at index 1 when the name is taken."""
+    head = HeadRow(write_id=write_id, controller_epoch=controller_epoch, records=1)
+    return [
+        epoch_check,
+        Create(cluster_path(cluster), encode_row(_cluster_row(record, 1))),
+        Create(head_path(cluster), encode_row(head)),
+        Create(brokers_path(cluster), b""),
+        Create(topics_path(cluster), b""),
+    ]

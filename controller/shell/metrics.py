@@ -1,0 +1,129 @@
+"""The controller's metrics, under the names that Kafka's dashboards and alerts know.
+
+A collector reads the engine when it is scraped: nothing counts twice, and nothing is kept at module level,
+where several controllers in one interpreter would share it. As in Kafka, only the active controller says
+anything about clusters; the sum of `activecontrollercount` over all controllers is exactly one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from controller.contract.session import BrokerStatus
+from controller.core.image import ClusterImage
+from controller.shell.engine import Engine
+
+_KAFKA: Final = "kafka_controller_kafkacontroller_"
+_OURS: Final = "springtide_controller_"
+
+
+class EngineCollector(Collector):
+    """Register it with the registry that `/metrics` renders."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: so that registering does not scrape an engine that is not running yet."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        engine = self._engine
+        is_active = engine.role == "active"
+        yield _gauge(f"{_KAFKA}activecontrollercount", "1 on the active controller", 1 if is_active else 0)
+        yield _gauge(
+            f"{_OURS}zookeeper_connected", "Whether ZooKeeper is connected", int(engine.zookeeper_connected)
+        )
+        yield _gauge(f"{_OURS}controller_epoch", "Of the active controller", engine.controller_epoch)
+        yield _counter(f"{_OURS}elections_won", "Times this process became active", engine.elections_won)
+        drivers = list(engine.drivers()) if is_active else []
+        yield _counter(
+            f"{_OURS}persisted_records",
+            "Records written to ZooKeeper by this process",
+            engine.persisted_records + sum(driver.persisted_records for driver in engine.drivers()),
+        )
+        yield _counter(
+            "kafka_controller_controllerstats_uncleanleaderelections",
+            "Leaders elected outside the in-sync set",
+            engine.unclean_elections + sum(driver.unclean_elections for driver in engine.drivers()),
+        )
+        images = [(driver.cluster, driver.published.image) for driver in drivers]
+        yield from _cluster_gauges(images)
+        yield _by_cluster(
+            f"{_OURS}persist_milliseconds",
+            "Duration of the last write to ZooKeeper",
+            [(driver.cluster, driver.persist_ms_last) for driver in drivers],
+        )
+
+
+def _cluster_gauges(images: Sequence[tuple[str, ClusterImage]]) -> Iterable[Metric]:
+    yield _by_cluster(
+        f"{_KAFKA}offlinepartitionscount",
+        "Partitions without a leader",
+        [(cluster, len(image.leaderless)) for cluster, image in images],
+    )
+    yield _by_cluster(
+        f"{_KAFKA}preferredreplicaimbalancecount",
+        "Partitions led by another than the preferred replica",
+        [(cluster, len(image.not_preferred)) for cluster, image in images],
+    )
+    yield _by_cluster(
+        f"{_KAFKA}globalpartitioncount",
+        "Partitions of all topics",
+        [(cluster, len(image.partitions)) for cluster, image in images],
+    )
+    yield _by_cluster(
+        f"{_KAFKA}globaltopiccount",
+        "Topics",
+        [(cluster, len(image.topic_ids)) for cluster, image in images],
+    )
+    yield _by_cluster(
+        f"{_KAFKA}topicstodeletecount",
+        "Topics whose replicas have not all confirmed their deletion",
+        [(cluster, len(image.deletions)) for cluster, image in images],
+    )
+    for name, statuses, text in (
+        ("activebrokercount", (BrokerStatus.ACTIVE, BrokerStatus.SHUTTING_DOWN), "Brokers that serve"),
+        ("fencedbrokercount", (BrokerStatus.FENCED,), "Admitted brokers that do not serve"),
+    ):
+        yield _by_cluster(
+            f"{_KAFKA}{name}",
+            text,
+            [
+                (cluster, sum(1 for broker in image.brokers.values() if broker.status in statuses))
+                for cluster, image in images
+            ],
+        )
+    yield _by_cluster(
+        f"{_OURS}underminisrpartitions",
+        "Partitions with fewer in-sync replicas than the minimum",
+        [(cluster, len(image.below_min)) for cluster, image in images],
+    )
+
+
+def render(engine: Engine) -> bytes:
+    """The exposition of this engine alone."""
+    registry = CollectorRegistry()
+    registry.register(EngineCollector(engine))
+    return generate_latest(registry)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(name, text, value=value)
+
+
+def _by_cluster(name: str, text: str, values: Iterable[tuple[str, float]]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=["cluster"])
+    for cluster, value in values:
+        family.add_metric([cluster], value)
+    return family

@@ -1,0 +1,36 @@
+"""How asking the engine can fail, apart from the machine's own refusals."""
+
+from __future__ import annotations
+
+
+class NotActive(Exception):
+    """This controller is not the active one, or can't prove at this moment that it still is. Nothing was
+    done. `active_url`: whom to ask instead, when known."""
+
+    def __init__(self, active_url: str | None) -> None:
+        super().__init__("not the active controller")
+        self.active_url = active_url
+
+
+class UnknownCluster(Exception):
+    """No cluster of this name."""
+
+    def __init__(self, cluster: str) -> None:
+        super().__init__(f"cluster {cluster!r} is not known")
+        self.cluster = cluster
+
+
+class ClusterExists(Exception):
+    """`create_cluster` found the name taken."""
+
+    def __init__(self, cluster: str) -> None:
+        super().__init__(f"cluster {cluster!r} exists")
+        self.cluster = cluster
+
+
+class OutcomeUnknown(Exception):
+    """The change may or may not have been made; ask again to learn which."""
+
+
+class Overloaded(Exception):
+    """More is waiting to be persisted than `UNPERSISTED_RECORDS_MAX` allows. Nothing was done; try again."""

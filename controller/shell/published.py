@@ -1,0 +1,244 @@
+"""What readers see of a cluster: the image as far as it is persisted, and each entity's last change.
+
+Brokers' polls, REST and the audit read this and nothing else. On the active controller it follows the writes;
+on a standby it is a copy read from ZooKeeper, with its age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, assert_never
+
+import msgspec
+
+from controller.audit.change import AuditedChange, Entity, partition_id
+from controller.contract.partition_state import PartitionKey, PartitionState
+from controller.core.image import ClusterImage
+from controller.core.records import (
+    BrokerRecord,
+    Change,
+    ClusterRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    Record,
+    RemoveBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+
+class Published:
+    """One cluster's image with what the image itself does not keep.
+
+    changes, versions: the last `Change` of each entity, and the number of the record that wrote it (a
+        partition's version is its epoch instead). as_of_ms: monotonic time at which it was known to be
+        current; None on the active controller, where it always is.
+    """
+
+    __slots__ = ("as_of_ms", "changes", "cluster", "image", "partition_changes", "versions")
+
+    def __init__(self, cluster: str) -> None:
+        self.cluster = cluster
+        self.image = ClusterImage()
+        self.as_of_ms: int | None = None
+        self.changes: dict[tuple[Entity, str], Change] = {}
+        self.versions: dict[tuple[Entity, str], int] = {}
+        self.partition_changes: dict[PartitionKey, Change] = {}
+
+    def replay(self, record: Record, number: int) -> None:
+        """`number`: the record's, over the cluster's life."""
+        self.image.replay(record)
+        match record:
+            case PartitionRecord(state=state, change=change):
+                self.partition_changes[(state.topic_id, state.partition)] = change
+            case RemoveTopicRecord(topic_id=topic_id):
+                self._forget((Entity.TOPIC, topic_id))
+                stale = [key for key in self.partition_changes if key[0] == topic_id]
+                for key in stale:
+                    del self.partition_changes[key]
+            case RemoveBrokerRecord(broker_id=broker_id):
+                self._forget((Entity.BROKER, str(broker_id)))
+            case TopicRecord(state=topic, change=change):
+                self._remember((Entity.TOPIC, topic.topic_id), change, number)
+            case BrokerRecord(registration=registration, change=change):
+                self._remember((Entity.BROKER, str(registration.broker_id)), change, number)
+            case ClusterRecord(change=change):
+                self._remember((Entity.CLUSTER, self.cluster), change, number)
+            case ProducerIdsRecord():
+                pass  # Blocks of numbers: nobody's history.
+            case _:
+                assert_never(record)
+
+    def _remember(self, key: tuple[Entity, str], change: Change, number: int) -> None:
+        self.changes[key] = change
+        self.versions[key] = number
+
+    def _forget(self, key: tuple[Entity, str]) -> None:
+        self.changes.pop(key, None)
+        self.versions.pop(key, None)
+
+    def version_of(self, entity: Entity, entity_id: str) -> int | None:
+        """For ETags."""
+        return self.versions.get((entity, entity_id))
+
+
+class PersistedChange(NamedTuple):
+    """One record with what stood before it, kept as the structs they are: rendering them costs more than
+    making them, and happens where nobody waits."""
+
+    record: Record
+    number: int
+    before: msgspec.Struct | None
+    partitions_before: tuple[PartitionState, ...] = ()
+
+
+def observe(published: Published, record: Record, number: int) -> PersistedChange | None:
+    """What `record` is about to replace; call it before replaying. None for what has no history."""
+    image = published.image
+    match record:
+        case PartitionRecord(state=state):
+            return PersistedChange(record, number, image.partitions.get((state.topic_id, state.partition)))
+        case TopicRecord(state=topic):
+            return PersistedChange(record, number, image.topics.get(topic.topic_id))
+        case RemoveTopicRecord(topic_id=topic_id):
+            before = image.topics.get(topic_id)
+            partitions = image.partitions_of(topic_id) if before is not None else ()
+            return PersistedChange(record, number, before, partitions)
+        case BrokerRecord(registration=registration):
+            return PersistedChange(record, number, image.brokers.get(registration.broker_id))
+        case RemoveBrokerRecord(broker_id=broker_id):
+            return PersistedChange(record, number, image.brokers.get(broker_id))
+        case ClusterRecord():
+            previous = ClusterView.of(image) if image.cluster_id else None
+            return PersistedChange(record, number, previous)
+        case ProducerIdsRecord():
+            return None
+        case _:
+            assert_never(record)
+
+
+class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster's own row, as the audit shows it."""
+
+    cluster_id: str
+    configs: dict[str, str]
+
+    @classmethod
+    def of(cls, source: ClusterImage | ClusterRecord) -> ClusterView:
+        return cls(cluster_id=source.cluster_id, configs=dict(source.configs))
+
+
+def render(change: PersistedChange, *, cluster: str, controller_epoch: int) -> list[AuditedChange]:
+    """The change as the audit wants it. A topic's removal is also the removal of each of its partitions."""
+    record, number, before, partitions_before = change
+    after: msgspec.Struct | None = None
+    match record:
+        case PartitionRecord(state=state):
+            entity, after, number = Entity.PARTITION, state, state.partition_epoch
+            entity_id = partition_id(state.topic_id, state.partition)
+        case TopicRecord(state=topic):
+            entity, entity_id, after = Entity.TOPIC, topic.topic_id, topic
+        case RemoveTopicRecord(topic_id=topic_id):
+            entity, entity_id = Entity.TOPIC, topic_id
+        case BrokerRecord(registration=registration):
+            entity, entity_id, after = Entity.BROKER, str(registration.broker_id), registration
+        case RemoveBrokerRecord(broker_id=broker_id):
+            entity, entity_id = Entity.BROKER, str(broker_id)
+        case ClusterRecord():
+            entity, entity_id, after = Entity.CLUSTER, cluster, ClusterView.of(record)
+        case ProducerIdsRecord():
+            return []
+        case _:
+            assert_never(record)
+    rendered = [
+        _audited(
+            cluster=cluster,
+            entity=entity,
+            entity_id=entity_id,
+            version=number,
+            change=record.change,
+            before=before,
+            after=after,
+            controller_epoch=controller_epoch,
+        )
+    ]
+    rendered += [
+        _audited(
+            cluster=cluster,
+            entity=Entity.PARTITION,
+            entity_id=partition_id(partition.topic_id, partition.partition),
+            version=partition.partition_epoch + 1,
+            change=record.change,
+            before=partition,
+            after=None,
+            controller_epoch=controller_epoch,
+        )
+        for partition in partitions_before
+    ]
+    return rendered
+
+
+def truth(published: Published, *, controller_epoch: int) -> Iterator[AuditedChange]:
+    """Every entity as it stands, with its own last change: what the audit compares itself with after a
+    gap."""
+    image = published.image
+    cluster = published.cluster
+
+    def whole(
+        entity: Entity, entity_id: str, change: Change, version: int, after: msgspec.Struct
+    ) -> AuditedChange:
+        return _audited(
+            cluster=cluster,
+            entity=entity,
+            entity_id=entity_id,
+            version=version,
+            change=change,
+            before=None,
+            after=after,
+            controller_epoch=controller_epoch,
+        )
+
+    for (entity, entity_id), change in published.changes.items():
+        version = published.versions[(entity, entity_id)]
+        match entity:
+            case Entity.CLUSTER:
+                yield whole(entity, entity_id, change, version, ClusterView.of(image))
+            case Entity.BROKER:
+                yield whole(entity, entity_id, change, version, image.brokers[int(entity_id)])
+            case Entity.TOPIC:
+                yield whole(entity, entity_id, change, version, image.topics[entity_id])
+            case Entity.PARTITION:
+                raise AssertionError("partitions keep their changes apart")
+            case _:
+                assert_never(entity)
+    for key, change in published.partition_changes.items():
+        state = image.partitions[key]
+        yield whole(Entity.PARTITION, partition_id(*key), change, state.partition_epoch, state)
+
+
+def _audited(
+    *,
+    cluster: str,
+    entity: Entity,
+    entity_id: str,
+    version: int,
+    change: Change,
+    before: msgspec.Struct | None,
+    after: msgspec.Struct | None,
+    controller_epoch: int,
+) -> AuditedChange:
+    return AuditedChange(
+        cluster=cluster,
+        entity=entity,
+        entity_id=entity_id,
+        version=version,
+        cause=change.cause,
+        actor=change.actor,
+        reason=change.reason,
+        request_id=change.request_id,
+        operation_id=change.operation_id,
+        at_ms=change.at_ms,
+        before=None if before is None else msgspec.to_builtins(before),
+        after=None if after is None else msgspec.to_builtins(after),
+        controller_epoch=controller_epoch,
+    )

@@ -1,0 +1,282 @@
+"""How a cluster's entities look in ZooKeeper, and where they are.
+
+    /clusters/{cluster}                                   ClusterRow
+    /clusters/{cluster}/head                              HeadRow: the last write
+    /clusters/{cluster}/brokers/{broker_id}               BrokerRow
+    /clusters/{cluster}/topics/{topic_id}                 TopicRow; empty until the topic is announced
+    /clusters/{cluster}/topics/{topic_id}/partitions-{n}  ChunkRow: partitions 100n .. 100n+99
+    /clusters/{cluster}/producer_ids                      ProducerIdsRow
+
+JSON, to be read with any ZooKeeper shell. A chunk holds about a hundred partitions because a write costs
+ZooKeeper by the znode, not by the byte: a hundred thousand elections in chunks take a fraction of a second,
+in a znode each a quarter of a minute. The partition epoch is in the row; the znode's version guards the
+chunk.
+
+Every row has the `Change` that led to it, and (except partitions, which have their epoch) the number of the
+record that wrote it: a version that grows for as long as the cluster exists, also over a removal and a
+return of the same broker id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from controller.contract.partition_state import (
+    NO_EPOCH,
+    NO_LEADER,
+    LeaderRecovery,
+    PartitionState,
+    TopicState,
+)
+from controller.core.records import BrokerRegistration, Change, PartitionRecord
+
+PARTITIONS_PER_CHUNK: Final = 100
+#: ZooKeeper refuses a request above jute.maxbuffer, 1 MiB unless configured, by closing the connection; a
+#: znode that could not be written again would stop the cluster.
+ZNODE_BYTES_MAX: Final = 1_000_000
+#: Longer reasons are cut in ZooKeeper; the audit has them whole.
+REASON_CHARS_MAX: Final = 1_000
+
+CHUNK_PREFIX: Final = "partitions-"
+
+
+class HeadRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster's last write. Every write sets it under the version that the write before left behind, so
+    writes form a chain: one can't be applied without its predecessors, and after a lost answer this row says
+    which was the last to be applied (S17). records: how many records were ever persisted."""
+
+    write_id: str
+    controller_epoch: int
+    records: int
+
+
+class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    cluster_id: str
+    configs: dict[str, str] = {}
+    last_broker_epoch: int = 0
+    version: int
+    change: Change
+
+
+class BrokerRow(msgspec.Struct, frozen=True, kw_only=True):
+    registration: BrokerRegistration
+    version: int
+    change: Change
+
+
+class TopicRow(msgspec.Struct, frozen=True, kw_only=True):
+    state: TopicState
+    version: int
+    change: Change
+
+
+class ProducerIdsRow(msgspec.Struct, frozen=True, kw_only=True):
+    next_producer_id: int
+    version: int
+    change: Change
+
+
+class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A PartitionState without what the chunk says already. change: index into the chunk's `changes`."""
+
+    partition: int
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    new_replicas: tuple[int, ...] = ()
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    last_known_leader: int = NO_LEADER
+    min_insync_replicas: int
+    recovery: LeaderRecovery = LeaderRecovery.RECOVERED
+    unclean_leader_epoch: int = NO_EPOCH
+    change: int
+
+
+class ChunkRow(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    topic_id: str
+    changes: tuple[Change, ...]
+    partitions: tuple[PartitionRow, ...]
+
+
+# -- where --
+
+
+def cluster_path(cluster: str) -> str:
+    return f"/clusters/{cluster}"
+
+
+def head_path(cluster: str) -> str:
+    return f"/clusters/{cluster}/head"
+
+
+def brokers_path(cluster: str) -> str:
+    return f"/clusters/{cluster}/brokers"
+
+
+def broker_path(cluster: str, broker_id: int) -> str:
+    return f"/clusters/{cluster}/brokers/{broker_id}"
+
+
+def topics_path(cluster: str) -> str:
+    return f"/clusters/{cluster}/topics"
+
+
+def topic_path(cluster: str, topic_id: str) -> str:
+    return f"/clusters/{cluster}/topics/{topic_id}"
+
+
+def producer_ids_path(cluster: str) -> str:
+    return f"/clusters/{cluster}/producer_ids"
+
+
+def chunk_path(cluster: str, topic_id: str, chunk: int) -> str:
+    return f"/clusters/{cluster}/topics/{topic_id}/{CHUNK_PREFIX}{chunk}"
+
+
+def chunks_of(partitions: int) -> range:
+    """Numbers of the chunks that a topic with so many partitions has."""
+    return range(-(-partitions // PARTITIONS_PER_CHUNK))
+
+
+# -- what --
+
+
+def encode_row(row: ClusterRow | BrokerRow | TopicRow | ProducerIdsRow | HeadRow) -> bytes:
+    return msgspec.json.encode(row)
+
+
+def shorten(change: Change) -> Change:
+    """The change as it is stored: with a bounded reason."""
+    if change.reason is None or len(change.reason) <= REASON_CHARS_MAX:
+        return change
+    return msgspec.structs.replace(change, reason=change.reason[:REASON_CHARS_MAX])
+
+
+def encode_chunk(topic: str, topic_id: str, records: Iterable[PartitionRecord]) -> bytes:
+    """A chunk's bytes; changes that several rows share are stored once."""
+    changes: dict[Change, int] = {}
+    rows = []
+    last: Change | None = None
+    index = -1
+    for record in records:
+        state, change = record.state, record.change
+        if change is not last:  # Rows written by one step usually share the very object: spare the hashing.
+            last = change
+            index = changes.setdefault(shorten(change), len(changes))
+        rows.append(
+            PartitionRow(
+                partition=state.partition,
+                replicas=state.replicas,
+                adding_replicas=state.adding_replicas,
+                removing_replicas=state.removing_replicas,
+                new_replicas=state.new_replicas,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+                isr=state.isr,
+                elr=state.elr,
+                last_known_elr=state.last_known_elr,
+                last_known_leader=state.last_known_leader,
+                min_insync_replicas=state.min_insync_replicas,
+                recovery=state.recovery,
+                unclean_leader_epoch=state.unclean_leader_epoch,
+                change=index,
+            )
+        )
+    row = ChunkRow(topic=topic, topic_id=topic_id, changes=tuple(changes), partitions=tuple(rows))
+    return msgspec.json.encode(row)
+
+
+_chunk_decoder = msgspec.json.Decoder(ChunkRow)
+
+
+def decode_chunk(data: bytes) -> list[PartitionRecord]:
+    """Raises msgspec.ValidationError or DecodeError for bytes that are not a chunk."""
+    chunk = _chunk_decoder.decode(data)
+    try:
+        return [
+            PartitionRecord(
+                state=PartitionState(
+                    topic_id=chunk.topic_id,
+                    topic=chunk.topic,
+                    partition=row.partition,
+                    replicas=row.replicas,
+                    adding_replicas=row.adding_replicas,
+                    removing_replicas=row.removing_replicas,
+                    new_replicas=row.new_replicas,
+                    leader=row.leader,
+                    leader_epoch=row.leader_epoch,
+                    partition_epoch=row.partition_epoch,
+                    isr=row.isr,
+                    elr=row.elr,
+                    last_known_elr=row.last_known_elr,
+                    last_known_leader=row.last_known_leader,
+                    min_insync_replicas=row.min_insync_replicas,
+                    recovery=row.recovery,
+                    unclean_leader_epoch=row.unclean_leader_epoch,
+                ),
+                change=chunk.changes[row.change],
+            )
+            for row in chunk.partitions
+        ]
+    except IndexError as error:
+        raise msgspec.ValidationError("a row points at a change that the chunk does not have") from error
+
+
+# -- how much, at most --
+
+#: Names, punctuation and numbers (ten digits each) of the fields that every row has, and of those that few
+#: have.
+_ROW_BYTES: Final = 180
+_RARE_FIELDS_BYTES: Final = 220
+#: Ten digits and a comma.
+_ID_BYTES: Final = 11
+#: One character of a JSON string, escaped.
+_CHARACTER_BYTES: Final = 6
+_CHANGE_BYTES: Final = 200
+_CHUNK_BYTES: Final = 100
+
+
+def partition_bytes_max(state: PartitionState) -> int:
+    """Upper bound of a row's length in its chunk."""
+    size = _ROW_BYTES + _ID_BYTES * (len(state.replicas) + len(state.isr))
+    if (
+        state.elr
+        or state.last_known_elr
+        or state.new_replicas
+        or state.adding_replicas
+        or state.removing_replicas
+        or state.last_known_leader != NO_LEADER
+        or state.unclean_leader_epoch != NO_EPOCH
+        or state.recovery is not LeaderRecovery.RECOVERED
+    ):
+        size += _RARE_FIELDS_BYTES + _ID_BYTES * (
+            len(state.elr)
+            + len(state.last_known_elr)
+            + len(state.new_replicas)
+            + len(state.adding_replicas)
+            + len(state.removing_replicas)
+        )
+    return size
+
+
+def change_bytes_max(change: Change) -> int:
+    texts = (change.actor, change.request_id, change.operation_id)
+    characters = sum(len(text) for text in texts if text is not None)
+    if change.reason is not None:
+        characters += min(len(change.reason), REASON_CHARS_MAX)
+    return _CHANGE_BYTES + _CHARACTER_BYTES * characters
+
+
+def chunk_frame_bytes_max(topic: str) -> int:
+    """Upper bound of a chunk's length without rows and changes."""
+    return _CHUNK_BYTES + _CHARACTER_BYTES * len(topic)

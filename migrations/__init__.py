@@ -1,0 +1,1 @@
+"""The SQL schema's history, as Alembic revisions. `controller.audit.migrate` applies them."""

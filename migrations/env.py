@@ -1,0 +1,23 @@
+"""Alembic's environment: uses the connection that `controller.audit.migrate` opened and began.
+
+There is no alembic.ini: the database is a setting of the controller, and `python -m controller.audit.migrate`
+is the command line. The transaction is the caller's, so a failed migration leaves nothing behind, on SQLite
+too (its DDL is transactional once Python's driver is told to keep out of it).
+"""
+
+from __future__ import annotations
+
+from alembic import context
+
+from controller.audit.tables import metadata
+
+connection = context.config.attributes["connection"]
+context.configure(
+    connection=connection,
+    target_metadata=metadata,
+    transactional_ddl=True,
+    render_as_batch=connection.dialect.name == "sqlite",
+    compare_type=True,
+)
+with context.begin_transaction():
+    context.run_migrations()
