@@ -1,0 +1,123 @@
+"""Builds the FastAPI application from the parts that the composition root gives it.
+
+Nothing is global and nothing is started here. The composition root runs `app.state.operations.run` beside the
+engine and the outbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CollectorRegistry, Gauge
+
+from admin_api.brokers import routes as brokers
+from admin_api.clusters import routes as clusters
+from admin_api.docs import create_docs_router
+from admin_api.envelope import Envelope, HttpMetrics
+from admin_api.health import router as health_router
+from admin_api.health import text_router as metrics_router
+from admin_api.history import routes as history
+from admin_api.operations import routes as operation_routes
+from admin_api.operations.runner import OperationsRunner
+from admin_api.partitions import routes as partitions
+from admin_api.ports import EnginePort
+from admin_api.problem_handlers import install_problem_handlers
+from admin_api.schema import DESCRIPTION, TAGS, TITLE, VERSION, complete_schema
+from admin_api.services import Services
+from admin_api.settings import ApiSettings
+from admin_api.strict_route import TextRoute
+from admin_api.topics import routes as topics
+from controller.audit.outbox import AuditOutbox
+from controller.audit.store import AuditStore
+from controller.shell.clock import Clock, Ids, RandomBytes
+
+
+def create_app(
+    *,
+    engine: EnginePort,
+    audit: AuditStore,
+    outbox: AuditOutbox,
+    settings: ApiSettings,
+    clock: Clock,
+    random_bytes: RandomBytes,
+    registry: CollectorRegistry,
+    internal_routers: Sequence[APIRouter] = (),
+) -> FastAPI:
+    """The application.
+
+    registry: what /metrics renders; the HTTP metrics and the outbox's are added to it.
+    internal_routers: endpoints for brokers, shown in the same document under a tag of their own.
+    """
+    operations = OperationsRunner(engine=engine, store=audit, clock=clock, settings=settings)
+    services = Services(
+        engine=engine,
+        audit=audit,
+        outbox=outbox,
+        operations=operations,
+        settings=settings,
+        clock=clock,
+        ids=Ids(random_bytes),
+    )
+    app = FastAPI(
+        title=TITLE,
+        version=VERSION,
+        description=DESCRIPTION,
+        openapi_tags=TAGS,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        swagger_ui_oauth2_redirect_url=None,
+    )
+    app.state.services = services
+    app.state.settings = settings
+    app.state.registry = registry
+    app.state.operations = operations
+    routers = (
+        clusters.router,
+        brokers.router,
+        topics.router,
+        partitions.router,
+        operation_routes.router,
+        history.router,
+        health_router,
+        metrics_router,
+        *internal_routers,
+        create_docs_router(title=TITLE),
+        _document_router(),
+    )
+    for router in routers:
+        app.include_router(router)
+    # `app.routes` holds routers or routes, depending on FastAPI's version.
+    app.state.routes = tuple(route for router in routers for route in router.routes)
+    install_problem_handlers(app)
+    complete_schema(app)
+    _watch(outbox, operations, registry)
+    app.add_middleware(
+        Envelope, settings=settings, clock=clock, ids=services.ids, metrics=HttpMetrics(registry)
+    )
+    return app
+
+
+def _document_router() -> APIRouter:
+    router = APIRouter(route_class=TextRoute, include_in_schema=False)
+
+    @router.get("/openapi.json")
+    async def get_document(request: Request) -> Response:
+        return JSONResponse(request.app.openapi())
+
+    return router
+
+
+def _watch(outbox: AuditOutbox, operations: OperationsRunner, registry: CollectorRegistry) -> None:
+    gauges = (
+        ("springtide_audit_outbox_depth", "Changes that are not in SQL yet.", lambda: outbox.depth),
+        ("springtide_audit_behind_clusters", "Clusters waiting for a back-fill.", lambda: len(outbox.behind)),
+        ("springtide_audit_dropped", "Changes that did not fit the queue.", lambda: outbox.dropped),
+        ("springtide_audit_rejected", "Rows that SQL refused for good.", lambda: outbox.rejected),
+        ("springtide_operations_running", "Unfinished operations.", lambda: len(operations.running())),
+    )
+    for name, text, value in gauges:
+        Gauge(name, text, registry=registry).set_function(value)

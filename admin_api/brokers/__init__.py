@@ -1,0 +1,1 @@
+"""Brokers: add through an operation, list, look at."""

@@ -1,0 +1,110 @@
+"""What brokers look like over REST."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Discriminator, Field, Tag
+
+from admin_api.names import BrokerId, Endpoint, Reason
+from admin_api.views import LastChange, RequestBody, View
+
+BROKERS_PER_REQUEST_MAX = 100
+
+
+class Rebalance(RequestBody):
+    """What happens to data that is already there."""
+
+    mode: Literal["new_only", "none"] = Field(
+        default="new_only",
+        description=(
+            "`new_only`, `none`: nothing is moved now; the new brokers receive replicas of topics created "
+            "from now on. (Moving data is a later release's.)"
+        ),
+    )
+
+
+class BrokerSpec(RequestBody):
+    broker_id: BrokerId
+    endpoint: Endpoint
+    rack: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
+        default=None, description="checked against what the broker says, when given", examples=["r2"]
+    )
+
+
+class AddBroker(BrokerSpec):
+    """One broker to be added."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "broker_id": 4,
+                    "endpoint": "store4:9092",
+                    "rack": "r2",
+                    "reason": "capacity for Q4",
+                    "rebalance": {"mode": "new_only"},
+                }
+            ]
+        }
+    )
+
+    rebalance: Rebalance = Rebalance()
+    reason: Reason | None = None
+
+
+class AddBrokers(RequestBody):
+    """Several brokers to be added together: all are admitted, or none."""
+
+    brokers: Annotated[list[BrokerSpec], Field(min_length=1, max_length=BROKERS_PER_REQUEST_MAX)]
+    rebalance: Rebalance = Rebalance()
+    reason: Reason | None = None
+
+
+def _which(value: Any) -> str:
+    many = "brokers" in value if isinstance(value, dict) else isinstance(value, AddBrokers)
+    return "AddBrokers" if many else "AddBroker"
+
+
+AddBrokersBody = Annotated[
+    Annotated[AddBroker, Tag("AddBroker")] | Annotated[AddBrokers, Tag("AddBrokers")], Discriminator(_which)
+]
+
+
+class BrokerView(View):
+    """A broker as the controller knows it."""
+
+    broker_id: int = Field(examples=[1])
+    state: str = Field(
+        description=(
+            "`waiting`: registered, not added; `fenced`: added, not (or no longer) live; `active`; "
+            "`shutting_down`"
+        ),
+        examples=["active"],
+    )
+    endpoint: str = Field(examples=["store1:9092"])
+    rack: str | None
+    broker_epoch: int = Field(description="names this run of the broker; grows with every start")
+    incarnation_id: str
+    log_dirs: list[str] = Field(description="ids of usable log directories")
+    offline_log_dirs: list[str]
+    last_shutdown: str = Field(description="how the run before this one ended", examples=["clean"])
+    version: str
+    registered_at: str
+    replicas: int = Field(description="partitions assigned to it")
+    leaders: int = Field(description="partitions it leads")
+    last_change: LastChange | None
+
+
+class BrokerList(View):
+    items: list[BrokerView]
+    next_page_token: str | None
+
+
+class BrokerPlan(View):
+    """What adding these brokers would do."""
+
+    brokers: list[int]
+    moves: int = 0
+    bytes: int = 0
+    warnings: list[str] = Field(description="what the operation would wait for")

@@ -1,0 +1,126 @@
+"""Adds brokers through an operation, and shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from admin_api.answers import Answer
+from admin_api.brokers.models import AddBroker, AddBrokers, BrokerPlan, BrokerSpec, BrokerView
+from admin_api.names import endpoint_of, host_and_port, timestamp
+from admin_api.operations.advance import begin_broker_add, mismatch
+from admin_api.operations.model import BrokerAdd, BrokerToAdd, OperationState, decode_work, encode_work
+from admin_api.operations.views import accepted
+from admin_api.problem import FieldProblem, ProblemError
+from admin_api.services import Services
+from admin_api.views import LastChange
+from admin_api.writes import Attempt
+from controller.audit.change import Entity
+from controller.audit.operation_rows import OperationRow
+from controller.core.records import BrokerRegistration
+from controller.shell.published import Published
+
+
+def specs_of(body: AddBroker | AddBrokers) -> tuple[BrokerSpec, ...]:
+    return tuple(body.brokers) if isinstance(body, AddBrokers) else (body,)
+
+
+async def add_brokers(
+    services: Services, cluster: str, body: AddBroker | AddBrokers, attempt: Attempt
+) -> Answer:
+    """Stores the operation; the runner does the rest. Answers 202 whatever it finds, unless it can't be."""
+    image = services.engine.image(cluster).image
+    wanted = tuple(_wanted(spec) for spec in specs_of(body))
+    _check_distinct(wanted)
+    _check_ids_free(wanted, image.brokers)
+    if attempt.dry_run:
+        return Answer.of(200, _plan(wanted, image.brokers))
+    _check_not_running(services, cluster, wanted, attempt.operation_id)
+    work = begin_broker_add(BrokerAdd(brokers=wanted, mode=body.rebalance.mode))
+    row = OperationRow(
+        id=attempt.operation_id,
+        kind="broker_add",
+        cluster=cluster,
+        state=OperationState.PREFLIGHT.value,
+        actor=attempt.actor,
+        reason=attempt.reason,
+        request_id=attempt.request_id,
+        created_at_ms=attempt.wall_ms,
+        deadline_at_ms=attempt.wall_ms + services.settings.preflight_deadline_ms,
+        body=encode_work(work),
+    )
+    await services.operations.start(row)
+    return accepted(row, retry_after_s=services.settings.retry_after_s)
+
+
+def _wanted(spec: BrokerSpec) -> BrokerToAdd:
+    host, port = host_and_port(spec.endpoint)
+    return BrokerToAdd(broker_id=spec.broker_id, host=host, port=port, rack=spec.rack)
+
+
+def _check_distinct(wanted: Sequence[BrokerToAdd]) -> None:
+    errors = []
+    for index, broker in enumerate(wanted):
+        for earlier in wanted[:index]:
+            if earlier.broker_id == broker.broker_id:
+                errors.append(FieldProblem(pointer=f"/brokers/{index}/broker_id", message="named twice"))
+            if (earlier.host.lower(), earlier.port) == (broker.host.lower(), broker.port):
+                errors.append(FieldProblem(pointer=f"/brokers/{index}/endpoint", message="named twice"))
+    if errors:
+        raise ProblemError("invalid_request", "a broker is named twice", errors=tuple(errors))
+
+
+def _check_ids_free(wanted: Sequence[BrokerToAdd], brokers: dict[int, BrokerRegistration]) -> None:
+    for broker in wanted:
+        found = brokers.get(broker.broker_id)
+        wrong = None if found is None else mismatch(broker, found)
+        if wrong is not None:
+            raise ProblemError("broker_id_in_use", wrong.detail, facts={"broker_id": broker.broker_id})
+
+
+def _check_not_running(
+    services: Services, cluster: str, wanted: Sequence[BrokerToAdd], operation_id: str
+) -> None:
+    ids = {broker.broker_id for broker in wanted}
+    for row in services.operations.running():
+        if row.cluster != cluster or row.kind != "broker_add" or row.id == operation_id:
+            continue
+        spec = decode_work(row).spec
+        taken = ids & {broker.broker_id for broker in spec.brokers} if isinstance(spec, BrokerAdd) else set()
+        if taken:
+            raise ProblemError(
+                "broker_operation_running",
+                f"operation {row.id} is adding broker {min(taken)}",
+                operation_id=row.id,
+            )
+
+
+def _plan(wanted: Sequence[BrokerToAdd], brokers: dict[int, BrokerRegistration]) -> BrokerPlan:
+    missing = [broker for broker in wanted if broker.broker_id not in brokers]
+    return BrokerPlan(
+        brokers=[broker.broker_id for broker in wanted],
+        warnings=[
+            f"broker {broker.broker_id} has not registered yet: "
+            f"start it at {endpoint_of(broker.host, broker.port)}"
+            for broker in missing
+        ],
+    )
+
+
+def broker_view(view: Published, broker: BrokerRegistration) -> BrokerView:
+    image = view.image
+    return BrokerView(
+        broker_id=broker.broker_id,
+        state=broker.status.value,
+        endpoint=endpoint_of(broker.host, broker.port),
+        rack=broker.rack,
+        broker_epoch=broker.broker_epoch,
+        incarnation_id=broker.incarnation_id,
+        log_dirs=list(broker.log_dir_ids),
+        offline_log_dirs=list(broker.offline_log_dir_ids),
+        last_shutdown=broker.last_shutdown.value,
+        version=broker.version,
+        registered_at=timestamp(broker.registered_at_ms),
+        replicas=len(image.replicas_of.get(broker.broker_id, ())),
+        leaders=len(image.leader_of.get(broker.broker_id, ())),
+        last_change=LastChange.of(view.changes.get((Entity.BROKER, str(broker.broker_id)))),
+    )

@@ -1,0 +1,1 @@
+"""Clusters: create, list, look at; and their alarms."""

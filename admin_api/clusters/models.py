@@ -1,0 +1,106 @@
+"""What clusters look like over REST."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, StringConstraints
+
+from admin_api.names import ClusterName, Reason
+from admin_api.views import LastChange, RequestBody, View
+
+ConfigName = Annotated[str, StringConstraints(min_length=1, max_length=249)]
+ConfigValue = Annotated[str, StringConstraints(max_length=4_096)]
+Configs = Annotated[
+    dict[ConfigName, ConfigValue],
+    Field(
+        max_length=100,
+        description="Kafka's dotted names; values are strings, as Kafka's tools send them",
+        examples=[{"min.insync.replicas": "2"}],
+    ),
+]
+
+
+class NewCluster(RequestBody):
+    """A cluster to be created. It is empty until brokers are added."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "prod",
+                    "configs": {"default.replication.factor": "3"},
+                    "reason": "the first production cluster",
+                }
+            ]
+        }
+    )
+
+    name: ClusterName
+    configs: Configs = Field(default_factory=dict)
+    reason: Reason | None = None
+
+
+class BrokerCounts(View):
+    active: int
+    fenced: int
+    shutting_down: int
+    waiting: int = Field(
+        description="registered, not admitted: add them with POST /clusters/{cluster}/brokers"
+    )
+
+
+class PartitionCounts(View):
+    total: int
+    leaderless: int
+    under_min_isr: int = Field(description="refuse acks=all")
+    under_replicated: int
+    leader_not_preferred: int
+
+
+class ControllerSummary(View):
+    active_url: str | None
+    epoch: int
+
+
+class ClusterView(View):
+    """A cluster at a glance."""
+
+    name: str = Field(examples=["prod"])
+    cluster_id: str = Field(
+        description="marks every log directory of the cluster", examples=["Zk1lV0pCTEq4nY6mXw2v3A"]
+    )
+    health: str = Field(
+        description=(
+            "`ok`; `degraded`: some partition has too few replicas in sync, or a broker is down; "
+            "`critical`: some partition has no leader or refuses acks=all"
+        ),
+        examples=["ok"],
+    )
+    configs: dict[str, str]
+    brokers: BrokerCounts
+    topics: int
+    partitions: PartitionCounts
+    controller: ControllerSummary
+    last_change: LastChange | None
+
+
+class ClusterList(View):
+    items: list[ClusterView]
+    next_page_token: str | None
+
+
+class AlarmView(View):
+    """Something an operator should know now. Codes are stable."""
+
+    code: str = Field(examples=["partition_leaderless"])
+    topic: str | None
+    topic_id: str | None
+    partition: int | None
+    broker_id: int | None
+    detail: str
+
+
+class AlarmList(View):
+    items: list[AlarmView]
+    next_page_token: str | None

@@ -1,0 +1,118 @@
+"""/clusters"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request, Response
+
+from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
+from admin_api.clusters import service
+from admin_api.clusters.models import AlarmList, ClusterList, ClusterView, NewCluster
+from admin_api.names import ClusterName
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, decode_token, encode_token, page_by_key
+from admin_api.problem import problems
+from admin_api.services import Serving
+from admin_api.strict_route import StrictRoute
+from admin_api.writes import REPLAYED_HEADERS, Asked, Write
+from controller.audit.change import Entity
+
+router = APIRouter(route_class=StrictRoute)
+
+ClusterPath = Annotated[ClusterName, Path(description="the cluster's name", examples=["prod"])]
+
+WRITE_PROBLEMS = (
+    "unreadable_body",
+    "body_too_large",
+    "unsupported_media_type",
+    "idempotency_key_in_progress",
+    "not_the_active_controller",
+    "no_active_controller",
+    "outcome_unknown",
+)
+
+
+@router.post(
+    "/clusters",
+    operation_id="createCluster",
+    tags=["Clusters"],
+    summary="Create a cluster",
+    status_code=201,
+    response_model=ClusterView,
+    responses={
+        201: {"description": "Created", "headers": REPLAYED_HEADERS},
+        200: {"model": ClusterView, "description": "Dry run: what would be created"},
+        **problems("cluster_already_exists", *WRITE_PROBLEMS),
+    },
+)
+async def create_cluster(body: NewCluster, services: Serving, write: Write) -> Response:
+    """Makes an empty cluster. Brokers register by themselves once they are started with its name, and hold
+    nothing until they are added."""
+    asked = Asked(
+        cluster=body.name,
+        action="create_cluster",
+        entity=Entity.CLUSTER,
+        entity_id=body.name,
+        body=body.model_dump(mode="json"),
+        reason=body.reason,
+    )
+    return await write.carry_out(asked, partial(service.create_cluster, services.engine, body))
+
+
+@router.get(
+    "/clusters",
+    operation_id="listClusters",
+    tags=["Clusters"],
+    summary="List clusters",
+    response_model=ClusterList,
+    responses={200: {"headers": AGE_HEADERS}, **problems()},
+)
+async def list_clusters(
+    request: Request, services: Serving, limit: Limit = LIMIT_DEFAULT, page_token: PageToken = None
+) -> Response:
+    engine = services.engine
+    names, token = page_by_key(engine.clusters(), str, kind=str, limit=limit, token=page_token)
+    views = [(name, engine.image(name)) for name in names]
+    items = [service.cluster_view(engine, name, view) for name, view in views]
+    oldest = min((view for _, view in views), key=lambda view: view.as_of_ms or 0, default=None)
+    return show(request, ClusterList(items=items, next_page_token=token), view=oldest)
+
+
+@router.get(
+    "/clusters/{cluster}",
+    operation_id="getCluster",
+    tags=["Clusters"],
+    summary="Look at a cluster",
+    response_model=ClusterView,
+    responses={200: {"headers": AGE_HEADERS | ETAG_HEADERS}, **problems("cluster_not_found")},
+)
+async def get_cluster(request: Request, services: Serving, cluster: ClusterPath) -> Response:
+    view = services.engine.image(cluster)
+    # The summary moves with every partition, so its validator is the metadata stream's position.
+    etag = f"{services.engine.controller_epoch}-{view.image.sequence}"
+    return show(request, service.cluster_view(services.engine, cluster, view), view=view, etag=etag)
+
+
+@router.get(
+    "/clusters/{cluster}/alarms",
+    operation_id="listAlarms",
+    tags=["Clusters"],
+    summary="List what is wrong, most severe first",
+    response_model=AlarmList,
+    responses=problems("cluster_not_found", "not_the_active_controller", "no_active_controller"),
+)
+async def list_alarms(
+    request: Request,
+    services: Serving,
+    cluster: ClusterPath,
+    limit: Limit = LIMIT_DEFAULT,
+    page_token: PageToken = None,
+) -> Response:
+    """Answered by the active controller only: a standby sees the metadata, not the brokers."""
+    view = services.engine.image(cluster)
+    alarms = services.engine.alarms(cluster)
+    start = decode_token(page_token, int)[0] if page_token is not None else 0
+    items = [service.alarm_view(view.image, alarm) for alarm in alarms[start : start + limit]]
+    token = encode_token([start + limit]) if start + limit < len(alarms) else None
+    return show(request, AlarmList(items=items, next_page_token=token), view=view)

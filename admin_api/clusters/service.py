@@ -1,0 +1,116 @@
+"""Creates clusters and sums them up."""
+
+from __future__ import annotations
+
+from admin_api.answers import Answer
+from admin_api.clusters.models import (
+    AlarmView,
+    BrokerCounts,
+    ClusterView,
+    ControllerSummary,
+    NewCluster,
+    PartitionCounts,
+)
+from admin_api.ports import EnginePort
+from admin_api.views import LastChange
+from admin_api.writes import Attempt, refusal_problem
+from controller.audit.change import Entity
+from controller.contract.session import BrokerStatus
+from controller.core.configs import CLUSTER_SETTINGS, check_configs
+from controller.core.effects import Alarm
+from controller.core.image import ClusterImage
+from controller.shell.outcomes import ClusterExists
+from controller.shell.published import Published
+
+
+async def create_cluster(engine: EnginePort, body: NewCluster, attempt: Attempt) -> Answer:
+    refusal = check_configs(body.configs, CLUSTER_SETTINGS)
+    if refusal is not None:
+        raise refusal_problem(refusal)
+    if attempt.dry_run:
+        if body.name in engine.clusters():
+            raise ClusterExists(body.name)
+        return Answer.of(200, empty_view(engine, body, attempt.seed))
+    await engine.create_cluster(
+        body.name,
+        configs=body.configs,
+        actor=attempt.actor,
+        reason=attempt.reason,
+        request_id=attempt.request_id,
+    )
+    view = cluster_view(engine, body.name, engine.image(body.name))
+    return Answer.of(201, view, Location=f"/clusters/{body.name}")
+
+
+def empty_view(engine: EnginePort, body: NewCluster, cluster_id: str) -> ClusterView:
+    """What a dry run would have made."""
+    return ClusterView(
+        name=body.name,
+        cluster_id=cluster_id,
+        health="ok",
+        configs=dict(body.configs),
+        brokers=BrokerCounts(active=0, fenced=0, shutting_down=0, waiting=0),
+        topics=0,
+        partitions=PartitionCounts(
+            total=0, leaderless=0, under_min_isr=0, under_replicated=0, leader_not_preferred=0
+        ),
+        controller=ControllerSummary(active_url=engine.active_url, epoch=engine.controller_epoch),
+        last_change=None,
+    )
+
+
+def cluster_view(engine: EnginePort, name: str, view: Published) -> ClusterView:
+    image = view.image
+    partitions = partition_counts(image)
+    statuses = [broker.status for broker in image.brokers.values()]
+    if partitions.leaderless or partitions.under_min_isr:
+        health = "critical"
+    elif partitions.under_replicated or BrokerStatus.FENCED in statuses:
+        health = "degraded"
+    else:
+        health = "ok"
+    return ClusterView(
+        name=name,
+        cluster_id=image.cluster_id,
+        health=health,
+        configs=image.configs,
+        brokers=BrokerCounts(
+            active=statuses.count(BrokerStatus.ACTIVE),
+            fenced=statuses.count(BrokerStatus.FENCED),
+            shutting_down=statuses.count(BrokerStatus.SHUTTING_DOWN),
+            waiting=statuses.count(BrokerStatus.WAITING),
+        ),
+        topics=len(image.topic_ids),
+        partitions=partitions,
+        controller=ControllerSummary(active_url=engine.active_url, epoch=engine.controller_epoch),
+        last_change=LastChange.of(view.changes.get((Entity.CLUSTER, name))),
+    )
+
+
+def partition_counts(image: ClusterImage) -> PartitionCounts:
+    """Of living topics. One pass over the partitions: a tenth of a second at a hundred thousand."""
+    total = under_replicated = 0
+    for (topic_id, _), state in image.partitions.items():
+        if topic_id in image.deletions or topic_id not in image.topics:
+            continue
+        total += 1
+        under_replicated += len(state.isr) < state.replication_factor
+    return PartitionCounts(
+        total=total,
+        leaderless=len(image.leaderless),
+        under_min_isr=len(image.below_min),
+        under_replicated=under_replicated,
+        leader_not_preferred=len(image.not_preferred),
+    )
+
+
+def alarm_view(image: ClusterImage, alarm: Alarm) -> AlarmView:
+    topic = image.topics.get(alarm.key.topic_id) if alarm.key.topic_id is not None else None
+    return AlarmView(
+        code=alarm.key.code.value,
+        topic=None if topic is None else topic.topic,
+        topic_id=alarm.key.topic_id,
+        partition=alarm.key.partition,
+        broker_id=alarm.key.broker_id,
+        detail=alarm.detail,
+    )

@@ -1,0 +1,154 @@
+"""/healthz, /readyz, /metrics and /problems: for those who watch the controller rather than the clusters."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import Field
+
+from admin_api.answers import show
+from admin_api.problem import CATALOGUE, KafkaErrorView, ProblemError, problems
+from admin_api.services import Services, Serving
+from admin_api.strict_route import StrictRoute, TextRoute
+from admin_api.views import View
+from controller.audit.store import AuditRejected, AuditUnavailable
+
+router = APIRouter(route_class=StrictRoute, tags=["Health"])
+text_router = APIRouter(route_class=TextRoute, tags=["Health"])
+
+
+class Health(View):
+    status: str = Field(examples=["ok"])
+
+
+class Readiness(View):
+    """What this controller can do now. A standby is ready, too: it serves reads and redirects writes."""
+
+    ready: bool
+    role: str = Field(description="`active` or `standby`", examples=["active"])
+    active_url: str | None
+    controller_epoch: int
+    zookeeper: str = Field(description="`ok` or `disconnected`", examples=["ok"])
+    sql: str = Field(description="`ok` or `unavailable`", examples=["ok"])
+    audit_outbox_depth: int = Field(description="changes that are not in SQL yet")
+
+
+class ProblemKind(View):
+    """An error code: what it means and what to do."""
+
+    code: str
+    status: int
+    title: str
+    hint: str | None
+    retryable: bool
+    kafka_error: KafkaErrorView | None
+
+
+class ProblemKinds(View):
+    items: list[ProblemKind]
+    next_page_token: str | None = None
+
+
+@router.get(
+    "/healthz",
+    operation_id="getHealth",
+    summary="Is the process alive?",
+    response_model=Health,
+    responses=problems(),
+)
+async def get_health(request: Request) -> Response:
+    """Asks nobody else: a restart would not bring ZooKeeper back."""
+    return show(request, Health(status="ok"))
+
+
+@router.get(
+    "/readyz",
+    operation_id="getReadiness",
+    summary="Can it serve?",
+    response_model=Readiness,
+    responses=problems("not_ready"),
+)
+async def get_readiness(request: Request, services: Serving) -> Response:
+    """503 while ZooKeeper or SQL can't be reached: then no operator's change can be made here."""
+    state = await readiness(services)
+    if not state.ready:
+        raise ProblemError(
+            "not_ready",
+            f"ZooKeeper is {state.zookeeper}, SQL is {state.sql}",
+            facts=state.model_dump(),
+            headers={"Retry-After": str(services.settings.retry_after_s)},
+        )
+    return show(request, state)
+
+
+async def readiness(services: Services) -> Readiness:
+    engine = services.engine
+    try:
+        await services.audit.check()
+    except (AuditUnavailable, AuditRejected):
+        sql = "unavailable"
+    else:
+        sql = "ok"
+    zookeeper = "ok" if engine.zookeeper_connected else "disconnected"
+    return Readiness(
+        ready=(zookeeper, sql) == ("ok", "ok"),
+        role=engine.role,
+        active_url=engine.active_url,
+        controller_epoch=engine.controller_epoch,
+        zookeeper=zookeeper,
+        sql=sql,
+        audit_outbox_depth=services.outbox.depth,
+    )
+
+
+@text_router.get(
+    "/metrics",
+    operation_id="getMetrics",
+    summary="Prometheus metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **problems()},
+)
+async def get_metrics(request: Request) -> Response:
+    """Under the names that Kafka's dashboards and alerts know, where there is one."""
+    return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get(
+    "/problems",
+    operation_id="listProblems",
+    summary="All error codes",
+    response_model=ProblemKinds,
+    responses=problems(),
+)
+async def list_problems(request: Request) -> Response:
+    return show(request, ProblemKinds(items=[_kind(code) for code in sorted(CATALOGUE)]))
+
+
+@router.get(
+    "/problems/{code}",
+    operation_id="getProblem",
+    summary="What an error code means",
+    response_model=ProblemKind,
+    responses=problems("problem_not_found"),
+)
+async def get_problem(
+    request: Request, code: Annotated[str, Path(pattern=r"^[a-z_]{1,64}$", examples=["topic_already_exists"])]
+) -> Response:
+    if code not in CATALOGUE:
+        raise ProblemError("problem_not_found", f"there is no problem code {code!r}")
+    return show(request, _kind(code))
+
+
+def _kind(code: str) -> ProblemKind:
+    kind = CATALOGUE[code]
+    kafka = kind.kafka_error
+    return ProblemKind(
+        code=code,
+        status=kind.status,
+        title=kind.title,
+        hint=kind.hint,
+        retryable=kind.retryable,
+        kafka_error=None if kafka is None else KafkaErrorView(code=kafka.code, name=kafka.name),
+    )

@@ -1,0 +1,130 @@
+"""What the audit looks like over REST."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from admin_api.names import timestamp
+from admin_api.views import View
+from controller.audit.queries import AuditRow
+
+
+def _check_zone(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError("a time needs its zone: end it with Z")
+    return moment
+
+
+def _check_text(value: Any) -> Any:
+    # Pydantic would take a bare number for seconds since 1970, and guess between seconds and milliseconds.
+    if isinstance(value, str) and value.lstrip("+-").replace(".", "", 1).isdigit():
+        raise ValueError("must be RFC 3339, as in 2026-11-21T09:30:00Z")
+    return value
+
+
+#: RFC 3339 in requests.
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_check_text),
+    AfterValidator(_check_zone),
+]
+SinceTime = Annotated[
+    Moment | None,
+    Query(description="not before this time (RFC 3339)", examples=["2026-11-21T09:30:00Z"]),
+]
+UntilTime = Annotated[
+    Moment | None, Query(description="before this time (RFC 3339)", examples=["2026-11-21T10:30:00Z"])
+]
+
+
+def milliseconds(moment: datetime | None) -> int | None:
+    """Wall clock, since 1970 UTC."""
+    return None if moment is None else int(moment.timestamp() * 1000)
+
+
+class OutcomeView(View):
+    """What became of a request."""
+
+    outcome: str = Field(description="`succeeded`, `refused` or `unknown`", examples=["succeeded"])
+    code: str | None
+    detail: str | None
+    at: str | None
+
+
+class AuditView(View):
+    """One row of the history. Rows are never changed."""
+
+    id: int
+    cluster: str = Field(examples=["prod"])
+    seq: int = Field(description="counts the cluster's rows, without holes")
+    kind: str = Field(
+        description=(
+            "`change`: something has changed, `before` and `after` say how; "
+            "`request`: somebody asked for a change, `after` says for what, `outcome` what became of it"
+        ),
+        examples=["change"],
+    )
+    entity: str = Field(description="`cluster`, `broker`, `topic` or `partition`", examples=["partition"])
+    entity_id: str
+    version: int | None = Field(description="of the entity; the partition epoch for partitions")
+    topic: str | None = Field(examples=["orders"])
+    partition: int | None
+    brokers: list[int] = Field(description="brokers whose role changed")
+    cause: str = Field(examples=["broker_died"])
+    actor: str = Field(description="an operator, `broker:<id>` or `controller`", examples=["controller"])
+    reason: str | None
+    request_id: str | None
+    operation_id: str | None
+    at: str = Field(description="when it was done")
+    recorded_at: str = Field(description="when it was written down")
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    controller_epoch: int | None
+    backfilled: bool = Field(description="written from ZooKeeper's truth after an outage")
+    gap_before: bool = Field(description="earlier changes of this entity may not have been recorded")
+    outcome: OutcomeView | None = Field(description="of a request; null while it is not known")
+
+
+class AuditList(View):
+    items: list[AuditView]
+    next_page_token: str | None
+
+
+def audit_view(row: AuditRow) -> AuditView:
+    outcome = None
+    if row.outcome is not None:
+        outcome = OutcomeView(
+            outcome=row.outcome,
+            code=row.outcome_code,
+            detail=row.outcome_detail,
+            at=None if row.outcome_at_ms is None else timestamp(row.outcome_at_ms),
+        )
+    return AuditView(
+        id=row.id,
+        cluster=row.cluster,
+        seq=row.seq,
+        kind=row.kind,
+        entity=row.entity,
+        entity_id=row.entity_id,
+        version=row.version,
+        topic=row.topic,
+        partition=row.partition,
+        brokers=list(row.brokers),
+        cause=row.cause,
+        actor=row.actor,
+        reason=row.reason,
+        request_id=row.request_id,
+        operation_id=row.operation_id,
+        at=timestamp(row.at_ms),
+        recorded_at=timestamp(row.recorded_at_ms),
+        before=None if row.before is None else dict(row.before),
+        after=None if row.after is None else dict(row.after),
+        controller_epoch=row.controller_epoch,
+        backfilled=row.backfilled,
+        gap_before=row.gap_before,
+        outcome=outcome,
+    )

@@ -1,0 +1,75 @@
+"""Types of names and numbers in requests: what may stand in a path, a parameter or a body.
+
+The rules are Kafka's where Kafka has one, written as patterns that a generated client can check, too.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+#: Becomes a znode and part of every path.
+ClusterName = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]*$", min_length=1, max_length=63),
+    Field(
+        description="letters, digits, '.', '_' and '-'; begins with a letter or a digit", examples=["prod"]
+    ),
+]
+
+#: Kafka's rule, which excludes '.' and '..'.
+TopicName = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^(\.{0,2}[a-zA-Z0-9_-][a-zA-Z0-9._-]*|\.{3}[a-zA-Z0-9._-]*)$", min_length=1, max_length=249
+    ),
+    Field(description="letters, digits, '.', '_' and '-'; not '.' or '..'", examples=["orders"]),
+]
+
+BrokerId = Annotated[int, Field(ge=0, le=INT32_MAX, description="chosen by the operator", examples=[1])]
+PartitionNumber = Annotated[int, Field(ge=0, le=INT32_MAX, examples=[0])]
+
+
+def _check_port(endpoint: str) -> str:
+    if not 1 <= int(endpoint.rpartition(":")[2]) <= 65_535:
+        raise ValueError("the port must lie between 1 and 65535")
+    return endpoint
+
+
+Endpoint = Annotated[
+    str,
+    StringConstraints(pattern=r"^([a-zA-Z0-9._-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}$", max_length=261),
+    AfterValidator(_check_port),
+    Field(description="host:port, as the broker advertises it", examples=["store4:9092"]),
+]
+
+Reason = Annotated[
+    str,
+    StringConstraints(max_length=1_000),
+    Field(description="kept in the audit beside the change", examples=["capacity for Q4"]),
+]
+
+
+def host_and_port(endpoint: str) -> tuple[str, int]:
+    """Of a valid endpoint; brackets around an IPv6 address are not part of the host."""
+    host, _, port = endpoint.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def endpoint_of(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def timestamp(at_ms: int) -> str:
+    """RFC 3339 in UTC, with milliseconds."""
+    moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def optional_timestamp(at_ms: int | None) -> str | None:
+    return None if at_ms is None else timestamp(at_ms)

@@ -1,0 +1,140 @@
+"""Carries operations on while this controller is active: one task, started with the engine.
+
+Reads unfinished operations from SQL when the role arrives, decides with `advance`, submits what that asks
+for, stores the result under a compare-and-set token. Killing the controller at any point loses nothing: what
+was submitted shows in the cluster's image, and the next controller decides from there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+import anyio
+import msgspec
+
+from admin_api.operations.advance import Advance, advance, fail
+from admin_api.operations.model import FINISHED, OperationState, decode_work, encode_work
+from admin_api.ports import EnginePort
+from admin_api.settings import ApiSettings
+from controller.audit.operation_rows import (
+    OperationRow,
+    insert_operation,
+    unfinished_operations,
+    update_operation,
+)
+from controller.audit.store import AuditRejected, AuditStore, AuditUnavailable
+from controller.core.events import AdmitBrokers, Refusal
+from controller.shell.clock import Clock
+from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+
+_log = logging.getLogger(__name__)
+
+
+class OperationsRunner:
+    """The task, and the way to hand it new work."""
+
+    def __init__(self, *, engine: EnginePort, store: AuditStore, clock: Clock, settings: ApiSettings) -> None:
+        self._engine = engine
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._running: dict[str, OperationRow] = {}
+        #: Epoch under which `_running` was read; another one means: read again.
+        self._read_under: int | None = None
+        self._wake = anyio.Event()
+
+    async def start(self, row: OperationRow) -> None:
+        """Stores a new operation and takes it up at once. Raises AuditUnavailable."""
+        await self._store.write(partial(insert_operation, row=row))
+        if row.state not in FINISHED:
+            self._running[row.id] = row
+        self._wake.set()
+
+    async def follow(self, row: OperationRow) -> None:
+        """As `start`, for work that has begun already: that it could not be stored does not undo it, so the
+        failure must not read as one. Raises OutcomeUnknown."""
+        try:
+            await self.start(row)
+        except (AuditUnavailable, AuditRejected) as error:
+            raise OutcomeUnknown(f"it was begun, and its operation could not be stored: {error}") from error
+
+    def running(self) -> Sequence[OperationRow]:
+        """Unfinished operations as far as this controller knows."""
+        return tuple(self._running.values())
+
+    async def run(self) -> None:
+        """For ever; idle on a standby."""
+        while True:
+            if self._engine.role == "active":
+                await self.advance_all()
+            else:
+                self._read_under = None
+            self._wake = anyio.Event()
+            with self._clock.timeout_ms(self._settings.operation_wake_ms):
+                await self._wake.wait()
+
+    async def advance_all(self) -> None:
+        """One look at every unfinished operation."""
+        try:
+            if self._read_under != self._engine.controller_epoch:
+                epoch = self._engine.controller_epoch
+                rows = await self._store.read(unfinished_operations)
+                self._running = {row.id: row for row in rows}
+                self._read_under = epoch
+            for row in tuple(self._running.values()):
+                await self._advance(row)
+        except (AuditUnavailable, AuditRejected) as error:
+            _log.warning("operations wait: audit database unavailable: %s", error)
+        except (NotActive, Overloaded, OutcomeUnknown) as error:
+            _log.info("operations wait: %s", error)
+
+    async def _advance(self, row: OperationRow) -> None:
+        work = decode_work(row)
+        now_ms = self._clock.now_wall_ms()
+        try:
+            image = self._engine.image(row.cluster).image
+        except UnknownCluster:
+            await self._store_progress(row, fail(work, "cluster_not_found", f"no cluster {row.cluster!r}"))
+            return
+        state = OperationState(row.state)
+        step = advance(work, state, image, now_ms=now_ms, deadline_at_ms=row.deadline_at_ms)
+        if step.admit:
+            reply = await self._engine.submit(
+                row.cluster,
+                AdmitBrokers(
+                    wall_ms=now_ms,
+                    actor=row.actor,
+                    reason=row.reason,
+                    request_id=row.request_id,
+                    operation_id=row.id,
+                    broker_ids=step.admit,
+                ),
+            )
+            if isinstance(reply, Refusal):
+                step = fail(step.work, reply.code, reply.detail)
+        await self._store_progress(row, step)
+
+    async def _store_progress(self, row: OperationRow, step: Advance) -> None:
+        body = encode_work(step.work)
+        if body == row.body and step.state == row.state:
+            return
+        now_ms = self._clock.now_wall_ms()
+        moved = msgspec.structs.replace(
+            row,
+            state=step.state.value,
+            body=body,
+            started_at_ms=row.started_at_ms
+            or (now_ms if step.state is not OperationState.PREFLIGHT else None),
+            finished_at_ms=now_ms if step.state in FINISHED else None,
+            revision=row.revision + 1,
+        )
+        if not await self._store.write(partial(update_operation, row=moved)):
+            self._read_under = None  # somebody else has it; look at what they stored
+            return
+        if step.state in FINISHED:
+            self._running.pop(row.id, None)
+            _log.info("operation_finished id=%s kind=%s state=%s", row.id, row.kind, step.state)
+        else:
+            self._running[row.id] = moved

@@ -1,0 +1,69 @@
+"""Lists a page at a time. A token is opaque to clients and says where the next page begins, never how many
+items to skip: what is added or removed meanwhile neither hides nor repeats the rest."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NoReturn, TypeVar
+
+from fastapi import Query
+
+from admin_api.problem import FieldProblem, ProblemError
+from admin_api.settings import ApiSettings
+
+T = TypeVar("T")
+K = TypeVar("K", str, int)
+
+_DEFAULTS = ApiSettings()
+
+Limit = Annotated[int, Query(ge=1, le=_DEFAULTS.page_limit_max, description="items a page", examples=[100])]
+PageToken = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=1_024,
+        pattern=r"^[A-Za-z0-9_-]+$",
+        description="`next_page_token` of the page before",
+    ),
+]
+LIMIT_DEFAULT = _DEFAULTS.page_limit_default
+
+
+def encode_token(position: Sequence[str | int]) -> str:
+    data = json.dumps(list(position), separators=(",", ":")).encode()
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+
+
+def decode_token(token: str, *kinds: type[str] | type[int]) -> list[Any]:
+    """The position that `encode_token` was given. A token that is none of ours is the client's error."""
+    try:
+        data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        position = json.loads(data)
+    except (binascii.Error, ValueError, RecursionError):
+        refuse_token()
+    if not isinstance(position, list) or [type(part) for part in position] != list(kinds):
+        refuse_token()
+    if any(isinstance(part, int) and not 0 <= part < 2**63 for part in position):
+        refuse_token()
+    return position
+
+
+def refuse_token() -> NoReturn:
+    problem = FieldProblem(parameter="page_token", message="not a token of this list")
+    raise ProblemError("invalid_request", "page_token: not a token of this list", errors=(problem,))
+
+
+def page_by_key(
+    items: Sequence[T], key: Callable[[T], K], *, kind: type[K], limit: int, token: str | None
+) -> tuple[list[T], str | None]:
+    """A page of items in ascending order of `key`, and the next page's token."""
+    ordered = sorted(items, key=key)
+    if token is not None:
+        (after,) = decode_token(token, kind)
+        ordered = [item for item in ordered if key(item) > after]
+    page = ordered[:limit]
+    more = len(ordered) > limit
+    return page, encode_token([key(page[-1])]) if more else None

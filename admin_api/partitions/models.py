@@ -1,0 +1,114 @@
+"""What partitions look like over REST."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Discriminator, Field, Tag
+
+from admin_api.names import INT32_MAX, BrokerId, Reason
+from admin_api.views import LastChange, RequestBody, View
+
+
+class FollowerView(View):
+    """A follower as its leader last reported it."""
+
+    broker_id: int
+    in_sync: bool
+    log_end_offset: int | None = Field(description="null: not heard of in this leader epoch")
+    lag_records: int
+    lag_ms: int = Field(description="since it last had everything")
+
+
+class PartitionView(View):
+    """A partition: its state as the controller decided it, and its log as its leader last reported it."""
+
+    topic: str = Field(examples=["orders"])
+    topic_id: str
+    partition: int = Field(examples=[0])
+    state: str = Field(
+        description=(
+            "`online`; `under_replicated`: not every replica is in sync; `under_min_isr`: refuses acks=all; "
+            "`recovering`: its leader was chosen uncleanly; `leaderless`: blocked, see `why`"
+        ),
+        examples=["online"],
+    )
+    leader: int | None = Field(examples=[1])
+    leader_epoch: int
+    partition_epoch: int
+    preferred_leader: int
+    replicas: list[int] = Field(examples=[[1, 2, 3]])
+    isr: list[int] = Field(description="replicas in sync: any of them may lead", examples=[[1, 2, 3]])
+    elr: list[int] = Field(description="left the ISR under its minimum and still hold every committed record")
+    adding_replicas: list[int]
+    removing_replicas: list[int]
+    min_insync_replicas: int
+    last_known_leader: int | None
+    last_known_elr: list[int] = Field(description="excluded because their logs may lack something")
+    unclean_leader_epoch: int | None = Field(description="the latest leader epoch that began uncleanly")
+    log_start_offset: int | None
+    log_end_offset: int | None = Field(description="next to be written")
+    high_watermark: int | None = Field(description="first offset that is not committed")
+    size_bytes: int | None
+    followers: list[FollowerView]
+    why: str | None = Field(description="when it is blocked: each surviving replica, and why it can't lead")
+    last_change: LastChange | None
+
+
+class PartitionList(View):
+    items: list[PartitionView]
+    next_page_token: str | None
+
+
+class ElectPreferredLeader(RequestBody):
+    """Hands the leadership back to the partition's first replica."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"election": "preferred", "reason": "after maintenance of store1"}]}
+    )
+
+    election: Literal["preferred"]
+    reason: Reason | None = None
+
+
+class ElectUncleanLeader(RequestBody):
+    """Chooses a leader for a partition that has none. May lose acknowledged records: read its `why` first."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "election": "unclean",
+                    "broker_id": 2,
+                    "partition_epoch": 17,
+                    "reason": "brokers 1 and 3 are lost for good",
+                }
+            ]
+        }
+    )
+
+    election: Literal["unclean"]
+    broker_id: BrokerId = Field(description="who shall lead")
+    partition_epoch: Annotated[int, Field(ge=0, le=INT32_MAX)] = Field(
+        description="the state that was looked at; refused when it has changed"
+    )
+    reason: Reason
+
+
+def _which(value: Any) -> str:
+    election = value.get("election") if isinstance(value, dict) else getattr(value, "election", None)
+    return "ElectUncleanLeader" if election == "unclean" else "ElectPreferredLeader"
+
+
+ElectLeader = ElectPreferredLeader | ElectUncleanLeader
+ElectLeaderBody = Annotated[
+    Annotated[ElectPreferredLeader, Tag("ElectPreferredLeader")]
+    | Annotated[ElectUncleanLeader, Tag("ElectUncleanLeader")],
+    Discriminator(_which),
+]
+
+
+class ElectionPlan(View):
+    """What the election would lead to."""
+
+    partition: PartitionView

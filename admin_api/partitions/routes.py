@@ -1,0 +1,137 @@
+"""/clusters/{cluster}/topics/{topic}/partitions"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Body, Path, Query, Request, Response
+from fastapi.openapi.models import Example
+
+from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
+from admin_api.clusters.routes import WRITE_PROBLEMS, ClusterPath
+from admin_api.names import PartitionNumber
+from admin_api.operations.views import LOCATION_HEADERS, OperationView
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_by_key
+from admin_api.partitions import service
+from admin_api.partitions.models import ElectionPlan, ElectLeaderBody, PartitionList, PartitionView
+from admin_api.problem import problems
+from admin_api.services import Serving
+from admin_api.strict_route import StrictRoute
+from admin_api.topics.routes import TopicPath
+from admin_api.topics.service import find_topic
+from admin_api.writes import REPLAYED_HEADERS, Asked, Write
+from controller.audit.change import Entity
+
+router = APIRouter(route_class=StrictRoute, tags=["Partitions"])
+
+PartitionPath = Annotated[PartitionNumber, Path(examples=[0])]
+_PREFIX = "/clusters/{cluster}/topics/{topic}/partitions"
+_MISSING = ("cluster_not_found", "topic_not_found", "partition_not_found")
+
+StateWord = Literal["online", "under_replicated", "under_min_isr", "recovering", "leaderless"]
+
+
+_EXAMPLES: dict[str, Example] = {
+    "preferred": {
+        "summary": "Back to the preferred leader",
+        "value": {"election": "preferred", "reason": "after maintenance of store1"},
+    },
+    "unclean": {
+        "summary": "Accept what is lost",
+        "value": {
+            "election": "unclean",
+            "broker_id": 2,
+            "partition_epoch": 17,
+            "reason": "brokers 1 and 3 are lost for good",
+        },
+    },
+}
+
+
+@router.post(
+    _PREFIX + "/{partition:int}:elect-leader",
+    operation_id="electLeader",
+    summary="Elect a partition's leader",
+    status_code=202,
+    response_model=OperationView,
+    responses={
+        202: {
+            "description": "Done: the operation says who leads",
+            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
+        },
+        200: {"model": ElectionPlan, "description": "Dry run: the partition after the election"},
+        **problems(
+            *_MISSING, "election_not_needed", "partition_changed", "ineligible_broker", *WRITE_PROBLEMS
+        ),
+    },
+)
+async def elect_leader(
+    *,
+    body: Annotated[ElectLeaderBody, Body(openapi_examples=_EXAMPLES)],
+    services: Serving,
+    write: Write,
+    cluster: ClusterPath,
+    topic: TopicPath,
+    partition: PartitionPath,
+) -> Response:
+    """`preferred` hands the leadership back to the first replica, and loses nothing. `unclean` chooses a
+    leader for a partition that has none: whatever its log lacks is lost, other replicas set aside what they
+    have beyond it, and all of it is recorded."""
+    services.engine.image(cluster)
+    asked = Asked(
+        cluster=cluster,
+        action=f"elect_leader_{body.election}",
+        entity=Entity.PARTITION,
+        entity_id=f"{topic}/{partition}",
+        body=body.model_dump(mode="json"),
+        reason=body.reason,
+        topic=topic,
+        partition=partition,
+        brokers=service.brokers_named(body),
+        is_operation=True,
+    )
+    return await write.carry_out(
+        asked, partial(service.elect_leader, services, cluster, topic, partition, body=body)
+    )
+
+
+@router.get(
+    _PREFIX,
+    operation_id="listPartitions",
+    summary="List a topic's partitions",
+    response_model=PartitionList,
+    responses={200: {"headers": AGE_HEADERS}, **problems("cluster_not_found", "topic_not_found")},
+)
+async def list_partitions(
+    *,
+    request: Request,
+    services: Serving,
+    cluster: ClusterPath,
+    topic: TopicPath,
+    state: Annotated[StateWord | None, Query(description="only partitions in this state")] = None,
+    limit: Limit = LIMIT_DEFAULT,
+    page_token: PageToken = None,
+) -> Response:
+    view = services.engine.image(cluster)
+    found = view.image.partitions_of(find_topic(view, cluster, topic).topic_id)
+    chosen = [p for p in found if state is None or service.state_word(p) == state]
+    page, token = page_by_key(chosen, lambda p: p.partition, kind=int, limit=limit, token=page_token)
+    items = [service.show_partition(services.engine, cluster, view, p) for p in page]
+    return show(request, PartitionList(items=items, next_page_token=token), view=view)
+
+
+@router.get(
+    _PREFIX + "/{partition:int}",
+    operation_id="getPartition",
+    summary="Look at a partition",
+    response_model=PartitionView,
+    responses={200: {"headers": AGE_HEADERS | ETAG_HEADERS}, **problems(*_MISSING)},
+)
+async def get_partition(
+    request: Request, services: Serving, cluster: ClusterPath, topic: TopicPath, partition: PartitionPath
+) -> Response:
+    view = services.engine.image(cluster)
+    state = service.find_partition(view, cluster, topic, partition)
+    shown = service.show_partition(services.engine, cluster, view, state)
+    return show(request, shown, view=view, etag=str(state.partition_epoch))

@@ -1,0 +1,79 @@
+"""What the REST surface needs of the engine, as a protocol.
+
+The composition root passes `controller.shell.engine.Engine`; tests pass the same core behind a smaller
+shell. Everything but `submit` and `create_cluster` answers at once, from memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from controller.contract.lag_report import PartitionLag
+from controller.contract.partition_state import PartitionKey
+from controller.core.effects import Alarm
+from controller.core.events import Event, Reply
+from controller.shell.published import Published
+
+
+class EnginePort(Protocol):
+    """Exceptions are those of controller.shell.outcomes."""
+
+    @property
+    def role(self) -> str:
+        """`active` or `standby`."""
+        ...
+
+    @property
+    def url(self) -> str:
+        """This controller's own base URL."""
+        ...
+
+    @property
+    def active_url(self) -> str | None:
+        """The active controller's base URL, as far as known; may be this controller's own."""
+        ...
+
+    @property
+    def controller_epoch(self) -> int: ...
+    @property
+    def zookeeper_connected(self) -> bool: ...
+
+    async def submit(self, cluster: str, event: Event) -> Reply | None:
+        """The machine's answer, once what it rests on is persisted. Raises NotActive, UnknownCluster,
+        OutcomeUnknown, Overloaded."""
+        ...
+
+    async def create_cluster(
+        self,
+        name: str,
+        *,
+        configs: Mapping[str, str],
+        actor: str,
+        reason: str | None = None,
+        request_id: str | None = None,
+        operation_id: str | None = None,
+    ) -> None:
+        """Raises ClusterExists and what `submit` raises."""
+        ...
+
+    def clusters(self) -> Sequence[str]:
+        """Names, ascending."""
+        ...
+
+    def image(self, cluster: str) -> Published:
+        """As this controller can show it now: `as_of_ms` is None where it is current, that is, on the active
+        one. Take what belongs together without awaiting. Raises UnknownCluster."""
+        ...
+
+    def alarms(self, cluster: str) -> Sequence[Alarm]:
+        """Most severe first. Raises NotActive, UnknownCluster."""
+        ...
+
+    def explain(self, cluster: str, key: PartitionKey) -> str | None:
+        """Why a partition has no leader, replica by replica; None when it has one. Raises UnknownCluster."""
+        ...
+
+    def lag(self, cluster: str, key: PartitionKey) -> PartitionLag | None:
+        """What the partition's leader reported last."""
+        ...

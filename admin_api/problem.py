@@ -1,0 +1,278 @@
+"""Every error the surface can answer with: RFC 9457 problem documents with stable codes.
+
+A code never changes its meaning: scripts match on it. The catalogue below is also served, under `/problems`,
+so that the `type` of a problem is an address that answers on a closed network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class KafkaError(NamedTuple):
+    """The code that Kafka's own tools show for the same refusal."""
+
+    code: int
+    name: str
+
+
+class Kind(NamedTuple):
+    """One entry of the catalogue."""
+
+    status: int
+    title: str
+    hint: str | None = None
+    retryable: bool = False
+    kafka_error: KafkaError | None = None
+
+
+CATALOGUE: Mapping[str, Kind] = {
+    "unreadable_body": Kind(400, "The body is not readable JSON"),
+    "bad_request": Kind(400, "The request can't be understood"),
+    "not_found": Kind(404, "There is nothing at this address", "see /docs for what there is"),
+    "cluster_not_found": Kind(404, "No such cluster", "GET /clusters lists those that exist"),
+    "broker_not_found": Kind(404, "No such broker", "GET /clusters/{cluster}/brokers lists those registered"),
+    "topic_not_found": Kind(
+        404,
+        "No such topic",
+        "GET /clusters/{cluster}/topics lists those that exist",
+        kafka_error=KafkaError(3, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ),
+    "partition_not_found": Kind(
+        404, "No such partition", kafka_error=KafkaError(3, "UNKNOWN_TOPIC_OR_PARTITION")
+    ),
+    "operation_not_found": Kind(404, "No such operation"),
+    "audit_row_not_found": Kind(404, "No such audit row"),
+    "problem_not_found": Kind(404, "No such problem code"),
+    "method_not_allowed": Kind(405, "This address has no such method", "the Allow header lists the methods"),
+    "not_acceptable": Kind(406, "None of the accepted media types can be produced"),
+    "cluster_already_exists": Kind(409, "The cluster exists"),
+    "topic_already_exists": Kind(
+        409,
+        "The topic exists",
+        "send if_not_exists to accept the one that exists",
+        kafka_error=KafkaError(36, "TOPIC_ALREADY_EXISTS"),
+    ),
+    "topic_name_collision": Kind(
+        409,
+        "The topic's name differs from another's only by '.' and '_'",
+        "metrics could not tell the two apart; choose another name",
+        kafka_error=KafkaError(17, "INVALID_TOPIC_EXCEPTION"),
+    ),
+    "broker_id_in_use": Kind(409, "The broker id is held by another endpoint"),
+    "broker_operation_running": Kind(409, "Another operation is adding this broker"),
+    "broker_in_use": Kind(409, "The broker still holds replicas"),
+    "partition_changed": Kind(
+        409, "The partition has changed since it was read", "read it again", retryable=True
+    ),
+    "election_not_needed": Kind(
+        409, "No election is needed", kafka_error=KafkaError(84, "ELECTION_NOT_NEEDED")
+    ),
+    "election_not_possible": Kind(409, "The election is not possible now"),
+    "idempotency_key_in_progress": Kind(
+        409, "The first request with this Idempotency-Key is still running", "try again", retryable=True
+    ),
+    "precondition_failed": Kind(412, "The resource has changed since its ETag was read", "read it again"),
+    "body_too_large": Kind(413, "The body is too large"),
+    "target_too_long": Kind(414, "The path and query are too long"),
+    "unsupported_media_type": Kind(
+        415, "The body's media type is not JSON", "add the header 'Content-Type: application/json'"
+    ),
+    "invalid_request": Kind(422, "The request is well-formed and can't be carried out"),
+    "cluster_required": Kind(
+        422, "There are several clusters, and none is named", "add 'cluster' to the body"
+    ),
+    "idempotency_key_reused": Kind(
+        422, "The Idempotency-Key was used for another request", "use a new key for a new request"
+    ),
+    "invalid_topic_name": Kind(
+        422, "The topic's name is not allowed", kafka_error=KafkaError(17, "INVALID_TOPIC_EXCEPTION")
+    ),
+    "invalid_partitions": Kind(
+        422, "The number of partitions is not allowed", kafka_error=KafkaError(37, "INVALID_PARTITIONS")
+    ),
+    "invalid_replication_factor": Kind(
+        422,
+        "The replication factor is not allowed",
+        kafka_error=KafkaError(38, "INVALID_REPLICATION_FACTOR"),
+    ),
+    "replication_factor_too_large": Kind(
+        422,
+        "The replication factor exceeds the eligible brokers",
+        kafka_error=KafkaError(38, "INVALID_REPLICATION_FACTOR"),
+    ),
+    "invalid_replica_assignment": Kind(
+        422,
+        "The replica assignment is not allowed",
+        kafka_error=KafkaError(39, "INVALID_REPLICA_ASSIGNMENT"),
+    ),
+    "no_live_replica": Kind(
+        422,
+        "A partition would have no live replica",
+        kafka_error=KafkaError(39, "INVALID_REPLICA_ASSIGNMENT"),
+    ),
+    "unknown_config": Kind(422, "No such configuration", kafka_error=KafkaError(40, "INVALID_CONFIG")),
+    "invalid_config": Kind(
+        422, "The configuration is not allowed", kafka_error=KafkaError(40, "INVALID_CONFIG")
+    ),
+    "unknown_broker": Kind(422, "The request names a broker that is not registered"),
+    "ineligible_broker": Kind(422, "The request names a broker that can't be chosen now"),
+    "headers_too_large": Kind(431, "The header fields are too large"),
+    "internal_error": Kind(
+        500, "The controller failed to answer", "the controller's log has the request id", retryable=True
+    ),
+    "overloaded": Kind(503, "The controller has more to write than it may hold", retryable=True),
+    "no_active_controller": Kind(
+        503, "No controller is active at the moment", "an election is under way; try again", retryable=True
+    ),
+    "audit_unavailable": Kind(
+        503,
+        "The audit database is unavailable",
+        "nothing was changed: a change that can't be written down is not made",
+        retryable=True,
+    ),
+    "not_ready": Kind(503, "This controller can't serve", retryable=True),
+    "outcome_unknown": Kind(
+        504,
+        "The change may or may not have been made",
+        "read the resource, or repeat the request with the same Idempotency-Key",
+        retryable=True,
+    ),
+    "not_the_active_controller": Kind(307, "Writes go to the active controller", retryable=True),
+}
+
+
+class FieldProblem(BaseModel):
+    """What is wrong with one part of the request. One of pointer, parameter, header says which."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    pointer: str | None = Field(default=None, description="JSON pointer into the body (RFC 6901)")
+    parameter: str | None = Field(default=None, description="name of a query or path parameter")
+    header: str | None = Field(default=None, description="name of a header field")
+    message: str
+    limit: int | None = Field(default=None, description="the bound that was broken")
+
+
+class KafkaErrorView(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    code: int
+    name: str
+
+
+class ProblemView(BaseModel):
+    """RFC 9457 problem document."""
+
+    model_config = ConfigDict(
+        title="Problem",
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "type": "/problems/replication_factor_too_large",
+                "title": "The replication factor exceeds the eligible brokers",
+                "status": 422,
+                "detail": "replication factor 3 needs 3 eligible brokers in 'prod'; 2 are active",
+                "instance": "/topics",
+                "code": "replication_factor_too_large",
+                "kafka_error": {"code": 38, "name": "INVALID_REPLICATION_FACTOR"},
+                "retryable": False,
+                "errors": [{"pointer": "/replication_factor", "message": "must be at most 2", "limit": 2}],
+                "hint": "admit another broker or lower the factor",
+                "facts": {"eligible_brokers": 2},
+                "request_id": "Zk1lV0pCTEq4nY6mXw2v3A",
+                "operation_id": None,
+            }
+        },
+    )
+
+    type: str = Field(description="where the code is explained")
+    title: str
+    status: int
+    detail: str
+    instance: str = Field(description="the path that was asked for")
+    code: str = Field(description="stable name of the problem: what scripts match on")
+    kafka_error: KafkaErrorView | None = None
+    retryable: bool = Field(description="whether the same request may succeed later")
+    errors: list[FieldProblem] = Field(default_factory=list)
+    hint: str | None = None
+    facts: dict[str, Any] = Field(default_factory=dict, description="numbers that explain the refusal")
+    request_id: str | None = None
+    operation_id: str | None = None
+
+
+class ProblemError(Exception):
+    """Ends a request with a problem. Raised by services and routes, rendered in one place."""
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        errors: tuple[FieldProblem, ...] = (),
+        hint: str | None = None,
+        facts: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        operation_id: str | None = None,
+    ) -> None:
+        assert code in CATALOGUE, code
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+        self.errors = errors
+        self.hint = hint
+        self.facts = dict(facts or {})
+        self.headers = dict(headers or {})
+        self.operation_id = operation_id
+
+    @property
+    def status(self) -> int:
+        return CATALOGUE[self.code].status
+
+
+def problem_view(error: ProblemError, *, path: str, request_id: str | None) -> ProblemView:
+    kind = CATALOGUE[error.code]
+    kafka = kind.kafka_error
+    return ProblemView(
+        type=f"/problems/{error.code}",
+        title=kind.title,
+        status=kind.status,
+        detail=error.detail,
+        instance=path,
+        code=error.code,
+        kafka_error=None if kafka is None else KafkaErrorView(code=kafka.code, name=kafka.name),
+        retryable=kind.retryable,
+        errors=list(error.errors),
+        hint=error.hint or kind.hint,
+        facts=error.facts,
+        request_id=request_id,
+        operation_id=error.operation_id,
+    )
+
+
+def problem_response(error: ProblemError, *, path: str, request_id: str | None) -> JSONResponse:
+    view = problem_view(error, path=path, request_id=request_id)
+    content = view.model_dump(mode="json")
+    content["errors"] = [field.model_dump(mode="json", exclude_none=True) for field in view.errors]
+    return JSONResponse(content, status_code=view.status, headers=error.headers, media_type=MEDIA_TYPE)
+
+
+def problems(*codes: str) -> dict[int | str, dict[str, Any]]:
+    """`responses=` of a route: the problems that it may answer with, and those that any route may."""
+    by_status: dict[int, list[str]] = {}
+    for code in (*codes, "not_acceptable", "invalid_request", "internal_error"):
+        by_status.setdefault(CATALOGUE[code].status, []).append(code)
+    return {
+        status: {
+            "model": ProblemView,
+            "description": "; ".join(CATALOGUE[code].title for code in dict.fromkeys(found)),
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status, found in sorted(by_status.items())
+    }

@@ -1,0 +1,87 @@
+"""What the OpenAPI document says beside the routes: title, tags, and errors as this surface answers them.
+
+FastAPI writes the document from the routes; here its error schemas are replaced by ours, because no answer of
+this surface has the framework's shape.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from admin_api.problem import MEDIA_TYPE
+
+TITLE: Final = "Springtide"
+VERSION: Final = "1.0.0"
+DESCRIPTION: Final = """\
+The controller of Springtide, a replicated log that speaks Kafka's protocol.
+
+* Every error is a problem document (RFC 9457) with a stable `code`; `GET /problems` lists them all.
+* Writes take an `Idempotency-Key`, so that repeating one is safe, and `?dry_run=true`, to change nothing.
+* Work that outlives a request answers 202 and an operation to follow.
+* Standby controllers serve reads, marked with their age (`Data-Age-Ms`), and redirect writes (307).
+* Every change is in the audit with who, when, why, before and after; a change that can't be written down is
+  not made.
+"""
+TAGS: Final = [
+    {"name": "Clusters", "description": "Create, list, look at; what is wrong now."},
+    {"name": "Brokers", "description": "Add through an operation, list, look at."},
+    {"name": "Topics", "description": "Create, list, look at, delete."},
+    {"name": "Partitions", "description": "Who leads, who follows and how far, what is blocked and why."},
+    {
+        "name": "Operations",
+        "description": "Work that outlives its request, resumed by whichever controller is active.",
+    },
+    {"name": "Audit", "description": "Who changed what, when, why, and what it was before."},
+    {"name": "Health", "description": "For those who watch the controller."},
+    {"name": "Brokers (internal)", "description": "What brokers say to the controller. Not for people."},
+]
+
+#: Schemas of the framework's own errors, which nothing answers with.
+_REPLACED: Final = ("HTTPValidationError", "ValidationError")
+
+
+def complete_schema(app: FastAPI) -> None:
+    """Makes `app.openapi()` tell the truth about errors. Built on first use, then kept."""
+
+    def build() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = get_openapi(
+                title=app.title,
+                version=app.version,
+                description=app.description,
+                tags=app.openapi_tags,
+                routes=app.routes,
+            )
+            app.openapi_schema = _corrected(document)
+        return app.openapi_schema
+
+    app.openapi = build  # type: ignore[method-assign]
+
+
+def _corrected(document: dict[str, Any]) -> dict[str, Any]:
+    schemas = document["components"]["schemas"]
+    for name in _REPLACED:
+        schemas.pop(name, None)
+    problem = schemas.pop("ProblemView", None) or schemas.get("Problem")
+    if problem is not None:
+        schemas["Problem"] = problem
+    document["components"]["schemas"] = dict(sorted(schemas.items()))
+    for path in document["paths"].values():
+        for operation in path.values():
+            responses = operation["responses"]
+            for response in responses.values():
+                content = response.get("content", {})
+                if MEDIA_TYPE in content:
+                    content.pop("application/json", None)
+            if MEDIA_TYPE not in responses.get("422", {}).get("content", {MEDIA_TYPE: None}):
+                # FastAPI's own entry on a route that declares none of ours. Such a route takes nothing but
+                # its path, and a path that can't be is an address of nothing.
+                del responses["422"]
+                responses["404"] = {
+                    "description": "There is nothing at this address",
+                    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+                }
+    return document

@@ -1,0 +1,25 @@
+"""Bounds and choices of the REST surface. Every bound has a name here and a test that hits it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """body_bytes_max: of one request. target_bytes_max: path and query. headers_bytes_max, headers_max: all
+    header fields. json_depth_max: nesting of a body. page_limit_default, page_limit_max: items of a list.
+    preflight_deadline_ms: how long `POST brokers` waits for its brokers before the operation fails.
+    operation_wake_ms: how often the operations runner looks when nothing woke it.
+    """
+
+    body_bytes_max: int = 1_048_576
+    target_bytes_max: int = 8_192
+    headers_bytes_max: int = 32_768
+    headers_max: int = 100
+    json_depth_max: int = 64
+    page_limit_default: int = 100
+    page_limit_max: int = 1_000
+    preflight_deadline_ms: int = 600_000
+    operation_wake_ms: int = 200
+    #: Told to clients that are asked to come back: an election or a reconnect takes about this long.
+    retry_after_s: int = 1

@@ -1,0 +1,162 @@
+"""The gate in front of every route: media types, unknown parameters, body size, JSON that has one meaning.
+
+FastAPI checks what it was told to expect and passes over the rest; a mistyped parameter would be a silent
+no-op. Here whatever the route does not know is an error, before the route runs. A body is read once, up to
+its bound, and parsed by our own reader.
+"""
+
+from __future__ import annotations
+
+import email.message
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from typing import Any, Final
+
+from fastapi import Request, Response, params
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.routing import APIRoute
+
+from admin_api.problem import FieldProblem, ProblemError
+from admin_api.settings import ApiSettings
+from admin_api.strict_json import Unreadable, parse_json
+
+#: Version 1 of the interface, for clients that want to be explicit. `application/json` means the newest.
+VERSIONED_MEDIA_TYPE: Final = "application/vnd.springtide.v1+json"
+JSON_MEDIA_TYPES: Final = ("application/json", VERSIONED_MEDIA_TYPE)
+
+#: ASGI scope key: the body's bytes, for whoever must recognise the same request again.
+BODY_SCOPE_KEY: Final = "springtide.body"
+
+
+class JsonRequest(Request):
+    """A request whose body has been read and parsed."""
+
+    parsed: Any = None
+
+    async def json(self) -> Any:
+        return self.parsed
+
+
+class StrictRoute(APIRoute):
+    """Route class of every router of this surface."""
+
+    #: What the route's answers are, for content negotiation.
+    produces: tuple[str, ...] = JSON_MEDIA_TYPES
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        known = frozenset(
+            field.alias
+            for field in get_flat_params(self.dependant)
+            if isinstance(field.field_info, params.Query)
+        )
+
+        async def strict(request: Request) -> Response:
+            settings: ApiSettings = request.app.state.settings
+            check_accept(request.headers.get("accept"), self.produces)
+            check_query(request.query_params.multi_items(), known)
+            if self.body_field is None:
+                return await handle(request)
+            check_content_type(request.headers.get("content-type"))
+            data = await read_body(request, bytes_max=settings.body_bytes_max)
+            gated = JsonRequest(request.scope, request.receive)
+            gated._body = data
+            try:
+                gated.parsed = parse_json(data, depth_max=settings.json_depth_max)
+            except Unreadable as error:
+                raise ProblemError("unreadable_body", str(error)) from None
+            request.scope[BODY_SCOPE_KEY] = data
+            return await handle(gated)
+
+        return strict
+
+
+class TextRoute(StrictRoute):
+    """A route that answers with something else than JSON and says so itself."""
+
+    produces = ("*/*",)
+
+
+async def read_body(request: Request, *, bytes_max: int) -> bytes:
+    """The body, never more of it in memory than the bound and one chunk."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > bytes_max:
+        raise _too_large(bytes_max)
+    chunks: list[bytes] = []
+    size = 0
+    async with aclosing(request.stream()) as stream:
+        async for chunk in stream:
+            size += len(chunk)
+            if size > bytes_max:
+                raise _too_large(bytes_max)
+            chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _too_large(bytes_max: int) -> ProblemError:
+    # The rest of the body is not read, so the connection can't be used again.
+    return ProblemError(
+        "body_too_large",
+        f"a body may have {bytes_max} bytes",
+        facts={"body_bytes_max": bytes_max},
+        headers={"Connection": "close"},
+    )
+
+
+def check_content_type(value: str | None) -> None:
+    message = email.message.Message()
+    message["content-type"] = value or ""
+    charset = message.get_content_charset("utf-8")
+    if value and message.get_content_type() in JSON_MEDIA_TYPES and charset in ("utf-8", "utf8"):
+        return
+    shown = "none was given" if not value else f"not {value[:100]}"
+    raise ProblemError(
+        "unsupported_media_type",
+        f"the body must be {' or '.join(JSON_MEDIA_TYPES)} in UTF-8; {shown}",
+        headers={"Accept": ", ".join(JSON_MEDIA_TYPES)},
+    )
+
+
+def check_accept(value: str | None, produces: tuple[str, ...]) -> None:
+    """RFC 9110 12.5.1, as far as it matters: the most specific range that matches a type decides on it."""
+    if value is None or not value.strip() or produces == ("*/*",):
+        return
+    ranges: dict[str, float] = {}
+    for part in value.split(","):
+        name, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        quality = 1.0
+        for parameter in parameters:
+            if parameter.startswith("q="):
+                try:
+                    quality = float(parameter[2:])
+                except ValueError:
+                    quality = 0.0
+        ranges[name] = quality
+    for media_type in produces:
+        wildcard = media_type.partition("/")[0] + "/*"
+        for candidate in (media_type, wildcard, "*/*"):
+            if candidate in ranges:
+                if ranges[candidate] > 0:
+                    return
+                break
+    raise ProblemError("not_acceptable", f"this address answers with {' or '.join(produces)}")
+
+
+def check_query(items: list[tuple[str, str]], known: frozenset[str]) -> None:
+    """A parameter that means nothing here, or comes twice, is a mistake somebody would like to hear of."""
+    seen: set[str] = set()
+    errors: list[FieldProblem] = []
+    for name, _ in items:
+        shown = name[:100]
+        if name not in known:
+            message = f"unknown parameter; known: {', '.join(sorted(known)) or 'none'}"
+            errors.append(FieldProblem(parameter=shown, message=message))
+        elif name in seen:
+            errors.append(FieldProblem(parameter=shown, message="given more than once"))
+        seen.add(name)
+        if len(errors) >= 10:
+            break
+    if errors:
+        raise ProblemError(
+            "invalid_request", f"{errors[0].parameter}: {errors[0].message}", errors=tuple(errors)
+        )

@@ -1,0 +1,1 @@
+"""Topics: create, list, look at, delete."""

@@ -1,0 +1,173 @@
+"""/topics and /clusters/{cluster}/topics"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
+from admin_api.clusters.routes import WRITE_PROBLEMS, ClusterPath
+from admin_api.names import Reason, TopicName
+from admin_api.operations.views import LOCATION_HEADERS, OperationView
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_by_key
+from admin_api.problem import problems
+from admin_api.services import Serving
+from admin_api.strict_route import StrictRoute
+from admin_api.topics import service
+from admin_api.topics.models import NewTopic, TopicDeletionPlan, TopicList, TopicPlan, TopicView
+from admin_api.writes import REPLAYED_HEADERS, Asked, Write
+from controller.audit.change import Entity
+
+router = APIRouter(route_class=StrictRoute, tags=["Topics"])
+
+TopicPath = Annotated[TopicName, Path(description="the topic's name", examples=["orders"])]
+
+_CREATION: dict[int | str, dict[str, Any]] = {
+    201: {
+        "description": "Created",
+        "headers": {"Location": {"description": "the topic", "schema": {"type": "string"}}}
+        | REPLAYED_HEADERS,
+    },
+    200: {
+        "model": TopicView | TopicPlan,
+        "description": "Dry run: what would be created; or, with `if_not_exists`, the topic that exists",
+    },
+    **problems(
+        "cluster_not_found",
+        "topic_already_exists",
+        "topic_name_collision",
+        "replication_factor_too_large",
+        "invalid_replica_assignment",
+        "unknown_config",
+        *WRITE_PROBLEMS,
+    ),
+}
+
+
+def _asked(cluster: str, body: NewTopic) -> Asked:
+    return Asked(
+        cluster=cluster,
+        action="create_topic",
+        entity=Entity.TOPIC,
+        entity_id=body.name,
+        body=body.model_dump(mode="json"),
+        reason=body.reason,
+        topic=body.name,
+    )
+
+
+@router.post(
+    "/topics",
+    operation_id="createTopic",
+    summary="Create a topic",
+    status_code=201,
+    response_model=TopicView,
+    responses=_CREATION,
+)
+async def create_topic(body: NewTopic, services: Serving, write: Write) -> Response:
+    """The controller places the replicas so that leaders and replicas are even, and a broker's load would
+    spread over all others. The cluster may be left out when there is only one."""
+    cluster = service.cluster_for(services.engine, body)
+    services.engine.image(cluster)
+    return await write.carry_out(
+        _asked(cluster, body), partial(service.create_topic, services, cluster, body)
+    )
+
+
+@router.post(
+    "/clusters/{cluster}/topics",
+    operation_id="createTopicInCluster",
+    summary="Create a topic in this cluster",
+    status_code=201,
+    response_model=TopicView,
+    responses=_CREATION,
+)
+async def create_topic_in_cluster(
+    body: NewTopic, services: Serving, write: Write, cluster: ClusterPath
+) -> Response:
+    """The same as POST /topics."""
+    service.check_path_agrees(cluster, body)
+    services.engine.image(cluster)
+    return await write.carry_out(
+        _asked(cluster, body), partial(service.create_topic, services, cluster, body)
+    )
+
+
+@router.get(
+    "/clusters/{cluster}/topics",
+    operation_id="listTopics",
+    summary="List topics",
+    response_model=TopicList,
+    responses={200: {"headers": AGE_HEADERS}, **problems("cluster_not_found")},
+)
+async def list_topics(
+    request: Request,
+    services: Serving,
+    cluster: ClusterPath,
+    limit: Limit = LIMIT_DEFAULT,
+    page_token: PageToken = None,
+) -> Response:
+    view = services.engine.image(cluster)
+    names, token = page_by_key(tuple(view.image.topic_ids), str, kind=str, limit=limit, token=page_token)
+    states = [view.image.topics[view.image.topic_ids[name]] for name in names]
+    items = [service.show_topic(cluster, view, state) for state in states]
+    return show(request, TopicList(items=items, next_page_token=token), view=view)
+
+
+@router.get(
+    "/clusters/{cluster}/topics/{topic}",
+    operation_id="getTopic",
+    summary="Look at a topic",
+    response_model=TopicView,
+    responses={
+        200: {"headers": AGE_HEADERS | ETAG_HEADERS},
+        **problems("cluster_not_found", "topic_not_found"),
+    },
+)
+async def get_topic(request: Request, services: Serving, cluster: ClusterPath, topic: TopicPath) -> Response:
+    view = services.engine.image(cluster)
+    state = service.find_topic(view, cluster, topic)
+    # The answer counts what its partitions are at, so the validator covers them, too.
+    epochs = sum(partition.partition_epoch for partition in view.image.partitions_of(state.topic_id))
+    etag = f"{view.version_of(Entity.TOPIC, state.topic_id)}-{epochs}"
+    return show(request, service.show_topic(cluster, view, state), view=view, etag=etag)
+
+
+@router.delete(
+    "/clusters/{cluster}/topics/{topic}",
+    operation_id="deleteTopic",
+    summary="Delete a topic",
+    status_code=202,
+    response_model=OperationView,
+    responses={
+        202: {
+            "description": "Accepted: follow the operation",
+            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
+        },
+        200: {"model": TopicDeletionPlan, "description": "Dry run: what would be deleted"},
+        **problems("cluster_not_found", "topic_not_found", *WRITE_PROBLEMS),
+    },
+)
+async def delete_topic(
+    services: Serving,
+    write: Write,
+    cluster: ClusterPath,
+    topic: TopicPath,
+    reason: Annotated[Reason | None, Query(description="kept in the audit beside the change")] = None,
+) -> Response:
+    """The name is free at once. The data goes when each broker that has a replica confirms, which one that is
+    down does when it is back; the operation lasts until then."""
+    services.engine.image(cluster)
+    asked = Asked(
+        cluster=cluster,
+        action="delete_topic",
+        entity=Entity.TOPIC,
+        entity_id=topic,
+        body={"name": topic},
+        reason=reason,
+        topic=topic,
+        is_operation=True,
+    )
+    return await write.carry_out(asked, partial(service.delete_topic, services, cluster, topic))

@@ -1,0 +1,44 @@
+"""Parts of answers that several nouns share."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from admin_api.names import timestamp
+from controller.core.records import Change
+
+
+class View(BaseModel):
+    """Base of everything this surface answers with."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RequestBody(BaseModel):
+    """Base of everything it reads: no field is ignored, no type is guessed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class LastChange(View):
+    """Why the resource is as it is: the change that made its row."""
+
+    cause: str = Field(examples=["topic_created"])
+    actor: str = Field(examples=["unverified:alice@10.0.0.7"])
+    at: str = Field(examples=["2026-11-21T09:30:00.000Z"])
+    reason: str | None = None
+    request_id: str | None = None
+    operation_id: str | None = None
+
+    @classmethod
+    def of(cls, change: Change | None) -> LastChange | None:
+        if change is None:
+            return None
+        return cls(
+            cause=change.cause.value,
+            actor=change.actor,
+            at=timestamp(change.at_ms),
+            reason=change.reason,
+            request_id=change.request_id,
+            operation_id=change.operation_id,
+        )

@@ -1,0 +1,305 @@
+"""How every operator's write is carried out: once, written down before it is tried, by the active controller.
+
+    standby? -> 307      Idempotency-Key known? -> the stored answer
+    intent into SQL (or 503) -> the service does it -> outcome to the outbox -> answer stored under the key
+
+A refusal is an answer like any other: stored, replayed, and in the audit as refused. When the outcome is not
+known the key is released, and what the next attempt creates carries the same id, so that "it exists already"
+can be told from "it exists because of me".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+import anyio
+from fastapi import Depends, Header, Query, Request, Response
+
+from admin_api.answers import Answer, respond
+from admin_api.problem import MEDIA_TYPE, FieldProblem, ProblemError, problem_response
+from admin_api.problem_handlers import ENGINE_FAILURES, problem_of, target_of
+from admin_api.services import Asking, Caller, Services, Serving
+from admin_api.strict_route import BODY_SCOPE_KEY
+from controller.audit import history, idempotency
+from controller.audit.change import Entity
+from controller.audit.history import Intent, Outcome, RequestOutcome
+from controller.audit.idempotency import Claimed, InProgress, OtherBody, Replay
+from controller.audit.store import AuditRejected, AuditUnavailable
+from controller.core.events import Refusal
+from controller.shell.outcomes import NotActive, OutcomeUnknown
+
+_log = logging.getLogger(__name__)
+
+REPLAYED_HEADER = "Idempotency-Replayed"
+
+REPLAYED_HEADERS = {
+    REPLAYED_HEADER: {
+        "description": "`true` when this is the stored answer to an earlier request with the same key",
+        "schema": {"type": "string"},
+    }
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What the service needs to know of the request that it carries out.
+
+    seed: 22 characters, the same at every attempt under one Idempotency-Key; ids are made of it.
+    """
+
+    actor: str
+    reason: str | None
+    request_id: str
+    seed: str
+    dry_run: bool
+    wall_ms: int
+
+    @property
+    def operation_id(self) -> str:
+        return f"op_{self.seed}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is written down before anything is tried."""
+
+    cluster: str
+    action: str
+    entity: Entity
+    entity_id: str
+    body: Mapping[str, Any]
+    reason: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    brokers: tuple[int, ...] = ()
+    #: Whether the attempt's operation id belongs into the audit row.
+    is_operation: bool = False
+
+
+Service = Callable[[Attempt], Awaitable[Answer]]
+
+
+class Writing:
+    """One write; a route says what is asked and which service does it."""
+
+    def __init__(
+        self, request: Request, services: Services, caller: Caller, *, key: str | None, dry_run: bool
+    ) -> None:
+        self._request = request
+        self._services = services
+        self._caller = caller
+        self._key = key
+        self._dry_run = dry_run
+
+    async def carry_out(self, asked: Asked, service: Service) -> Response:
+        services = self._services
+        if services.engine.role != "active":
+            # It may have been this one, and may be again: sending a client back to us would be a loop.
+            active_url = services.engine.active_url
+            raise NotActive(None if active_url == services.engine.url else active_url)
+        if self._dry_run:
+            return respond(self._request, await service(self._attempt(asked, services.ids.new_id())))
+        if self._key is None:
+            answer = await self._try(asked, services.ids.new_id(), service)
+            return self._render(answer)
+        return await self._once(asked, self._key, service)
+
+    async def _once(self, asked: Asked, key: str, service: Service) -> Response:
+        services = self._services
+        path = self._request.url.path
+        scope = f"{self._caller.actor} {self._request.method} {path}"[: idempotency.SCOPE_CHARS_MAX]
+        claim = await services.audit.write(
+            partial(
+                idempotency.claim,
+                scope=scope,
+                key=key,
+                body_hash=_body_hash(self._request),
+                fresh_seed=services.ids.new_id(),
+                now_ms=services.clock.now_wall_ms(),
+            )
+        )
+        match claim:
+            case Replay(status=status, headers=headers, body=body):
+                replayed = {**headers, REPLAYED_HEADER: "true"}
+                return self._render(Answer(status, body, replayed))
+            case OtherBody():
+                field = FieldProblem(header="Idempotency-Key", message="was used for another body")
+                raise ProblemError("idempotency_key_reused", field.message, errors=(field,))
+            case InProgress(retry_after_ms=retry_after_ms):
+                raise ProblemError(
+                    "idempotency_key_in_progress",
+                    "the first request with this key has no answer yet",
+                    headers={
+                        "Retry-After": str(min(services.settings.retry_after_s, -(-retry_after_ms // 1000)))
+                    },
+                )
+            case Claimed(seed=seed):
+                pass
+        kept = False
+        answer: Answer | None = None
+        try:
+            answer = await self._try(asked, seed, service)
+            if answer.status < 500 and answer.status != 307:
+                await services.audit.write(
+                    partial(
+                        idempotency.keep_answer,
+                        scope=scope,
+                        key=key,
+                        status=answer.status,
+                        headers=answer.headers,
+                        body=answer.body,
+                    )
+                )
+                kept = True
+            return self._render(answer)
+        except (AuditUnavailable, AuditRejected) as error:
+            # Either nothing was done (the intent could not be written), or it was and only the answer could
+            # not be stored; then the claim runs out, and the next attempt finds its own id in the cluster.
+            _log.warning("idempotent_answer_not_kept key=%r: %s", key, error)
+            if answer is None:
+                raise
+            return self._render(answer)
+        finally:
+            if not kept:
+                with anyio.CancelScope(shield=True):
+                    await self._release(scope, key)
+
+    async def _release(self, scope: str, key: str) -> None:
+        try:
+            await self._services.audit.write(partial(idempotency.release, scope=scope, key=key))
+        except (AuditUnavailable, AuditRejected) as error:
+            _log.warning("idempotency_key_not_released: %s", error)
+
+    async def _try(self, asked: Asked, seed: str, service: Service) -> Answer:
+        """Intent, attempt, outcome. Failures that are answers come back as answers."""
+        services = self._services
+        attempt = self._attempt(asked, seed)
+        intent = Intent(
+            cluster=asked.cluster,
+            action=asked.action,
+            entity=asked.entity,
+            entity_id=asked.entity_id,
+            actor=attempt.actor,
+            reason=attempt.reason,
+            request_id=attempt.request_id,
+            operation_id=attempt.operation_id if asked.is_operation else None,
+            at_ms=attempt.wall_ms,
+            body=asked.body,
+            topic=asked.topic,
+            partition=asked.partition,
+            brokers=asked.brokers,
+        )
+        audit_id = await services.audit.write(
+            partial(history.append_intent, intent=intent, recorded_at_ms=attempt.wall_ms)
+        )
+        outcome = RequestOutcome.UNKNOWN
+        code: str | None = None
+        detail: str | None = None
+        try:
+            answer = await service(attempt)
+            outcome = RequestOutcome.SUCCEEDED
+            return answer
+        except ProblemError as refused:
+            outcome, code, detail = RequestOutcome.REFUSED, refused.code, refused.detail
+            return self._as_answer(refused)
+        except ENGINE_FAILURES as failure:
+            retry_after_s = services.settings.retry_after_s
+            # ENGINE_FAILURES is EngineFailure's members as a tuple, which a type checker can't see.
+            problem = problem_of(failure, target=target_of(self._request), retry_after_s=retry_after_s)  # type: ignore[arg-type]
+            if not isinstance(failure, (OutcomeUnknown, AuditUnavailable, AuditRejected)):
+                outcome = RequestOutcome.REFUSED
+            code, detail = problem.code, problem.detail
+            return self._as_answer(problem)
+        finally:
+            services.outbox.record_outcome(
+                Outcome(
+                    audit_id=audit_id,
+                    outcome=outcome,
+                    code=code,
+                    detail=detail,
+                    at_ms=services.clock.now_wall_ms(),
+                )
+            )
+
+    def _attempt(self, asked: Asked, seed: str) -> Attempt:
+        return Attempt(
+            actor=self._caller.actor,
+            reason=asked.reason,
+            request_id=self._caller.request_id,
+            seed=seed,
+            dry_run=self._dry_run,
+            wall_ms=self._services.clock.now_wall_ms(),
+        )
+
+    def _as_answer(self, problem: ProblemError) -> Answer:
+        path = self._request.url.path
+        rendered = problem_response(problem, path=path, request_id=self._caller.request_id)
+        return Answer(problem.status, bytes(rendered.body), problem.headers)
+
+    def _render(self, answer: Answer) -> Response:
+        if answer.status < 300:
+            return respond(self._request, answer)
+        return Response(answer.body, answer.status, dict(answer.headers), media_type=MEDIA_TYPE)
+
+
+def _body_hash(request: Request) -> str:
+    """Of what the body means, so that another spelling of the same request is the same request; the query
+    belongs to it."""
+    body = request.scope.get(BODY_SCOPE_KEY, b"")
+    meaning = json.dumps(json.loads(body), sort_keys=True) if body else ""
+    return hashlib.sha256(f"{request.url.query}\n{meaning}".encode()).hexdigest()
+
+
+async def writing(
+    request: Request,
+    services: Serving,
+    caller: Asking,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            min_length=1,
+            max_length=idempotency.KEY_CHARS_MAX,
+            pattern=r"^[!-~]+$",
+            description=(
+                "Makes repeating the request safe: for a day, the same key answers with the first answer. "
+                "A uuid is a good key."
+            ),
+            examples=["6f0c4cf2-7e56-4d2b-9e1b-0d4f3a0b9c11"],
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, Query(description="Check everything, change nothing, and answer with what would be done.")
+    ] = False,
+) -> Writing:
+    return Writing(request, services, caller, key=idempotency_key, dry_run=dry_run)
+
+
+Write = Annotated[Writing, Depends(writing)]
+
+#: Where a refusal of the core goes in our catalogue, when the names differ.
+_REFUSALS = {
+    "unknown_topic": "topic_not_found",
+    "unknown_partition": "partition_not_found",
+    "invalid_topic_id": "invalid_request",
+}
+#: The core's field names, where the request's differ.
+_FIELDS = {"topic": "name"}
+
+
+def refusal_problem(refusal: Refusal) -> ProblemError:
+    """The core's refusal as a problem: same words, same numbers."""
+    code = _REFUSALS.get(refusal.code.value, refusal.code.value)
+    errors: tuple[FieldProblem, ...] = ()
+    if refusal.field is not None:
+        name, _, rest = refusal.field.partition(".")
+        pointer = f"/{_FIELDS.get(name, name)}" + (
+            f"/{rest.replace('~', '~0').replace('/', '~1')}" if rest else ""
+        )
+        errors = (FieldProblem(pointer=pointer, message=refusal.detail, limit=refusal.limit),)
+    return ProblemError(code, refusal.detail, errors=errors, hint=refusal.hint, facts=refusal.facts)
