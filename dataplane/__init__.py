@@ -1,0 +1,1 @@
+"""The data plane: brokers store and serve record batches over the Kafka wire protocol."""

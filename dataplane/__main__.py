@@ -1,0 +1,309 @@
+"""`dataplane serve | format | dump-log`: parse, build, run. The composition root of a broker.
+
+SIGTERM and SIGINT begin a controlled shutdown; a second one ends the process at once, which is as safe as
+SIGKILL: the next start recovers, and tells the controller what it can prove.
+"""
+
+from __future__ import annotations
+
+import dataplane.lean_start  # isort: skip # noqa: F401 - before anything that imports kio
+
+import argparse
+import base64
+import gc
+import importlib.metadata
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from dataplane.core.log_port import LogError
+from dataplane.shell.broker import Broker, BrokerSettings, Ports
+from dataplane.shell.config import (
+    BROKER_KEYS,
+    CONFIG_FILE_BYTES_MAX,
+    BrokerConfig,
+    ConfigError,
+    parse_config,
+    read_properties,
+    split_pair,
+)
+from dataplane.shell.controller_session import RegistrationRefused
+from dataplane.shell.data_directory import Loaded, load_logs, read_controller_epoch
+from dataplane.storage.disk import PosixDisk
+from dataplane.storage.dump import dump_segment
+from dataplane.storage.log_dir import LogDir, open_log_dir
+from dataplane.storage.log_dir_identity import LogDirRefused
+
+_log = logging.getLogger("dataplane")
+
+DEFAULT_PORT = 9092
+BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
+GC_ALLOCATIONS = 20_000
+GC_MIDDLE_EVERY = 20
+GC_FULL_EVERY = 100
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+class UsageError(Exception):
+    """The command line can't be used; the message says why and what to do."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    try:
+        match arguments.command:
+            case "serve":
+                return _serve(arguments)
+            case "format":
+                return _format(arguments)
+            case _:
+                return _dump_log(arguments)
+    except (UsageError, ConfigError) as error:
+        print(f"dataplane: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except BrokenPipeError:  # `dump-log | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="dataplane", description="A Springtide storage server.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser(
+        "serve",
+        help="run a broker",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="configuration keys (--config, --config-file):\n"
+        + "\n".join(f"  {name}={key.default}\n      {key.text}" for name, key in BROKER_KEYS.items()),
+    )
+    serve.add_argument("--cluster", required=True, help="name of the cluster at the controller")
+    serve.add_argument("--broker-id", type=int, required=True, help="this broker's id, unique in the cluster")
+    serve.add_argument("--listen", default=f"127.0.0.1:{DEFAULT_PORT}", metavar="HOST:PORT")
+    serve.add_argument("--advertise", metavar="HOST:PORT", help="what clients connect to, if not --listen")
+    serve.add_argument("--controllers", required=True, metavar="URL[,URL...]", help="all controllers")
+    serve.add_argument("--data-dir", required=True, metavar="DIR", help="this broker's own directory")
+    serve.add_argument("--rack", help="where it stands; replicas of a partition are spread over racks")
+    serve.add_argument("--metrics-listen", metavar="HOST:PORT", help="/metrics, /healthz, /readyz")
+    serve.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="may be repeated")
+    serve.add_argument("--config-file", metavar="FILE", help="a server.properties; --config wins over it")
+    serve.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    format_ = commands.add_parser("format", help="give a data directory its identity before the first start")
+    format_.add_argument("--data-dir", required=True, metavar="DIR")
+    format_.add_argument("--broker-id", type=int, required=True)
+    dump = commands.add_parser("dump-log", help="print a segment or a divergent copy, a JSON object a batch")
+    dump.add_argument("file", metavar="FILE", help="a .log or .batches file")
+    dump.add_argument("--records", action="store_true", help="the records too")
+    return parser
+
+
+# serve
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    logging.basicConfig(
+        level=arguments.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    settings = _settings(arguments)
+    disk = PosixDisk()
+    data_dir = str(Path(arguments.data_dir).absolute())
+    try:
+        log_dir = open_log_dir(
+            disk,
+            data_dir,
+            broker_id=settings.broker_id,
+            new_dir_id=_new_dir_id(random.SystemRandom()),
+            boot_id=_boot_id(),
+            options=settings.config.topic_settings({}).log,
+        )
+        _log.info("%s: last shutdown was %s", data_dir, log_dir.last_shutdown.value)
+        loaded = load_logs(log_dir, wall_ms=lambda: time.time_ns() // 1_000_000)
+        _log.info("%d logs open", len(loaded.logs))
+        epoch_seen = read_controller_epoch(disk, data_dir)
+    except LogDirRefused as error:
+        print(f"dataplane: {error}; choose another --data-dir, or see what is in it", file=sys.stderr)
+        return EXIT_FAILED
+    except (LogError, OSError) as error:
+        print(f"dataplane: {data_dir} can't be used: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    _calm_the_collector()
+    return trio.run(_run_broker, settings, log_dir, loaded, epoch_seen)
+
+
+def _calm_the_collector() -> None:
+    """What was loaded until now stays; and requests leave no cycles, so full collections may be rare. Each
+    one stops the loop."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_ALLOCATIONS, GC_MIDDLE_EVERY, GC_FULL_EVERY)
+
+
+async def _run_broker(
+    settings: BrokerSettings, log_dir: LogDir, loaded: Loaded, controller_epoch_seen: int
+) -> int:
+    broker = Broker(settings, Ports(), log_dir, loaded)
+    exit_code = EXIT_FAILED
+    try:
+        async with trio.open_nursery() as nursery:
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+
+                async def run() -> None:
+                    await broker.run(controller_epoch_seen=controller_epoch_seen)
+
+                nursery.start_soon(run)
+                await anext(aiter(signals))
+                nursery.start_soon(_exit_on_second, signals)
+                exit_code = EXIT_OK if await broker.shut_down() else EXIT_FAILED
+                nursery.cancel_scope.cancel()
+    except* (RegistrationRefused, LogDirRefused) as group:
+        print(f"dataplane: {_first(group)}", file=sys.stderr)
+    except* OSError as group:
+        error = _first(group)
+        print(
+            f"dataplane: can't listen on {settings.listen_host}:{settings.listen_port}: {error}; "
+            "is another broker running there?",
+            file=sys.stderr,
+        )
+    except* LogError as group:
+        print(f"dataplane: {_first(group)}; restart it on a working disk", file=sys.stderr)
+    return exit_code
+
+
+async def _exit_on_second(signals: Any) -> None:
+    async for number in signals:
+        _log.warning("second signal (%d): leaving at once, without a clean shutdown", number)
+        os._exit(128 + number)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _settings(arguments: argparse.Namespace) -> BrokerSettings:
+    if arguments.broker_id < 0:
+        raise UsageError("--broker-id is 0 or more")
+    controllers = tuple(url.strip() for url in arguments.controllers.split(",") if url.strip())
+    if not controllers or not all(url.startswith(("http://", "https://")) for url in controllers):
+        raise UsageError("--controllers takes URLs, such as http://127.0.0.1:8080")
+    listen = _address(arguments.listen, "--listen")
+    advertise = (None, None) if arguments.advertise is None else _address(arguments.advertise, "--advertise")
+    metrics = (
+        (None, 0)
+        if arguments.metrics_listen is None
+        else _address(arguments.metrics_listen, "--metrics-listen")
+    )
+    return BrokerSettings(
+        cluster=arguments.cluster,
+        broker_id=arguments.broker_id,
+        listen_host=listen[0],
+        listen_port=listen[1],
+        advertise_host=advertise[0],
+        advertise_port=advertise[1],
+        controllers=controllers,
+        rack=arguments.rack,
+        metrics_host=metrics[0],
+        metrics_port=metrics[1],
+        config=_config(arguments),
+        version=_version(),
+    )
+
+
+def _config(arguments: argparse.Namespace) -> BrokerConfig:
+    pairs: list[tuple[str, str]] = []
+    if arguments.config_file is not None:
+        path = Path(arguments.config_file)
+        try:
+            if path.stat().st_size > CONFIG_FILE_BYTES_MAX:
+                raise UsageError(f"{path} is too large for a configuration file")
+            pairs += read_properties(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--config-file {path}: {error}") from error
+    pairs += [split_pair(text) for text in arguments.config]
+    return parse_config(pairs)
+
+
+def _address(text: str, option: str) -> tuple[str, int]:
+    """HOST:PORT, the host in brackets if it is an IPv6 address."""
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > 65_535:
+        raise UsageError(f"{option} takes HOST:PORT, not {text!r}")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("springtide")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _boot_id() -> str:
+    """Changes with each start of the kernel; "" where there is none, which proves nothing."""
+    try:
+        return Path(BOOT_ID_FILE).read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _new_dir_id(rng: random.Random) -> str:
+    return base64.urlsafe_b64encode(rng.randbytes(16)).decode("ascii").rstrip("=")
+
+
+# format, dump-log
+
+
+def _format(arguments: argparse.Namespace) -> int:
+    try:
+        log_dir = open_log_dir(
+            PosixDisk(),
+            str(Path(arguments.data_dir).absolute()),
+            broker_id=arguments.broker_id,
+            new_dir_id=_new_dir_id(random.SystemRandom()),
+            boot_id=_boot_id(),
+        )
+    except (LogDirRefused, LogError) as error:
+        print(f"dataplane: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    log_dir.abandon()
+    print(f"{arguments.data_dir}: directory {log_dir.meta.dir_id} of broker {log_dir.meta.broker_id}")
+    return EXIT_OK
+
+
+def _dump_log(arguments: argparse.Namespace) -> int:
+    path = Path(arguments.file)
+    if not path.is_file():
+        raise UsageError(f"{path} is no file")
+    try:
+        for entry in dump_segment(PosixDisk().open(str(path)), with_records=arguments.records):
+            print(json.dumps(entry, default=_printable))
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        print(f"dataplane: {path}: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+def _printable(value: object) -> str:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", errors="backslashreplace")
+    return str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

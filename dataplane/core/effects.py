@@ -1,0 +1,129 @@
+"""What a replica asks its shell to do. Values only: a replica never calls out.
+
+Every call on a replica returns its effects in order; the shell carries them out in that order, for the
+replica it called (effects don't name the partition). An effect's docstring says what must be durable before
+it and what must be reported back. Effects without fields are shared objects, so that a busy partition makes
+none per batch, and an idle one makes none at all.
+
+All standing effects (`StartFetching`, `StopFetching`) are idempotent: the shell compares with what runs. A
+state delivered twice repeats them, which is how a half-carried-out transition gets finished (I25, S33).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from controller.contract.lag_report import ReplicaProblem
+from dataplane.wire.errors import ErrorCode
+
+
+class CompleteProduce(msgspec.Struct, frozen=True):
+    """Answer these waiting producers, all with `error`. `waiters` are the objects given to `append`, in
+    offset order. With NONE, every record they wait for is committed (I4). With any other error the outcome is
+    unknown to the producer: its records may be in the log and may yet commit."""
+
+    waiters: tuple[object, ...]
+    error: ErrorCode
+
+
+class DataAppended(msgspec.Struct, frozen=True):
+    """The leader's log grew: answer parked replica fetches of this partition
+    (`FetchSessions.on_data_appended`)."""
+
+
+class HighWatermarkMoved(msgspec.Struct, frozen=True):
+    """Read `replica.high_watermark`. Answer parked consumer fetches at once; tell followers with their
+    next answer, or soon (`FetchSessions.on_high_watermark_moved`). Checkpoint it within its interval."""
+
+
+class LeadershipChanged(msgspec.Struct, frozen=True):
+    """Role or leader epoch changed: every parked fetch of this partition must be evaluated again, because its
+    answer is now an error (`FetchSessions.on_leadership_changed`)."""
+
+
+class ProposalReady(msgspec.Struct, frozen=True):
+    """Call `due_proposal` when the next lag report is put together, and send one soon. The promise begins
+    when `due_proposal` returns it."""
+
+
+class StartFetching(msgspec.Struct, frozen=True):
+    """Fetch this partition from `leader_id` in `leader_epoch`, from `next_fetch()` on, and from nobody else.
+    Replaces any earlier StartFetching. Answers of requests sent before are harmless: `on_fetched` drops
+    them."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+class StopFetching(msgspec.Struct, frozen=True):
+    """Take the partition out of the fetch session, telling the leader (KIP-227 forgotten topics): the leader
+    reads a session that still holds the partition as proof that this follower still follows it."""
+
+
+class BackOff(msgspec.Struct, frozen=True):
+    """The leader could not answer for this partition: take it out of the session for `delay_ms`, then fetch
+    again from `next_fetch()` if the replica still wants to (L6: never drop it for good)."""
+
+    delay_ms: int
+    error: ErrorCode
+
+
+class WriteAside(msgspec.Struct, frozen=True):
+    """A truncation to `cut_offset` is due. Copy the whole batches in [first_offset, next_offset) to
+    `divergent/`, with a description, fsync both and their directory, in a thread; then call
+    `on_written_aside(hold_id, ...)`. The log is not touched before that (nothing is lost silently).
+
+    May come again with the same hold_id while the first is under way: do it once. `cut_offset` is
+    first_offset, or lower when the whole log goes. Below `high_watermark` only after an unclean election.
+    """
+
+    hold_id: int
+    first_offset: int
+    next_offset: int
+    leader_epoch: int
+    high_watermark: int
+    cut_offset: int
+
+
+class PersistEpochs(msgspec.Struct, frozen=True):
+    """A leader epoch began: fsync the leader-epoch file in a thread (I20, KAFKA-15046). Nothing waits for it:
+    the port wrote it already, so only a machine crash can lose it, and that costs the replica its seat."""
+
+
+class ReportProblem(msgspec.Struct, frozen=True):
+    """Put it in the next lag report, and send one soon. Deliver at least once."""
+
+    problem: ReplicaProblem
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Something for the log file. `text` is complete; the shell adds topic and partition."""
+
+    text: str
+    is_warning: bool = False
+
+
+Effect = (
+    CompleteProduce
+    | DataAppended
+    | HighWatermarkMoved
+    | LeadershipChanged
+    | ProposalReady
+    | StartFetching
+    | StopFetching
+    | BackOff
+    | WriteAside
+    | PersistEpochs
+    | ReportProblem
+    | Note
+)
+
+Effects = tuple[Effect, ...]
+
+NO_EFFECTS: Effects = ()
+DATA_APPENDED = DataAppended()
+HIGH_WATERMARK_MOVED = HighWatermarkMoved()
+LEADERSHIP_CHANGED = LeadershipChanged()
+PROPOSAL_READY = ProposalReady()
+STOP_FETCHING = StopFetching()
+PERSIST_EPOCHS = PersistEpochs()

@@ -1,0 +1,542 @@
+"""Incremental fetch sessions (KIP-227): what a fetcher follows, remembered on both ends of a connection.
+
+Both classes here do work in proportion to what changed, never to what is followed: a session holds a queue
+of partitions that are *due* (mentioned by the request, appended to, or left over when the last answer was
+full), and an answer looks at those only. A partition that nobody touched costs nothing, per request and per
+wake-up.
+
+Being followed through a session is evidence too: `Contact` carries the time of the session's last request to
+every replica whose follower fetches through it, so that an idle follower counts as alive without being
+looked at. A follower that stops following takes the partition out of the session (or drops it), and the
+evidence ends with it.
+
+The leader epoch is not judged here but with each evaluation: the session remembers the epoch that the
+fetcher stated, and hands it to the replica every time (KAFKA-9338: Kafka's incremental fetches once skipped
+that check). Topic ids are part of the key (I21).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from controller.contract.partition_state import PartitionKey
+from dataplane.core.lease import NEVER_MS
+from dataplane.wire.errors import ErrorCode
+
+CONSUMER = -1
+"""`replica_id` of a fetcher that is no replica."""
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+NO_SESSION = 0
+_EPOCH_MAX = 2**31 - 1
+"""After it comes 1: 0 would begin another session."""
+
+
+class Contact:
+    """When a fetch session was last heard from (monotonic ms). Shared by reference with the replicas whose
+    followers fetch through it."""
+
+    __slots__ = ("last_fetch_ms",)
+
+    def __init__(self, last_fetch_ms: int = NEVER_MS) -> None:
+        self.last_fetch_ms = last_fetch_ms
+
+
+class FetchPartition(NamedTuple):
+    """One partition of a Fetch request, topic already resolved to its id. `leader_epoch` and
+    `last_fetched_epoch` -1: not stated."""
+
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    max_bytes: int
+
+
+class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a Fetch request that sessions are about. `uses_topic_ids`: version 13 and later."""
+
+    session_id: int
+    session_epoch: int
+    replica_id: int = CONSUMER
+    broker_epoch: int = -1
+    uses_topic_ids: bool = True
+    partitions: Sequence[FetchPartition] = ()
+    forgotten: Sequence[PartitionKey] = ()
+
+
+class FollowedPartition:
+    """What a session remembers of one partition. The shell reads it to call the replica; only the session
+    writes it. `sent_*`: what the fetcher was last told, -1 if it must be told again."""
+
+    __slots__ = (
+        "fetch_offset",
+        "key",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+    )
+
+    def __init__(self, key: PartitionKey) -> None:
+        self.key = key
+        self.leader_epoch = -1
+        self.fetch_offset = 0
+        self.last_fetched_epoch = -1
+        self.log_start_offset = -1
+        self.max_bytes = 0
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
+
+
+HIGH_WATERMARK_TELL_MS = 50
+"""How long a parked replica may go on not knowing a high watermark that moved. While records flow the next
+answer carries it; this bounds it when they stop, for the price of one small answer."""
+
+
+class FetchSession:
+    """One fetcher's session, or the passing state of a fetch without one (session_id 0).
+
+    The shell's turn: `for followed in session.due():` evaluate; `settle` those that the answer speaks of and
+    those without news. Whatever has news that the answer does not carry (its budget is used up, or the fetch
+    goes on waiting) is left alone: it stays due, first in line.
+    """
+
+    __slots__ = (
+        "_due",
+        "_partitions",
+        "broker_epoch",
+        "contact",
+        "is_full_answer",
+        "last_used_ms",
+        "next_epoch",
+        "parked",
+        "replica_id",
+        "session_id",
+        "uses_topic_ids",
+    )
+
+    def __init__(self, session_id: int, request: FetchRequest, *, now_ms: int) -> None:
+        self.session_id = session_id
+        self.next_epoch = 1
+        self.replica_id = request.replica_id
+        self.broker_epoch = request.broker_epoch
+        self.uses_topic_ids = request.uses_topic_ids
+        self.last_used_ms = now_ms
+        self.contact = Contact(now_ms)
+        #: The shell's own handle of the fetch that waits here, if one does.
+        self.parked: object | None = None
+        #: The answer in preparation lists every partition, not only news.
+        self.is_full_answer = True
+        self._partitions: dict[PartitionKey, FollowedPartition] = {}
+        self._due: dict[PartitionKey, FollowedPartition] = {}
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __contains__(self, key: PartitionKey) -> bool:
+        return key in self._partitions
+
+    @property
+    def is_replica(self) -> bool:
+        return self.replica_id >= 0
+
+    def due(self) -> list[FollowedPartition]:
+        """Partitions to evaluate for the answer in preparation, longest waiting first."""
+        return list(self._due.values())
+
+    def is_news(
+        self,
+        followed: FollowedPartition,
+        *,
+        error: ErrorCode,
+        size_bytes: int,
+        is_diverging: bool,
+        high_watermark: int,
+        log_start_offset: int,
+    ) -> bool:
+        """Whether the answer must list this partition (KIP-227: an error, records, a divergence, or a high
+        watermark or log start that the fetcher has not been told)."""
+        return (
+            self.is_full_answer
+            or error is not ErrorCode.NONE
+            or size_bytes > 0
+            or is_diverging
+            or high_watermark != followed.sent_high_watermark
+            or log_start_offset != followed.sent_log_start_offset
+        )
+
+    def settle(
+        self,
+        followed: FollowedPartition,
+        *,
+        error: ErrorCode,
+        high_watermark: int,
+        log_start_offset: int,
+        is_more_left: bool,
+    ) -> None:
+        """The answer about to be sent says this of the partition. `is_more_left`: keep it due (at the end
+        of the queue), because it has bytes that found no room."""
+        if error is ErrorCode.NONE:
+            followed.sent_high_watermark = high_watermark
+            followed.sent_log_start_offset = log_start_offset
+        else:  # the next answer without an error is news
+            followed.sent_high_watermark = -1
+            followed.sent_log_start_offset = -1
+        self._due.pop(followed.key, None)
+        if is_more_left and followed.key in self._partitions:
+            self._due[followed.key] = followed
+
+    def _mention(self, mentioned: FetchPartition) -> bool:
+        """Whether it is new to the session."""
+        key = (mentioned.topic_id, mentioned.partition)
+        followed = self._partitions.get(key)
+        is_new = followed is None
+        if followed is None:
+            followed = FollowedPartition(key)
+            self._partitions[key] = followed
+        followed.leader_epoch = mentioned.leader_epoch
+        followed.fetch_offset = mentioned.fetch_offset
+        followed.last_fetched_epoch = mentioned.last_fetched_epoch
+        followed.log_start_offset = mentioned.log_start_offset
+        followed.max_bytes = mentioned.max_bytes
+        self._due[key] = followed
+        return is_new
+
+    def _forget(self, key: PartitionKey) -> bool:
+        """Whether the session held it."""
+        self._due.pop(key, None)
+        return self._partitions.pop(key, None) is not None
+
+    def _mark_due(self, key: PartitionKey) -> None:
+        self._due[key] = self._partitions[key]
+
+
+_Watchers = dict[PartitionKey, dict[FetchSession, None]]
+
+
+class FetchSessions:
+    """All sessions of this broker, and who follows which partition.
+
+    session_ids: hard-to-guess positive 31-bit numbers, never ending; drawn by the shell.
+    Bounds: `sessions_max` sessions, `partitions_max` followed partitions in all. A full table gives the
+    newcomer the place of the session that has been unused for longest, if that is `idle_ms` or more, or if
+    the newcomer is a replica and the other is not; otherwise the fetch goes on without a session, which
+    KIP-227 allows. A fetch that waits keeps its session. (Kafka also lets larger sessions push out smaller
+    ones; with places enough for a cluster's brokers that only makes consumers fight.)
+    """
+
+    __slots__ = (
+        "_consumers",
+        "_idle_ms",
+        "_partition_count",
+        "_partitions_max",
+        "_replicas",
+        "_session_ids",
+        "_sessions",
+        "_sessions_max",
+        "evictions",
+    )
+
+    def __init__(
+        self,
+        session_ids: Iterator[int],
+        *,
+        sessions_max: int = 1_000,
+        partitions_max: int = 1_000_000,
+        idle_ms: int = 120_000,
+    ) -> None:
+        assert sessions_max > 0
+        self._session_ids = session_ids
+        self._sessions_max = sessions_max
+        self._partitions_max = partitions_max
+        self._idle_ms = idle_ms
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
+        self._partition_count = 0
+        self._replicas: _Watchers = {}
+        self._consumers: _Watchers = {}
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, request: FetchRequest, *, now_ms: int) -> FetchSession | ErrorCode:
+        """The session to answer this request from, brought up to date with it: an existing one, a new one,
+        or a passing one (session_id 0). FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
+        FETCH_SESSION_TOPIC_ID_ERROR: answer with this as the top-level error. A request from another
+        replica or another broker epoch than the session's finds no session (I8).
+
+        For each partition that the request forgets, the caller tells the replica: `on_replica_gone`.
+        """
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            return self._open_full(request, now_ms)
+        session = self._sessions.get(request.session_id)
+        if (
+            session is None
+            or session.replica_id != request.replica_id
+            or session.broker_epoch != request.broker_epoch
+        ):
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.uses_topic_ids != request.uses_topic_ids:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        if session.next_epoch != request.session_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if self._partition_count + len(request.partitions) > self._partitions_max:
+            self.close(session)
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        session.next_epoch = session.next_epoch + 1 if session.next_epoch < _EPOCH_MAX else 1
+        session.is_full_answer = False
+        session.last_used_ms = now_ms
+        session.contact.last_fetch_ms = now_ms
+        self._sessions.move_to_end(session.session_id)
+        for mentioned in request.partitions:
+            if session._mention(mentioned):
+                self._partition_count += 1
+                self._watch(session, (mentioned.topic_id, mentioned.partition))
+        for key in request.forgotten:
+            if session._forget(key):
+                self._partition_count -= 1
+                self._unwatch(session, key)
+        return session
+
+    def _open_full(self, request: FetchRequest, now_ms: int) -> FetchSession:
+        replaced = self._sessions.get(request.session_id)
+        if replaced is not None and replaced.replica_id == request.replica_id:
+            self.close(replaced)
+        session_id = NO_SESSION
+        if request.session_epoch == INITIAL_EPOCH and self._make_room(request, now_ms):
+            session_id = next(self._session_ids)
+            while session_id in self._sessions or session_id == NO_SESSION:
+                session_id = next(self._session_ids)
+        session = FetchSession(session_id, request, now_ms=now_ms)
+        for mentioned in request.partitions:
+            session._mention(mentioned)
+        if session_id != NO_SESSION:
+            self._sessions[session_id] = session
+            self._partition_count += len(session)
+            for key in session._partitions:
+                self._watch(session, key)
+        return session
+
+    def _make_room(self, request: FetchRequest, now_ms: int) -> bool:
+        if not request.partitions:
+            return False
+        while (
+            len(self._sessions) >= self._sessions_max
+            or self._partition_count + len(request.partitions) > self._partitions_max
+        ):
+            victim = self._find_victim(is_replica=request.replica_id >= 0, now_ms=now_ms)
+            if victim is None:
+                return False
+            self.close(victim)
+            self.evictions += 1
+        return True
+
+    def _find_victim(self, *, is_replica: bool, now_ms: int) -> FetchSession | None:
+        for session in self._sessions.values():
+            if session.parked is not None:
+                continue
+            if now_ms - session.last_used_ms >= self._idle_ms or (is_replica and not session.is_replica):
+                return session
+            if not is_replica:
+                return None  # the others were used later
+        return None
+
+    def close(self, session: FetchSession) -> None:
+        """It is no evidence of anything from here on."""
+        session.contact.last_fetch_ms = NEVER_MS
+        if self._sessions.get(session.session_id) is session:
+            del self._sessions[session.session_id]
+            self._partition_count -= len(session)
+            self._unwatch_all(session)
+
+    def park(self, session: FetchSession, handle: object) -> None:
+        """The fetch waits. From here on the session is among those that the on_ methods return."""
+        assert session.parked is None or session.parked is handle
+        session.parked = handle
+        if session.session_id == NO_SESSION:
+            for key in session._partitions:
+                self._watch(session, key)
+
+    def unpark(self, session: FetchSession) -> None:
+        """The wait is over (answered, timed out, or its connection is gone)."""
+        session.parked = None
+        if session.session_id == NO_SESSION:
+            self._unwatch_all(session)
+
+    def on_data_appended(self, key: PartitionKey) -> Sequence[FetchSession]:
+        """Mark the partition due for the replicas that follow it; returns the parked ones, to be answered."""
+        return _mark(self._replicas.get(key), key)
+
+    def on_high_watermark_moved(self, key: PartitionKey) -> Sequence[FetchSession]:
+        """Mark the partition due for everyone; returns the parked *consumers*, to be answered now. Parked
+        replicas are not woken for it: their next answer carries it, and the shell should cap their
+        remaining wait at HIGH_WATERMARK_TELL_MS (see `replicas_to_tell`)."""
+        _mark(self._replicas.get(key), key)
+        return _mark(self._consumers.get(key), key)
+
+    def replicas_to_tell(self, key: PartitionKey) -> Sequence[FetchSession]:
+        """Parked replica sessions that follow the partition."""
+        return [session for session in self._replicas.get(key, ()) if session.parked is not None]
+
+    def on_leadership_changed(self, key: PartitionKey) -> Sequence[FetchSession]:
+        """Mark the partition due for everyone; returns all parked sessions that follow it."""
+        return [*_mark(self._replicas.get(key), key), *_mark(self._consumers.get(key), key)]
+
+    def _watch(self, session: FetchSession, key: PartitionKey) -> None:
+        watchers = self._replicas if session.is_replica else self._consumers
+        watchers.setdefault(key, {})[session] = None
+
+    def _unwatch(self, session: FetchSession, key: PartitionKey) -> None:
+        watchers = self._replicas if session.is_replica else self._consumers
+        watching = watchers.get(key)
+        if watching is not None:
+            watching.pop(session, None)
+            if not watching:
+                del watchers[key]
+
+    def _unwatch_all(self, session: FetchSession) -> None:
+        for key in session._partitions:
+            self._unwatch(session, key)
+
+
+def _mark(watching: dict[FetchSession, None] | None, key: PartitionKey) -> Sequence[FetchSession]:
+    if watching is None:
+        return ()
+    parked = []
+    for session in watching:
+        session._mark_due(key)
+        if session.parked is not None:
+            parked.append(session)
+    return parked
+
+
+class FetchPosition(NamedTuple):
+    """What a follower asks of one partition."""
+
+    fetch_offset: int
+    last_fetched_epoch: int
+    leader_epoch: int
+    log_start_offset: int
+
+
+class FollowerRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What the next Fetch to a leader says."""
+
+    session_id: int
+    session_epoch: int
+    partitions: tuple[tuple[PartitionKey, FetchPosition], ...]
+    forgotten: tuple[PartitionKey, ...]
+
+
+class FollowerSession:
+    """The follower's end: everything it fetches from one leader. One request in flight at a time."""
+
+    __slots__ = (
+        "_changed",
+        "_followed",
+        "_forgotten",
+        "_is_in_flight",
+        "_next_epoch",
+        "_session_id",
+        "_told",
+    )
+
+    def __init__(self) -> None:
+        self._session_id = NO_SESSION
+        self._next_epoch = INITIAL_EPOCH
+        self._is_in_flight = False
+        self._followed: dict[PartitionKey, FetchPosition] = {}
+        # What the next request has to say, and what the leader's session holds once the last one arrived.
+        self._changed: dict[PartitionKey, None] = {}
+        self._forgotten: dict[PartitionKey, None] = {}
+        self._told: dict[PartitionKey, FetchPosition | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def __contains__(self, key: PartitionKey) -> bool:
+        return key in self._followed
+
+    def set_position(self, key: PartitionKey, position: FetchPosition) -> None:
+        """Fetch this partition from here on; the next request mentions it if that is news. It is news
+        after `remove` too, whatever the position: the last answer may have been thrown away."""
+        self._followed[key] = position
+        if key in self._forgotten:
+            del self._forgotten[key]
+            self._told[key] = None  # the leader still holds it, at a position that no longer counts
+        if self._told.get(key) == position:
+            self._changed.pop(key, None)
+        else:
+            self._changed[key] = None
+
+    def remove(self, key: PartitionKey) -> None:
+        """Fetch it no longer; the next request forgets it."""
+        self._followed.pop(key, None)
+        self._changed.pop(key, None)
+        if key in self._told:
+            self._forgotten[key] = None
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the next request says more than the last one."""
+        return self._next_epoch == INITIAL_EPOCH or bool(self._changed) or bool(self._forgotten)
+
+    def build(self) -> FollowerRequest:
+        """The next request: full when there is no session, else only what changed. Keep it until its
+        answer; then exactly one of on_answer and on_failure."""
+        assert not self._is_in_flight
+        self._is_in_flight = True
+        followed = self._followed
+        if self._next_epoch == INITIAL_EPOCH:
+            partitions = tuple(followed.items())
+            forgotten: tuple[PartitionKey, ...] = ()
+            self._told = dict(followed)
+        else:
+            partitions = tuple((key, followed[key]) for key in self._changed)
+            forgotten = tuple(self._forgotten)
+            self._told.update(partitions)
+            for key in forgotten:
+                self._told.pop(key, None)
+        self._changed.clear()
+        self._forgotten.clear()
+        return FollowerRequest(
+            session_id=self._session_id,
+            session_epoch=self._next_epoch,
+            partitions=partitions,
+            forgotten=forgotten,
+        )
+
+    def on_answer(self, error: ErrorCode, *, session_id: int) -> bool:
+        """The leader answered. True if the answer's partitions may be used; false if the session was lost
+        (the next request is full)."""
+        assert self._is_in_flight
+        self._is_in_flight = False
+        if error is not ErrorCode.NONE:
+            if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self._session_id = NO_SESSION
+            self._next_epoch = INITIAL_EPOCH
+            return False
+        if self._next_epoch == INITIAL_EPOCH:
+            # A leader without room gives id 0: every request is a full one then.
+            self._session_id = session_id
+            self._next_epoch = INITIAL_EPOCH if session_id == NO_SESSION else 1
+            return True
+        if session_id != self._session_id:
+            self._next_epoch = INITIAL_EPOCH
+            return False
+        self._next_epoch = self._next_epoch + 1 if self._next_epoch < _EPOCH_MAX else 1
+        return True
+
+    def on_failure(self) -> None:
+        """The connection broke or the request timed out: the next one is full, and replaces the session."""
+        self._is_in_flight = False
+        self._next_epoch = INITIAL_EPOCH

@@ -1,0 +1,307 @@
+"""A replica while it follows: it copies the leader's log, and cuts its own where the two part.
+
+    idle (no leader)   fetching --diverging answer--> holding --written aside--> fetching
+                          |                              |
+                          +--- I15 ---> quarantined <----+      (until another leader epoch)
+
+Truncation is decided by leader epochs, never by the high watermark (KIP-101, KIP-279). Every fetch states the
+newest epoch of the follower's history; a leader whose log does not contain that prefix answers with its own
+latest epoch at or below it and where that ends, and no data. The follower cuts to what both have and asks
+again; each round removes at least one epoch or record, so it ends (5.2, S8). The first answer in a new leader
+epoch thus settles the truncation before anything is appended (I14), also when the leader is the same (S10).
+
+Nothing is dropped silently: the records to be cut are first written aside, durably; until that is reported
+the replica holds still and its log is whole. And nothing that it knows to be committed is dropped at all,
+unless the partition carries an unclean-election mark newer than its log (I15): it stops and an operator is
+told, because a follower that obeys a leader that lost data turns a local loss into the cluster's.
+
+An answer counts only if leader epoch and fetch offset of its request are still current. A diverging answer's
+high watermark and log start are not looked at (I16, KAFKA-14704). LogError leaves every method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum, auto
+
+from controller.contract.lag_report import ReplicaProblem
+from controller.contract.partition_state import NO_LEADER, PartitionState
+from dataplane.core.effects import (
+    NO_EFFECTS,
+    STOP_FETCHING,
+    BackOff,
+    Effects,
+    Note,
+    ReportProblem,
+    StartFetching,
+    WriteAside,
+)
+from dataplane.core.fetch_session import FetchPosition
+from dataplane.core.leader_epochs import EpochEnd
+from dataplane.core.log_port import LogPort
+from dataplane.core.results import FetchedPartition, ReplicaOptions
+from dataplane.core.watermarks import HighWatermark
+from dataplane.wire.errors import ErrorCode
+from dataplane.wire.record_batch import BatchHeader, CorruptBatch, crc_is_valid, iter_headers
+
+
+class Phase(Enum):
+    IDLE = auto()
+    FETCHING = auto()
+    HOLDING = auto()
+    QUARANTINED = auto()
+
+
+class Follower:
+    """One object is one leader epoch of following; a hold or a quarantine ends with it. The log is untouched
+    by either, so trying again under another leader is safe (L6)."""
+
+    __slots__ = (
+        "_hold",
+        "_hold_ids",
+        "_log",
+        "_retry_aside_ms",
+        "_state",
+        "_watermark",
+        "last_fetched_ms",
+        "options",
+        "phase",
+        "reconciled_epoch",
+    )
+
+    def __init__(
+        self,
+        state: PartitionState,
+        *,
+        log: LogPort,
+        watermark: HighWatermark,
+        options: ReplicaOptions,
+        hold_ids: Iterator[int],
+        reconciled_epoch: int,
+    ) -> None:
+        self.options = options
+        self.phase = Phase.IDLE if state.leader == NO_LEADER else Phase.FETCHING
+        self._state = state
+        self._log = log
+        self._watermark = watermark
+        self._hold_ids = hold_ids
+        self._hold: WriteAside | None = None
+        self._retry_aside_ms: int | None = None
+        #: The latest leader epoch whose leader found our log to be a prefix of its own: a mark of an unclean
+        #: election at or before it has had its effect.
+        self.reconciled_epoch = reconciled_epoch
+        #: When the leader last answered without an error; for operators.
+        self.last_fetched_ms: int | None = None
+
+    def on_state(self, state: PartitionState) -> Effects:
+        """A newer state of the same leader epoch and leader."""
+        assert (state.leader_epoch, state.leader) == (self._state.leader_epoch, self._state.leader)
+        self._state = state
+        return self.standing_effects()
+
+    def standing_effects(self) -> Effects:
+        if self.phase is Phase.FETCHING:
+            return (StartFetching(self._state.leader, self._state.leader_epoch),)
+        if self.phase is Phase.HOLDING and self._hold is not None and self._retry_aside_ms is None:
+            return (STOP_FETCHING, self._hold)
+        return (STOP_FETCHING,)
+
+    def next_fetch(self) -> FetchPosition | None:
+        if self.phase is not Phase.FETCHING:
+            return None
+        log = self._log
+        return FetchPosition(
+            log.log_end_offset, log.epochs.latest, self._state.leader_epoch, log.log_start_offset
+        )
+
+    def on_fetched(
+        self, fetched: FetchedPartition, *, leader_epoch: int, fetch_offset: int, now_ms: int, wall_ms: int
+    ) -> Effects:
+        if (
+            self.phase is not Phase.FETCHING
+            or leader_epoch != self._state.leader_epoch
+            or fetch_offset != self._log.log_end_offset
+        ):
+            return NO_EFFECTS
+        if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return self._on_out_of_range(fetched.log_start_offset)
+        if fetched.error is not ErrorCode.NONE:
+            return (BackOff(self.options.fetch_backoff_ms, fetched.error),)
+        self.last_fetched_ms = now_ms
+        if fetched.diverging is not None:
+            return self._on_diverging(fetched.diverging)
+        self.reconciled_epoch = leader_epoch
+        if len(fetched.records):
+            refusal = self._append(memoryview(fetched.records), wall_ms=wall_ms)
+            if refusal is not None:
+                return (
+                    BackOff(self.options.fetch_backoff_ms, ErrorCode.CORRUPT_MESSAGE),
+                    Note(f"leader {self._state.leader} sent {refusal}", is_warning=True),
+                )
+        log = self._log
+        if fetched.high_watermark > self._watermark.offset:
+            self._watermark.raise_to(min(fetched.high_watermark, log.log_end_offset))
+        if fetched.log_start_offset > log.log_start_offset:
+            # Never past our own high watermark (I26); the rest follows with it.
+            start = min(fetched.log_start_offset, self._watermark.offset)
+            if start > log.log_start_offset:
+                log.advance_log_start(start)
+        return NO_EFFECTS
+
+    def _append(self, records: memoryview, *, wall_ms: int) -> str | None:
+        """Write the whole batches verbatim; what is wrong with them if not (then nothing is written)."""
+        log = self._log
+        expected = log.log_end_offset
+        epoch_min = log.epochs.latest
+        begin_at: int | None = None
+        headers: list[BatchHeader] = []
+        end = 0
+        try:
+            for position, header in iter_headers(records):
+                if header.last_offset_delta < 0:
+                    return f"a batch that ends before it begins, at offset {header.base_offset}"
+                if header.base_offset < expected:
+                    if headers or header.next_offset <= expected or expected != log.log_start_offset:
+                        return f"offset {header.base_offset} where {expected} was due"
+                    # The leader's log start lies within a batch (DeleteRecords), and we begin there empty:
+                    # batches are stored whole, so the log begins with this one.
+                    begin_at = header.base_offset
+                if not epoch_min <= header.leader_epoch <= self._state.leader_epoch:
+                    return f"a batch of epoch {header.leader_epoch} at offset {header.base_offset}"
+                if not crc_is_valid(records[position:], header):
+                    return f"a batch with a wrong CRC at offset {header.base_offset}"
+                headers.append(header)
+                expected = header.next_offset
+                epoch_min = header.leader_epoch
+                end = position + header.size_bytes
+        except CorruptBatch as corrupt:
+            return f"no batches: {corrupt.reason}"
+        if begin_at is not None:
+            self._restart_at(begin_at)
+        if headers:
+            log.append(headers, (records[:end],), now_ms=wall_ms)
+        return None
+
+    # Where the logs part.
+
+    def _on_diverging(self, leader_end: EpochEnd) -> Effects:
+        log = self._log
+        end_offset = log.log_end_offset
+        local = log.epochs.end_offset_for(leader_end.leader_epoch, log_end_offset=end_offset)
+        if not local.is_defined or leader_end.end_offset < 0:
+            return (
+                BackOff(self.options.fetch_backoff_ms, ErrorCode.UNKNOWN_SERVER_ERROR),
+                Note(f"leader {self._state.leader} diverges at an unknown {leader_end}", is_warning=True),
+            )
+        cut = min(local.end_offset, end_offset)
+        if local.leader_epoch == leader_end.leader_epoch:
+            cut = min(cut, leader_end.end_offset)
+        if cut == end_offset and log.epochs.latest_start_offset < end_offset:
+            # It would remove neither a record nor an epoch, and so be asked for again and again.
+            return (
+                BackOff(self.options.fetch_backoff_ms, ErrorCode.UNKNOWN_SERVER_ERROR),
+                Note(f"leader {self._state.leader} diverges nowhere: {leader_end}", is_warning=True),
+            )
+        if cut < self._watermark.offset and not self._is_marked_unclean:
+            return self._quarantine(cut, f"leader {self._state.leader} diverges below the high watermark")
+        if cut >= end_offset:
+            self._cut_to(cut)
+            return NO_EFFECTS
+        self.phase = Phase.HOLDING
+        self._retry_aside_ms = None
+        self._hold = WriteAside(
+            hold_id=next(self._hold_ids),
+            first_offset=max(cut, log.log_start_offset),
+            next_offset=end_offset,
+            leader_epoch=self._state.leader_epoch,
+            high_watermark=self._watermark.offset,
+            cut_offset=cut,
+        )
+        return (STOP_FETCHING, self._hold)
+
+    def on_written_aside(self, hold_id: int, *, error: str | None, now_ms: int) -> Effects:
+        hold = self._hold
+        if self.phase is not Phase.HOLDING or hold is None or hold.hold_id != hold_id:
+            return NO_EFFECTS  # of an earlier leader epoch: the copy harms nobody, the cut is off
+        if error is not None:
+            self._retry_aside_ms = now_ms + self.options.aside_retry_ms
+            return (
+                self._problem(
+                    "storage_error",
+                    f"can't write aside before a truncation: {error}",
+                    hold.first_offset,
+                    hold.next_offset,
+                ),
+            )
+        problem = self._problem(
+            "divergent",
+            f"written aside, then cut, to follow leader {self._state.leader}",
+            hold.first_offset,
+            hold.next_offset,
+        )
+        self._cut_to(hold.cut_offset)
+        self._hold = None
+        self.phase = Phase.FETCHING
+        return (problem, *self.standing_effects())
+
+    def on_tick(self, now_ms: int) -> Effects:
+        if self._retry_aside_ms is None or now_ms < self._retry_aside_ms or self._hold is None:
+            return NO_EFFECTS
+        self._retry_aside_ms = None
+        return (self._hold,)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        return self._retry_aside_ms
+
+    def _on_out_of_range(self, leader_start_offset: int) -> Effects:
+        """Below the leader's log start: what we hold, the leader has deleted; begin anew there. Otherwise we
+        are ahead of the leader without evidence of another epoch, which only corruption explains."""
+        log = self._log
+        if leader_start_offset < 0:
+            return (BackOff(self.options.fetch_backoff_ms, ErrorCode.OFFSET_OUT_OF_RANGE),)
+        if log.log_end_offset < leader_start_offset or (
+            log.log_end_offset == log.log_start_offset and self._is_marked_unclean
+        ):
+            self._restart_at(leader_start_offset)
+            return NO_EFFECTS
+        return self._quarantine(
+            leader_start_offset, f"ahead of leader {self._state.leader} in the same epochs"
+        )
+
+    @property
+    def _is_marked_unclean(self) -> bool:
+        """I15: a mark that is newer than this log."""
+        return self._state.unclean_leader_epoch > max(self._log.epochs.latest, self.reconciled_epoch)
+
+    def _cut_to(self, offset: int) -> None:
+        if offset < self._log.log_start_offset:
+            self._restart_at(offset)
+            return
+        self._log.truncate_to(offset)
+        self._watermark.on_log_cut()
+
+    def _restart_at(self, offset: int) -> None:
+        self._log.restart_at(offset)
+        self._watermark.restart_at(offset)
+
+    def _quarantine(self, cut: int, why: str) -> Effects:
+        self.phase = Phase.QUARANTINED
+        return (
+            STOP_FETCHING,
+            self._problem("quarantined", f"{why}; log left as it is", cut, self._log.log_end_offset),
+        )
+
+    def _problem(self, code: str, detail: str, first_offset: int, next_offset: int) -> ReportProblem:
+        return ReportProblem(
+            ReplicaProblem(
+                topic_id=self._state.topic_id,
+                partition=self._state.partition,
+                code=code,
+                detail=detail,
+                leader_epoch=self._state.leader_epoch,
+                first_offset=first_offset,
+                next_offset=next_offset,
+                high_watermark=self._watermark.offset,
+            )
+        )

@@ -1,0 +1,408 @@
+"""The in-sync set as its leader sees it: who must be waited for, who may join, who has to go.
+
+    committed --due_proposal--> pending --newer partition epoch (answer or push)--> committed
+
+*Maximal ISR* = committed ISR plus what the pending proposal would add. The high watermark waits for all of
+it. An addition counts from the moment its proposal is built, before it is sent; a removal counts only once
+the controller has persisted it. So the leader is never laxer than the controller, whatever is lost, delayed
+or delivered twice (I2, KIP-497).
+
+Only a state with a partition epoch above the proposal's base ends a promise, or the answer that the present
+state is as proposed already (I6, docs/replication.md 2.5). Not an error, not silence, not time. So the
+controller raises the partition epoch even when it refuses a member: a delayed copy of the same request may
+reach it, or the next controller, later.
+
+One value lives for one leader epoch. The next epoch starts from nothing known about any follower, also when
+the leader stays the same (I3, S7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from controller.contract.lag_report import FollowerLag, IsrMember, IsrProposal, IsrProposalResult
+from controller.contract.partition_state import LeaderRecovery, PartitionState
+from controller.contract.updates import BrokerEndpoint
+from dataplane.core.fetch_session import Contact
+from dataplane.core.lease import NEVER_MS
+from dataplane.core.watermarks import UNKNOWN_OFFSET
+
+_NO_FETCH_YET = 2**62
+
+
+class FollowerProgress:
+    """One follower in the current leader epoch, from its successful fetches only (I17).
+
+    log_end_offset: the offset it last asked from, which is what it has written; UNKNOWN_OFFSET before its
+        first fetch in this epoch. broker_epoch: of the incarnation that fetched; -1 before.
+    last_caught_up_ms: when it last had everything that was there at the time.
+    """
+
+    __slots__ = (
+        "broker_epoch",
+        "broker_id",
+        "contact",
+        "last_caught_up_ms",
+        "last_fetch_end_offset",
+        "last_fetch_ms",
+        "log_end_offset",
+    )
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch = -1
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.last_caught_up_ms = NEVER_MS
+        self.last_fetch_ms = NEVER_MS
+        #: The leader's log end at the last fetch. Being caught up means reaching *that* by the next one, so
+        #: that a steady trickle of small writes does not evict (2.3).
+        self.last_fetch_end_offset = _NO_FETCH_YET
+        self.contact: Contact | None = None
+
+    @property
+    def last_heard_ms(self) -> int:
+        """The last fetch that asked, or kept asking, for this partition."""
+        contact = self.contact
+        if contact is None or contact.last_fetch_ms < self.last_fetch_ms:
+            return self.last_fetch_ms
+        return contact.last_fetch_ms
+
+    def on_fetch(
+        self,
+        *,
+        fetch_offset: int,
+        broker_epoch: int,
+        leader_end_offset: int,
+        now_ms: int,
+        contact: Contact | None,
+    ) -> None:
+        if fetch_offset >= leader_end_offset:
+            self.last_caught_up_ms = now_ms
+        elif fetch_offset >= self.last_fetch_end_offset and self.last_fetch_ms > self.last_caught_up_ms:
+            self.last_caught_up_ms = self.last_fetch_ms
+        self.log_end_offset = fetch_offset
+        self.broker_epoch = broker_epoch
+        self.last_fetch_ms = now_ms
+        self.last_fetch_end_offset = leader_end_offset
+        self.contact = contact
+
+    def on_leader_append(self) -> None:
+        """The leader is about to write past what this follower has: it had everything until its last sign
+        of life, even if that did not mention this partition (an idle one in an incremental session)."""
+        self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_heard_ms)
+
+    def forget(self, *, broker_epoch: int) -> None:
+        """Another incarnation: nothing that the earlier one fetched proves anything (I8)."""
+        self.broker_epoch = broker_epoch
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.last_fetch_ms = NEVER_MS
+        self.last_fetch_end_offset = _NO_FETCH_YET
+        self.contact = None
+
+    def is_lagging(self, *, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
+        """Rule 2.3. At the leader's end it is in sync however old that is (KAFKA-7152)."""
+        return self.log_end_offset != leader_end_offset and now_ms - self.last_caught_up_ms > lag_ms_max
+
+
+class PendingProposal:
+    __slots__ = ("proposal", "sent_ms")
+
+    def __init__(self, proposal: IsrProposal, *, sent_ms: int) -> None:
+        self.proposal = proposal
+        self.sent_ms = sent_ms
+
+
+class InSyncSet:
+    """`epoch_start_offset`: the leader's log end when it assumed this leader epoch."""
+
+    __slots__ = (
+        "_broker_id",
+        "_brokers",
+        "_followers",
+        "_next_proposal_id",
+        "_one_by_one",
+        "_refused_until_ms",
+        "epoch_start_offset",
+        "outsiders",
+        "pending",
+        "state",
+        "waited_for",
+    )
+
+    def __init__(
+        self,
+        state: PartitionState,
+        *,
+        broker_id: int,
+        brokers: Mapping[int, BrokerEndpoint],
+        epoch_start_offset: int,
+        proposal_ids: Iterator[int],
+        now_ms: int,
+    ) -> None:
+        assert state.leader == broker_id
+        self._broker_id = broker_id
+        self._brokers = brokers
+        self._next_proposal_id = proposal_ids
+        self._refused_until_ms: dict[int, int] = {}
+        self._one_by_one = False
+        self._followers: dict[int, FollowerProgress] = {}
+        self.epoch_start_offset = epoch_start_offset
+        self.state = state
+        self.pending: PendingProposal | None = None
+        #: Followers in the maximal ISR, and the assigned ones outside it.
+        self.waited_for: tuple[FollowerProgress, ...] = ()
+        self.outsiders: tuple[FollowerProgress, ...] = ()
+        self._arrange(now_ms)
+
+    # What holds.
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        """In assignment order."""
+        promised = () if self.pending is None else self.pending.proposal.isr
+        members = {*self.state.isr, *(member.broker_id for member in promised)}
+        return tuple(broker_id for broker_id in self.state.replicas if broker_id in members)
+
+    @property
+    def is_under_min(self) -> bool:
+        """Fewer *committed* members than the minimum: nothing may be acknowledged or committed."""
+        return len(self.state.isr) < self.state.min_insync_replicas
+
+    def follower(self, broker_id: int) -> FollowerProgress | None:
+        return self._followers.get(broker_id)
+
+    def known_broker_epoch(self, follower: FollowerProgress) -> int:
+        """The highest epoch of that broker seen in a fetch or in the metadata stream."""
+        endpoint = self._brokers.get(follower.broker_id)
+        if endpoint is None or endpoint.broker_epoch < follower.broker_epoch:
+            return follower.broker_epoch
+        return endpoint.broker_epoch
+
+    def is_eligible(self, follower: FollowerProgress) -> bool:
+        """Active, here to stay, and its fetches come from the registered incarnation (KIP-841, KIP-903)."""
+        endpoint = self._brokers.get(follower.broker_id)
+        return (
+            endpoint is not None
+            and endpoint.active
+            and endpoint.may_join
+            and endpoint.broker_epoch == follower.broker_epoch
+        )
+
+    def may_join(self, follower: FollowerProgress, *, high_watermark: int) -> bool:
+        """I9. The high watermark of a new leader lags behind what is committed; the start of its epoch does
+        not (KAFKA-7128, S5). A known log end means "fetched in this leader epoch"."""
+        return follower.log_end_offset >= max(high_watermark, self.epoch_start_offset) and self.is_eligible(
+            follower
+        )
+
+    def is_worth_waiting_for(
+        self, follower: FollowerProgress, *, leader_end_offset: int, now_ms: int, lag_ms_max: int
+    ) -> bool:
+        """For liveness only: one that has caught up and may join would never reach a high watermark that
+        runs ahead of it. Not one that can't join (KAFKA-15021)."""
+        return (
+            follower.log_end_offset != UNKNOWN_OFFSET
+            and not follower.is_lagging(
+                leader_end_offset=leader_end_offset, now_ms=now_ms, lag_ms_max=lag_ms_max
+            )
+            and self.is_eligible(follower)
+        )
+
+    def stands_in_for_the_lease(self, *, now_ms: int, lease_ms: int) -> bool:
+        """At least max(2, min) committed members, and every maximal one kept fetching in this leader epoch
+        within the lease time: none of them has been told of another leader before that."""
+        if len(self.state.isr) < max(2, self.state.min_insync_replicas):
+            return False
+        return all(now_ms - follower.last_heard_ms < lease_ms for follower in self.waited_for)
+
+    # What happens.
+
+    def on_state(self, state: PartitionState, *, now_ms: int) -> None:
+        """A newer state of the same leader epoch."""
+        assert state.leader_epoch == self.state.leader_epoch
+        assert state.partition_epoch > self.state.partition_epoch
+        self.state = state
+        # Built on an older partition epoch, so it was applied before this state or never will be (I6). A
+        # state at or below the base is not newer than ours and does not get here (S39).
+        if self.pending is not None and state.partition_epoch > self.pending.proposal.partition_epoch:
+            if all(member.broker_id in state.isr for member in self.pending.proposal.isr):
+                self._one_by_one = False
+            self.pending = None
+        self._arrange(now_ms)
+
+    def on_refusal(self, result: IsrProposalResult, *, now_ms: int, refused_retry_ms: int) -> None:
+        """A proposed member was ineligible: leave it alone for a while. The promise itself ends with the
+        newer state that every refusal brings, and with nothing else."""
+        pending = self.pending
+        if pending is None or result.proposal_id != pending.proposal.proposal_id:
+            return
+        added = [m.broker_id for m in pending.proposal.isr if m.broker_id not in self.state.isr]
+        if len(added) == 1:
+            self._refused_until_ms[added[0]] = now_ms + refused_retry_ms
+        else:  # it doesn't say which one: an ineligible follower must not keep the others out
+            self._one_by_one = True
+
+    def on_accepted(self, result: IsrProposalResult, *, now_ms: int) -> bool:
+        """The controller found the state to be as proposed, without a change: whether that ended the promise.
+        A newer state in the result was applied before, by on_state."""
+        pending = self.pending
+        if (
+            pending is None
+            or result.proposal_id != pending.proposal.proposal_id
+            or result.state is None
+            or result.state.partition_epoch != self.state.partition_epoch
+            or result.state.leader_epoch != self.state.leader_epoch
+            or set(self.state.isr) != {member.broker_id for member in pending.proposal.isr}
+        ):
+            return False
+        self.pending = None
+        self._arrange(now_ms)
+        return True
+
+    def on_broker_changed(self, broker_id: int) -> None:
+        follower = self._followers.get(broker_id)
+        if follower is not None:
+            newest = self.known_broker_epoch(follower)
+            if newest > follower.broker_epoch >= 0:
+                follower.forget(broker_epoch=newest)
+
+    # What to ask for.
+
+    def due_proposal(
+        self,
+        *,
+        now_ms: int,
+        leader_end_offset: int,
+        high_watermark: int,
+        lag_ms_max: int,
+        retry_ms: int,
+        may_promise: bool,
+    ) -> IsrProposal | None:
+        """The unanswered proposal if it has rested for retry_ms, unchanged; else, if `may_promise`, a new
+        one, which is a promise from here on."""
+        if self.pending is not None:
+            if now_ms - self.pending.sent_ms < retry_ms:
+                return None
+            self.pending.sent_ms = now_ms
+            return self.pending.proposal
+        if not may_promise:
+            return None
+        members = self.next_isr(
+            now_ms=now_ms,
+            leader_end_offset=leader_end_offset,
+            high_watermark=high_watermark,
+            lag_ms_max=lag_ms_max,
+        )
+        if members is None:
+            return None
+        proposal = IsrProposal(
+            topic_id=self.state.topic_id,
+            partition=self.state.partition,
+            leader_epoch=self.state.leader_epoch,
+            partition_epoch=self.state.partition_epoch,
+            proposal_id=next(self._next_proposal_id),
+            isr=tuple(IsrMember(broker_id=r, broker_epoch=self._member_epoch(r)) for r in members),
+            recovery=LeaderRecovery.RECOVERED,
+        )
+        self.pending = PendingProposal(proposal, sent_ms=now_ms)
+        self._arrange(now_ms)
+        return proposal
+
+    def is_proposal_due(
+        self, *, now_ms: int, leader_end_offset: int, high_watermark: int, lag_ms_max: int, retry_ms: int
+    ) -> bool:
+        if self.pending is not None:
+            return now_ms - self.pending.sent_ms >= retry_ms
+        return (
+            self.next_isr(
+                now_ms=now_ms,
+                leader_end_offset=leader_end_offset,
+                high_watermark=high_watermark,
+                lag_ms_max=lag_ms_max,
+            )
+            is not None
+        )
+
+    def next_isr(
+        self, *, now_ms: int, leader_end_offset: int, high_watermark: int, lag_ms_max: int
+    ) -> tuple[int, ...] | None:
+        """The ISR to ask for on the committed state, in assignment order; None if it is right as it is.
+
+        A leader that was elected uncleanly first confirms its log, alone (KIP-704). Removals and additions
+        go separately, removals first: a refused addition must not hold up a removal.
+        """
+        state = self.state
+        if state.recovery is LeaderRecovery.RECOVERING:
+            return (self._broker_id,)
+        lagging = [
+            follower.broker_id
+            for follower in self.waited_for
+            if follower.log_end_offset != leader_end_offset  # spares idle partitions the call
+            and follower.is_lagging(leader_end_offset=leader_end_offset, now_ms=now_ms, lag_ms_max=lag_ms_max)
+            and follower.broker_id in state.isr
+        ]
+        if lagging:
+            return tuple(r for r in state.replicas if r in state.isr and r not in lagging)
+        if not self.outsiders:
+            return None
+        joining = [
+            follower.broker_id
+            for follower in self.outsiders
+            if now_ms >= self._refused_until_ms.get(follower.broker_id, NEVER_MS)
+            and self.may_join(follower, high_watermark=high_watermark)
+            # One that just had to go, or hangs, would else be asked for again and again while the high
+            # watermark stands still.
+            and not follower.is_lagging(
+                leader_end_offset=leader_end_offset, now_ms=now_ms, lag_ms_max=lag_ms_max
+            )
+        ]
+        if not joining:
+            return None
+        if self._one_by_one:
+            del joining[1:]
+        return tuple(r for r in state.replicas if r in state.isr or r in joining)
+
+    def lags(self, *, now_ms: int, leader_end_offset: int) -> tuple[FollowerLag, ...]:
+        return tuple(
+            FollowerLag(
+                broker_id=follower.broker_id,
+                log_end_offset=follower.log_end_offset,
+                lag_records=(
+                    -1
+                    if follower.log_end_offset == UNKNOWN_OFFSET
+                    else leader_end_offset - follower.log_end_offset
+                ),
+                lag_ms=(
+                    0
+                    if follower.log_end_offset == leader_end_offset
+                    else -1
+                    if follower.last_caught_up_ms == NEVER_MS
+                    else now_ms - follower.last_caught_up_ms
+                ),
+            )
+            for follower in self._followers.values()
+        )
+
+    def _member_epoch(self, broker_id: int) -> int:
+        """For a joining one, that of its fetch (may_join saw it equal the registered one)."""
+        follower = self._followers.get(broker_id)
+        if follower is not None and follower.broker_epoch >= 0:
+            return follower.broker_epoch
+        endpoint = self._brokers.get(broker_id)
+        return -1 if endpoint is None else endpoint.broker_epoch
+
+    def _arrange(self, now_ms: int) -> None:
+        """Follow the assignment; sort the followers into members and outsiders. A new member is given the
+        full time before it counts as lagging, or it might have to go as soon as it came."""
+        state = self.state
+        known = self._followers
+        self._followers = {
+            r: known.get(r) or FollowerProgress(r) for r in state.replicas if r != self._broker_id
+        }
+        members = self.maximal_isr
+        before = self.waited_for
+        self.waited_for = tuple(f for f in self._followers.values() if f.broker_id in members)
+        for follower in self.waited_for:
+            if follower not in before:
+                follower.last_caught_up_ms = max(follower.last_caught_up_ms, now_ms)
+        self.outsiders = tuple(f for f in self._followers.values() if f.broker_id not in members)

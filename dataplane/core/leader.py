@@ -1,0 +1,531 @@
+"""A replica while it leads: it appends, lets others read, and commits.
+
+One object is one leadership, that is one leader epoch; everything it knows of followers dies with it (I3).
+The log, the high watermark and the waiting producers are the replica's and outlive it.
+
+What must never happen here: an offset acknowledged under acks=all that is not below the high watermark (I4);
+a high watermark moved on anything but fetches of this leader epoch (I3), with fewer committed in-sync
+members than the minimum, or in silence (no lease and no in-sync set that stands in for it); follower state
+changed by a fetch that failed, diverged, was out of range or came from a fenced incarnation (I8, I17).
+
+LogError leaves every method; the replica goes offline with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from controller.contract.errors import ControllerError
+from controller.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag
+from controller.contract.partition_state import PartitionState
+from controller.contract.updates import BrokerEndpoint
+from dataplane.core.effects import (
+    DATA_APPENDED,
+    HIGH_WATERMARK_MOVED,
+    NO_EFFECTS,
+    PROPOSAL_READY,
+    CompleteProduce,
+    Effect,
+    Effects,
+    Note,
+)
+from dataplane.core.fetch_session import Contact
+from dataplane.core.isr import FollowerProgress, InSyncSet
+from dataplane.core.leader_epochs import EpochEnd
+from dataplane.core.lease import Lease
+from dataplane.core.log_port import LogChanged, LogPort, LogSlice, TimestampHit
+from dataplane.core.producer_state import Duplicate
+from dataplane.core.purgatory import Purgatory
+from dataplane.core.results import (
+    ACKS_ALL,
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    AppendResult,
+    EpochEndResult,
+    FetchResult,
+    OffsetResult,
+    ReplicaOptions,
+    TimestampLookup,
+)
+from dataplane.core.watermarks import HighWatermark, committable_offset
+from dataplane.wire.errors import ErrorCode
+from dataplane.wire.record_batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    decode_header,
+    restamp_append_time,
+    stamp_head,
+)
+
+_APPENDED: Effects = (DATA_APPENDED,)
+_HEAD_BYTES = 16
+
+_NOT_LEADER = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_NOT_ENOUGH_REPLICAS = AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
+_TOO_MANY_WAITERS = AppendResult(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+
+
+class Leader:
+    """`epoch_start_offset`: the log end when this leader epoch began."""
+
+    __slots__ = ("_in_sync", "_lease", "_log", "_purgatory", "_watermark", "leader_epoch", "options")
+
+    def __init__(
+        self,
+        state: PartitionState,
+        *,
+        broker_id: int,
+        log: LogPort,
+        watermark: HighWatermark,
+        purgatory: Purgatory,
+        lease: Lease,
+        brokers: Mapping[int, BrokerEndpoint],
+        options: ReplicaOptions,
+        proposal_ids: Iterator[int],
+        epoch_start_offset: int,
+        now_ms: int,
+    ) -> None:
+        self.leader_epoch = state.leader_epoch
+        self.options = options
+        self._log = log
+        self._watermark = watermark
+        self._purgatory = purgatory
+        self._lease = lease
+        self._in_sync = InSyncSet(
+            state,
+            broker_id=broker_id,
+            brokers=brokers,
+            epoch_start_offset=epoch_start_offset,
+            proposal_ids=proposal_ids,
+            now_ms=now_ms,
+        )
+
+    @property
+    def in_sync(self) -> InSyncSet:
+        return self._in_sync
+
+    def may_serve(self, now_ms: int) -> bool:
+        """The lease is held; or it ran out in silence, and the in-sync set stands in for it. A broker that
+        was *told* it is fenced has no stand-in."""
+        lease = self._lease
+        return lease.is_held(now_ms) or (
+            not lease.is_revoked
+            and self._in_sync.stands_in_for_the_lease(now_ms=now_ms, lease_ms=lease.lease_ms)
+        )
+
+    # Produce.
+
+    def append(
+        self,
+        header: BatchHeader,
+        batch: memoryview,
+        *,
+        acks: int,
+        waiter: object,
+        expires_ms: int,
+        now_ms: int,
+        wall_ms: int,
+    ) -> tuple[AppendResult, Effects]:
+        in_sync = self._in_sync
+        if not self.may_serve(now_ms):
+            return _NOT_LEADER, NO_EFFECTS
+        if acks == ACKS_ALL:
+            if in_sync.is_under_min:
+                return _NOT_ENOUGH_REPLICAS, NO_EFFECTS
+            if len(self._purgatory) >= self.options.waiters_max:
+                return _TOO_MANY_WAITERS, NO_EFFECTS
+        log = self._log
+        if header.producer_id >= 0:
+            verdict = log.producers.check(header)
+            if isinstance(verdict, Duplicate):
+                return self._answer_duplicate(verdict, acks=acks, waiter=waiter, expires_ms=expires_ms)
+            if verdict is not ErrorCode.NONE:
+                return AppendResult(verdict, log_start_offset=log.log_start_offset), NO_EFFECTS
+        base_offset = log.log_end_offset
+        append_time_ms = -1
+        if self.options.is_append_time:
+            append_time_ms = wall_ms
+            head = restamp_append_time(
+                batch,
+                header,
+                base_offset=base_offset,
+                leader_epoch=self.leader_epoch,
+                append_time_ms=wall_ms,
+            )
+            stamped = decode_header(head)
+            rest = batch[HEADER_BYTES:]
+        else:
+            head = stamp_head(base_offset=base_offset, header=header, leader_epoch=self.leader_epoch)
+            stamped = BatchHeader(base_offset, header[1], self.leader_epoch, *header[3:])
+            rest = batch[_HEAD_BYTES:]
+        log.append((stamped,), (head, rest), now_ms=wall_ms)
+        for follower in in_sync.waited_for:
+            if follower.log_end_offset == base_offset:
+                follower.on_leader_append()
+        for follower in in_sync.outsiders:
+            if follower.log_end_offset == base_offset:
+                follower.on_leader_append()
+        effects = _APPENDED
+        if not in_sync.waited_for:  # a follower has yet to fetch it, else
+            effects += self.commit(now_ms)
+        is_waiting = acks == ACKS_ALL and self._watermark.offset < log.log_end_offset
+        if is_waiting:
+            self._purgatory.add(
+                waiter,
+                required_offset=log.log_end_offset,
+                leader_epoch=self.leader_epoch,
+                expires_ms=expires_ms,
+            )
+        return (
+            AppendResult(ErrorCode.NONE, base_offset, append_time_ms, log.log_start_offset, is_waiting),
+            effects,
+        )
+
+    def _answer_duplicate(
+        self, duplicate: Duplicate, *, acks: int, waiter: object, expires_ms: int
+    ) -> tuple[AppendResult, Effects]:
+        """Stored is not committed: a retry waits exactly like the original (6.3)."""
+        required_offset = duplicate.last_offset + 1
+        is_waiting = acks == ACKS_ALL and self._watermark.offset < required_offset
+        if is_waiting:
+            self._purgatory.add(
+                waiter,
+                required_offset=required_offset,
+                leader_epoch=self._log.epochs.epoch_at(duplicate.last_offset),
+                expires_ms=expires_ms,
+            )
+        return (
+            AppendResult(
+                ErrorCode.NONE,
+                duplicate.base_offset,
+                duplicate.timestamp_ms if self.options.is_append_time else -1,
+                self._log.log_start_offset,
+                is_waiting,
+            ),
+            NO_EFFECTS,
+        )
+
+    # Commit.
+
+    def commit(self, now_ms: int) -> Effects:
+        """Move the high watermark as far as the evidence goes, and complete who waited for it."""
+        watermark = self._watermark
+        in_sync = self._in_sync
+        end_offset = self._log.log_end_offset
+        committable = committable_offset(end_offset, in_sync.waited_for)
+        if committable <= watermark.offset or in_sync.is_under_min or not self.may_serve(now_ms):
+            return NO_EFFECTS
+        for follower in in_sync.outsiders:
+            if follower.log_end_offset < committable and in_sync.is_worth_waiting_for(
+                follower,
+                leader_end_offset=end_offset,
+                now_ms=now_ms,
+                lag_ms_max=self.options.lag_ms_max,
+            ):
+                committable = follower.log_end_offset
+        if not watermark.raise_to(committable):
+            return NO_EFFECTS
+        committed, overwritten = self._purgatory.complete_to(
+            committable, leader_epoch=self.leader_epoch, epochs=self._log.epochs
+        )
+        if not committed and not overwritten:
+            return (HIGH_WATERMARK_MOVED,)
+        effects: list[Effect] = [HIGH_WATERMARK_MOVED]
+        if committed:
+            effects.append(CompleteProduce(committed, ErrorCode.NONE))
+        if overwritten:
+            effects.append(CompleteProduce(overwritten, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        return tuple(effects)
+
+    # Fetch.
+
+    def on_replica_fetch(
+        self,
+        *,
+        replica_id: int,
+        broker_epoch: int,
+        leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        max_bytes: int,
+        now_ms: int,
+        at_least_one: bool,
+        contact: Contact | None,
+    ) -> tuple[FetchResult, Effects]:
+        if leader_epoch != self.leader_epoch:
+            return FetchResult(self._epoch_error(leader_epoch)), NO_EFFECTS
+        in_sync = self._in_sync
+        follower = in_sync.follower(replica_id)
+        if follower is None:
+            # Assigned by a state that has not arrived here yet, or no longer: it retries (KAFKA-13837).
+            return FetchResult(ErrorCode.UNKNOWN_LEADER_EPOCH), NO_EFFECTS
+        if broker_epoch < in_sync.known_broker_epoch(follower) or broker_epoch < 0:
+            return FetchResult(ErrorCode.STALE_BROKER_EPOCH), NO_EFFECTS
+        refusal = self._check_position(fetch_offset, last_fetched_epoch)
+        if refusal is not None:
+            return refusal, NO_EFFECTS
+        log = self._log
+        end_offset = log.log_end_offset
+        records = log.read(
+            fetch_offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=at_least_one
+        )
+        # Only now, after a successful read (I17), and only what the request itself says (8.4).
+        follower.on_fetch(
+            fetch_offset=fetch_offset,
+            broker_epoch=broker_epoch,
+            leader_end_offset=end_offset,
+            now_ms=now_ms,
+            contact=contact,
+        )
+        effects = self.commit(now_ms) if self._watermark.offset < end_offset else NO_EFFECTS
+        if in_sync.outsiders and self._may_ask_for(follower, now_ms):
+            effects = (*effects, PROPOSAL_READY)
+        return (
+            FetchResult(ErrorCode.NONE, self._watermark.offset, log.log_start_offset, records),
+            effects,
+        )
+
+    def _may_ask_for(self, follower: FollowerProgress, now_ms: int) -> bool:
+        in_sync = self._in_sync
+        return (
+            in_sync.pending is None
+            and follower in in_sync.outsiders
+            and in_sync.may_join(follower, high_watermark=self._watermark.offset)
+            and not follower.is_lagging(
+                leader_end_offset=self._log.log_end_offset,
+                now_ms=now_ms,
+                lag_ms_max=self.options.lag_ms_max,
+            )
+            and self._lease.is_held(now_ms)
+        )
+
+    def on_replica_gone(self, replica_id: int, contact: Contact) -> None:
+        follower = self._in_sync.follower(replica_id)
+        if follower is not None and follower.contact is contact:
+            follower.contact = None
+
+    def on_consumer_fetch(
+        self,
+        *,
+        leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        max_bytes: int,
+        now_ms: int,
+        at_least_one: bool,
+    ) -> FetchResult:
+        if leader_epoch not in (-1, self.leader_epoch):
+            return FetchResult(self._epoch_error(leader_epoch))
+        if not self.may_serve(now_ms):
+            return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        refusal = self._check_position(fetch_offset, last_fetched_epoch)
+        if refusal is not None:
+            return refusal
+        high_watermark = self._watermark.offset  # once, before the read (I18)
+        if fetch_offset < high_watermark:
+            records = self._log.read(
+                fetch_offset, max_bytes=max_bytes, end_offset=high_watermark, at_least_one=at_least_one
+            )
+        else:
+            records = LogSlice((), 0, fetch_offset)
+        return FetchResult(ErrorCode.NONE, high_watermark, self._log.log_start_offset, records)
+
+    def _check_position(self, fetch_offset: int, last_fetched_epoch: int) -> FetchResult | None:
+        """5.2: whether the fetcher's log is a prefix of ours, and its next record within it. Below the log
+        start wins over diverging: the point of divergence may lie below it as well."""
+        log = self._log
+        end_offset = log.log_end_offset
+        if fetch_offset < log.log_start_offset:
+            return self._out_of_range()
+        if last_fetched_epoch >= 0:
+            epochs = log.epochs
+            if last_fetched_epoch == epochs.latest and fetch_offset <= end_offset:
+                return None
+            end = epochs.end_offset_for(last_fetched_epoch, log_end_offset=end_offset)
+            if not end.is_defined:  # never take the log's end for it (KAFKA-6857)
+                return self._out_of_range()
+            if end.leader_epoch < last_fetched_epoch or end.end_offset < fetch_offset:
+                return FetchResult(ErrorCode.NONE, diverging=end)
+        if fetch_offset > end_offset:
+            return self._out_of_range()
+        return None
+
+    def _out_of_range(self) -> FetchResult:
+        return FetchResult(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=self._log.log_start_offset)
+
+    def _epoch_error(self, leader_epoch: int) -> ErrorCode:
+        if leader_epoch < self.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    # Offsets.
+
+    def offset_for_leader_epoch(
+        self, *, current_leader_epoch: int, leader_epoch: int, now_ms: int
+    ) -> EpochEndResult:
+        if current_leader_epoch not in (-1, self.leader_epoch):
+            return EpochEndResult(self._epoch_error(current_leader_epoch))
+        if not self.may_serve(now_ms):
+            return EpochEndResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        end: EpochEnd = self._log.epochs.end_offset_for(leader_epoch, log_end_offset=self._log.log_end_offset)
+        return EpochEndResult(ErrorCode.NONE, end.leader_epoch, end.end_offset)
+
+    def list_offset(
+        self, timestamp_ms: int, *, leader_epoch: int, now_ms: int
+    ) -> OffsetResult | TimestampLookup:
+        if leader_epoch not in (-1, self.leader_epoch):
+            return OffsetResult(self._epoch_error(leader_epoch))
+        if not self.may_serve(now_ms):
+            return OffsetResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log = self._log
+        high_watermark = self._watermark.offset
+        if timestamp_ms in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+            start = log.log_start_offset
+            return OffsetResult(ErrorCode.NONE, start, leader_epoch=log.epochs.epoch_at(start))
+        if timestamp_ms == LATEST_TIERED_TIMESTAMP:
+            return OffsetResult(ErrorCode.NONE)  # nothing is in another tier (KIP-1005)
+        if timestamp_ms >= 0:
+            return TimestampLookup(timestamp_ms, self.leader_epoch, high_watermark)
+        if timestamp_ms not in (LATEST_TIMESTAMP, MAX_TIMESTAMP):
+            return OffsetResult(ErrorCode.UNSUPPORTED_VERSION)
+        if self._knows_less_than_is_committed:
+            return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+        if timestamp_ms == MAX_TIMESTAMP:
+            return TimestampLookup(None, self.leader_epoch, high_watermark)
+        return OffsetResult(ErrorCode.NONE, high_watermark, leader_epoch=log.epochs.epoch_at(high_watermark))
+
+    def on_looked_up(
+        self, lookup: TimestampLookup, hit: TimestampHit | LogChanged | None, now_ms: int
+    ) -> OffsetResult | TimestampLookup:
+        """Time may have passed: who leads, and where the log starts, is asked again."""
+        if lookup.leader_epoch != self.leader_epoch or not self.may_serve(now_ms):
+            return OffsetResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if hit is None:
+            if self._knows_less_than_is_committed:
+                return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+            return OffsetResult(ErrorCode.NONE)
+        if isinstance(hit, LogChanged) or hit.offset < self._log.log_start_offset:  # deleted since
+            return TimestampLookup(lookup.timestamp_ms, self.leader_epoch, self._watermark.offset)
+        return OffsetResult(ErrorCode.NONE, hit.offset, hit.timestamp_ms, hit.leader_epoch)
+
+    @property
+    def _knows_less_than_is_committed(self) -> bool:
+        """More is committed than this leader can prove yet: its answer would go backwards (KIP-207, I19)."""
+        return self._watermark.offset < self._in_sync.epoch_start_offset
+
+    def delete_records(self, before_offset: int, *, now_ms: int) -> OffsetResult:
+        if not self.may_serve(now_ms):
+            return OffsetResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        high_watermark = self._watermark.offset
+        offset = high_watermark if before_offset == -1 else before_offset
+        if not 0 <= offset <= high_watermark:
+            return OffsetResult(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset > self._log.log_start_offset:
+            self._log.advance_log_start(offset)
+        return OffsetResult(ErrorCode.NONE, self._log.log_start_offset)
+
+    # Control.
+
+    def begin(self, now_ms: int) -> Effects:
+        """Once, when the leadership begins: a sole member commits what it holds."""
+        return self.commit(now_ms) + self._ask(now_ms)
+
+    def on_state(self, state: PartitionState, now_ms: int) -> Effects:
+        """A newer state of this leader epoch: a smaller maximal ISR or minimum may commit (KAFKA-13091)."""
+        self._in_sync.on_state(state, now_ms=now_ms)
+        return self.commit(now_ms) + self._ask(now_ms)
+
+    def on_broker_changed(self, broker_id: int, now_ms: int) -> Effects:
+        self._in_sync.on_broker_changed(broker_id)
+        return self.commit(now_ms) + self._ask(now_ms)
+
+    def due_proposal(self, now_ms: int) -> IsrProposal | None:
+        return self._in_sync.due_proposal(
+            now_ms=now_ms,
+            leader_end_offset=self._log.log_end_offset,
+            high_watermark=self._watermark.offset,
+            lag_ms_max=self.options.lag_ms_max,
+            retry_ms=self.options.proposal_retry_ms,
+            may_promise=self._lease.is_held(now_ms),
+        )
+
+    def on_proposal_result(self, result: IsrProposalResult, now_ms: int) -> Effects:
+        if result.error is not ControllerError.NONE or not self._in_sync.on_accepted(result, now_ms=now_ms):
+            return NO_EFFECTS
+        return self.commit(now_ms) + self._ask(now_ms)
+
+    def on_proposal_refused(self, result: IsrProposalResult, now_ms: int) -> None:
+        self._in_sync.on_refusal(result, now_ms=now_ms, refused_retry_ms=self.options.refused_retry_ms)
+
+    def on_tick(self, now_ms: int) -> Effects:
+        effects: Effects = NO_EFFECTS
+        purgatory = self._purgatory
+        if len(purgatory):
+            if not self.may_serve(now_ms):
+                failed = purgatory.take_all()
+                effects = (
+                    CompleteProduce(failed, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+                    Note(f"lease lapsed: {len(failed)} waiting producers failed", is_warning=True),
+                )
+            elif now_ms >= purgatory.next_expiry_ms:
+                expired = purgatory.expire(now_ms)
+                if expired:
+                    effects = (CompleteProduce(expired, self._timeout_error),)
+        if self._watermark.offset < self._log.log_end_offset:
+            effects += self.commit(now_ms)
+        return effects + self._ask(now_ms)
+
+    @property
+    def _timeout_error(self) -> ErrorCode:
+        """Both are ambiguous; the second says why the wait was in vain (S31)."""
+        if self._in_sync.is_under_min:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.REQUEST_TIMED_OUT
+
+    def _ask(self, now_ms: int) -> Effects:
+        """PROPOSAL_READY if due_proposal would give one."""
+        in_sync = self._in_sync
+        if in_sync.pending is None and not self._lease.is_held(now_ms):
+            return NO_EFFECTS
+        is_due = in_sync.is_proposal_due(
+            now_ms=now_ms,
+            leader_end_offset=self._log.log_end_offset,
+            high_watermark=self._watermark.offset,
+            lag_ms_max=self.options.lag_ms_max,
+            retry_ms=self.options.proposal_retry_ms,
+        )
+        return (PROPOSAL_READY,) if is_due else NO_EFFECTS
+
+    def next_deadline_ms(self) -> int | None:
+        in_sync = self._in_sync
+        deadlines: list[int] = []
+        if len(self._purgatory):
+            deadlines.append(self._purgatory.next_expiry_ms)
+            if self._lease.held_until_ms > 0:
+                deadlines.append(self._lease.held_until_ms)
+        if in_sync.pending is not None:
+            deadlines.append(in_sync.pending.sent_ms + self.options.proposal_retry_ms)
+        end_offset = self._log.log_end_offset
+        deadlines.extend(
+            follower.last_caught_up_ms + self.options.lag_ms_max + 1
+            for follower in in_sync.waited_for
+            if follower.log_end_offset != end_offset
+        )
+        return min(deadlines, default=None)
+
+    def lag(self, now_ms: int) -> PartitionLag:
+        log = self._log
+        state = self._in_sync.state
+        return PartitionLag(
+            topic_id=state.topic_id,
+            partition=state.partition,
+            leader_epoch=self.leader_epoch,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            high_watermark=self._watermark.offset,
+            size_bytes=log.size_bytes,
+            followers=self._in_sync.lags(now_ms=now_ms, leader_end_offset=log.log_end_offset),
+        )

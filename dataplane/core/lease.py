@@ -1,0 +1,113 @@
+"""The broker's lease: how long it may act as a leader without hearing from the controller again.
+
+    never held / ended --acknowledged heartbeat--> granted, unconfirmed --applied what the ack named--> held
+          ^                                                                                               |
+          +--- deadline passed, fenced, or disowned by the controller ------------------------------------+
+
+Counted from the *send* time of the last acknowledged heartbeat, and tested where it is used, not by a timer
+(PacificA section 4.2, Pegasus). The controller counts its grace from the *receive* time, so it acts later.
+A lease that ended once counts again only when the broker has applied the metadata stream up to the head that
+the first acknowledgement after it named: what happened in the silence is then known (docs/replication.md
+2.9).
+
+Buys silence, never durability: nothing that decides what is committed may rest on it.
+All times are milliseconds of one monotonic clock that counts suspended time (CLOCK_BOOTTIME).
+"""
+
+from __future__ import annotations
+
+from controller.contract.errors import ControllerError
+from controller.contract.session import BrokerStatus, HeartbeatResponse
+
+NEVER_MS = -(2**62)
+
+_LEADS = frozenset({BrokerStatus.ACTIVE, BrokerStatus.SHUTTING_DOWN})
+_DISOWNED = frozenset(
+    {
+        ControllerError.STALE_BROKER_EPOCH,
+        ControllerError.BROKER_NOT_REGISTERED,
+    }
+)
+
+
+class Lease:
+    """One per broker process and incarnation, shared by all its replicas, written only by the controller
+    session."""
+
+    __slots__ = (
+        "_applied",
+        "_awaited",
+        "_granted_until_ms",
+        "_held_until_ms",
+        "controller_epoch",
+        "is_revoked",
+        "lease_ms",
+    )
+
+    def __init__(self) -> None:
+        #: Length of the lease as last granted; also how fresh a follower's fetch must be when it has lapsed.
+        self.lease_ms = 0
+        #: The controller said that this broker may not lead (or has not said yet that it may): unlike after
+        #: mere silence, nothing stands in for the lease.
+        self.is_revoked = True
+        #: Highest controller epoch seen anywhere; anything below it is a zombie's (S16).
+        self.controller_epoch = -1
+        self._granted_until_ms = NEVER_MS
+        self._held_until_ms = NEVER_MS
+        #: Position in the metadata stream that has to be applied before the lease counts again.
+        self._awaited: tuple[int, int] | None = None
+        self._applied = (-1, -1)
+
+    def is_held(self, now_ms: int) -> bool:
+        """Whether the controller is still bound to keep still. Test it at every ack, HW move and read."""
+        return now_ms < self._held_until_ms
+
+    @property
+    def held_until_ms(self) -> int:
+        """When it ends unless renewed; NEVER_MS while it does not count."""
+        return self._held_until_ms
+
+    def on_heartbeat_acked(self, response: HeartbeatResponse, *, sent_ms: int, now_ms: int) -> None:
+        """A heartbeat's answer arrived. `sent_ms`: when the heartbeat was sent, taken before the write."""
+        if response.error in _DISOWNED:
+            self._end()
+            return
+        if response.error is not ControllerError.NONE or response.controller_epoch < self.controller_epoch:
+            return
+        self.controller_epoch = response.controller_epoch
+        if response.status not in _LEADS:
+            self._end()
+            return
+        self.lease_ms = response.lease_ms
+        self._granted_until_ms = max(self._granted_until_ms, sent_ms + response.lease_ms)
+        if now_ms >= self._held_until_ms:
+            self._held_until_ms = NEVER_MS
+            if self._awaited is None or self._awaited[0] < response.controller_epoch:
+                self._awaited = (response.controller_epoch, response.sequence)
+        self._confirm()
+
+    def on_controller_epoch(self, controller_epoch: int) -> bool:
+        """A batch or an answer names this controller epoch. False: it is a zombie's, ignore all of it."""
+        if controller_epoch < self.controller_epoch:
+            return False
+        self.controller_epoch = controller_epoch
+        return True
+
+    def on_applied(self, *, controller_epoch: int, sequence: int) -> None:
+        """The broker has completely applied the metadata stream up to here (I25)."""
+        self._applied = max(self._applied, (controller_epoch, sequence))
+        self._confirm()
+
+    def _confirm(self) -> None:
+        if self._awaited is not None and self._applied < self._awaited:
+            return
+        self._awaited = None
+        self._held_until_ms = self._granted_until_ms
+        if self._granted_until_ms != NEVER_MS:
+            self.is_revoked = False
+
+    def _end(self) -> None:
+        self._granted_until_ms = NEVER_MS
+        self._held_until_ms = NEVER_MS
+        self._awaited = None
+        self.is_revoked = True

@@ -1,0 +1,116 @@
+"""What a replica needs from its log.
+
+A replica decides and the log stores; this port is all that they share. It is synchronous, because an append
+to the page cache is cheaper than handing it to a thread, and because check, append and state update of one
+partition must happen without an await between them. What may block for long (fsync, cold reads, deletion)
+is not here: the shell does it in threads.
+
+The log keeps the leader-epoch history and the producer states itself, fed by *every* append (client,
+replication, recovery) and rolled back by every truncation, so that a follower can lead at once (KIP-98,
+KIP-101).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dataplane.core.leader_epochs import LeaderEpochs
+from dataplane.core.producer_state import ProducerStates
+from dataplane.wire.record_batch import BatchHeader
+
+Buffer = bytes | bytearray | memoryview
+
+
+class LogError(Exception):
+    """The log directory failed (EIO, ENOSPC, ...). It is finished for this process's life: after a failed
+    write or fsync nobody knows what the disk holds (fsyncgate)."""
+
+
+class LogChanged(LogError):
+    """The log was cut, or its oldest part deleted, while a thread read there. Nothing is wrong with it: look
+    again from what it holds now."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Bytes of a closed or older part of a segment, to be sent from the file (sendfile) or read in a thread.
+
+    `file` is the storage layer's own handle, kept alive by this object even when retention deletes the
+    segment meanwhile.
+    """
+
+    file: object
+    position: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogSlice:
+    """Whole record batches read from a log: `size_bytes` in all, in order; empty when there is nothing.
+
+    `next_offset` is one past the last offset contained, or the asked offset when empty.
+    """
+
+    parts: tuple[memoryview | FileRange, ...]
+    size_bytes: int
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampHit:
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+class LogPort(Protocol):
+    """One replica's log. Offsets: log_start_offset <= (high watermark) <= log_end_offset."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def epochs(self) -> LeaderEpochs: ...
+
+    @property
+    def producers(self) -> ProducerStates: ...
+
+    def append(self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer], *, now_ms: int) -> None:
+        """Write whole batches at the end. `headers` carry final base offsets and leader epochs; `chunks` hold
+        the same batches' bytes, already stamped, in order, cut anywhere. The first base offset is at or
+        beyond log_end_offset (a gap is legal after compaction at the leader). Rolls segments as configured.
+        Updates epochs and producers only after the write succeeded. Raises LogError."""
+
+    def read(self, offset: int, *, max_bytes: int, end_offset: int, at_least_one: bool = True) -> LogSlice:
+        """Whole batches from the one that contains `offset` on, none at or beyond `end_offset`. The first
+        batch is returned even when it is larger than max_bytes if `at_least_one` (KIP-74).
+        Precondition: log_start_offset <= offset <= log_end_offset. Raises LogError."""
+
+    def find_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampHit | None:
+        """First record with a timestamp at or after the given one, below end_offset (KIP-79). A shell may
+        call it in a thread while the loop goes on; then it may raise LogChanged."""
+
+    def find_max_timestamp(self, *, end_offset: int) -> TimestampHit | None:
+        """First of the records with the largest timestamp, below end_offset (KIP-734). In a thread: as
+        above."""
+
+    def begin_leader_epoch(self, leader_epoch: int) -> None:
+        """Record that `leader_epoch` starts at log_end_offset, even when no record ever follows (I20)."""
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything at or beyond `offset`, epochs and producer states with it. No-op beyond the end
+        but for the epochs (KAFKA-10706). Raises LogError."""
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything and begin anew at `offset` (the follower fell below the leader's log start)."""
+
+    def advance_log_start(self, offset: int) -> None:
+        """Move log_start_offset up (retention at the leader, DeleteRecords). Deletes whole segments later."""

@@ -1,0 +1,335 @@
+"""What one partition remembers of its idempotent producers, so that a retry is stored once (KIP-98, KIP-360).
+
+State per producer id: the epoch, the last five batches (sequences and offsets), and how far back the
+sequences are known without a gap. It is fed by *every* append (client, replication, recovery), never
+mutated before the write succeeded (KAFKA-6683), and rolled back by every truncation: state that outlives its
+bytes calls a retry a duplicate of something that is gone, and that is an acknowledged loss (S22).
+
+Only a leader checks; a follower takes what the log says (KAFKA-6003).
+
+A *duplicate* is wider here than in Kafka, which knows the last five batches only: any batch that lies wholly
+at or below the last sequence of the same epoch is one, wherever it was cut, **as long as it lies within the
+gapless run of sequences that this state has seen**. The run is what makes the superset safe. State that
+began in the middle (an expired producer, accepted at any sequence as KIP-360 wants) proves nothing about
+sequences before its first: a batch from there was perhaps never stored, and must not be called a duplicate.
+A duplicate is not committed: whoever answers it waits until the high watermark covers `last_offset`.
+
+Bounds: PRODUCERS_MAX ids a partition, least recently heard of goes first; ids silent for the configured time
+expire (by time, not by the presence of their records: KAFKA-7190).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from dataplane.wire.errors import ErrorCode
+from dataplane.wire.record_batch import SEQUENCE_MAX, BatchHeader
+
+BATCHES_RETAINED = 5
+"""As many requests as an idempotent client may have in flight on a connection."""
+PRODUCERS_MAX = 100_000
+"""Producer ids remembered by one partition: about 60 MB at worst."""
+EXPIRATION_MS = 24 * 60 * 60 * 1000
+"""Kafka's producer.id.expiration.ms; far above any client's delivery timeout."""
+
+UNKNOWN_OFFSET = -1
+NO_SEQUENCE = -1
+
+_RUN_MAX = (SEQUENCE_MAX + 1) // 2
+"""Sequences wrap after 2^31-1 (KAFKA-7692): beyond half a turn, before and after can't be told apart."""
+
+_SNAPSHOT_HEAD = struct.Struct(">4sHIqI")  # magic, version, crc of the rest, end offset, producers
+_SNAPSHOT_PRODUCER = struct.Struct(">qhqiB")  # id, epoch, last update ms, run, batches
+_SNAPSHOT_BATCH = struct.Struct(">iiqqq")
+_SNAPSHOT_MAGIC = b"SPRD"
+_SNAPSHOT_VERSION = 1
+_CRC_END = 10
+
+
+class CorruptProducerSnapshot(Exception):
+    """The bytes are no producer snapshot: take the next older one."""
+
+
+class BatchMark(NamedTuple):
+    """One remembered batch. Sequences and offsets inclusive, timestamp its max_timestamp."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """The batch is stored already.
+
+    base_offset: where its first record is, or UNKNOWN_OFFSET (-1) when it is older than the five remembered
+        batches. Clients take -1 in a successful answer as "stored, offset not known", which is what Kafka's
+        client makes of DUPLICATE_SEQUENCE_NUMBER.
+    last_offset: where its last record is, or an offset that is certainly not before it. The answer to
+        acks=all waits for a high watermark above it.
+    timestamp_ms: the stored batch's max_timestamp, or -1.
+    """
+
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class ProducerView(NamedTuple):
+    """One active producer as DescribeProducers (API key 61) shows it."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+
+
+class _Producer:
+    """`run` counts the sequences up to and including the last that are known without a gap (capped)."""
+
+    __slots__ = ("batches", "producer_epoch", "run", "updated_ms")
+
+    def __init__(
+        self, producer_epoch: int, batches: tuple[BatchMark, ...], run: int, updated_ms: int
+    ) -> None:
+        self.producer_epoch = producer_epoch
+        self.batches = batches
+        self.run = run
+        self.updated_ms = updated_ms
+
+
+class ProducerStates:
+    """The producers of one partition."""
+
+    __slots__ = ("_end_offset", "_expiration_ms", "_producers", "_producers_max", "evictions")
+
+    def __init__(self, *, expiration_ms: int = EXPIRATION_MS, producers_max: int = PRODUCERS_MAX) -> None:
+        assert producers_max > 0
+        self._producers: OrderedDict[int, _Producer] = OrderedDict()  # least recently updated first
+        self._expiration_ms = expiration_ms
+        self._producers_max = producers_max
+        self._end_offset = 0
+        self.evictions = 0
+        """Producers forgotten because there were too many: each may duplicate a late retry."""
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    @property
+    def end_offset(self) -> int:
+        """One past the last offset of a producer's batch that this state has seen."""
+        return self._end_offset
+
+    def check(self, header: BatchHeader) -> ErrorCode | Duplicate:
+        """What a leader must do with a batch that a client sent: append it (NONE), answer it as a duplicate,
+        or refuse it. Mutates nothing.
+
+        INVALID_PRODUCER_EPOCH: a newer instance of this producer has written. OUT_OF_ORDER_SEQUENCE_NUMBER:
+        a gap, a new epoch that does not begin at 0, or a batch older than all this state can vouch for.
+        """
+        if header.producer_id < 0 or header.base_sequence < 0:
+            return ErrorCode.NONE
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return ErrorCode.NONE
+        first = header.base_sequence
+        if header.producer_epoch != producer.producer_epoch:
+            if header.producer_epoch < producer.producer_epoch:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+            return ErrorCode.NONE if first == 0 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if not producer.batches:  # only a control batch has been seen in this epoch
+            return ErrorCode.NONE if first == 0 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if first == (producer.batches[-1].last_sequence + 1) & SEQUENCE_MAX:
+            return ErrorCode.NONE
+        return (
+            _find_duplicate(producer, first, header.last_sequence) or ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        )
+
+    def update(self, header: BatchHeader, *, now_ms: int) -> None:
+        """Take in a batch that is in the log, whatever it says. `header` has its final offsets."""
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return
+        self._end_offset = header.next_offset
+        producers = self._producers
+        producer = producers.get(producer_id)
+        if producer is None:
+            producer = _Producer(producer_epoch=header.producer_epoch, batches=(), run=0, updated_ms=now_ms)
+            producers[producer_id] = producer
+            if len(producers) > self._producers_max:
+                producers.popitem(last=False)
+                self.evictions += 1
+        else:
+            producers.move_to_end(producer_id)
+            producer.updated_ms = now_ms
+            if producer.producer_epoch != header.producer_epoch:
+                producer.producer_epoch = header.producer_epoch
+                producer.batches = ()
+                producer.run = 0
+        first = header.base_sequence
+        if first < 0 or header.is_control:
+            return
+        batches = producer.batches
+        count = header.last_offset_delta + 1
+        if batches and first == (batches[-1].last_sequence + 1) & SEQUENCE_MAX:
+            producer.run = min(producer.run + count, _RUN_MAX)
+        else:
+            producer.run = min(count, _RUN_MAX)
+        mark = BatchMark(
+            first, header.last_sequence, header.base_offset, header.last_offset, header.max_timestamp
+        )
+        producer.batches = (*batches[-(BATCHES_RETAINED - 1) :], mark)
+
+    def expire(self, *, now_ms: int) -> int:
+        """Forget the producers that have been silent for the expiration time; returns how many."""
+        expired = 0
+        producers = self._producers
+        while producers:
+            producer_id = next(iter(producers))
+            if now_ms - producers[producer_id].updated_ms < self._expiration_ms:
+                break
+            del producers[producer_id]
+            expired += 1
+        return expired
+
+    def has_batch_at_or_beyond(self, log_offset: int) -> bool:
+        """Whether a truncation to `log_offset` concerns this state at all."""
+        return self._end_offset > log_offset
+
+    def replace_with(self, other: ProducerStates) -> None:
+        """Take over another state's content (a snapshot, a replay) and keep this one's bounds."""
+        self._producers = other._producers
+        self._end_offset = other._end_offset
+        while len(self._producers) > self._producers_max:
+            self._producers.popitem(last=False)
+            self.evictions += 1
+
+    def clear(self) -> None:
+        self._producers = OrderedDict()
+        self._end_offset = 0
+
+    def active_producers(self) -> list[ProducerView]:
+        """For DescribeProducers, in order of id. `last_timestamp_ms` is that of the last batch's records,
+        or of the update when only a control batch was seen."""
+        return [
+            ProducerView(
+                producer_id,
+                producer.producer_epoch,
+                producer.batches[-1].last_sequence if producer.batches else NO_SEQUENCE,
+                producer.batches[-1].timestamp_ms if producer.batches else producer.updated_ms,
+            )
+            for producer_id, producer in sorted(self._producers.items())
+        ]
+
+    def encode(self) -> bytes:
+        """A snapshot with all five batches of each producer: with one only, as Kafka's file has it, a retry
+        of an older one right after a restart fails as out of order (S23)."""
+        parts: list[bytes] = []
+        for producer_id, producer in self._producers.items():
+            parts.append(
+                _SNAPSHOT_PRODUCER.pack(
+                    producer_id,
+                    producer.producer_epoch,
+                    producer.updated_ms,
+                    producer.run,
+                    len(producer.batches),
+                )
+            )
+            parts.extend(_SNAPSHOT_BATCH.pack(*mark) for mark in producer.batches)
+        head = _SNAPSHOT_HEAD.pack(
+            _SNAPSHOT_MAGIC, _SNAPSHOT_VERSION, 0, self._end_offset, len(self._producers)
+        )
+        covered = head[_CRC_END:] + b"".join(parts)
+        return struct.pack(">4sHI", _SNAPSHOT_MAGIC, _SNAPSHOT_VERSION, crc32c(covered)) + covered
+
+
+def decode_producer_states(encoded: bytes) -> ProducerStates:
+    """What `ProducerStates.encode` wrote. Raises CorruptProducerSnapshot; trusts no count before the CRC."""
+    if len(encoded) < _SNAPSHOT_HEAD.size:
+        raise CorruptProducerSnapshot(f"{len(encoded)} bytes")
+    magic, version, crc, end_offset, producers = _SNAPSHOT_HEAD.unpack_from(encoded)
+    if magic != _SNAPSHOT_MAGIC or version != _SNAPSHOT_VERSION:
+        raise CorruptProducerSnapshot(f"magic {magic!r}, version {version}")
+    if crc32c(memoryview(encoded)[_CRC_END:]) != crc:
+        raise CorruptProducerSnapshot("CRC does not match")
+    states = ProducerStates(producers_max=max(producers, PRODUCERS_MAX))
+    states._end_offset = end_offset
+    position = _SNAPSHOT_HEAD.size
+    try:
+        for _ in range(producers):
+            producer_id, producer_epoch, updated_ms, run, count = _SNAPSHOT_PRODUCER.unpack_from(
+                encoded, position
+            )
+            position += _SNAPSHOT_PRODUCER.size
+            batches = tuple(
+                BatchMark._make(_SNAPSHOT_BATCH.unpack_from(encoded, position + index * _SNAPSHOT_BATCH.size))
+                for index in range(count)
+            )
+            position += count * _SNAPSHOT_BATCH.size
+            states._producers[producer_id] = _Producer(
+                producer_epoch=producer_epoch, batches=batches, run=run, updated_ms=updated_ms
+            )
+    except struct.error as error:
+        raise CorruptProducerSnapshot(str(error)) from error
+    if position != len(encoded):
+        raise CorruptProducerSnapshot("bytes after the last producer")
+    return states
+
+
+def _find_duplicate(producer: _Producer, first: int, last: int) -> Duplicate | None:
+    """The stored batch or batches that hold the sequences first..last, if they are certainly stored."""
+    for mark in reversed(producer.batches):
+        if mark.first_sequence == first and mark.last_sequence == last:
+            return Duplicate(mark.first_offset, mark.last_offset, mark.timestamp_ms)
+    newest = producer.batches[-1].last_sequence
+    behind_first = (newest - first) & SEQUENCE_MAX
+    behind_last = (newest - last) & SEQUENCE_MAX
+    if not behind_last <= behind_first < producer.run:
+        return None
+    # Cut elsewhere, or older than the five. Within a batch, sequences and offsets advance together.
+    first_mark = _mark_holding(producer, behind_first)
+    last_mark = _mark_holding(producer, behind_last)
+    oldest_in_run = _oldest_mark_in_run(producer)
+    return Duplicate(
+        base_offset=(
+            UNKNOWN_OFFSET
+            if first_mark is None
+            else first_mark.first_offset + ((first - first_mark.first_sequence) & SEQUENCE_MAX)
+        ),
+        last_offset=(
+            oldest_in_run.first_offset - 1
+            if last_mark is None
+            else last_mark.first_offset + ((last - last_mark.first_sequence) & SEQUENCE_MAX)
+        ),
+        timestamp_ms=-1 if last_mark is None else last_mark.timestamp_ms,
+    )
+
+
+def _mark_holding(producer: _Producer, behind: int) -> BatchMark | None:
+    """The remembered batch that holds the sequence `behind` places before the newest one."""
+    newest = producer.batches[-1].last_sequence
+    for mark in reversed(producer.batches):
+        if (
+            (newest - mark.last_sequence) & SEQUENCE_MAX
+            <= behind
+            <= (newest - mark.first_sequence) & SEQUENCE_MAX
+        ):
+            return mark
+    return None
+
+
+def _oldest_mark_in_run(producer: _Producer) -> BatchMark:
+    """All sequences of the run before this batch were stored before it, so their offsets are lower."""
+    oldest = producer.batches[-1]
+    for older in reversed(producer.batches[:-1]):
+        if (older.last_sequence + 1) & SEQUENCE_MAX != oldest.first_sequence:
+            break
+        oldest = older
+    return oldest

@@ -1,0 +1,103 @@
+"""What a replica is given and what it answers, partition by partition. Values only."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dataplane.core.leader_epochs import EpochEnd
+from dataplane.core.log_port import Buffer, LogSlice
+from dataplane.wire.errors import ErrorCode
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+
+ACKS_ALL = -1
+
+
+class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What operators may tune, per topic or per broker; times in ms.
+
+    lag_ms_max: replica.lag.time.max.ms. is_append_time: message.timestamp.type=LogAppendTime.
+    proposal_retry_ms: how long an unanswered proposal rests before it is sent again, unchanged.
+    refused_retry_ms: how long a follower that the controller called ineligible is not proposed again.
+    fetch_backoff_ms: after a leader's error. aside_retry_ms: after a failed write aside.
+    waiters_max: producers that may wait in one partition; the next one is refused before the append.
+    """
+
+    lag_ms_max: int = 10_000
+    is_append_time: bool = False
+    proposal_retry_ms: int = 1_000
+    refused_retry_ms: int = 1_000
+    fetch_backoff_ms: int = 200
+    aside_retry_ms: int = 5_000
+    waiters_max: int = 100_000
+
+
+class AppendResult(msgspec.Struct, frozen=True):
+    """The answer to one produced batch, once it may be given.
+
+    is_waiting: don't answer yet; a CompleteProduce names the waiter later, with the final error; the other
+        fields stand. base_offset: -1 with an error, or for a duplicate too old to know (success all the
+        same). log_append_time_ms: -1 unless the topic has LogAppendTime.
+    """
+
+    error: ErrorCode
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    is_waiting: bool = False
+
+
+class FetchResult(msgspec.Struct, frozen=True):
+    """One partition of a Fetch answer. `records` is None exactly when there is an error or a divergence; the
+    slice's parts are views and file ranges, to be sent without copying.
+
+    last_stable_offset equals high_watermark while there are no transactions. On errors offsets are -1, but
+    OFFSET_OUT_OF_RANGE carries log_start_offset, which a follower needs.
+    """
+
+    error: ErrorCode
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    records: LogSlice | None = None
+    diverging: EpochEnd | None = None
+
+
+class EpochEndResult(msgspec.Struct, frozen=True):
+    """One partition of an OffsetForLeaderEpoch answer; (-1, -1) is undefined."""
+
+    error: ErrorCode
+    leader_epoch: int = -1
+    end_offset: int = -1
+
+
+class OffsetResult(msgspec.Struct, frozen=True):
+    """One partition of a ListOffsets answer; offset -1 with NONE: no such record."""
+
+    error: ErrorCode
+    offset: int = -1
+    timestamp_ms: int = -1
+    leader_epoch: int = -1
+
+
+class TimestampLookup(msgspec.Struct, frozen=True):
+    """What a ListOffsets has to ask the log: the first record at or after `timestamp_ms`, or, if that is
+    None, the one with the largest timestamp; below `end_offset`. Its answer goes to `on_looked_up`."""
+
+    timestamp_ms: int | None
+    leader_epoch: int
+    end_offset: int
+
+
+class FetchedPartition(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition of a leader's Fetch answer, as the follower got it. `records`: whole batches, perhaps
+    a cut-off one at the end, which is ignored."""
+
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    diverging: EpochEnd | None = None
+    records: Buffer = b""

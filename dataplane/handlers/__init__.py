@@ -1,0 +1,1 @@
+"""What a broker answers: one module an API, each a function from a request to an answer or to a wait."""

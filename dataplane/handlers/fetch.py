@@ -1,0 +1,257 @@
+"""Fetch: the sessions' bookkeeping, each partition's replica, and the answer without copying a record.
+
+Followers and consumers take the same road and part only at the replica. Before version 13 topics go by name;
+a name that nobody knows gets a key of its own in the session, so that it can be answered with an error each
+time, like any other partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller.contract.partition_state import PartitionKey
+from dataplane.core.fetch_session import FetchPartition, FetchRequest, FetchSession, FollowedPartition
+from dataplane.core.log_port import FileRange as LogRange
+from dataplane.core.replica import FetchResult, Role
+from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.metadata import is_legal_topic_name
+from dataplane.handlers.produce import leader_hint
+from dataplane.shell.fetches import Fetch, FetchedAnswer
+from dataplane.shell.topic_ids import topic_id_bytes, topic_id_text
+from dataplane.wire.errors import ErrorCode
+from dataplane.wire.fetch import (
+    TOPIC_ID_SINCE,
+    EpochEnd,
+    FetchedPartition,
+    Topic,
+    encode_fetch_response,
+)
+from dataplane.wire.framing import Chunk, FileRange
+from dataplane.wire.leader_hints import NodeEndpoint
+from dataplane.wire.replica_fetch import decode_request, encode_answer
+
+MAX_WAIT_MS_MAX = 5 * 60 * 1000
+PARTITION_BYTES_MIN = 1
+NAME_PREFIX = "name:"
+"""Begins the session key of a topic name that stands for no topic; no topic id has a colon."""
+
+_LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+def handle(context: BrokerContext, request: Request) -> None:
+    message = decode_request(request.api_version, request.frame, request.body_position)
+    now_ms = request.now_ms
+    uses_topic_ids = request.api_version >= TOPIC_ID_SINCE
+    fetches = context.fetches
+    forgotten = [(_topic_key(context, topic), partition) for topic, partition in message.forgotten]
+    opened = fetches.sessions.open(
+        FetchRequest(
+            session_id=message.session_id,
+            session_epoch=message.session_epoch,
+            replica_id=message.replica_id,
+            broker_epoch=message.broker_epoch,
+            uses_topic_ids=uses_topic_ids,
+            partitions=[
+                FetchPartition(
+                    _topic_key(context, one.topic),
+                    one.partition,
+                    one.leader_epoch,
+                    one.fetch_offset,
+                    one.last_fetched_epoch,
+                    one.log_start_offset,
+                    max(one.max_bytes, PARTITION_BYTES_MIN),
+                )
+                for one in message.partitions
+            ],
+            forgotten=forgotten,
+        ),
+        now_ms=now_ms,
+    )
+    if isinstance(opened, ErrorCode):
+        request.reply_chunks(encode_fetch_response(request.api_version, (), error_code=int(opened)))
+        return
+    if opened.is_replica:
+        # It follows these no longer, so that its session must not count as following them either.
+        for key in forgotten:
+            hosted = context.table.get(*key)
+            if hosted is not None:
+                hosted.replica.on_replica_gone(opened.replica_id, opened.contact)
+    connection = request.answer.connection
+    connection.fetch_session = opened
+    fetches.start(
+        Fetch(
+            session=opened,
+            min_bytes=message.min_bytes,
+            max_bytes=min(max(message.max_bytes, PARTITION_BYTES_MIN), context.config.fetch_max_bytes),
+            deadline_ms=now_ms + min(max(message.max_wait_ms, 0), MAX_WAIT_MS_MAX),
+            context=request,
+            is_gone=lambda: connection.closed,
+        )
+    )
+
+
+def _topic_key(context: BrokerContext, topic: Topic) -> str:
+    if isinstance(topic, bytes):
+        return topic_id_text(topic)
+    known = context.view.topic_by_name(topic)
+    return NAME_PREFIX + topic if known is None else known.topic_id
+
+
+def evaluate(
+    context: BrokerContext,
+    session: FetchSession,
+    followed: FollowedPartition,
+    *,
+    max_bytes: int,
+    at_least_one: bool,
+    now_ms: int,
+) -> FetchResult:
+    """What one partition of a session may be told now."""
+    topic_id, partition = followed.key
+    hosted = context.table.get(topic_id, partition)
+    if hosted is None:
+        return FetchResult(error=_error_of_unhosted(context, topic_id, partition))
+    if session.is_replica:
+        result, effects = hosted.replica.on_replica_fetch(
+            replica_id=session.replica_id,
+            broker_epoch=session.broker_epoch,
+            leader_epoch=followed.leader_epoch,
+            fetch_offset=followed.fetch_offset,
+            last_fetched_epoch=followed.last_fetched_epoch,
+            max_bytes=max_bytes,
+            now_ms=now_ms,
+            at_least_one=at_least_one,
+            contact=session.contact,
+        )
+    else:
+        result, effects = hosted.replica.on_consumer_fetch(
+            leader_epoch=followed.leader_epoch,
+            fetch_offset=followed.fetch_offset,
+            last_fetched_epoch=followed.last_fetched_epoch,
+            max_bytes=max_bytes,
+            now_ms=now_ms,
+            at_least_one=at_least_one,
+        )
+    if effects:
+        context.table.run_effects(hosted, effects)
+    return result
+
+
+def _error_of_unhosted(context: BrokerContext, topic_id: str, partition: int) -> ErrorCode:
+    if topic_id.startswith(NAME_PREFIX):
+        if not is_legal_topic_name(topic_id[len(NAME_PREFIX) :]):
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if context.is_view_complete():
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if context.view.topic_by_id(topic_id) is None:
+        if context.is_view_complete():
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if context.view.state(topic_id, partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def respond(
+    context: BrokerContext, fetch: Fetch, session: FetchSession, answers: list[FetchedAnswer]
+) -> None:
+    """Encode and send. Record bytes stay where they are."""
+    request = fetch.context
+    assert isinstance(request, Request)
+    if len(answers) == 1 and session.uses_topic_ids and answers[0].is_plain:
+        _respond_plainly(context, request, session, answers[0])
+        return
+    leaders: dict[int, NodeEndpoint] = {}
+    partitions = [_encode_partition(context, session, answer, leaders) for answer in answers]
+    request.reply_chunks(
+        encode_fetch_response(
+            request.api_version,
+            partitions,
+            session_id=session.session_id,
+            node_endpoints=[leaders[key] for key in sorted(leaders)],
+        )
+    )
+
+
+def _respond_plainly(
+    context: BrokerContext, request: Request, session: FetchSession, answer: FetchedAnswer
+) -> None:
+    """The usual answer to a follower, and to a consumer of one partition."""
+    key, result = answer.followed.key, answer.result
+    _count(context, key, session, answer.size_bytes)
+    request.answer.complete(
+        encode_answer(
+            correlation_id=request.correlation_id,
+            session_id=session.session_id,
+            topic_id=topic_id_bytes(key[0]),
+            partition=key[1],
+            high_watermark=result.high_watermark,
+            log_start_offset=result.log_start_offset,
+            records=() if result.records is None else _chunks(result.records.parts),
+            records_bytes=answer.size_bytes,
+        )
+    )
+
+
+def _encode_partition(
+    context: BrokerContext, session: FetchSession, answer: FetchedAnswer, leaders: dict[int, NodeEndpoint]
+) -> FetchedPartition:
+    key = answer.followed.key
+    result = answer.result
+    topic = _wire_topic(context, key, uses_topic_ids=session.uses_topic_ids)
+    if result.error is not ErrorCode.NONE:
+        context.counters.failed_fetch_requests += 1
+        hint = None
+        if result.error in _LEADER_ERRORS and (known := context.view.topic_by_id(key[0])) is not None:
+            hint = leader_hint(context, known.topic, key[1], leaders)
+        return FetchedPartition(
+            topic,
+            key[1],
+            int(result.error),
+            result.high_watermark,
+            result.high_watermark,
+            result.log_start_offset,
+            current_leader=hint,
+        )
+    _count(context, key, session, answer.size_bytes)
+    diverging = result.diverging
+    return FetchedPartition(
+        topic,
+        key[1],
+        0,
+        result.high_watermark,
+        result.high_watermark,
+        result.log_start_offset,
+        () if result.records is None else _chunks(result.records.parts),
+        diverging_epoch=None if diverging is None else EpochEnd(diverging.leader_epoch, diverging.end_offset),
+    )
+
+
+def _wire_topic(context: BrokerContext, key: PartitionKey, *, uses_topic_ids: bool) -> Topic:
+    topic_id = key[0]
+    if uses_topic_ids:
+        return topic_id_bytes(topic_id)
+    if topic_id.startswith(NAME_PREFIX):
+        return topic_id[len(NAME_PREFIX) :]
+    known = context.view.topic_by_id(topic_id)
+    # A topic deleted while the session followed it: the client asked by a name that is nobody's now.
+    return "" if known is None else known.topic
+
+
+def _chunks(parts: Sequence[memoryview | LogRange]) -> Sequence[Chunk]:
+    return [
+        FileRange(part.file, part.position, part.length) if isinstance(part, LogRange) else part
+        for part in parts
+    ]
+
+
+def _count(context: BrokerContext, key: PartitionKey, session: FetchSession, size_bytes: int) -> None:
+    if not size_bytes:
+        return
+    if session.is_replica:
+        context.counters.replication_bytes_out += size_bytes
+        return
+    hosted = context.table.get(*key)
+    if hosted is not None and hosted.replica.role is Role.LEADER:
+        hosted.bytes_out += size_bytes

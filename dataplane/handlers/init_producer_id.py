@@ -1,0 +1,37 @@
+"""InitProducerId for idempotent producers: a fresh id with epoch 0 (KIP-98).
+
+A producer that names its old id asks for the same (KIP-360): without a transactional id nothing ties it
+to the old one. With a transactional id it is refused, see find_coordinator.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from dataplane.handlers.context import BrokerContext, Request
+from dataplane.wire.errors import ErrorCode
+
+
+def handle(context: BrokerContext, request: Request) -> None:
+    message = cast(Any, request.decode())
+    if message.transactional_id is not None:
+        _reply(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
+        return
+
+    def on_producer_id(producer_id: int | None) -> None:
+        if producer_id is None:  # Kafka's answer while its block of ids is on the way
+            _reply(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
+        else:
+            _reply(request, ErrorCode.NONE, producer_id)
+
+    context.producer_ids.take(on_producer_id)
+
+
+def _reply(request: Request, error: ErrorCode, producer_id: int) -> None:
+    request.reply(
+        {
+            "error_code": error,
+            "producer_id": producer_id,
+            "producer_epoch": 0 if error is ErrorCode.NONE else -1,
+        }
+    )

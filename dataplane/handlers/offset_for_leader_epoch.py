@@ -1,0 +1,44 @@
+"""OffsetForLeaderEpoch: where a leader epoch ended, so that a reader can find where its history parts
+(KIP-101)."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from dataplane.core.replica import EpochEndResult
+from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.list_offsets import error_of_unhosted
+
+
+def handle(context: BrokerContext, request: Request) -> None:
+    message = cast(Any, request.decode())
+    request.reply(
+        {
+            "topics": [
+                {
+                    "topic": topic.topic,
+                    "partitions": [
+                        _epoch_end(context, topic.topic, partition, request.now_ms)
+                        for partition in topic.partitions
+                    ],
+                }
+                for topic in message.topics
+            ]
+        }
+    )
+
+
+def _epoch_end(context: BrokerContext, topic: str, asked: Any, now_ms: int) -> dict[str, object]:
+    hosted = context.table.get_by_name(topic, asked.partition)
+    if hosted is None:
+        result = EpochEndResult(error=error_of_unhosted(context, topic, asked.partition))
+    else:
+        result = hosted.replica.offset_for_leader_epoch(
+            current_leader_epoch=asked.current_leader_epoch, leader_epoch=asked.leader_epoch, now_ms=now_ms
+        )
+    return {
+        "partition": asked.partition,
+        "error_code": result.error,
+        "leader_epoch": result.leader_epoch,
+        "end_offset": result.end_offset,
+    }

@@ -1,0 +1,243 @@
+"""Produce: check each batch, hand it to its replica, answer when the last partition is settled.
+
+Check, append and state update of a partition are one call without an await (docs/replication.md 8.1);
+what has to wait for replication waits in the replica and comes back through Produces. Partitions fail
+one by one: a bad batch says nothing about its neighbours. With acks=0 there is no answer to carry an
+error, so the connection is closed instead, as in Kafka, and the client looks for the leader again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller.contract.partition_state import NO_LEADER
+from dataplane.core.replica import AppendResult
+from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.list_offsets import error_of_unhosted
+from dataplane.handlers.produce_answer import encode_success
+from dataplane.shell.produces import PartitionOfProduce, ProduceWaiter, WaitingProduce
+from dataplane.wire.apis import APIS, TOO_OLD_ERROR, ApiKey
+from dataplane.wire.errors import ErrorCode
+from dataplane.wire.leader_hints import CurrentLeader, NodeEndpoint
+from dataplane.wire.produce import (
+    ZSTD_SINCE,
+    ProducedPartition,
+    ProduceOutcome,
+    ProduceRequest,
+    decode_produce_request,
+    encode_produce_response,
+)
+from dataplane.wire.record_batch import HEADER_BYTES, check_produced_batch, decode_header
+from dataplane.wire.records import check_records_deep
+
+SERVED_SINCE = APIS[ApiKey.PRODUCE].served_since
+ACKS_ALL = -1
+ACKS_NONE = 0
+ACKS_LEADER = 1
+TIMEOUT_MS_MAX = 10 * 60 * 1000
+"""A producer may wait this long for its in-sync set; it is the client's own delivery timeout that counts."""
+
+DECOMPRESSED_FACTOR_MAX = 64
+"""With log.message.validation=records: what a batch may unfold to, in multiples of max.message.bytes."""
+
+_LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+ERROR_MESSAGES = {
+    ErrorCode.UNSUPPORTED_VERSION: "record batches of format 2 (Produce v3 and later) are required",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this cluster has no transactions yet",
+    ErrorCode.INVALID_TXN_STATE: "this cluster has no transactions yet",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer in-sync replicas than min.insync.replicas; nothing was written",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "written, but the in-sync set fell below min.insync.replicas",
+}
+
+
+class SingleProduce:
+    """A request of one partition, which nearly all are: waiter and answer in one object."""
+
+    __slots__ = ("_context", "_message", "_request", "result")
+
+    def __init__(self, context: BrokerContext, request: Request, message: ProduceRequest) -> None:
+        self._context = context
+        self._request = request
+        self._message = message
+        self.result: AppendResult
+
+    def settle(self, result: AppendResult) -> None:
+        request, message = self._request, self._message
+        if result.error is not ErrorCode.NONE or message.acks == ACKS_NONE:
+            _finish(self._context, request, message, [result])
+            return
+        topic, partition, _ = message.partitions[0]
+        request.answer.complete(
+            (
+                encode_success(
+                    request.api_version,
+                    correlation_id=request.correlation_id,
+                    topic=topic,
+                    partition=partition,
+                    base_offset=result.base_offset,
+                    log_append_time_ms=result.log_append_time_ms,
+                    log_start_offset=result.log_start_offset,
+                ),
+            )
+        )
+
+
+def handle(context: BrokerContext, request: Request) -> None:
+    message = decode_produce_request(request.api_version, request.frame, request.body_position)
+    partitions = message.partitions
+    refusal = _refusal(request.api_version, message)
+    expires_ms = request.now_ms + min(max(message.timeout_ms, 0), TIMEOUT_MS_MAX)
+    wall_ms = context.wall_ms()
+    if len(partitions) == 1:
+        waiter = SingleProduce(context, request, message)
+        _produce_partition(
+            context, request, partitions[0], waiter, message.acks, refusal, expires_ms, wall_ms
+        )
+        return
+    if not partitions:
+        _finish(context, request, message, [])
+        return
+    waiting = WaitingProduce(len(partitions), lambda results: _finish(context, request, message, results))
+    for index, produced in enumerate(partitions):
+        part = PartitionOfProduce(waiting, index)
+        _produce_partition(context, request, produced, part, message.acks, refusal, expires_ms, wall_ms)
+
+
+def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more than they tell here
+    context: BrokerContext,
+    request: Request,
+    produced: ProducedPartition,
+    waiter: ProduceWaiter,
+    acks: int,
+    refusal: ErrorCode,
+    expires_ms: int,
+    wall_ms: int,
+) -> None:
+    """One partition, without an await from the first check to the last effect."""
+    topic, partition, records = produced
+    table, produces = context.table, context.produces
+    hosted = table.get_by_name(topic, partition)
+    if refusal is not ErrorCode.NONE:
+        produces.on_appended(waiter, AppendResult(error=refusal))
+        return
+    if hosted is None:
+        produces.on_appended(waiter, AppendResult(error=error_of_unhosted(context, topic, partition)))
+        return
+    size = len(records)
+    header = decode_header(records) if size >= HEADER_BYTES else None
+    error = check_produced_batch(
+        records,
+        max_message_bytes=hosted.max_message_bytes,
+        header=header,
+        is_zstd_allowed=request.api_version >= ZSTD_SINCE,
+        timestamp_ms_min=hosted.timestamp_ms_min(wall_ms),
+        timestamp_ms_max=hosted.timestamp_ms_max(wall_ms),
+    )
+    if error is ErrorCode.NONE and header is not None and context.config.validates_records:
+        bytes_max = hosted.max_message_bytes * DECOMPRESSED_FACTOR_MAX
+        error = check_records_deep(records, header, decompressed_bytes_max=bytes_max)
+    if error is ErrorCode.NONE and size > hosted.segment_bytes:
+        error = ErrorCode.RECORD_LIST_TOO_LARGE
+    if error is not ErrorCode.NONE or header is None:
+        produces.on_appended(waiter, AppendResult(error=error))
+        return
+    result, effects = hosted.replica.append(
+        header,
+        records,
+        acks=acks,
+        waiter=waiter,
+        expires_ms=expires_ms,
+        now_ms=request.now_ms,
+        wall_ms=wall_ms,
+    )
+    if result.error is ErrorCode.NONE:
+        hosted.bytes_in += size
+        hosted.messages_in += header.record_count
+        if result.is_waiting:
+            table.note_waiters(hosted)
+    produces.on_appended(waiter, result)
+    if effects:
+        table.run_effects(hosted, effects)
+
+
+def _refusal(api_version: int, message: ProduceRequest) -> ErrorCode:
+    """What is wrong with the whole request, told to each of its partitions."""
+    if api_version < SERVED_SINCE:
+        return TOO_OLD_ERROR
+    if message.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    if message.transactional_id is not None:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
+
+
+def _finish(
+    context: BrokerContext, request: Request, message: ProduceRequest, results: Sequence[AppendResult]
+) -> None:
+    """The last partition is settled."""
+    if message.acks == ACKS_NONE and request.api_version >= SERVED_SINCE:
+        if any(result.error is not ErrorCode.NONE for result in results):
+            request.answer.connection.close()
+        else:
+            request.reply_nothing()
+        return
+    outcomes: list[ProduceOutcome] = []
+    leaders: dict[int, NodeEndpoint] = {}
+    for asked, result in zip(message.partitions, results, strict=True):
+        if result.error is ErrorCode.NONE:
+            outcomes.append(
+                ProduceOutcome(
+                    asked[0],
+                    asked[1],
+                    0,
+                    result.base_offset,
+                    result.log_append_time_ms,
+                    result.log_start_offset,
+                )
+            )
+        else:
+            outcomes.append(_failed_outcome(context, asked, result, leaders))
+    request.reply_chunks(
+        [
+            encode_produce_response(
+                request.api_version, outcomes, node_endpoints=[leaders[key] for key in sorted(leaders)]
+            )
+        ]
+    )
+
+
+def _failed_outcome(
+    context: BrokerContext,
+    asked: ProducedPartition,
+    result: AppendResult,
+    leaders: dict[int, NodeEndpoint],
+) -> ProduceOutcome:
+    """An error, and where the leader is if that is what was wrong (KIP-951)."""
+    topic, partition, _ = asked
+    hint: CurrentLeader | None = None
+    if result.error in _LEADER_ERRORS:
+        hint = leader_hint(context, topic, partition, leaders)
+    return ProduceOutcome(
+        topic,
+        partition,
+        int(result.error),
+        log_start_offset=result.log_start_offset,
+        error_message=ERROR_MESSAGES.get(result.error),
+        current_leader=hint,
+    )
+
+
+def leader_hint(
+    context: BrokerContext, topic: str, partition: int, leaders: dict[int, NodeEndpoint]
+) -> CurrentLeader | None:
+    """The leader as this broker knows it, its address put into `leaders`. None if it would point here."""
+    known = context.view.topic_by_name(topic)
+    state = None if known is None else context.view.state(known.topic_id, partition)
+    if state is None or state.leader in (NO_LEADER, context.broker_id):
+        return None
+    broker = context.view.brokers.get(state.leader)
+    if broker is None or not broker.active:
+        return None
+    leaders[state.leader] = NodeEndpoint(broker.broker_id, broker.host, broker.port, broker.rack)
+    return CurrentLeader(state.leader, state.leader_epoch)

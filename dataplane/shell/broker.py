@@ -1,0 +1,463 @@
+"""One broker, put together: the parts, who knows whom, and how it starts and stops.
+
+    open directory -> recover logs -> listen -> register -> follow the metadata stream -> serve SIGTERM:
+    ask for leave -> leaderships move -> stop fetching -> refuse connections -> flush -> marker -> exit
+
+Constructors store; `run` does. A broker can be killed at any point: what it has acknowledged as an
+in-sync replica is in the page cache of this machine and of the others, and what it says at its next
+registration about its last shutdown is what its own disk can prove.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+
+import httpx
+import trio
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from controller.contract.session import BrokerStatus, RegisterResponse
+from controller.contract.updates import ProducerIdsRequest, ProducerIdsResponse
+from dataplane.core.fetch_session import FetchSession, FetchSessions, FollowedPartition
+from dataplane.core.lease import Lease
+from dataplane.core.replica import FetchResult, Role
+from dataplane.handlers import fetch as fetch_handler
+from dataplane.handlers.context import BrokerContext
+from dataplane.handlers.dispatch import make_dispatch
+from dataplane.shell.clock import Clock, SystemClock
+from dataplane.shell.cluster_view import ClusterView
+from dataplane.shell.config import BrokerConfig, TopicSettings
+from dataplane.shell.connection import Connection
+from dataplane.shell.controller_client import ControllerClient
+from dataplane.shell.controller_session import BrokerIdentity, ControllerSession
+from dataplane.shell.data_directory import DataDirectory, Loaded
+from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
+from dataplane.shell.lookups import Lookups
+from dataplane.shell.maintenance import Maintenance
+from dataplane.shell.metrics import (
+    BrokerCollector,
+    BrokerCounters,
+    StatusServer,
+    collect_counters,
+    gauge,
+)
+from dataplane.shell.net import Net, SystemNet
+from dataplane.shell.partitions import HostedPartition, PartitionTable
+from dataplane.shell.producer_ids import ProducerIds
+from dataplane.shell.produces import Produces
+from dataplane.shell.replica_fetcher import ReplicaFetchers
+from dataplane.shell.server import Server, ServerLimits
+from dataplane.storage.disk import Disk, PosixDisk
+from dataplane.storage.log_dir import LogDir
+
+_log = logging.getLogger(__name__)
+
+SESSION_ID_BITS = 31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """What `dataplane serve` was told. `advertise` is what clients and peers are told to connect to."""
+
+    cluster: str
+    broker_id: int
+    listen_host: str
+    listen_port: int
+    advertise_host: str | None = None
+    advertise_port: int | None = None
+    controllers: tuple[str, ...]
+    rack: str | None = None
+    metrics_host: str | None = None
+    metrics_port: int = 0
+    config: BrokerConfig = field(default_factory=BrokerConfig)
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The world: clocks, network, disk, randomness, and the road to the controller."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    net: Net = field(default_factory=SystemNet)
+    disk: Disk = field(default_factory=PosixDisk)
+    rng: random.Random = field(default_factory=random.SystemRandom)
+    controller_transport: httpx.AsyncBaseTransport | None = None
+
+
+class Broker:
+    """See the module. `log_dir` is open and locked, `loaded` are its recovered logs."""
+
+    def __init__(self, settings: BrokerSettings, ports: Ports, log_dir: LogDir, loaded: Loaded) -> None:
+        self.settings = settings
+        self._ports = ports
+        self._log_dir = log_dir
+        self._loaded = loaded
+        self._nursery: trio.Nursery | None = None
+        clock = ports.clock
+        config = settings.config
+        self.counters = BrokerCounters()
+        self.view = ClusterView()
+        self.lease = Lease()
+        self._produces = Produces(self.counters)
+        self.directory = DataDirectory(
+            disk=ports.disk,
+            log_dir=log_dir,
+            settings_for=self.topic_settings,
+            clock=clock,
+            spawn=self.spawn,
+            on_storage_error=self._on_storage_error,
+        )
+        self.table = PartitionTable(
+            broker_id=settings.broker_id,
+            view=self.view,
+            lease=self.lease,
+            clock=clock,
+            counters=self.counters,
+            produces=self._produces,
+            store=self.directory,
+            options_for=lambda topic_id: config.replica_options(self.topic_settings(topic_id)),
+            on_configs=self._configure,
+            high_watermark_of=self.directory.high_watermark,
+        )
+        self.fetches = Fetches(
+            sessions=FetchSessions(
+                _session_ids(ports.rng),
+                sessions_max=config.number("max.incremental.fetch.session.cache.slots"),
+            ),
+            evaluate=self._evaluate,
+            respond=self._respond,
+            clock=clock,
+        )
+        self.fetchers = ReplicaFetchers(
+            broker_id=settings.broker_id,
+            broker_epoch=lambda: self.session.broker_epoch,
+            table=self.table,
+            view=self.view,
+            net=ports.net,
+            clock=clock,
+            rng=ports.rng,
+            config=config,
+            counters=self.counters,
+        )
+        self._producer_ids = ProducerIds(
+            allocate=self._allocate_producer_ids, spawn=self.spawn, clock=clock, end_turn=self.end_turn
+        )
+        self._maintenance = Maintenance(
+            table=self.table,
+            directory=self.directory,
+            config=config,
+            settings_for=self.topic_settings,
+            clock=clock,
+            counters=self.counters,
+            end_turn=self.end_turn,
+        )
+        self.context = BrokerContext(
+            broker_id=settings.broker_id,
+            config=config,
+            counters=self.counters,
+            view=self.view,
+            table=self.table,
+            produces=self._produces,
+            fetches=self.fetches,
+            producer_ids=self._producer_ids,
+            is_view_complete=self.is_view_complete,
+            wall_ms=clock.wall_ms,
+            mono_ms=clock.mono_ms,
+            lookups=Lookups(spawn=self.spawn, end_turn=self.end_turn),
+        )
+        self.server: Server
+        self.session: ControllerSession
+        self._client: ControllerClient
+        self._status: StatusServer | None = None
+
+    # What parts ask of the whole
+
+    def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run something beside everything else; it ends with the broker."""
+        if self._nursery is not None:
+            self._nursery.start_soon(work)
+
+    def _on_storage_error(self, detail: str) -> None:
+        self._maintenance.on_storage_error(detail)
+
+    def end_turn(self) -> None:
+        self.server.end_turn()
+
+    def is_view_complete(self) -> bool:
+        return self.session.has_full_state
+
+    def is_ready(self) -> bool:
+        return self.session.status is BrokerStatus.ACTIVE and self.directory.failure is None
+
+    def topic_settings(self, topic_id: str) -> TopicSettings:
+        """The broker's defaults, under the cluster's, under the topic's own."""
+        topic = self.view.topic_by_id(topic_id)
+        overrides = dict(self.view.cluster_configs)
+        if topic is not None:
+            overrides.update(topic.configs)
+        return self.settings.config.topic_settings(overrides)
+
+    def _configure(self, hosted: HostedPartition) -> None:
+        settings = self.topic_settings(hosted.topic_id)
+        hosted.log.options = settings.log
+        hosted.segment_bytes = settings.log.segment_bytes
+        hosted.max_message_bytes = settings.max_message_bytes
+        hosted.timestamp_before_ms_max = settings.timestamp_before_ms_max
+        hosted.timestamp_after_ms_max = settings.timestamp_after_ms_max
+
+    def _evaluate(
+        self,
+        session: FetchSession,
+        followed: FollowedPartition,
+        max_bytes: int,
+        at_least_one: bool,
+        now_ms: int,
+    ) -> FetchResult:
+        return fetch_handler.evaluate(
+            self.context, session, followed, max_bytes=max_bytes, at_least_one=at_least_one, now_ms=now_ms
+        )
+
+    def _respond(self, fetch: Fetch, session: FetchSession, answers: list[FetchedAnswer]) -> None:
+        fetch_handler.respond(self.context, fetch, session, answers)
+
+    async def _allocate_producer_ids(self) -> ProducerIdsResponse:
+        return await self._client.allocate_producer_ids(
+            ProducerIdsRequest(broker_id=self.settings.broker_id, broker_epoch=self.session.broker_epoch)
+        )
+
+    async def _on_registered(self, response: RegisterResponse) -> None:
+        await self.directory.on_registered(cluster_id=response.cluster_id, broker_epoch=response.broker_epoch)
+        self.view.cluster_id = response.cluster_id
+
+    def _on_connection_closed(self, connection: Connection) -> None:
+        """A follower's session ends with its connection: it will open another, and until then its silence
+        must not pass for following. A consumer may come back to its own."""
+        session = connection.fetch_session
+        if not isinstance(session, FetchSession):
+            return
+        if isinstance(session.parked, Fetch):
+            self.fetches.drop(session.parked)
+        if session.is_replica:
+            self.fetches.sessions.close(session)
+
+    # Life
+
+    async def run(
+        self, *, controller_epoch_seen: int, task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve until cancelled or told to shut down. Raises RegistrationRefused, LogDirRefused, OSError."""
+        settings, ports = self.settings, self._ports
+        config = settings.config
+        self.counters.started_us = ports.clock.mono_us()
+        listener = await ports.net.listen(settings.listen_host, settings.listen_port)
+        self.server = Server(
+            listener=listener,
+            poller=ports.net.poller(),
+            dispatch=make_dispatch(self.context, ports.clock),
+            clock=ports.clock,
+            counters=self.counters,
+            limits=ServerLimits(
+                connections_max=config.number("max.connections"),
+                connections_per_ip_max=config.number("max.connections.per.ip"),
+                idle_ms_max=config.number("connections.max.idle.ms"),
+                memory_bytes_max=config.number("queued.max.request.bytes"),
+                request_bytes_max=config.number("socket.request.max.bytes"),
+            ),
+            wake_fetches=self.fetches.wake,
+            on_connection_closed=self._on_connection_closed,
+        )
+        host, port = self._advertised(listener.address)
+        incarnation_id = f"{ports.rng.getrandbits(128):032x}"
+        await self.directory.on_registering(incarnation_id)
+        self._client = ControllerClient(
+            urls=settings.controllers,
+            cluster=settings.cluster,
+            broker_id=settings.broker_id,
+            clock=ports.clock,
+            controller_epoch_seen=controller_epoch_seen,
+            on_higher_epoch=self.directory.start_saving_controller_epoch,
+            transport=ports.controller_transport,
+        )
+        self.lease.on_controller_epoch(controller_epoch_seen)
+        self.session = ControllerSession(
+            client=self._client,
+            identity=BrokerIdentity(
+                broker_id=settings.broker_id,
+                incarnation_id=incarnation_id,
+                host=host,
+                port=port,
+                rack=settings.rack,
+                log_dir_ids=(self._log_dir.meta.dir_id,),
+                offline_log_dir_ids=(),
+                last_shutdown=self._log_dir.last_shutdown,
+                previous_broker_epoch=self._log_dir.previous_broker_epoch,
+                unanswered_incarnation_ids=self._log_dir.previous_unanswered,
+                version=settings.version,
+            ),
+            cluster_id=self._log_dir.meta.cluster_id or None,
+            lease=self.lease,
+            clock=ports.clock,
+            rng=ports.rng,
+            reports=self.table,
+            apply=self.table.apply,
+            on_registered=self._on_registered,
+            offline_log_dir_ids=self.directory.offline_ids,
+        )
+        self.table.connect(
+            fetches=self.fetches,
+            fetching=self.fetchers,
+            wake_report=self.session.wake_report,
+            end_turn=self.end_turn,
+        )
+        for log in self._loaded.logs:
+            self.table.add_found_log(log)
+        for problem in self._loaded.problems:
+            self.table.add_problem(problem)
+        if settings.metrics_host is not None:
+            self._status = StatusServer(
+                listener=await ports.net.listen(settings.metrics_host, settings.metrics_port),
+                collector=BrokerCollector([self._collect]),
+                is_ready=self.is_ready,
+                clock=ports.clock,
+            )
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(self.server.drive)
+                await nursery.start(self.fetchers.run, self.server.poller)
+                nursery.start_soon(self._serve_when_alone)
+                nursery.start_soon(self.fetches.run_timers, self.end_turn)
+                nursery.start_soon(self._maintenance.run)
+                if self._status is not None:
+                    nursery.start_soon(self._status.serve)
+                    _log.info("metrics on http://%s:%d/metrics", *self._status.address)
+                nursery.start_soon(self.session.run)
+                task_status.started(self)
+        finally:
+            self._nursery = None
+            listener.close()
+            self.server.poller.close()
+            with trio.CancelScope(shield=True):
+                await self._client.aclose()
+
+    async def _serve_when_alone(self) -> None:
+        await self.session.may_listen.wait()
+        _log.info(
+            "broker %d of cluster %s serves the Kafka protocol on %s:%d, advertised as %s:%d",
+            self.settings.broker_id,
+            self.settings.cluster,
+            *self.server.address,
+            *self._advertised(self.server.address),
+        )
+        await self.server.serve()
+
+    async def shut_down(self) -> bool:
+        """Controlled shutdown: give leaderships away, stop, flush, mark clean. False if no marker could be
+        written. Cancel `run` afterwards. Raises LogError."""
+        deadline_ms = self.settings.config.number("controlled.shutdown.timeout.ms")
+        self.session.begin_shutdown()
+        if self.session.broker_epoch >= 0:
+            _log.info("shutting down: asking the controller to move %d leaderships", self._leader_count())
+            with self._ports.clock.timeout_ms(deadline_ms) as scope:
+                await self.session.may_shut_down.wait()
+            if scope.cancelled_caught:
+                _log.warning(
+                    "leaving after %d ms without leave: %d leaderships could not be moved",
+                    deadline_ms,
+                    self.session.remaining_leaderships or self._leader_count(),
+                )
+        else:
+            _log.info("shutting down: never registered, so there is nobody to ask for leave")
+        self.fetchers.stop()
+        self.server.stop_serving()
+        self._maintenance.stop()
+        high_watermarks = {hosted.key: hosted.replica.high_watermark for hosted in self.table}
+        is_clean = await self.directory.close_cleanly(high_watermarks)
+        _log.info("everything is on disk%s", "" if is_clean else ", but no clean-shutdown marker was written")
+        return is_clean
+
+    def _leader_count(self) -> int:
+        return sum(hosted.replica.role is Role.LEADER for hosted in self.table)
+
+    def _advertised(self, bound: tuple[str, int]) -> tuple[str, int]:
+        host = self.settings.advertise_host or bound[0]
+        if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+            host = socket.getfqdn()
+        return host, self.settings.advertise_port or bound[1]
+
+    # Metrics
+
+    def _collect(self) -> Iterator[Metric]:
+        yield from collect_counters(self.counters, now_us=self._ports.clock.mono_us())
+        leaders = [hosted for hosted in self.table if hosted.replica.role is Role.LEADER]
+        states = [(hosted, hosted.replica.state) for hosted in leaders]
+        yield gauge("kafka_server_replicamanager_partitioncount", "Replicas here", len(self.table))
+        yield gauge("kafka_server_replicamanager_leadercount", "Partitions led here", len(leaders))
+        yield gauge(
+            "kafka_server_replicamanager_underreplicatedpartitions",
+            "Led partitions whose ISR lacks a replica",
+            sum(state is not None and len(state.isr) < state.replication_factor for _, state in states),
+        )
+        yield gauge(
+            "kafka_server_replicamanager_underminisrpartitioncount",
+            "Led partitions below min.insync.replicas",
+            sum(state is not None and len(state.isr) < state.min_insync_replicas for _, state in states),
+        )
+        yield gauge(
+            "kafka_server_replicamanager_atminisrpartitioncount",
+            "Led partitions at min.insync.replicas",
+            sum(state is not None and len(state.isr) == state.min_insync_replicas for _, state in states),
+        )
+        yield gauge(
+            "kafka_log_logmanager_offlinelogdirectorycount",
+            "Log directories that failed",
+            int(self.directory.failure is not None),
+        )
+        yield gauge(
+            "kafka_server_delayedoperationpurgatory_purgatorysize",
+            "Requests that wait",
+            self._purgatory_size(),
+        )
+        yield gauge("springtide_connections", "Connections open", self.server.connection_count)
+        yield gauge("springtide_lease_held", "1 while the controller's lease holds", self._lease_held())
+        yield from self._collect_topics()
+
+    def _purgatory_size(self) -> int:
+        return self._produces.waiting + self.fetches.parked
+
+    def _lease_held(self) -> int:
+        return int(self.lease.is_held(self._ports.clock.mono_ms()))
+
+    def _collect_topics(self) -> Iterator[Metric]:
+        sums: dict[str, list[int]] = {}
+        sizes = GaugeMetricFamily("kafka_log_log_size", "Bytes of a log", labels=["topic", "partition"])
+        for hosted in self.table:
+            row = sums.setdefault(hosted.topic, [0, 0, 0])
+            row[0] += hosted.bytes_in
+            row[1] += hosted.bytes_out
+            row[2] += hosted.messages_in
+            sizes.add_metric([hosted.topic, str(hosted.partition)], hosted.log.size_bytes)
+        for column, (name, text) in enumerate(
+            (
+                ("bytesin", "Bytes produced"),
+                ("bytesout", "Bytes consumed"),
+                ("messagesin", "Records produced"),
+            )
+        ):
+            family = CounterMetricFamily(f"kafka_server_brokertopicmetrics_{name}", text, labels=["topic"])
+            for topic in sorted(sums):
+                family.add_metric([topic], sums[topic][column])
+            yield family
+        yield sizes
+
+
+def _session_ids(rng: random.Random) -> Iterator[int]:
+    """Hard to guess, positive, 31 bits."""
+    while True:
+        session_id = rng.getrandbits(SESSION_ID_BITS)
+        if session_id:
+            yield session_id

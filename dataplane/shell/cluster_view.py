@@ -1,0 +1,145 @@
+"""What this broker knows of the whole cluster: live brokers, topics, and who leads each partition.
+
+Fed by the metadata stream only, read by Metadata answers, fetchers and checks of topic names. It decides
+nothing: a partition that this broker holds is decided by its replica, whose state may be newer by a moment.
+Entries keyed by topic id; the name points at the id that carries it now, because names come back and ids do
+not (I21). A state with a lower partition epoch than the known one changes nothing (I6).
+
+Two things are told to clients a little differently from what the stream says, because of what stock clients
+make of it when a leader dies. A follower sees its leader's connection break before the controller's word
+arrives; to name that leader once more would send a client away for its next refresh, a second later, so for a
+moment the partition has no leader that we know of. And a broker that was fenced stays in the list of brokers
+for a while, because librdkafka gives up a new leader when the old one vanishes from the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from controller.contract.partition_state import PartitionState, TopicState
+from controller.contract.updates import BrokerEndpoint, UpdateBatch
+
+SUSPICION_MS_MAX = 1_500
+"""How long a lost connection speaks against a leader. By then the controller has spoken, or the trouble is
+ours alone."""
+LISTED_AFTER_FENCING_MS = 10_000
+
+
+class ClusterView:
+    __slots__ = (
+        "_fenced_at_ms",
+        "_lost_at_ms",
+        "_partitions",
+        "_topic_ids",
+        "brokers",
+        "cluster_configs",
+        "cluster_id",
+        "topics",
+    )
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        self.cluster_configs: dict[str, str] = {}
+        self.brokers: dict[int, BrokerEndpoint] = {}
+        self.topics: dict[str, TopicState] = {}
+        self._topic_ids: dict[str, str] = {}
+        self._partitions: dict[str, dict[int, PartitionState]] = {}
+        self._lost_at_ms: dict[int, int] = {}
+        self._fenced_at_ms: dict[int, int] = {}
+
+    def apply(self, batch: UpdateBatch, *, now_ms: int) -> None:
+        """Take over what a batch says of the cluster; a FULL one replaces everything."""
+        were_active = [broker.broker_id for broker in self.active_brokers()]
+        if batch.full:
+            self.brokers.clear()  # in place: replicas hold on to this very table
+            self.topics = {}
+            self._topic_ids = {}
+            self._partitions = {}
+        if batch.full or batch.cluster_configs:
+            self.cluster_configs = dict(batch.cluster_configs)
+        for broker in batch.brokers:
+            known = self.brokers.get(broker.broker_id)
+            if known is None or broker.broker_epoch >= known.broker_epoch:
+                self.brokers[broker.broker_id] = broker
+        for broker_id in batch.removed_brokers:
+            self.brokers.pop(broker_id, None)
+        for broker_id in were_active:
+            if not self.is_active(broker_id):
+                self._fenced_at_ms[broker_id] = now_ms
+        for topic in batch.topics:
+            self.topics[topic.topic_id] = topic
+            self._topic_ids[topic.topic] = topic.topic_id
+        for topic_id in batch.deleted_topics:
+            self._forget_topic(topic_id)
+        for state in batch.partitions:
+            of_topic = self._partitions.setdefault(state.topic_id, {})
+            known_state = of_topic.get(state.partition)
+            if known_state is None or state.partition_epoch > known_state.partition_epoch:
+                of_topic[state.partition] = state
+
+    def topic_by_name(self, name: str) -> TopicState | None:
+        topic_id = self._topic_ids.get(name)
+        return None if topic_id is None else self.topics.get(topic_id)
+
+    def topic_by_id(self, topic_id: str) -> TopicState | None:
+        return self.topics.get(topic_id)
+
+    def live_topics(self) -> list[TopicState]:
+        """Topics that clients may use, by name."""
+        return [
+            self.topics[self._topic_ids[name]]
+            for name in sorted(self._topic_ids)
+            if not self.topics[self._topic_ids[name]].deleting
+        ]
+
+    def partitions_of(self, topic_id: str) -> Mapping[int, PartitionState]:
+        return self._partitions.get(topic_id, {})
+
+    def state(self, topic_id: str, partition: int) -> PartitionState | None:
+        return self._partitions.get(topic_id, {}).get(partition)
+
+    def active_brokers(self) -> list[BrokerEndpoint]:
+        return [
+            self.brokers[broker_id] for broker_id in sorted(self.brokers) if self.brokers[broker_id].active
+        ]
+
+    def is_active(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.active
+
+    def brokers_for_clients(self, now_ms: int) -> list[BrokerEndpoint]:
+        """The active ones, and those that were until a moment ago."""
+        return [
+            self.brokers[broker_id]
+            for broker_id in sorted(self.brokers)
+            if self.brokers[broker_id].active
+            or now_ms - self._fenced_at_ms.get(broker_id, -LISTED_AFTER_FENCING_MS) < LISTED_AFTER_FENCING_MS
+        ]
+
+    def may_be_named_leader(self, broker_id: int, now_ms: int) -> bool:
+        """Active, and we have not just seen it break off."""
+        lost_at_ms = self._lost_at_ms.get(broker_id)
+        return self.is_active(broker_id) and (lost_at_ms is None or now_ms - lost_at_ms >= SUSPICION_MS_MAX)
+
+    def on_leader_lost(self, broker_id: int, now_ms: int) -> None:
+        """Our connection to it broke, or was refused. Only the first time counts, until it is reached."""
+        self._lost_at_ms.setdefault(broker_id, now_ms)
+
+    def on_leader_reached(self, broker_id: int) -> None:
+        self._lost_at_ms.pop(broker_id, None)
+
+    def controller_for_clients(self) -> int:
+        """Clients want a broker as controller for admin requests; the real one is no broker. Any active one
+        will do as long as all say the same: the lowest."""
+        active = self.active_brokers()
+        return active[0].broker_id if active else -1
+
+    def all_states(self) -> Iterable[PartitionState]:
+        for of_topic in self._partitions.values():
+            yield from of_topic.values()
+
+    def _forget_topic(self, topic_id: str) -> None:
+        topic = self.topics.pop(topic_id, None)
+        self._partitions.pop(topic_id, None)
+        if topic is not None and self._topic_ids.get(topic.topic) == topic_id:
+            del self._topic_ids[topic.topic]

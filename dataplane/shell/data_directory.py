@@ -1,0 +1,254 @@
+"""The data directory as the running broker sees it: opened, recovered, and worked on in threads.
+
+Everything that fsyncs, scans or unlinks is handed to a thread here; what a replica waits for comes back
+to the loop through a callback. Which log may be created or deleted is decided elsewhere (partitions.py);
+how bytes reach the disk is storage's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+
+from controller.contract.lag_report import ReplicaProblem
+from controller.contract.partition_state import PartitionKey, PartitionState
+from dataplane.core.effects import WriteAside
+from dataplane.core.log_port import LogError
+from dataplane.shell.clock import Clock
+from dataplane.shell.config import TopicSettings
+from dataplane.shell.partitions import HostedPartition
+from dataplane.storage.disk import Disk, read_whole, replace_durably
+from dataplane.storage.divergent import NotWritten, write_aside
+from dataplane.storage.health import ClosedLog
+from dataplane.storage.log_dir import DIVERGENT, LogDir, StrayDirectory
+from dataplane.storage.partition_log import PartitionId, PartitionLog
+from dataplane.storage.recovery import DamagedLog
+
+_log = logging.getLogger(__name__)
+
+CONTROLLER_EPOCH_FILE = "controller-epoch"
+CONTROLLER_EPOCH_BYTES_MAX = 32
+LOADED_LOGGED_EVERY = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What was found at start: open logs, and what had to be set aside and why."""
+
+    logs: tuple[PartitionLog, ...]
+    problems: tuple[ReplicaProblem, ...]
+
+
+def read_controller_epoch(disk: Disk, path: str) -> int:
+    """The highest controller epoch that this directory's broker ever saw, or -1 (I5)."""
+    encoded = read_whole(disk, f"{path}/{CONTROLLER_EPOCH_FILE}", bytes_max=CONTROLLER_EPOCH_BYTES_MAX)
+    try:
+        return -1 if encoded is None else int(encoded)
+    except ValueError:
+        return -1
+
+
+def load_logs(log_dir: LogDir, *, wall_ms: Callable[[], int]) -> Loaded:
+    """Open or recover every log. Damaged ones go to quarantine, whole. Scans and fsyncs: call it in a thread,
+    or before the loop runs. Raises LogError."""
+    logs: list[PartitionLog] = []
+    problems: list[ReplicaProblem] = []
+    names = log_dir.partition_names()
+    for number, name in enumerate(names, start=1):
+        entry = log_dir.load(name, now_ms=wall_ms())
+        if isinstance(entry, DamagedLog):
+            moved = log_dir.quarantine_directory(entry.directory)
+            _log.error("%s is damaged: %s; set aside as %s", name, entry.reason, moved)
+            problems.append(
+                ReplicaProblem(
+                    topic_id=entry.partition.topic_id,
+                    partition=entry.partition.partition,
+                    code="log_missing",
+                    detail=f"damaged: {entry.reason}; set aside as {moved}",
+                    next_offset=entry.valid_end_offset,
+                )
+            )
+        elif isinstance(entry, StrayDirectory):
+            _log.warning("%s is no partition: %s", name, entry.reason)
+        else:
+            logs.append(entry.log)
+            report = entry.report
+            if report.cut_bytes:
+                _log.warning(
+                    "%s: cut %d bytes behind offset %d (%s)",
+                    name,
+                    report.cut_bytes,
+                    report.log_end_offset,
+                    report.cut_reason,
+                )
+            for note in report.notes:
+                _log.info("%s: %s", name, note)
+        if number % LOADED_LOGGED_EVERY == 0:
+            _log.info("opened %d of %d logs", number, len(names))
+    log_dir.finish_loading()
+    for problem in log_dir.problems:
+        _log.warning("%s", problem)
+    return Loaded(tuple(logs), tuple(problems))
+
+
+class DataDirectory:
+    """LogStore for the table, and what maintenance and shutdown need."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        log_dir: LogDir,
+        settings_for: Callable[[str], TopicSettings],
+        clock: Clock,
+        spawn: Callable[[Callable[[], Awaitable[None]]], None],
+        on_storage_error: Callable[[str], None],
+    ) -> None:
+        self._disk = disk
+        self._log_dir = log_dir
+        self._settings_for = settings_for
+        self._clock = clock
+        self._spawn = spawn
+        self._on_storage_error = on_storage_error
+        self._asides: dict[tuple[PartitionKey, int], None] = {}
+
+    @property
+    def path(self) -> str:
+        return self._log_dir.path
+
+    @property
+    def failure(self) -> str | None:
+        return self._log_dir.health.failure
+
+    def offline_ids(self) -> tuple[str, ...]:
+        return () if self.failure is None else (self._log_dir.meta.dir_id,)
+
+    # LogStore
+
+    async def create_log(self, state: PartitionState) -> PartitionLog:
+        partition = PartitionId(state.topic_id, state.topic, state.partition)
+        wall_ms = self._clock.wall_ms()
+        log = await trio.to_thread.run_sync(lambda: self._log_dir.create(partition, now_ms=wall_ms))
+        log.options = self._settings_for(state.topic_id).log
+        return log
+
+    def start_aside(
+        self, hosted: HostedPartition, effect: WriteAside, done: Callable[[str | None], None]
+    ) -> None:
+        token = (hosted.key, effect.hold_id)
+        if token in self._asides:
+            return
+        self._asides[token] = None
+        wall_ms = self._clock.wall_ms()
+        reason = (
+            "below the high watermark, after an unclean election"
+            if effect.cut_offset < effect.high_watermark
+            else "the leader's log has other records here"
+        )
+
+        def copy() -> str | None:
+            written = write_aside(
+                self._disk,
+                f"{self._log_dir.path}/{DIVERGENT}",
+                hosted.log,
+                first_offset=effect.first_offset,
+                high_watermark=effect.high_watermark,
+                leader_epoch=effect.leader_epoch,
+                reason=reason,
+                now_ms=wall_ms,
+                health=self._log_dir.health,
+            )
+            if isinstance(written, NotWritten):
+                return written.reason
+            _log.warning(
+                "%s-%d: wrote offsets %d to %d aside as %s (%s)",
+                hosted.topic,
+                hosted.partition,
+                effect.first_offset,
+                effect.next_offset,
+                written.path,
+                reason,
+            )
+            return None
+
+        async def work() -> None:
+            try:
+                error = await trio.to_thread.run_sync(copy)
+            except LogError as failure:
+                error = str(failure)
+                if not isinstance(failure, ClosedLog):
+                    self._on_storage_error(error)
+            finally:
+                self._asides.pop(token, None)
+            done(error)
+
+        self._spawn(work)
+
+    def start_persist_epochs(self, hosted: HostedPartition) -> None:
+        async def work() -> None:
+            try:
+                await trio.to_thread.run_sync(hosted.log.persist_epochs)
+            except LogError as failure:
+                # A log that was closed meanwhile (deleted, quarantined) has nothing to persist.
+                if self.failure is not None:
+                    self._on_storage_error(str(failure))
+
+        self._spawn(work)
+
+    async def delete_log(self, log: PartitionLog) -> None:
+        path = self._log_dir.delete((log.partition.topic_id, log.partition.partition))
+
+        async def unlink() -> None:
+            try:
+                await trio.to_thread.run_sync(self._log_dir.unlink_deleted, path)
+            except LogError as failure:
+                self._on_storage_error(str(failure))
+
+        self._spawn(unlink)
+
+    async def quarantine_log(self, log: PartitionLog, reason: str) -> None:
+        key = (log.partition.topic_id, log.partition.partition)
+        moved = await trio.to_thread.run_sync(self._log_dir.quarantine, key)
+        _log.warning("set %s-%d aside as %s: %s", log.partition.topic, key[1], moved, reason)
+
+    # Registration, checkpoints, the clean stop
+
+    async def on_registering(self, incarnation_id: str) -> None:
+        """Before the first request for an epoch: a successor must be able to name this incarnation."""
+        await trio.to_thread.run_sync(self._log_dir.on_registering, incarnation_id)
+
+    async def on_registered(self, *, cluster_id: str, broker_epoch: int) -> None:
+        """Durable before the new incarnation does anything. Raises LogDirRefused."""
+        await trio.to_thread.run_sync(
+            lambda: self._log_dir.on_registered(cluster_id=cluster_id, broker_epoch=broker_epoch)
+        )
+
+    def start_saving_controller_epoch(self, controller_epoch: int) -> None:
+        path = f"{self._log_dir.path}/{CONTROLLER_EPOCH_FILE}"
+
+        async def work() -> None:
+            try:
+                await trio.to_thread.run_sync(
+                    replace_durably, self._disk, path, str(controller_epoch).encode("ascii")
+                )
+            except OSError as error:
+                self._on_storage_error(str(error))
+
+        self._spawn(work)
+
+    def high_watermark(self, key: PartitionKey) -> int:
+        return self._log_dir.stored_high_watermark(key)
+
+    def write_high_watermarks(self, offsets: dict[PartitionKey, int]) -> None:
+        """Thread."""
+        self._log_dir.checkpoint_high_watermarks(offsets)
+
+    def write_recovery_points(self) -> None:
+        """Thread."""
+        self._log_dir.checkpoint_recovery_points()
+
+    async def close_cleanly(self, high_watermarks: dict[PartitionKey, int]) -> bool:
+        return await trio.to_thread.run_sync(self._log_dir.close_cleanly, high_watermarks)

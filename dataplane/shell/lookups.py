@@ -1,0 +1,68 @@
+"""Lookups in parts of a log that may have to come from a disk, done by a few threads beside the loop.
+
+A lookup reads; it decides nothing. What it found goes back to the loop, where the replica looks again at who
+leads and what the log still holds. Requests queue here as values, not as tasks: a request for very many
+partitions costs a list.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+
+from dataplane.core.log_port import LogError, LogPort, TimestampHit
+from dataplane.core.results import TimestampLookup
+
+LOOKUP_THREADS_MAX = 2
+
+Found = TimestampHit | LogError | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    log: LogPort
+    lookup: TimestampLookup
+    done: Callable[[Found], None]
+
+
+class Lookups:
+    """`spawn` starts a task of the broker's; `end_turn` sends what a finished lookup completed."""
+
+    def __init__(
+        self, *, spawn: Callable[[Callable[[], Awaitable[None]]], None], end_turn: Callable[[], None]
+    ) -> None:
+        self._spawn = spawn
+        self._end_turn = end_turn
+        self._waiting: deque[_Job] = deque()
+        self._workers = 0
+        self._threads = trio.CapacityLimiter(LOOKUP_THREADS_MAX)
+
+    def start(self, log: LogPort, lookup: TimestampLookup, done: Callable[[Found], None]) -> None:
+        """`done` is called on the loop, with what was found or what went wrong."""
+        self._waiting.append(_Job(log, lookup, done))
+        if self._workers < LOOKUP_THREADS_MAX:
+            self._workers += 1
+            self._spawn(self._work)
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                job = self._waiting.popleft()
+                found = await trio.to_thread.run_sync(look_up, job.log, job.lookup, limiter=self._threads)
+                job.done(found)
+                self._end_turn()
+        finally:
+            self._workers -= 1
+
+
+def look_up(log: LogPort, lookup: TimestampLookup) -> Found:
+    """On the loop, or in a thread."""
+    try:
+        if lookup.timestamp_ms is None:
+            return log.find_max_timestamp(end_offset=lookup.end_offset)
+        return log.find_timestamp(lookup.timestamp_ms, end_offset=lookup.end_offset)
+    except LogError as error:
+        return error

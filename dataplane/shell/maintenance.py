@@ -1,0 +1,206 @@
+"""What a broker does on its own: ticks, flushes, retention, checkpoints, and a watch on its own loop.
+
+Whatever may block for long (fsync, unlink, checkpoint files) runs in threads, a few at a time; what is
+decided is decided on the loop, from values taken there. A storage error from any of it takes the
+directory's replicas offline at once. Nothing here is needed for safety but the flush before a clean
+shutdown, which data_directory does: a broker that is killed at any moment recovers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from dataplane.core.log_port import LogError
+from dataplane.core.replica import Role
+from dataplane.shell.clock import Clock
+from dataplane.shell.config import BrokerConfig, TopicSettings
+from dataplane.shell.data_directory import DataDirectory
+from dataplane.shell.metrics import BrokerCounters
+from dataplane.shell.partitions import HostedPartition, PartitionTable
+from dataplane.storage.health import ClosedLog
+
+_log = logging.getLogger(__name__)
+
+TICK_WAITING_MS = 100
+TICK_ALL_MS = 500
+PROBE_INTERVAL_MS = 20
+STALL_MS_MIN = 50
+"""A loop that comes back so much later than asked was blocked, or starved of processor time."""
+STALL_LOGGED_MS_MIN = 1_000
+BACKGROUND_THREADS_MAX = 2
+
+
+class Maintenance:
+    def __init__(
+        self,
+        *,
+        table: PartitionTable,
+        directory: DataDirectory,
+        config: BrokerConfig,
+        settings_for: Callable[[str], TopicSettings],
+        clock: Clock,
+        counters: BrokerCounters,
+        end_turn: Callable[[], None],
+    ) -> None:
+        self._table = table
+        self._directory = directory
+        self._config = config
+        self._settings_for = settings_for
+        self._clock = clock
+        self._counters = counters
+        self._end_turn = end_turn
+        self._threads = trio.CapacityLimiter(BACKGROUND_THREADS_MAX)
+        self._reported_failure = False
+        self._scope = trio.CancelScope()
+
+    def stop(self) -> None:
+        """Touch the logs no more: the clean shutdown closes them."""
+        self._scope.cancel()
+
+    async def run(self) -> None:
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                self._start(nursery)
+
+    def _start(self, nursery: trio.Nursery) -> None:
+        number = self._config.number
+        nursery.start_soon(self._tick)
+        nursery.start_soon(self._probe_loop)
+        nursery.start_soon(self._every, number("log.flush.scheduler.interval.ms"), self.flush_due)
+        nursery.start_soon(self._every, number("log.retention.check.interval.ms"), self.apply_retention)
+        nursery.start_soon(
+            self._every,
+            number("replica.high.watermark.checkpoint.interval.ms"),
+            self.checkpoint_high_watermarks,
+        )
+        nursery.start_soon(
+            self._every,
+            number("log.flush.offset.checkpoint.interval.ms"),
+            self.checkpoint_recovery_points,
+        )
+
+    async def _every(self, interval_ms: int, work: Callable[[], object]) -> None:
+        while True:
+            await self._clock.sleep_ms(interval_ms)
+            try:
+                await work()  # type: ignore[misc]
+            except (LogError, OSError) as error:
+                self.on_storage_error(str(error))
+
+    def _on_log_error(self, hosted: HostedPartition, error: LogError) -> None:
+        """Work on one log failed: its replica is over if its bytes are damaged, all are if the disk
+        failed."""
+        if isinstance(error, ClosedLog):
+            return  # deleted or set aside while a thread worked on it
+        if self._directory.failure is not None:
+            self.on_storage_error(str(error))
+            return
+        _log.error("%s-%d: %s", hosted.topic, hosted.partition, error)
+        self._table.on_storage_failure(lambda other: other is hosted, str(error))
+
+    def on_storage_error(self, detail: str) -> None:
+        """The first failed write or fsync ends the directory for this process's life."""
+        failure = self._directory.failure
+        if failure is None:
+            _log.error("storage error of one log: %s", detail)
+            return
+        if self._reported_failure:
+            return
+        self._reported_failure = True
+        _log.critical(
+            "log directory %s failed: %s; its replicas are offline until this process is restarted "
+            "on a working disk",
+            self._directory.path,
+            failure,
+        )
+        self._table.on_storage_failure(lambda _hosted: True, failure)
+
+    # The loop's own
+
+    async def _tick(self) -> None:
+        ticks = 0
+        while True:
+            await self._clock.sleep_ms(TICK_WAITING_MS)
+            ticks += 1
+            if self._directory.failure is not None:
+                self.on_storage_error(self._directory.failure)
+            if ticks % (TICK_ALL_MS // TICK_WAITING_MS) == 0:
+                self._table.tick_all()
+            else:
+                self._table.tick_waiting()
+            self._end_turn()
+
+    async def _probe_loop(self) -> None:
+        """Late wake-ups are the loop's stalls: heartbeats and fetches were late by as much."""
+        while True:
+            before_ms = self._clock.mono_ms()
+            await self._clock.sleep_ms(PROBE_INTERVAL_MS)
+            late_ms = self._clock.mono_ms() - before_ms - PROBE_INTERVAL_MS
+            if late_ms >= STALL_MS_MIN:
+                self._counters.loop_stalls += 1
+                self._counters.loop_stall_ms_max = max(self._counters.loop_stall_ms_max, late_ms)
+                if late_ms >= STALL_LOGGED_MS_MIN:
+                    _log.warning("the loop was blocked for %d ms", late_ms)
+
+    # Disk work
+
+    async def flush_due(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for hosted in self._table:
+            if hosted.log.is_flush_due(now_ms):
+                options = hosted.log.options
+                include_active = options.flush_messages is not None or options.flush_ms is not None
+                try:
+                    await self._in_thread(_flush, hosted, include_active, now_ms)
+                except LogError as error:  # one log's damage must not keep the others from their flush
+                    self._on_log_error(hosted, error)
+
+    async def apply_retention(self) -> None:
+        """A leader deletes by its limits, never beyond the high watermark (I26), and not while it is
+        silenced; a follower drops what its leader has dropped."""
+        wall_ms = self._clock.wall_ms()
+        for hosted in self._table:
+            try:
+                detached = self._detach_expired(hosted, wall_ms)
+                if detached:
+                    _log.info("%s-%d: deleting %d files", hosted.topic, hosted.partition, len(detached))
+                    await trio.to_thread.run_sync(hosted.log.unlink_detached, detached, limiter=self._threads)
+            except LogError as error:
+                self._on_log_error(hosted, error)
+
+    def _detach_expired(self, hosted: HostedPartition, wall_ms: int) -> list[str]:
+        replica = hosted.replica
+        if replica.role is Role.FOLLOWER:
+            return hosted.log.detach_old_segments()
+        if replica.role is not Role.LEADER or not replica.may_serve(self._clock.mono_ms()):
+            return []
+        settings = self._settings_for(hosted.topic_id)
+        return hosted.log.apply_retention(
+            now_ms=wall_ms,
+            retention_ms=settings.retention_ms,
+            retention_bytes=settings.retention_bytes,
+            high_watermark=replica.high_watermark,
+        )
+
+    async def checkpoint_high_watermarks(self) -> None:
+        offsets = {hosted.key: hosted.replica.high_watermark for hosted in self._table}
+        await trio.to_thread.run_sync(self._directory.write_high_watermarks, offsets, limiter=self._threads)
+
+    async def checkpoint_recovery_points(self) -> None:
+        await trio.to_thread.run_sync(self._directory.write_recovery_points, limiter=self._threads)
+
+    async def _in_thread(
+        self,
+        work: Callable[[HostedPartition, bool, int], None],
+        hosted: HostedPartition,
+        flag: bool,
+        now_ms: int,
+    ) -> None:
+        await trio.to_thread.run_sync(work, hosted, flag, now_ms, limiter=self._threads)
+
+
+def _flush(hosted: HostedPartition, include_active: bool, now_ms: int) -> None:
+    hosted.log.flush(include_active=include_active, now_ms=now_ms)

@@ -1,0 +1,258 @@
+"""The network as a port: non-blocking byte channels, and the sockets that are one.
+
+A channel is read and written directly until the kernel says that it would block; only then does a task wait.
+That is worth a factor of two over a stream object that takes a scheduler pass per call, and it lets whoever
+completes a waiting request push its answer out at once, without waking a task for it. Which of many channels
+are ready is asked of a poller, once for all.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+import trio
+
+Buffer = bytes | bytearray | memoryview
+
+LISTEN_BACKLOG = 1024
+EVENTS_MAX = 256
+"""Channels served in one pass: bounds how long the rest of the process waits."""
+SEND_CHUNKS_MAX = 1000
+"""Buffers handed to one sendmsg; Linux refuses more than 1024 (UIO_MAXIOV)."""
+
+
+class Channel(Protocol):
+    """One connection. Errors of the world are OSError; BlockingIOError means: wait, then try again."""
+
+    @property
+    def peer(self) -> str:
+        """The other end's host, for limits and logs."""
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """Bytes read; 0 means that the other side has closed. Raises BlockingIOError."""
+
+    def send(self, chunks: Sequence[Buffer]) -> int:
+        """Bytes accepted of `chunks` in order, at most SEND_CHUNKS_MAX of them. Raises BlockingIOError."""
+
+    def send_file(self, file_descriptor: int, *, position: int, length: int) -> int:
+        """Bytes sent straight from a file. May block on a disk, so call it in a thread."""
+
+    async def wait_readable(self) -> None: ...
+
+    async def wait_writable(self) -> None: ...
+
+    def fileno(self) -> int: ...
+
+    def close(self) -> None:
+        """Wakes whoever waits with trio.ClosedResourceError. May be called twice."""
+
+
+class Readiness(NamedTuple):
+    """What a channel can do now. `is_hung_up`: both directions are closed, whatever is asked about."""
+
+    is_readable: bool
+    is_writable: bool
+    is_hung_up: bool
+
+
+READABLE = Readiness(True, False, False)
+OnReady = Callable[[Readiness], None]
+
+
+class Poller(Protocol):
+    """Which of many channels are ready, asked in one go. Level-triggered: what is ready stays so."""
+
+    def add(self, channel: Channel, on_ready: OnReady) -> None:
+        """Interested in reading, to begin with."""
+
+    def set_interest(self, channel: Channel, *, is_readable: bool, is_writable: bool) -> None: ...
+
+    def remove(self, channel: Channel) -> None:
+        """Before the channel is closed. May be called twice."""
+
+    async def wait(self) -> None:
+        """Until some channel is ready, or `wake` was called."""
+
+    def dispatch(self) -> None:
+        """Call `on_ready` of those that are ready now. Does not wait."""
+
+    def wake(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Listener(Protocol):
+    """Holds its address from the moment it is made; connections are refused until `begin`."""
+
+    @property
+    def address(self) -> tuple[str, int]: ...
+
+    def begin(self) -> None:
+        """Let connections in. Idempotent."""
+
+    async def accept(self) -> Channel: ...
+
+    def close(self) -> None: ...
+
+
+class Net(Protocol):
+    async def listen(self, host: str, port: int) -> Listener: ...
+
+    async def connect(self, host: str, port: int) -> Channel: ...
+
+    def poller(self) -> Poller: ...
+
+
+class SocketChannel:
+    """A TCP connection."""
+
+    __slots__ = ("_closed", "_socket", "peer", "recv_into")
+
+    def __init__(self, sock: socket.socket, peer: str) -> None:
+        self._socket = sock
+        self._closed = False
+        self.peer = peer
+        #: Bound once: the read path calls nothing of ours between the loop and the kernel.
+        self.recv_into = sock.recv_into
+
+    def send(self, chunks: Sequence[Buffer]) -> int:
+        if len(chunks) == 1:
+            return self._socket.send(chunks[0])
+        return self._socket.sendmsg(chunks)
+
+    def send_file(self, file_descriptor: int, *, position: int, length: int) -> int:
+        return os.sendfile(self._socket.fileno(), file_descriptor, position, length)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    async def wait_readable(self) -> None:
+        await trio.lowlevel.wait_readable(self._socket)
+
+    async def wait_writable(self) -> None:
+        await trio.lowlevel.wait_writable(self._socket)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        with suppress(OSError):
+            trio.lowlevel.notify_closing(self._socket)
+        self._socket.close()
+
+
+class SocketListener:
+    __slots__ = ("_socket", "address")
+
+    def __init__(self, sock: trio.socket.SocketType, address: tuple[str, int]) -> None:
+        self._socket = sock
+        self.address = address
+
+    def begin(self) -> None:
+        self._socket.listen(LISTEN_BACKLOG)
+
+    async def accept(self) -> SocketChannel:
+        accepted, remote = await self._socket.accept()
+        return _channel(accepted, str(remote[0]))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class EpollPoller:
+    """One epoll for all channels; trio waits for the epoll itself."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._ready: dict[int, OnReady] = {}
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._wake_fd, select.EPOLLIN)
+        self._is_closed = False
+
+    def add(self, channel: Channel, on_ready: OnReady) -> None:
+        fd = channel.fileno()
+        self._ready[fd] = on_ready
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def set_interest(self, channel: Channel, *, is_readable: bool, is_writable: bool) -> None:
+        events = (select.EPOLLIN if is_readable else 0) | (select.EPOLLOUT if is_writable else 0)
+        self._epoll.modify(channel.fileno(), events)
+
+    def remove(self, channel: Channel) -> None:
+        fd = channel.fileno()
+        if self._ready.pop(fd, None) is not None and not self._is_closed:
+            self._epoll.unregister(fd)
+
+    async def wait(self) -> None:
+        await trio.lowlevel.wait_readable(self._epoll.fileno())
+
+    def dispatch(self) -> None:
+        ready = self._ready
+        for fd, events in self._epoll.poll(0, EVENTS_MAX):
+            on_ready = ready.get(fd)
+            if on_ready is None:
+                if fd == self._wake_fd:
+                    os.eventfd_read(fd)
+                continue  # or closed by another one's turn
+            if events == select.EPOLLIN:
+                on_ready(READABLE)
+            else:
+                on_ready(
+                    Readiness(
+                        bool(events & select.EPOLLIN),
+                        bool(events & select.EPOLLOUT),
+                        bool(events & (select.EPOLLHUP | select.EPOLLERR)),
+                    )
+                )
+
+    def wake(self) -> None:
+        os.eventfd_write(self._wake_fd, 1)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            trio.lowlevel.notify_closing(self._epoll.fileno())
+            self._epoll.close()
+            os.close(self._wake_fd)
+
+
+class SystemNet:
+    """TCP of this machine."""
+
+    __slots__ = ()
+
+    async def listen(self, host: str, port: int) -> SocketListener:
+        found = await trio.socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = found[0]
+        sock = trio.socket.socket(family, kind, protocol)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            await sock.bind(address)
+        except BaseException:
+            sock.close()
+            raise
+        bound = sock.getsockname()
+        return SocketListener(sock, (str(bound[0]), int(bound[1])))
+
+    def poller(self) -> EpollPoller:
+        return EpollPoller()
+
+    async def connect(self, host: str, port: int) -> SocketChannel:
+        stream = await trio.open_tcp_stream(host, port)
+        return _channel(stream.socket, host)
+
+
+def _channel(sock: trio.socket.SocketType, peer: str) -> SocketChannel:
+    """Takes the descriptor out of trio's wrapper: from here on the channel owns it."""
+    raw = socket.socket(sock.family, sock.type, sock.proto, fileno=sock.detach())
+    raw.setblocking(False)
+    with suppress(OSError):
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return SocketChannel(raw, peer)

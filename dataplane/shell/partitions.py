@@ -1,0 +1,561 @@
+"""The table of this broker's replicas, and the hands that carry out what they decide.
+
+It applies the metadata stream entry by entry: topic deletions, then each partition's state, and at the
+end what follows for leaders from brokers that came, went or restarted. One bad entry fails alone and is
+reported; the others are applied, and the batch counts as applied when every entry's effects are complete
+(2.8, I25). A replica is never created where one should have been (LOG_MISSING), and a log is never
+deleted without the topic's id among the deleted ones (I21, I22): what a FULL state does not mention is
+set aside in quarantine.
+
+Everything here runs on the loop without an await, except opening and deleting logs, which is done in threads
+around it. Effects are carried out in the order the replica gave them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, assert_never
+
+import trio
+
+from controller.contract.lag_report import (
+    IsrProposal,
+    IsrProposalResult,
+    LagReportResponse,
+    PartitionLag,
+    ReplicaProblem,
+)
+from controller.contract.partition_state import PartitionKey, PartitionState
+from controller.contract.updates import ApplyFailure, BrokerEndpoint, UpdateBatch
+from dataplane.core.effects import (
+    BackOff,
+    CompleteProduce,
+    DataAppended,
+    Effects,
+    HighWatermarkMoved,
+    LeadershipChanged,
+    Note,
+    PersistEpochs,
+    ProposalReady,
+    ReportProblem,
+    StartFetching,
+    StopFetching,
+    WriteAside,
+)
+from dataplane.core.lease import Lease
+from dataplane.core.log_port import LogError
+from dataplane.core.replica import Replica, ReplicaOptions, Role
+from dataplane.shell.clock import Clock
+from dataplane.shell.cluster_view import ClusterView
+from dataplane.shell.fetches import Fetches
+from dataplane.shell.metrics import BrokerCounters
+from dataplane.shell.produces import Produces
+from dataplane.storage.partition_log import PartitionLog
+
+_log = logging.getLogger(__name__)
+
+UNREPORTED_PROBLEMS_MAX = 10_000
+"""Problems that wait for a controller; the oldest are dropped, they stand in the log file too."""
+
+
+class HostedPartition:
+    """One replica and its log, with what is counted about it."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "key",
+        "lag_reported",
+        "log",
+        "max_message_bytes",
+        "messages_in",
+        "partition",
+        "replica",
+        "segment_bytes",
+        "timestamp_after_ms_max",
+        "timestamp_before_ms_max",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self, *, topic: str, topic_id: str, partition: int, replica: Replica, log: PartitionLog
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.key: PartitionKey = (topic_id, partition)
+        self.replica = replica
+        self.log = log
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.messages_in = 0
+        #: From the topic's configuration; None: no bound.
+        self.max_message_bytes = 1_048_588
+        self.segment_bytes = 2**30
+        self.timestamp_before_ms_max: int | None = None
+        self.timestamp_after_ms_max: int | None = None
+        #: What the last report said, so that an idle partition is not reported again.
+        self.lag_reported: PartitionLag | None = None
+
+    def timestamp_ms_min(self, wall_ms: int) -> int | None:
+        before = self.timestamp_before_ms_max
+        return None if before is None else wall_ms - before
+
+    def timestamp_ms_max(self, wall_ms: int) -> int | None:
+        after = self.timestamp_after_ms_max
+        return None if after is None else wall_ms + after
+
+
+class LogStore(Protocol):
+    """The data directory, as the table needs it. Methods that may block are awaited (threads)."""
+
+    async def create_log(self, state: PartitionState) -> PartitionLog:
+        """An empty log, its directory and id file durable. Raises LogError."""
+
+    def start_aside(
+        self, hosted: HostedPartition, effect: WriteAside, done: Callable[[str | None], None]
+    ) -> None:
+        """Copy a range to `divergent/` in a thread; `done` gets None or what went wrong."""
+
+    def start_persist_epochs(self, hosted: HostedPartition) -> None: ...
+
+    async def delete_log(self, log: PartitionLog) -> None:
+        """Out of sight at once (rename), gone later."""
+
+    async def quarantine_log(self, log: PartitionLog, reason: str) -> None: ...
+
+
+class Fetching(Protocol):
+    """The replica fetchers."""
+
+    def follow(self, hosted: HostedPartition, *, leader_id: int, leader_epoch: int) -> None: ...
+
+    def unfollow(self, key: PartitionKey) -> None: ...
+
+    def back_off(self, key: PartitionKey, delay_ms: int) -> None: ...
+
+    def on_broker_changed(self, broker_id: int) -> None: ...
+
+
+class PartitionTable:
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        view: ClusterView,
+        lease: Lease,
+        clock: Clock,
+        counters: BrokerCounters,
+        produces: Produces,
+        store: LogStore,
+        options_for: Callable[[str], ReplicaOptions],
+        on_configs: Callable[[HostedPartition], None],
+        high_watermark_of: Callable[[PartitionKey], int],
+    ) -> None:
+        self._broker_id = broker_id
+        self._view = view
+        self._lease = lease
+        self._clock = clock
+        self._counters = counters
+        self._produces = produces
+        self._store = store
+        self._options_for = options_for
+        self._on_configs = on_configs
+        self._high_watermark_of = high_watermark_of
+        self._hosted: dict[PartitionKey, HostedPartition] = {}
+        self._by_name: dict[tuple[str, int], HostedPartition] = {}
+        #: Found on disk at start, not yet claimed by a state.
+        self._found: dict[PartitionKey, PartitionLog] = {}
+        self._proposals_ready: dict[PartitionKey, None] = {}
+        self._with_waiters: dict[PartitionKey, HostedPartition] = {}
+        self._problems: list[ReplicaProblem] = []
+        self._fetches: Fetches | None = None
+        self._fetching: Fetching | None = None
+        self._wake_report: Callable[[], None] = _nothing
+        self._end_turn: Callable[[], None] = _nothing
+
+    def connect(
+        self,
+        *,
+        fetches: Fetches,
+        fetching: Fetching,
+        wake_report: Callable[[], None],
+        end_turn: Callable[[], None],
+    ) -> None:
+        """The parts that know the table and that it must know: joined after all are built."""
+        self._fetches = fetches
+        self._fetching = fetching
+        self._wake_report = wake_report
+        self._end_turn = end_turn
+
+    # Looking up
+
+    def get(self, topic_id: str, partition: int) -> HostedPartition | None:
+        return self._hosted.get((topic_id, partition))
+
+    def get_by_name(self, topic: str, partition: int) -> HostedPartition | None:
+        return self._by_name.get((topic, partition))
+
+    def __iter__(self) -> Iterator[HostedPartition]:
+        return iter(list(self._hosted.values()))
+
+    def __len__(self) -> int:
+        return len(self._hosted)
+
+    # The metadata stream
+
+    def add_found_log(self, log: PartitionLog) -> None:
+        """A log that was on disk when the process started, recovered and open."""
+        self._found[(log.partition.topic_id, log.partition.partition)] = log
+
+    def add_problem(self, problem: ReplicaProblem) -> None:
+        """Found at start: goes into the first report."""
+        self._report(problem)
+
+    async def apply(self, batch: UpdateBatch) -> list[ApplyFailure]:
+        """Apply one batch whose controller epoch and broker epoch the caller has checked. A session that ends
+        meanwhile does not interrupt it: a log must not be left between forgotten and set aside."""
+        with trio.CancelScope(shield=True):
+            failures = await self._apply(batch)
+        return failures  # noqa: RET504 - to mypy a scope may swallow what was raised within it
+
+    async def _apply(self, batch: UpdateBatch) -> list[ApplyFailure]:
+        before = dict(self._view.brokers)
+        self._view.apply(batch, now_ms=self._clock.mono_ms())
+        failures: list[ApplyFailure] = []
+        for topic_id in batch.deleted_topics:
+            await self._delete_topic(topic_id)
+        for state in batch.partitions:
+            failure = await self._apply_state(state)
+            if failure is not None:
+                failures.append(failure)
+        if batch.full:
+            await self._quarantine_unmentioned(batch)
+        if batch.topics or batch.full or batch.cluster_configs:
+            for hosted in self:
+                hosted.replica.on_options(self._options_for(hosted.topic_id))
+                self._on_configs(hosted)
+        self._tell_broker_changes(before)
+        self._end_turn()
+        return failures
+
+    async def _apply_state(self, state: PartitionState) -> ApplyFailure | None:
+        """One entry. Anything that goes wrong with it is its own failure."""
+        key = (state.topic_id, state.partition)
+        hosted = self._hosted.get(key)
+        try:
+            if hosted is None:
+                if self._broker_id not in state.replicas:
+                    return await self._leave_found_log(state)
+                hosted_or_failure = await self._host(state)
+                if isinstance(hosted_or_failure, ApplyFailure):
+                    return hosted_or_failure
+                hosted = hosted_or_failure
+            now_ms = self._clock.mono_ms()
+            self.run_effects(hosted, hosted.replica.on_partition_state(state, now_ms=now_ms))
+            if self._broker_id not in state.replicas and _is_applied(hosted.replica, state):
+                # The controller has completed a reassignment: positive evidence that this copy may go (4.2).
+                self._forget(hosted)
+                await self._store.delete_log(hosted.log)
+            elif hosted.replica.role is Role.OFFLINE:
+                return _failure(state, "storage_error", "the log directory has failed")
+        except LogError as error:
+            return _failure(state, "storage_error", str(error))
+        return None
+
+    async def _host(self, state: PartitionState) -> HostedPartition | ApplyFailure:
+        """Find the partition's log, or create it where that is allowed (3.8, 4.3)."""
+        key = (state.topic_id, state.partition)
+        log = self._found.pop(key, None)
+        if log is None:
+            if not self._may_create(state):
+                detail = "in ISR or ELR, not new, and no log on this broker: its disk was wiped or lost"
+                self._report(
+                    ReplicaProblem(
+                        topic_id=state.topic_id,
+                        partition=state.partition,
+                        code="log_missing",
+                        detail=detail,
+                        leader_epoch=state.leader_epoch,
+                    )
+                )
+                return _failure(state, "log_missing", detail)
+            log = await self._store.create_log(state)
+        replica = Replica(
+            broker_id=self._broker_id,
+            topic_id=state.topic_id,
+            partition=state.partition,
+            log=log,
+            lease=self._lease,
+            brokers=self._view.brokers,
+            options=self._options_for(state.topic_id),
+            high_watermark=self._high_watermark_of(key),
+        )
+        hosted = HostedPartition(
+            topic=state.topic, topic_id=state.topic_id, partition=state.partition, replica=replica, log=log
+        )
+        self._hosted[key] = hosted
+        self._by_name[(state.topic, state.partition)] = hosted
+        self._on_configs(hosted)
+        return hosted
+
+    def _may_create(self, state: PartitionState) -> bool:
+        """A replica that stands in ISR or ELR without being new had a log: an empty one in its place would
+        be believed to hold every committed record. Anyone else starts from nothing and fetches."""
+        me = self._broker_id
+        return me in state.new_replicas or (
+            me not in state.isr and me not in state.elr and me != state.leader
+        )
+
+    async def _leave_found_log(self, state: PartitionState) -> ApplyFailure | None:
+        log = self._found.pop((state.topic_id, state.partition), None)
+        if log is not None:
+            # Removed while this broker was away. The topic lives, so nobody said that these bytes may go.
+            await self._quarantine(log, "this broker is no replica any more")
+        return None
+
+    async def _remove(self, hosted: HostedPartition, *, reason: str) -> None:
+        self._forget(hosted)
+        await self._quarantine(hosted.log, reason)
+
+    async def _delete_topic(self, topic_id: str) -> None:
+        """By id, and only by id (I21): a topic of the same name that was created since is another one."""
+        for hosted in [hosted for hosted in self if hosted.topic_id == topic_id]:
+            _log.info("deleting %s-%d (%s)", hosted.topic, hosted.partition, topic_id)
+            self._forget(hosted)
+            await self._discard(hosted.log)
+        for key in [key for key in self._found if key[0] == topic_id]:
+            await self._discard(self._found.pop(key))
+
+    async def _discard(self, log: PartitionLog) -> None:
+        try:
+            await self._store.delete_log(log)
+        except LogError as error:
+            self._note_left_behind(log, error)
+
+    async def _quarantine(self, log: PartitionLog, reason: str) -> None:
+        try:
+            await self._store.quarantine_log(log, reason)
+        except LogError as error:
+            self._note_left_behind(log, error)
+
+    @staticmethod
+    def _note_left_behind(log: PartitionLog, error: LogError) -> None:
+        """On a disk that failed files stay where they are. The replica is gone from here all the same, and
+        the next process, on a working disk, sets aside what nobody mentions."""
+        _log.error("%s stays where it is: %s", log.directory, error)
+
+    def _forget(self, hosted: HostedPartition) -> None:
+        self.run_effects(hosted, hosted.replica.on_deleted(now_ms=self._clock.mono_ms()))
+        if self._fetching is not None:
+            self._fetching.unfollow(hosted.key)
+        if self._fetches is not None:
+            self._fetches.on_leadership_changed(hosted.key)
+        del self._hosted[hosted.key]
+        name = (hosted.topic, hosted.partition)
+        if self._by_name.get(name) is hosted:
+            del self._by_name[name]
+        self._with_waiters.pop(hosted.key, None)
+        self._proposals_ready.pop(hosted.key, None)
+
+    async def _quarantine_unmentioned(self, batch: UpdateBatch) -> None:
+        """A FULL state is everything there is. What it does not mention is set aside, never deleted (I22)."""
+        mentioned = {(state.topic_id, state.partition) for state in batch.partitions}
+        for key in [key for key in self._found if key not in mentioned]:
+            log = self._found.pop(key)
+            topic = log.partition.topic
+            _log.warning("quarantining %s-%d (%s): the controller does not know it", topic, key[1], key[0])
+            await self._quarantine(log, "not in the controller's full state")
+        for hosted in [hosted for hosted in self if hosted.key not in mentioned]:
+            _log.warning("quarantining %s-%d: not in the full state", hosted.topic, hosted.partition)
+            await self._remove(hosted, reason="not in the controller's full state")
+
+    def _tell_broker_changes(self, before: dict[int, BrokerEndpoint]) -> None:
+        changed = [
+            broker_id
+            for broker_id in sorted({*before, *self._view.brokers})
+            if before.get(broker_id) != self._view.brokers.get(broker_id)
+        ]
+        if not changed:
+            return
+        now_ms = self._clock.mono_ms()
+        for broker_id in changed:
+            if self._fetching is not None:
+                self._fetching.on_broker_changed(broker_id)
+        for hosted in self:
+            if hosted.replica.role is Role.LEADER:
+                for broker_id in changed:
+                    self.run_effects(hosted, hosted.replica.on_broker_changed(broker_id, now_ms=now_ms))
+
+    # Effects
+
+    def run_effects(self, hosted: HostedPartition, effects: Effects) -> None:
+        """Carry out what a replica asked for, in order."""
+        fetches, fetching = self._fetches, self._fetching
+        assert fetches is not None and fetching is not None, "the table is connected before it is used"
+        for effect in effects:
+            match effect:
+                case CompleteProduce(waiters=waiters, error=error):
+                    self._produces.on_complete(waiters, error)
+                case DataAppended():
+                    fetches.on_data_appended(hosted.key)
+                case HighWatermarkMoved():
+                    fetches.on_high_watermark_moved(hosted.key)
+                case LeadershipChanged():
+                    fetches.on_leadership_changed(hosted.key)
+                case ProposalReady():
+                    self._proposals_ready[hosted.key] = None
+                    self._wake_report()
+                case StartFetching(leader_id=leader_id, leader_epoch=leader_epoch):
+                    fetching.follow(hosted, leader_id=leader_id, leader_epoch=leader_epoch)
+                case StopFetching():
+                    fetching.unfollow(hosted.key)
+                case BackOff(delay_ms=delay_ms):
+                    fetching.back_off(hosted.key, delay_ms)
+                case WriteAside():
+                    self._write_aside(hosted, effect)
+                case PersistEpochs():
+                    self._store.start_persist_epochs(hosted)
+                case ReportProblem(problem=problem):
+                    self._report(problem)
+                case Note(text=text, is_warning=is_warning):
+                    level = logging.WARNING if is_warning else logging.INFO
+                    _log.log(level, "%s-%d: %s", hosted.topic, hosted.partition, text)
+                case _:
+                    assert_never(effect)
+
+    def _write_aside(self, hosted: HostedPartition, effect: WriteAside) -> None:
+        def done(error: str | None) -> None:
+            if self._hosted.get(hosted.key) is not hosted:
+                return
+            now_ms = self._clock.mono_ms()
+            self.run_effects(
+                hosted, hosted.replica.on_written_aside(effect.hold_id, error=error, now_ms=now_ms)
+            )
+            if self._fetching is not None and hosted.replica.next_fetch() is not None:
+                state = hosted.replica.state
+                assert state is not None
+                self._fetching.follow(hosted, leader_id=state.leader, leader_epoch=state.leader_epoch)
+            self._end_turn()
+
+        self._store.start_aside(hosted, effect, done)
+
+    def _report(self, problem: ReplicaProblem) -> None:
+        if len(self._problems) >= UNREPORTED_PROBLEMS_MAX:
+            self._problems.pop(0)
+        self._problems.append(problem)
+        self._wake_report()
+
+    # Time
+
+    def note_waiters(self, hosted: HostedPartition) -> None:
+        """A producer waits in this partition: tick it often."""
+        self._with_waiters[hosted.key] = hosted
+
+    def tick_waiting(self) -> None:
+        """The replicas in which producers wait. Every ~100 ms."""
+        now_ms = self._clock.mono_ms()
+        for hosted in list(self._with_waiters.values()):
+            self.run_effects(hosted, hosted.replica.on_tick(now_ms))
+            if not hosted.replica.has_waiters:
+                self._with_waiters.pop(hosted.key, None)
+
+    def tick_all(self) -> None:
+        now_ms = self._clock.mono_ms()
+        for hosted in self:
+            self.run_effects(hosted, hosted.replica.on_tick(now_ms))
+
+    def on_storage_failure(self, is_affected: Callable[[HostedPartition], bool], detail: str) -> None:
+        """A directory failed outside a replica's own calls: its replicas go offline at once (S28)."""
+        now_ms = self._clock.mono_ms()
+        for hosted in self:
+            if is_affected(hosted):
+                self.run_effects(hosted, hosted.replica.on_storage_error(detail, now_ms=now_ms))
+        self._end_turn()
+
+    # Reports (controller_session.ReportSource)
+
+    def due_proposals(self, now_ms: int) -> Sequence[IsrProposal]:
+        proposals = []
+        ready, self._proposals_ready = self._proposals_ready, {}
+        for key in ready:
+            hosted = self._hosted.get(key)
+            if hosted is not None and (proposal := hosted.replica.due_proposal(now_ms)) is not None:
+                proposals.append(proposal)
+        return proposals
+
+    def changed_lags(self, now_ms: int, *, count_max: int) -> Sequence[PartitionLag]:
+        lags: list[PartitionLag] = []
+        for hosted in self._hosted.values():
+            if len(lags) >= count_max:
+                break
+            lag = hosted.replica.lag(now_ms)
+            if lag is not None and not _is_same_lag(lag, hosted.lag_reported):
+                hosted.lag_reported = lag
+                lags.append(lag)
+        return lags
+
+    def unreported_problems(self) -> Sequence[ReplicaProblem]:
+        return tuple(self._problems)
+
+    def on_problems_reported(self, problems: Sequence[ReplicaProblem]) -> None:
+        told = {id(problem) for problem in problems}
+        self._problems = [problem for problem in self._problems if id(problem) not in told]
+
+    def on_report_answered(self, response: LagReportResponse, now_ms: int) -> None:
+        for result in response.results:
+            hosted = self._hosted.get((result.topic_id, result.partition))
+            if hosted is not None:
+                self._on_proposal_result(hosted, result, now_ms)
+        self._end_turn()
+
+    def _on_proposal_result(self, hosted: HostedPartition, result: IsrProposalResult, now_ms: int) -> None:
+        before = _isr_size(hosted.replica)
+        self.run_effects(hosted, hosted.replica.on_proposal_result(result, now_ms=now_ms))
+        after = _isr_size(hosted.replica)
+        if after > before:
+            self._counters.isr_expands += 1
+        elif after < before:
+            self._counters.isr_shrinks += 1
+
+
+def _nothing() -> None:
+    pass
+
+
+def _failure(state: PartitionState, code: str, detail: str) -> ApplyFailure:
+    _log.error("%s-%d: %s: %s", state.topic, state.partition, code, detail)
+    return ApplyFailure(
+        topic_id=state.topic_id,
+        partition=state.partition,
+        partition_epoch=state.partition_epoch,
+        code=code,
+        detail=detail,
+    )
+
+
+def _is_applied(replica: Replica, state: PartitionState) -> bool:
+    return replica.state is not None and replica.state.partition_epoch == state.partition_epoch
+
+
+def _isr_size(replica: Replica) -> int:
+    return 0 if replica.state is None else len(replica.state.isr)
+
+
+def _is_same_lag(lag: PartitionLag, reported: PartitionLag | None) -> bool:
+    """Whether nothing an operator would look at has moved. `lag_ms` of a follower that has everything stays
+    small; of one that has not, it grows, and is worth telling."""
+    if reported is None:
+        return False
+    return (
+        lag.leader_epoch == reported.leader_epoch
+        and lag.log_end_offset == reported.log_end_offset
+        and lag.high_watermark == reported.high_watermark
+        and lag.log_start_offset == reported.log_start_offset
+        and lag.size_bytes == reported.size_bytes
+        and all(follower.lag_records == 0 for follower in lag.followers)
+        and len(lag.followers) == len(reported.followers)
+        and all(follower.lag_records == 0 for follower in reported.followers)
+    )

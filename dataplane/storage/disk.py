@@ -1,0 +1,220 @@
+"""The disk port: every byte that the storage layer reads or writes passes here.
+
+One narrow surface, so that a simulated disk can drop unsynced bytes, tear writes and fail fsyncs, and so
+that the rules of durability can be read in one place: a *file's bytes* are durable after `fsync`, a *name*
+(create, rename, unlink) after `fsync_dir` of its directory (KAFKA-3968: a fresh segment vanished with a power
+cut).
+
+Paths are strings with "/". Failures are OSError; what they mean (the directory is finished) is decided above.
+No mmap: an error on a mapped page is a signal that kills the process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+IOV_MAX = 1024
+"""Linux takes so many buffers in one pwritev."""
+
+
+class DirectoryLocked(Exception):
+    """Another process holds this directory."""
+
+
+class File(Protocol):
+    """An open file. It stays usable after its name is gone, until the last reference to it is dropped."""
+
+    def fileno(self) -> int:
+        """For sendfile. A simulated disk raises OSError: read with pread instead."""
+
+    def size_bytes(self) -> int: ...
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes; fewer only at the end of the file."""
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """All of `data`, or OSError (some of it may be there then)."""
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        """All buffers one after another, or OSError."""
+
+    def truncate(self, size_bytes: int) -> None: ...
+
+    def fsync(self) -> None: ...
+
+    def close(self) -> None:
+        """Idempotent. Only for a file that nobody else can hold; otherwise drop the reference."""
+
+
+class Disk(Protocol):
+    def open(self, path: str, *, create: bool = False) -> File:
+        """For reading and writing. FileNotFoundError unless `create`."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_dir(self, path: str) -> bool: ...
+
+    def listdir(self, path: str) -> list[str]:
+        """Names, sorted."""
+
+    def mkdir(self, path: str) -> None:
+        """Parents too; no error if it exists. Durable after fsync_dir of the parent."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic; replaces a target file."""
+
+    def unlink(self, path: str) -> None: ...
+
+    def rmdir(self, path: str) -> None: ...
+
+    def fsync_dir(self, path: str) -> None: ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+    def lock(self, path: str) -> File:
+        """An exclusive lock, held until the file is closed or the process ends. Raises DirectoryLocked."""
+
+
+class PosixFile:
+    """A file descriptor that closes itself with its last reference: a slice of a segment that retention has
+    deleted meanwhile can still be sent."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def __del__(self) -> None:
+        self.close()
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def size_bytes(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def pread(self, length: int, position: int) -> bytes:
+        data = os.pread(self._fd, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        missing = length - len(data)
+        while missing and (data := os.pread(self._fd, missing, position + length - missing)):
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        written = os.pwrite(self._fd, data, position)
+        if written == len(data):
+            return
+        view = memoryview(data)
+        while written < len(view):  # a short write: the next one tells why
+            written += os.pwrite(self._fd, view[written:], position + written)
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        total = sum(map(len, buffers))
+        if len(buffers) <= IOV_MAX and os.pwritev(self._fd, buffers, position) == total:
+            return
+        for buffer in buffers:  # short, or too many: again, one by one, over the same bytes
+            self.pwrite(buffer, position)
+            position += len(buffer)
+
+    def truncate(self, size_bytes: int) -> None:
+        os.ftruncate(self._fd, size_bytes)
+
+    def fsync(self) -> None:
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class PosixDisk:
+    """The real one."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return PosixFile(os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return Path(path).exists()
+
+    def is_dir(self, path: str) -> bool:
+        return Path(path).is_dir()
+
+    def listdir(self, path: str) -> list[str]:
+        return sorted(entry.name for entry in Path(path).iterdir())
+
+    def mkdir(self, path: str) -> None:
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        Path(source).replace(target)
+
+    def unlink(self, path: str) -> None:
+        Path(path).unlink()
+
+    def rmdir(self, path: str) -> None:
+        Path(path).rmdir()
+
+    def fsync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self, path: str) -> int:
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+
+    def lock(self, path: str) -> File:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise DirectoryLocked(path) from None
+        except OSError:
+            os.close(fd)
+            raise
+        return PosixFile(fd)
+
+
+def read_whole(disk: Disk, path: str, *, bytes_max: int) -> bytes | None:
+    """A small file's content; None if there is no such file. OSError if it is larger than `bytes_max`."""
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        size = file.size_bytes()
+        if size > bytes_max:
+            raise OSError(f"{path} has {size} bytes, more than {bytes_max}")
+        return file.pread(size, 0)
+    finally:
+        file.close()
+
+
+def replace_durably(disk: Disk, path: str, data: bytes) -> None:
+    """Write a small file so that a crash leaves either the old content or the new: temporary file, fsync,
+    rename, fsync of the directory. Leaving out any of these was seen to bring back zeros or the old name."""
+    temporary = f"{path}.tmp"
+    file = disk.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.pwrite(data, 0)
+        file.fsync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    disk.fsync_dir(path.rpartition("/")[0])

@@ -1,0 +1,154 @@
+"""What a truncation is about to drop, written aside first: the raw batches and a description, both durable
+before the cut.
+
+An unclean election, or a truncation below the follower's own high watermark, drops records that somebody may
+have been told are safe. Nothing is lost silently: they go to `divergent/`, where an operator finds them and
+the salvage job can merge them back. If they can't be written (disk full), the answer is a value and the
+truncation must be held.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from dataclasses import asdict, dataclass
+
+from dataplane.core.log_port import FileRange
+from dataplane.storage.disk import Disk, File
+from dataplane.storage.health import DirectoryHealth
+from dataplane.storage.partition_log import PartitionLog
+
+COPY_BYTES_MAX = 1024 * 1024
+SAME_RANGE_MAX = 1000
+"""Files for one range of one partition; more means that something loops."""
+TOPIC_PREFIX_MAX = 120
+
+
+@dataclass(frozen=True, slots=True)
+class DivergentRange:
+    """The JSON beside the batches. Offsets: [first_offset, next_offset) is what the cut drops; the file
+    begins with the whole batch that holds first_offset."""
+
+    topic_id: str
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+    high_watermark: int
+    leader_epoch: int
+    last_epoch: int
+    written_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAside:
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotWritten:
+    """Hold the truncation and alarm."""
+
+    reason: str
+
+
+def write_aside(
+    disk: Disk,
+    directory: str,
+    log: PartitionLog,
+    *,
+    first_offset: int,
+    high_watermark: int,
+    leader_epoch: int,
+    reason: str,
+    now_ms: int,
+    health: DirectoryHealth,
+) -> WrittenAside | NotWritten:
+    """Copy [first_offset, log end) of `log` to files in `directory` (the log dir's divergent/) and fsync
+    them and their names. In a thread; the log must not be truncated meanwhile. `leader_epoch` is that of the
+    leader whose log disagrees. Raises LogError if the disk fails in another way than by being full."""
+    aside = DivergentRange(
+        *log.partition,
+        first_offset=first_offset,
+        next_offset=log.log_end_offset,
+        high_watermark=high_watermark,
+        leader_epoch=leader_epoch,
+        last_epoch=log.epochs.latest,
+        written_ms=now_ms,
+        reason=reason,
+    )
+    stem = (
+        f"{directory}/{aside.topic[:TOPIC_PREFIX_MAX]}-{aside.partition}.{aside.topic_id}"
+        f".{first_offset:020d}-{aside.next_offset:020d}"
+    )
+    try:
+        disk.mkdir(directory)
+        path = _free_path(disk, stem)
+        if path is None:
+            return NotWritten(f"{SAME_RANGE_MAX} copies of this range exist already")
+        return _write(disk, directory, path, log, aside)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return NotWritten(f"writing aside failed: {error}")
+        raise health.fail(error, f"writing aside to {directory}") from error
+
+
+def _free_path(disk: Disk, stem: str) -> str | None:
+    for number in range(SAME_RANGE_MAX):
+        path = f"{stem}.{number}"
+        if not disk.exists(f"{path}.batches") and not disk.exists(f"{path}.json"):
+            return path
+    return None
+
+
+def _write(disk: Disk, directory: str, path: str, log: PartitionLog, aside: DivergentRange) -> WrittenAside:
+    batches = f"{path}.batches"
+    file = disk.open(batches, create=True)
+    try:
+        size = _copy(log, file, aside.first_offset, aside.next_offset)
+        file.fsync()
+    except OSError:
+        file.close()
+        disk.unlink(batches)  # half a copy would pass for a whole one, and fill a full disk
+        raise
+    file.close()
+    # The description last: where it stands, the batches are whole.
+    description = disk.open(f"{path}.json", create=True)
+    try:
+        description.pwrite(json.dumps(asdict(aside) | {"size_bytes": size}, indent=2).encode() + b"\n", 0)
+        description.fsync()
+    finally:
+        description.close()
+    disk.fsync_dir(directory)
+    disk.fsync_dir(directory.rpartition("/")[0])
+    return WrittenAside(batches, size)
+
+
+def _copy(log: PartitionLog, target: File, log_offset: int, end_offset: int) -> int:
+    written = 0
+    while log_offset < end_offset:
+        piece = log.read(log_offset, max_bytes=COPY_BYTES_MAX, end_offset=end_offset)
+        if not piece.size_bytes:
+            break  # a gap up to the end
+        for part in piece.parts:
+            if isinstance(part, FileRange):
+                written += _copy_range(part, target, written)
+            else:
+                target.pwrite(part, written)
+                written += len(part)
+        log_offset = piece.next_offset
+    return written
+
+
+def _copy_range(part: FileRange, target: File, position: int) -> int:
+    source: File = part.file  # type: ignore[assignment]
+    done = 0
+    while done < part.length:
+        data = source.pread(min(COPY_BYTES_MAX, part.length - done), part.position + done)
+        if not data:
+            raise OSError(errno.EIO, "a segment is shorter than what was written to it")
+        target.pwrite(data, position + done)
+        done += len(data)
+    return done

@@ -1,0 +1,168 @@
+"""The sparse index of a segment: from an offset or a timestamp to a byte position near it.
+
+One entry every few kilobytes, of one batch: (its base offset relative to the segment's, its position, the
+largest timestamp of all batches *before* it). All three columns grow, so one file of 16-byte entries serves
+lookups by offset, by position and by time; Kafka keeps two files for the same.
+
+The active segment's index lives in memory and is written when the segment is closed: after an unclean stop it
+would be rebuilt anyway. A closed segment's index stays on disk and is probed entry by entry.
+
+An index is a hint, never believed: whoever follows an entry compares the batch header at its position with
+the entry, and rebuilds the index from the log on a mismatch. A torn index costs time, not data.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from dataplane.storage.disk import Disk, File
+
+_ENTRY = struct.Struct(">IIq")
+ENTRY_BYTES = _ENTRY.size
+RELATIVE_OFFSET_MAX = 2**31 - 1
+POSITION_MAX = 2**32 - 1
+NO_TIMESTAMP = -1
+
+
+class IndexEntry(NamedTuple):
+    """All batches of the segment before `position` have timestamps of at most `max_timestamp_before_ms`."""
+
+    relative_offset: int
+    position: int
+    max_timestamp_before_ms: int
+
+
+START = IndexEntry(0, 0, NO_TIMESTAMP)
+"""What every index knows without an entry."""
+
+_BY_OFFSET, _BY_POSITION, _BY_TIMESTAMP = 0, 1, 2
+
+
+class SparseIndex:
+    """`entries` in memory (active segment) or on disk at `path` (closed segment), never both."""
+
+    __slots__ = ("_disk", "_entries", "_path", "count")
+
+    def __init__(self, disk: Disk, path: str, *, count: int, entries: bytearray | None) -> None:
+        self._disk = disk
+        self._path = path
+        self._entries = entries
+        self.count = count
+
+    @property
+    def size_bytes(self) -> int:
+        return self.count * ENTRY_BYTES
+
+    @property
+    def is_in_memory(self) -> bool:
+        return self._entries is not None
+
+    def append(self, relative_offset: int, position: int, max_timestamp_before_ms: int) -> None:
+        assert self._entries is not None, "a closed segment's index does not grow"
+        self._entries += _ENTRY.pack(relative_offset, position, max_timestamp_before_ms)
+        self.count += 1
+
+    def last(self) -> IndexEntry:
+        return self._lookup(_BY_POSITION, POSITION_MAX)
+
+    def for_offset(self, relative_offset: int) -> IndexEntry:
+        """The last entry at or before an offset."""
+        return self._lookup(_BY_OFFSET, relative_offset)
+
+    def for_position(self, position: int) -> IndexEntry:
+        """The last entry at or before a position: a batch boundary there."""
+        return self._lookup(_BY_POSITION, position)
+
+    def for_timestamp(self, timestamp_ms: int) -> IndexEntry:
+        """The last entry before which no batch reaches `timestamp_ms`."""
+        return self._lookup(_BY_TIMESTAMP, timestamp_ms - 1)
+
+    def truncate_to_position(self, position: int) -> None:
+        """Drop the entries at or beyond `position`."""
+        assert self._entries is not None, "only the active segment is cut"
+        while self.count and _ENTRY.unpack_from(self._entries, (self.count - 1) * ENTRY_BYTES)[1] >= position:
+            self.count -= 1
+        del self._entries[self.count * ENTRY_BYTES :]
+
+    def write(self) -> None:
+        """Put the entries on disk (page cache; the flush syncs them) and let go of the memory."""
+        if self._entries is None:
+            return
+        file = self._disk.open(self._path, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(self._entries, 0)
+        finally:
+            file.close()
+        self._entries = None
+
+    def load(self) -> None:
+        """Back into memory: this segment will be appended to or cut."""
+        if self._entries is None:
+            file = self._disk.open(self._path)
+            try:
+                self._entries = bytearray(file.pread(self.count * ENTRY_BYTES, 0))
+            finally:
+                file.close()
+
+    def fsync(self) -> None:
+        if self._entries is None:
+            file = self._disk.open(self._path)
+            try:
+                file.fsync()
+            finally:
+                file.close()
+
+    def _lookup(self, column: int, key: int) -> IndexEntry:
+        """The last entry whose `column` is at most `key`."""
+        if self._entries is not None:
+            return self._search(self._entries, None, column, key)
+        if not self.count:
+            return START
+        file = self._disk.open(self._path)
+        try:
+            return self._search(b"", file, column, key)
+        finally:
+            file.close()
+
+    def _search(self, entries: bytes | bytearray, file: File | None, column: int, key: int) -> IndexEntry:
+        low, high = 0, self.count
+        found = START
+        while low < high:
+            middle = (low + high) // 2
+            if file is None:
+                entry = _ENTRY.unpack_from(entries, middle * ENTRY_BYTES)
+            else:
+                raw = file.pread(ENTRY_BYTES, middle * ENTRY_BYTES)
+                if len(raw) < ENTRY_BYTES:  # shorter than on open: treat the missing rest as not there
+                    high = middle
+                    continue
+                entry = _ENTRY.unpack(raw)
+            if entry[column] <= key:
+                found = IndexEntry._make(entry)
+                low = middle + 1
+            else:
+                high = middle
+        return found
+
+
+def new_index(disk: Disk, path: str) -> SparseIndex:
+    """An empty index for a fresh or rebuilt segment."""
+    return SparseIndex(disk, path, count=0, entries=bytearray())
+
+
+def open_index(disk: Disk, path: str) -> SparseIndex | None:
+    """A closed segment's index as found; None if it is missing or torn (no whole number of entries). Its
+    entries are still to be checked against the log."""
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        size = file.size_bytes()
+    finally:
+        file.close()
+    if size % ENTRY_BYTES:
+        return None
+    return SparseIndex(disk, path, count=size // ENTRY_BYTES, entries=None)

@@ -1,0 +1,489 @@
+"""One log directory (one disk): whose it is, how its last user stopped, and the partitions it holds.
+
+    meta.json                  cluster id, broker id, directory uuid, broker epoch, boot id
+    clean-shutdown             the marker; absent while a process uses the directory
+    .lock                      flock against a second process
+    *-checkpoint               high watermarks, recovery points, log starts
+    <topic>-<partition>.<id>/  one log; topic cut to TOPIC_PREFIX_MAX characters, so that with the topic id
+                               and a suffix it fits a file name of 255; partition.json holds the whole name
+                               and decides. One that ends in `.deleted` only waits to be unlinked.
+    divergent/  quarantine/    what a truncation dropped; replicas that nobody vouches for
+
+The shutdown protocol, on which the controller's trust rests (KIP-966, I11):
+
+- the marker is deleted, durably, as the *first* act after the lock (KAFKA-10471), before any log is read;
+- it is written last, after every log, checkpoint and epoch is durable, with the broker epoch it stands for;
+  never when loading did not finish (KAFKA-15375) or the directory failed;
+- the boot id in meta.json is that of the last incarnation that *registered*. It changes only together with
+  the broker epoch, after registration: a process that dies before telling the controller about a machine
+  crash leaves the evidence in place, and the next one still reports it.
+
+A replica's directory is deleted only on the caller's positive evidence (I22): renamed at once, unlinked in a
+thread. Everything doubtful is renamed into quarantine/, never removed, never cut.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import TypeVar
+
+from controller.contract.session import UNANSWERED_INCARNATIONS_MAX, ShutdownKind
+from dataplane.core.log_port import LogError
+from dataplane.storage.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    PartitionKey,
+    read_checkpoint,
+    write_checkpoint,
+)
+from dataplane.storage.disk import DirectoryLocked, Disk, File, read_whole, replace_durably
+from dataplane.storage.health import DirectoryHealth
+from dataplane.storage.log_dir_identity import (
+    META_FILE,
+    NO_BROKER_EPOCH,
+    LogDirMeta,
+    LogDirRefused,
+    decode_json_object,
+    decode_marker,
+    decode_meta,
+    encode_meta,
+    shutdown_kind,
+)
+from dataplane.storage.partition_log import DELETED_SUFFIX, LogOptions, PartitionId, PartitionLog
+from dataplane.storage.recovery import (
+    DamagedLog,
+    LogSettings,
+    OpenedLog,
+    open_partition_log,
+)
+from dataplane.storage.tail_cache import TailBudget
+
+MARKER_FILE = "clean-shutdown"
+LOCK_FILE = ".lock"
+PARTITION_FILE = "partition.json"
+DIVERGENT = "divergent"
+QUARANTINE = "quarantine"
+
+TOPIC_PREFIX_MAX = 180
+META_BYTES_MAX = 64 * 1024
+SAME_NAME_MAX = 10_000
+"""Deleted or quarantined directories of one partition, before we refuse to make one more."""
+
+_T = TypeVar("_T")
+
+
+def partition_directory(partition: PartitionId) -> str:
+    """At most 180 + 1 + 10 + 1 + 22 characters. The topic comes first for people (and because a topic id may
+    begin with "-"); topic id and partition make it unique."""
+    return f"{partition.topic[:TOPIC_PREFIX_MAX]}-{partition.partition}.{partition.topic_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class StrayDirectory:
+    """A directory that is no partition: its partition.json is missing, broken, or names another one. It was
+    moved to quarantine/ (or removed, if it held no data)."""
+
+    name: str
+    reason: str
+
+
+LoadedEntry = OpenedLog | DamagedLog | StrayDirectory
+
+
+class LogDir:
+    """A locked, identified directory. `open_log_dir` makes it; `load_all` opens its logs.
+
+    What is called from threads (loading, checkpoints, unlinking, the clean stop) and what from the loop is
+    said in each docstring."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        *,
+        meta: LogDirMeta,
+        last_shutdown: ShutdownKind,
+        lock: File,
+        boot_id: str,
+        options: LogOptions,
+        tail_budget: TailBudget,
+    ) -> None:
+        self.path = path
+        self.meta = meta
+        self.last_shutdown = last_shutdown
+        self.previous_broker_epoch = meta.broker_epoch
+        self.previous_unanswered = meta.unanswered
+        self.health = DirectoryHealth(path)
+        self.logs: dict[PartitionKey, PartitionLog] = {}
+        self.problems: list[str] = []
+        """Checkpoint files that could not be believed: slower, not wrong."""
+        self._disk = disk
+        self._lock = lock
+        self._boot_id = boot_id
+        self._options = options
+        self._is_loaded = False
+        self._is_registered = False
+        self._checkpoint_lock = Lock()
+        self._damaged: dict[PartitionKey, str] = {}  # their checkpoints are evidence until quarantined
+        self._settings = LogSettings(disk, options, self.health, tail_budget, self._persist_lowered)
+        self._high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+        self._recovery_points = self._read_checkpoint(RECOVERY_POINTS)
+        self._log_starts = self._read_checkpoint(LOG_STARTS)
+
+    # ---- identity
+
+    def on_registering(self, incarnation_id: str) -> None:
+        """Write down, durably, that this incarnation is about to ask for an epoch: if it dies before it sees
+        the answer, its successor can say so (fsyncs: in a thread)."""
+        unanswered = (*self.meta.unanswered, incarnation_id)[-UNANSWERED_INCARNATIONS_MAX:]
+        meta = replace(self.meta, unanswered=unanswered)
+        self._guarded("writing meta.json", lambda: self._replace(META_FILE, encode_meta(meta)))
+        self.meta = meta
+
+    def on_registered(self, *, cluster_id: str, broker_epoch: int) -> None:
+        """Record the new incarnation, durably, before it does anything (fsyncs: in a thread). Raises
+        LogDirRefused if the directory belongs to another cluster."""
+        if self.meta.cluster_id and self.meta.cluster_id != cluster_id:
+            raise LogDirRefused(f"{self.path} belongs to cluster {self.meta.cluster_id}, not {cluster_id}")
+        meta = LogDirMeta(cluster_id, self.meta.broker_id, self.meta.dir_id, broker_epoch, self._boot_id)
+        self._guarded("writing meta.json", lambda: self._replace(META_FILE, encode_meta(meta)))
+        self.meta = meta
+        self._is_registered = True
+
+    # ---- loading
+
+    def partition_names(self) -> list[str]:
+        """Directories to load, after half-deleted ones were removed. Thread."""
+        names = []
+        try:
+            for name in self._disk.listdir(self.path):
+                path = f"{self.path}/{name}"
+                if name in (DIVERGENT, QUARANTINE) or not self._disk.is_dir(path):
+                    continue
+                if name.endswith(DELETED_SUFFIX):
+                    self._remove_tree(path)
+                else:
+                    names.append(name)
+        except OSError as error:
+            raise self.health.fail(error, f"listing {self.path}") from error
+        return names
+
+    def load(self, name: str, *, now_ms: int) -> LoadedEntry:
+        """Open one partition directory. Thread; several at once are fine. A damaged one is left where it is:
+        report it, then `quarantine_directory` it."""
+        path = f"{self.path}/{name}"
+        try:
+            partition = self._identify(name)
+            if isinstance(partition, StrayDirectory):
+                if self._holds_data(path):
+                    self._move(path, f"{self.path}/{QUARANTINE}/{name}")
+                else:  # a crash in the middle of creation
+                    self._remove_tree(path)
+                return partition
+        except OSError as error:
+            raise self.health.fail(error, f"loading {path}") from error
+        key = (partition.topic_id, partition.partition)
+        entry = open_partition_log(
+            self._settings,
+            path,
+            partition=partition,
+            last_shutdown=self.last_shutdown,
+            recovery_point=self._recovery_points.get(key, 0),
+            high_watermark=self._high_watermarks.get(key, 0),
+            log_start_offset=self._log_starts.get(key, 0),
+            now_ms=now_ms,
+        )
+        if isinstance(entry, OpenedLog):
+            self.logs[key] = entry.log
+        else:
+            self._damaged[key] = path
+        return entry
+
+    def finish_loading(self) -> None:
+        """Every name was loaded: from now on a clean stop may be recorded. Thread."""
+        self._is_loaded = True
+        known = self.logs.keys() | self._damaged.keys()
+        for offsets in (self._high_watermarks, self._recovery_points, self._log_starts):
+            for key in [key for key in offsets if key not in known]:
+                del offsets[key]
+        self.checkpoint_recovery_points()
+
+    def load_all(self, *, now_ms: int) -> list[LoadedEntry]:
+        """All of it, one after another. Thread."""
+        entries = [self.load(name, now_ms=now_ms) for name in self.partition_names()]
+        self.finish_loading()
+        return entries
+
+    def stored_high_watermark(self, key: PartitionKey) -> int:
+        """What the last checkpoint said, or 0; never beyond the log's end."""
+        log = self.logs.get(key)
+        end_offset = 0 if log is None else log.log_end_offset
+        return min(self._high_watermarks.get(key, 0), end_offset)
+
+    # ---- partitions
+
+    def create(self, partition: PartitionId, *, now_ms: int) -> PartitionLog:
+        """A new, empty log; its identity is durable before its first batch. Fsyncs: thread."""
+        self.health.check()
+        path = f"{self.path}/{partition_directory(partition)}"
+        key = (partition.topic_id, partition.partition)
+        assert key not in self.logs, "one log a partition"
+        try:
+            assert not self._disk.exists(path), "a directory that was not loaded is not overwritten"
+            self._disk.mkdir(path)
+            replace_durably(self._disk, f"{path}/{PARTITION_FILE}", _encode_partition(partition))
+            self._disk.fsync_dir(self.path)
+        except OSError as error:
+            raise self.health.fail(error, f"creating {path}") from error
+        entry = open_partition_log(
+            self._settings,
+            path,
+            partition=partition,
+            last_shutdown=ShutdownKind.FIRST_START,
+            recovery_point=0,
+            high_watermark=0,
+            log_start_offset=0,
+            now_ms=now_ms,
+        )
+        assert isinstance(entry, OpenedLog), entry
+        self.logs[key] = entry.log
+        return entry.log
+
+    def delete(self, key: PartitionKey) -> str:
+        """The caller has positive evidence (I22). Renamed at once (loop); give the answer to
+        `unlink_deleted`."""
+        log = self.logs.pop(key)
+        self._forget(key)
+        log.abandon()
+        return self._guarded(
+            f"deleting {log.directory}",
+            lambda: self._move(log.directory, log.directory, suffix=DELETED_SUFFIX, is_durable=False),
+        )
+
+    def unlink_deleted(self, path: str) -> None:
+        """Thread."""
+        assert path.endswith(DELETED_SUFFIX), path
+
+        def unlink() -> None:
+            self._disk.fsync_dir(self.path)
+            self._remove_tree(path)
+
+        self._guarded(f"deleting {path}", unlink)
+
+    def quarantine(self, key: PartitionKey) -> str:
+        """Take a loaded replica out without losing a byte of it; returns where it is now. Thread."""
+        log = self.logs.pop(key)
+        self._forget(key)
+        log.abandon()
+        return self.quarantine_directory(log.directory)
+
+    def quarantine_directory(self, path: str) -> str:
+        """The same for one that could not be loaded (DamagedLog.directory). Thread."""
+        name = path.rpartition("/")[2]
+        self._damaged = {key: damaged for key, damaged in self._damaged.items() if damaged != path}
+        return self._guarded(
+            f"quarantining {path}", lambda: self._move(path, f"{self.path}/{QUARANTINE}/{name}")
+        )
+
+    # ---- checkpoints
+
+    def checkpoint_high_watermarks(self, high_watermarks: dict[PartitionKey, int]) -> None:
+        """All replicas' high watermarks, and the log starts with them. Thread."""
+        with self._checkpoint_lock:
+            self._high_watermarks = self._stored(self._high_watermarks) | high_watermarks
+            self._guarded("writing checkpoints", self._write_starts)
+
+    def checkpoint_recovery_points(self) -> None:
+        """After flushes. Thread."""
+        with self._checkpoint_lock:
+            recovery_points = {key: log.recovery_point for key, log in list(self.logs.items())}
+            recovery_points = self._stored(self._recovery_points) | recovery_points
+            self._guarded(
+                "writing recovery points",
+                lambda: write_checkpoint(self._disk, self.path, RECOVERY_POINTS, recovery_points),
+            )
+
+    def close_cleanly(self, high_watermarks: dict[PartitionKey, int]) -> bool:
+        """The last act: every log to disk, then the checkpoints, then the marker. False, without a marker, if
+        loading never finished, or a machine crash was never reported. Raises LogError if the disk fails.
+        Thread."""
+        for key in sorted(self.logs):
+            self.logs[key].close_cleanly()
+        self.checkpoint_high_watermarks(high_watermarks)
+        self.checkpoint_recovery_points()
+        self.health.check()
+        may_mark = self._is_loaded and (self._is_registered or self.last_shutdown is ShutdownKind.CLEAN)
+        if may_mark:
+            marker = json.dumps({"broker_epoch": self.meta.broker_epoch}).encode()
+            self._guarded("writing the clean-shutdown marker", lambda: self._replace(MARKER_FILE, marker))
+        self._lock.close()
+        return may_mark
+
+    def abandon(self) -> None:
+        """Let go of the directory without any claim (after a failure, and in tests a crash)."""
+        for log in self.logs.values():
+            log.abandon()
+        self._lock.close()
+
+    # ---- inside
+
+    def _guarded(self, doing: str, action: Callable[[], _T]) -> _T:
+        self.health.check()
+        try:
+            return action()
+        except OSError as error:
+            raise self.health.fail(error, doing) from error
+
+    def _replace(self, name: str, data: bytes) -> None:
+        replace_durably(self._disk, f"{self.path}/{name}", data)
+
+    def _read_checkpoint(self, name: str) -> dict[PartitionKey, int]:
+        found = read_checkpoint(self._disk, self.path, name)
+        if found.problem is not None:
+            self.problems.append(found.problem)
+        return found.offsets
+
+    def _write_starts(self) -> None:
+        log_starts = self._stored(self._log_starts) | {
+            key: log.log_start_offset for key, log in list(self.logs.items())
+        }
+        write_checkpoint(self._disk, self.path, HIGH_WATERMARKS, self._high_watermarks)
+        write_checkpoint(self._disk, self.path, LOG_STARTS, log_starts)
+
+    def _persist_lowered(self) -> None:
+        """Called inline by a truncation below the recovery point or the log start, before it cuts. Rare:
+        recovery points trail the tail by a segment unless flush.* is set."""
+        self.checkpoint_recovery_points()
+        with self._checkpoint_lock:
+            self._guarded("writing checkpoints", self._write_starts)
+
+    def _stored(self, offsets: dict[PartitionKey, int]) -> dict[PartitionKey, int]:
+        """What stays in a checkpoint although its writer says nothing of it: partitions that are not loaded
+        (yet) or damaged, and those that no state has claimed yet, whose high watermarks nobody keeps but
+        us."""
+        if not self._is_loaded:
+            return offsets
+        return {key: offsets[key] for key in list(offsets) if key in self.logs or key in self._damaged}
+
+    def _forget(self, key: PartitionKey) -> None:
+        for offsets in (self._high_watermarks, self._recovery_points, self._log_starts):
+            offsets.pop(key, None)
+
+    def _identify(self, name: str) -> PartitionId | StrayDirectory:
+        encoded = read_whole(self._disk, f"{self.path}/{name}/{PARTITION_FILE}", bytes_max=META_BYTES_MAX)
+        if encoded is None:
+            return StrayDirectory(name, f"no {PARTITION_FILE}")
+        try:
+            partition = _decode_partition(encoded)
+        except LogDirRefused as error:
+            return StrayDirectory(name, str(error))
+        if partition_directory(partition) != name:
+            return StrayDirectory(name, f"{PARTITION_FILE} names {partition}")
+        return partition
+
+    def _holds_data(self, path: str) -> bool:
+        for name in self._disk.listdir(path):
+            if name.endswith(".log"):
+                file = self._disk.open(f"{path}/{name}")
+                try:
+                    if file.size_bytes():
+                        return True
+                finally:
+                    file.close()
+        return False
+
+    def _move(self, path: str, target: str, *, suffix: str = "", is_durable: bool = True) -> str:
+        """Rename a directory to `target` plus suffix, or with a number before the suffix if that exists."""
+        parent = target.rpartition("/")[0]
+        self._disk.mkdir(parent)
+        for number in range(SAME_NAME_MAX):
+            free = f"{target}.{number}{suffix}" if number else target + suffix
+            if not self._disk.exists(free):
+                self._disk.rename(path, free)
+                if is_durable:
+                    self._disk.fsync_dir(parent)
+                    self._disk.fsync_dir(self.path)
+                return free
+        raise OSError(f"{SAME_NAME_MAX} directories are called {target}{suffix} already")
+
+    def _remove_tree(self, path: str) -> None:
+        for name in self._disk.listdir(path):
+            inner = f"{path}/{name}"
+            if self._disk.is_dir(inner):
+                self._remove_tree(inner)
+            else:
+                self._disk.unlink(inner)
+        self._disk.rmdir(path)
+
+
+def open_log_dir(
+    disk: Disk,
+    path: str,
+    *,
+    broker_id: int,
+    new_dir_id: str,
+    boot_id: str,
+    options: LogOptions | None = None,
+    tail_budget: TailBudget | None = None,
+) -> LogDir:
+    """Lock a directory, learn how its last user stopped, delete the marker; on a first start give it its
+    identity. `new_dir_id` is a fresh uuid, used only then; `boot_id` the kernel's, "" if unknown. Reads no
+    log yet. Raises LogDirRefused; LogError if the disk fails. Fsyncs: thread, or before the loop runs."""
+    try:
+        if not disk.exists(path):
+            disk.mkdir(path)
+            disk.fsync_dir(path.rpartition("/")[0] or ("/" if path.startswith("/") else "."))
+        try:
+            lock = disk.lock(f"{path}/{LOCK_FILE}")
+        except DirectoryLocked:
+            raise LogDirRefused(f"{path} is in use by another process") from None
+        meta, kind = _identify_directory(disk, path, broker_id=broker_id, boot_id=boot_id)
+        if meta is None:
+            meta = LogDirMeta("", broker_id, new_dir_id, NO_BROKER_EPOCH, boot_id)
+            replace_durably(disk, f"{path}/{META_FILE}", encode_meta(meta))
+    except OSError as error:
+        raise LogError(f"log directory {path} can't be opened: {error}") from error
+    return LogDir(
+        disk,
+        path,
+        meta=meta,
+        last_shutdown=kind,
+        lock=lock,
+        boot_id=boot_id,
+        options=options or LogOptions(),
+        tail_budget=tail_budget or TailBudget(),
+    )
+
+
+def _identify_directory(
+    disk: Disk, path: str, *, broker_id: int, boot_id: str
+) -> tuple[LogDirMeta | None, ShutdownKind]:
+    marker = read_whole(disk, f"{path}/{MARKER_FILE}", bytes_max=META_BYTES_MAX)
+    if marker is not None:
+        disk.unlink(f"{path}/{MARKER_FILE}")
+        disk.fsync_dir(path)
+    encoded = read_whole(disk, f"{path}/{META_FILE}", bytes_max=META_BYTES_MAX)
+    if encoded is None:
+        if any(disk.is_dir(f"{path}/{name}") for name in disk.listdir(path) if name != "lost+found"):
+            raise LogDirRefused(f"{path} holds directories but no {META_FILE}: whose data is this?")
+        return None, ShutdownKind.FIRST_START
+    meta = decode_meta(encoded)
+    if meta.broker_id != broker_id:
+        raise LogDirRefused(f"{path} belongs to broker {meta.broker_id}, not {broker_id}")
+    return meta, shutdown_kind(meta, marker_broker_epoch=decode_marker(marker), boot_id=boot_id)
+
+
+def _encode_partition(partition: PartitionId) -> bytes:
+    return json.dumps(partition._asdict()).encode() + b"\n"
+
+
+def _decode_partition(encoded: bytes) -> PartitionId:
+    fields = decode_json_object(encoded)
+    topic_id, topic, partition = (fields.get(name) for name in PartitionId._fields)
+    if not (isinstance(topic_id, str) and isinstance(topic, str) and isinstance(partition, int)):
+        raise LogDirRefused(f"{PARTITION_FILE} lacks a field")
+    return PartitionId(topic_id, topic, partition)

@@ -1,0 +1,113 @@
+"""Whose a log directory is, and how its last user stopped: values, their encoding, and the verdict.
+
+meta.json says which cluster, broker and registered incarnation a directory belongs to; the clean-shutdown
+marker names the broker epoch it vouches for. What follows for trust is decided here, from both and the
+kernel's boot id; when the files are written and deleted is log_dir's protocol.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from controller.contract.session import ShutdownKind
+
+META_FILE = "meta.json"
+NO_BROKER_EPOCH = -1
+
+
+class LogDirRefused(Exception):
+    """The directory can't be used as it is, and an operator has to look: another broker's, another cluster's,
+    locked, without identity, or unreadable."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirMeta:
+    """meta.json. `cluster_id` is empty and `broker_epoch` -1 until the first registration.
+
+    unanswered: incarnations that asked to register since that epoch without seeing an answer, oldest first.
+    """
+
+    cluster_id: str
+    broker_id: int
+    dir_id: str
+    broker_epoch: int
+    boot_id: str
+    unanswered: tuple[str, ...] = ()
+
+
+def encode_meta(meta: LogDirMeta) -> bytes:
+    fields = {"version": 1} | {name: getattr(meta, name) for name in LogDirMeta.__slots__}
+    return json.dumps(fields, indent=2).encode() + b"\n"
+
+
+def decode_meta(encoded: bytes) -> LogDirMeta:
+    """Raises LogDirRefused."""
+    fields = decode_json_object(encoded)
+    try:
+        fields["unanswered"] = tuple(fields.get("unanswered", ()))
+        meta = LogDirMeta(**{name: fields[name] for name in LogDirMeta.__slots__})
+    except TypeError as error:
+        raise LogDirRefused(f"{META_FILE}: {error}") from None
+    except KeyError as error:
+        raise LogDirRefused(f"{META_FILE} lacks {error}") from None
+    if not (
+        isinstance(meta.broker_id, int)
+        and isinstance(meta.broker_epoch, int)
+        and all(
+            isinstance(text, str) for text in (meta.cluster_id, meta.dir_id, meta.boot_id, *meta.unanswered)
+        )
+    ):
+        raise LogDirRefused(f"{META_FILE} has fields of a wrong type")
+    return meta
+
+
+def shutdown_kind(meta: LogDirMeta | None, *, marker_broker_epoch: int | None, boot_id: str) -> ShutdownKind:
+    """How the previous user of a directory stopped. An unreadable marker is none (pass None)."""
+    if meta is None:
+        return ShutdownKind.FIRST_START
+    if marker_broker_epoch is not None and marker_broker_epoch == meta.broker_epoch:
+        return ShutdownKind.CLEAN
+    if meta.broker_epoch == NO_BROKER_EPOCH:  # never registered: never held a replica
+        return ShutdownKind.FIRST_START
+    return ShutdownKind.PROCESS_CRASH if boot_id and boot_id == meta.boot_id else ShutdownKind.MACHINE_CRASH
+
+
+def worst_shutdown(previous: Iterable[tuple[ShutdownKind, int]]) -> tuple[ShutdownKind, int]:
+    """One answer for a broker with several directories, from (kind, previous broker epoch) of each. New
+    directories beside old ones say nothing (a replaced disk shows by its uuid). Directories that stopped
+    under different broker epochs vouch for nothing."""
+    known = [pair for pair in previous if pair[0] is not ShutdownKind.FIRST_START]
+    if not known:
+        return ShutdownKind.FIRST_START, NO_BROKER_EPOCH
+    newest = max(broker_epoch for _, broker_epoch in known)
+    kinds = {kind for kind, _ in known}
+    if any(broker_epoch != newest for _, broker_epoch in known) or ShutdownKind.MACHINE_CRASH in kinds:
+        return ShutdownKind.MACHINE_CRASH, newest
+    if ShutdownKind.PROCESS_CRASH in kinds:
+        return ShutdownKind.PROCESS_CRASH, newest
+    return ShutdownKind.CLEAN, newest
+
+
+def decode_marker(marker: bytes | None) -> int | None:
+    """The broker epoch that a clean-shutdown marker stands for; None if there is none that can be read."""
+    if marker is None:
+        return None
+    try:
+        broker_epoch = decode_json_object(marker).get("broker_epoch")
+    except LogDirRefused:
+        return None
+    return broker_epoch if isinstance(broker_epoch, int) else None
+
+
+def decode_json_object(encoded: bytes) -> dict[str, Any]:
+    """Raises LogDirRefused."""
+    try:
+        fields = json.loads(encoded)
+    except ValueError as error:
+        raise LogDirRefused(f"no JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise LogDirRefused("no JSON object")
+    return fields

@@ -1,0 +1,626 @@
+"""One replica's log on disk: segments, tail cache, leader epochs, producer states.
+
+Appends and tail reads run in the broker's loop against the page cache and memory; `flush`, `persist_epochs`,
+`close_cleanly` and `unlink_detached` may block long and are called from a thread while the loop goes on.
+Nothing here decides what may be truncated or deleted; this does it, in an order that survives a crash between
+any two steps:
+
+- truncation: recovery point lowered on disk first, newest segment dropped first, names fsynced;
+- roll: snapshot and index of the closed segment reach the disk before the recovery point passes it;
+- the recovery point never passes bytes that were not fsynced *after* their last change (KAFKA-10101): a cut
+  that happens while a flush runs holds it back.
+
+The first failed write or fsync ends the whole directory (health.py). Bytes found damaged later end this log
+only (CorruptLog). A segment is named by the offset where the one before it ends, so a gap in offsets lies
+inside a segment and never between two.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+from typing import NamedTuple
+
+from dataplane.core.leader_epochs import LeaderEpochs
+from dataplane.core.log_port import LogChanged, LogError, LogSlice, TimestampHit
+from dataplane.core.producer_state import EXPIRATION_MS, PRODUCERS_MAX, ProducerStates
+from dataplane.storage.disk import Buffer, Disk
+from dataplane.storage.health import ClosedLog, CorruptLog, DirectoryHealth
+from dataplane.storage.reads import find_max_timestamp, find_timestamp, read_segments, segment_index
+from dataplane.storage.retention import SegmentView, segments_to_delete
+from dataplane.storage.segment import Segment, create_segment, index_path, log_path
+from dataplane.storage.snapshots import ProducerSnapshots
+from dataplane.storage.tail_cache import GATHER_BYTES_MAX, TailCache
+from dataplane.wire.record_batch import BatchHeader
+
+EPOCHS_FILE = "leader-epochs"
+DELETED_SUFFIX = ".deleted"
+
+
+class PartitionId(NamedTuple):
+    """Who a log belongs to. The topic's name is for people; the id decides (I21)."""
+
+    topic_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """A topic's storage settings, under Kafka's names. `flush_*` None: the operating system decides."""
+
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_ms: int = 7 * 24 * 60 * 60 * 1000
+    index_interval_bytes: int = 4096
+    index_bytes_max: int = 16 * 1024 * 1024
+    flush_messages: int | None = None
+    flush_ms: int | None = None
+    tail_bytes_max: int = 8 * 1024 * 1024
+    producer_expiration_ms: int = EXPIRATION_MS
+    producers_max: int = PRODUCERS_MAX
+
+
+class PartitionLog:
+    """A LogPort on files. Made by recovery.open_partition_log."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        directory: str,
+        partition: PartitionId,
+        options: LogOptions,
+        health: DirectoryHealth,
+        segments: list[Segment],
+        epochs: LeaderEpochs,
+        producers: ProducerStates,
+        snapshots: ProducerSnapshots,
+        tail: TailCache,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        on_lowered: Callable[[], None],
+        now_ms: int,
+    ) -> None:
+        assert segments, "a log has at least its active segment"
+        self.partition = partition
+        self.directory = directory
+        self.options = options
+        self.recovery_point = recovery_point
+        self._disk = disk
+        self._health = health
+        self._segments = segments
+        self._epochs = epochs
+        self._producers = producers
+        self._snapshots = snapshots
+        self._tail = tail
+        self._log_start_offset = log_start_offset
+        self._log_end_offset = log_end_offset
+        self._size_bytes = sum(segment.size_bytes for segment in segments)
+        self._on_lowered = on_lowered
+        self._last_append_ms = now_ms
+        self._last_flush_ms = now_ms
+        self._refusal: LogError | None = None
+        self._flush_lock = Lock()  # one flush at a time
+        self._state_lock = Lock()  # what flush shares with the loop; never held over I/O
+        self._unflushed: list[Segment] = []  # closed, not yet fsynced
+        self._is_directory_unsynced = True
+        self._is_epochs_file_unsynced = False
+        self._lowest_cut: int | None = None  # since the running flush began
+        self._changes = 0  # cuts and deletions, counted before each begins
+
+    # ---- what it holds
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._log_end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        return self._epochs
+
+    @property
+    def producers(self) -> ProducerStates:
+        return self._producers
+
+    @property
+    def segments(self) -> list[SegmentView]:
+        """Oldest first; the last is the active one."""
+        return [
+            SegmentView(
+                segment.base_offset,
+                segment.next_offset,
+                segment.size_bytes,
+                segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.last_append_ms,
+            )
+            for segment in self._segments
+        ]
+
+    def is_in_memory(self, log_offset: int) -> bool:
+        """Whether `read` from here touches no file: if not, a shell may prefer to call it in a thread."""
+        first = self._tail.first_offset
+        return log_offset >= self._log_end_offset or (first is not None and log_offset >= first)
+
+    # ---- LogPort
+
+    def append(self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer], *, now_ms: int) -> None:
+        """See LogPort. Bytes given as `bytes` or read-only memoryviews may be kept in memory as they are:
+        nobody may change them afterwards; writable buffers are copied.
+
+        ValueError, with nothing written, if the batches go back in offset or leader epoch, or the chunks'
+        length is not the headers'.
+        """
+        if self._refusal is not None or self._health.failure is not None:
+            self._check_usable()
+        if not headers:
+            return
+        end_offset, leader_epoch, size = self._log_end_offset, self._epochs.latest, 0
+        for header in headers:
+            if header.base_offset < end_offset or header.leader_epoch < leader_epoch:
+                raise ValueError(
+                    f"batch at {header.base_offset} of epoch {header.leader_epoch} goes back "
+                    f"behind {end_offset} of epoch {leader_epoch}"
+                )
+            end_offset, leader_epoch = header.next_offset, header.leader_epoch
+            size += header.size_bytes
+        if size <= GATHER_BYTES_MAX and len(chunks) > 1:
+            chunks = (b"".join(chunks),)
+        if sum(map(len, chunks)) != size:
+            raise ValueError(f"headers tell of {size} bytes, chunks hold {sum(map(len, chunks))}")
+        segment = self._segments[-1]
+        if segment.size_bytes and self._must_roll(segment, headers[-1], size, now_ms):
+            self.roll(now_ms=now_ms)
+            segment = self._segments[-1]
+        try:
+            segment.append(headers, chunks, now_ms=now_ms)
+        except OSError as error:
+            raise self._health.fail(error, f"appending to {self.directory}") from error
+        self._tail.append(headers, chunks, size)
+        self._size_bytes += size
+        self._last_append_ms = now_ms
+        if leader_epoch != self._epochs.latest:
+            for header in headers:
+                self._epochs.assign(header.leader_epoch, start_offset=header.base_offset)
+            self._write_epochs()
+        producers = self._producers
+        for header in headers:
+            if header.producer_id >= 0:
+                producers.update(header, now_ms=now_ms)
+        self._log_end_offset = end_offset
+
+    def read(self, offset: int, *, max_bytes: int, end_offset: int, at_least_one: bool = True) -> LogSlice:
+        """See LogPort. From memory if it can; else a FileRange of one segment. A range's bytes are those of
+        the file at the time of sending: after a truncation below `next_offset` they are other bytes."""
+        assert self._log_start_offset <= offset <= self._log_end_offset, offset
+        if self._refusal is not None or self._health.failure is not None:
+            self._check_usable()
+        end_offset = min(end_offset, self._log_end_offset)
+        if offset >= end_offset:
+            return LogSlice((), 0, offset)
+        held = self._tail.read(offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=at_least_one)
+        if held is not None:
+            return LogSlice(*held)
+        with self._reading():
+            return read_segments(
+                self._segments,
+                offset,
+                max_bytes=max_bytes,
+                end_offset=end_offset,
+                at_least_one=at_least_one,
+            )
+
+    def find_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampHit | None:
+        self._check_usable()
+        with self._reading():
+            return find_timestamp(
+                list(self._segments),
+                timestamp_ms,
+                log_start_offset=self._log_start_offset,
+                end_offset=end_offset,
+            )
+
+    def find_max_timestamp(self, *, end_offset: int) -> TimestampHit | None:
+        self._check_usable()
+        with self._reading():
+            return find_max_timestamp(
+                list(self._segments), log_start_offset=self._log_start_offset, end_offset=end_offset
+            )
+
+    def is_lookup_cold(self, timestamp_ms: int | None) -> bool:
+        """Whether `find_timestamp`, or `find_max_timestamp` if None, may have to wait for a disk: a shell
+        then calls it in a thread."""
+        active = self._segments[-1]
+        if timestamp_ms is None:
+            timestamp_ms = max(segment.max_timestamp_ms for segment in self._segments)
+        for segment in self._segments:
+            if segment.max_timestamp_ms >= timestamp_ms:
+                return segment is not active or not self.is_in_memory(
+                    segment.base_offset + segment.index.for_timestamp(timestamp_ms).relative_offset
+                )
+        return False
+
+    def begin_leader_epoch(self, leader_epoch: int) -> None:
+        """See LogPort. The file is written before this returns; `persist_epochs` makes it durable."""
+        self._check_usable()
+        if self._epochs.assign(leader_epoch, start_offset=self._log_end_offset):
+            self._write_epochs()
+
+    def truncate_to(self, offset: int) -> None:
+        """See LogPort. A cut inside a batch drops the whole batch, and the end is then the batch's start."""
+        self._check_usable()
+        if offset < self._log_start_offset:
+            self.restart_at(offset)
+            return
+        if offset < self._log_end_offset:
+            try:
+                self._cut(offset)
+            except OSError as error:
+                raise self._health.fail(error, f"truncating {self.directory}") from error
+            except CorruptLog as error:
+                raise self._damaged(error) from None
+        if self._epochs.truncate_from_end(min(offset, self._log_end_offset)):
+            self._write_epochs()
+
+    def restart_at(self, offset: int) -> None:
+        self._check_usable()
+        try:
+            is_start_lowered = offset < self._log_start_offset
+            self._changes += 1
+            self._log_start_offset = offset
+            # A stale higher start would make the next opening drop what this log is going to hold.
+            if (
+                not self._lower_recovery_point(min(offset, self._segments[0].base_offset))
+                and is_start_lowered
+            ):
+                self._on_lowered()
+            for segment in reversed(self._segments):
+                self._unlink_segment(segment)
+            self._snapshots.delete_beyond(-1)
+            self._disk.fsync_dir(self.directory)
+            active = create_segment(
+                self._disk,
+                self.directory,
+                base_offset=offset,
+                index_interval_bytes=self.options.index_interval_bytes,
+                now_ms=self._last_append_ms,
+            )
+            self._disk.fsync_dir(self.directory)
+        except OSError as error:
+            raise self._health.fail(error, f"restarting {self.directory}") from error
+        with self._state_lock:
+            self._note_cut(min(offset, self._segments[0].base_offset))
+            self._segments = [active]
+            self._unflushed = []
+        self._tail.clear()
+        self._producers.clear()
+        self._epochs.clear()
+        self._write_epochs()
+        self._size_bytes = 0
+        self._log_end_offset = offset
+
+    def advance_log_start(self, offset: int) -> None:
+        """See LogPort. The caller keeps it at or below the high watermark (I26)."""
+        if offset > self._log_end_offset:
+            raise ValueError(f"log start {offset} beyond the end {self._log_end_offset}")
+        if offset > self._log_start_offset:
+            self._log_start_offset = offset
+            self._epochs.truncate_from_start(offset)
+
+    # ---- rolling, retention
+
+    def roll(self, *, now_ms: int) -> None:
+        """Close the active segment, unless it is empty, and begin the next."""
+        self._check_usable()
+        closed = self._segments[-1]
+        if not closed.size_bytes:
+            return
+        try:
+            closed.close_index()
+            self._snapshots.write(self._producers, log_offset=closed.next_offset)
+            active = create_segment(
+                self._disk,
+                self.directory,
+                base_offset=closed.next_offset,
+                index_interval_bytes=self.options.index_interval_bytes,
+                now_ms=now_ms,
+            )
+        except OSError as error:
+            raise self._health.fail(error, f"rolling {self.directory}") from error
+        with self._state_lock:
+            self._segments.append(active)
+            self._unflushed.append(closed)
+            self._is_directory_unsynced = True
+
+    def apply_retention(
+        self, *, now_ms: int, retention_ms: int, retention_bytes: int, high_watermark: int
+    ) -> list[str]:
+        """Delete what the limits allow and what lies below the log start. The files are renamed at once;
+        give their names to `unlink_detached`, in a thread."""
+        self._check_usable()
+        count = segments_to_delete(
+            self.segments,
+            now_ms=now_ms,
+            retention_ms=retention_ms,
+            retention_bytes=retention_bytes,
+            high_watermark=high_watermark,
+        )
+        if count:
+            if count == len(self._segments):
+                self.roll(now_ms=now_ms)
+            self.advance_log_start(min(self._segments[count].base_offset, high_watermark))
+        return self.detach_old_segments()
+
+    def detach_old_segments(self) -> list[str]:
+        """Take the segments wholly below the log start out of the log and rename their files."""
+        count = 0
+        while (
+            count + 1 < len(self._segments)
+            and self._segments[count + 1].base_offset <= self._log_start_offset
+        ):
+            count += 1
+        detached: list[str] = []
+        self._changes += bool(count)
+        try:
+            for segment in self._segments[:count]:
+                for path in (
+                    log_path(self.directory, segment.base_offset),
+                    index_path(self.directory, segment.base_offset),
+                ):
+                    if self._disk.exists(path):
+                        self._disk.rename(path, path + DELETED_SUFFIX)
+                        detached.append(path + DELETED_SUFFIX)
+            if count:
+                self._snapshots.delete_before(self._segments[count].base_offset)
+        except OSError as error:
+            raise self._health.fail(error, f"deleting from {self.directory}") from error
+        with self._state_lock:
+            gone = self._segments[:count]
+            self._segments = self._segments[count:]
+            self._unflushed = [segment for segment in self._unflushed if segment not in gone]
+        self._size_bytes -= sum(segment.size_bytes for segment in gone)
+        return detached
+
+    def unlink_detached(self, paths: Sequence[str]) -> None:
+        """In a thread: unlinking a large file takes long."""
+        try:
+            for path in paths:
+                self._disk.unlink(path)
+        except OSError as error:
+            raise self._failed(error, "deleting from") from error
+
+    # ---- durability
+
+    def is_flush_due(self, now_ms: int) -> bool:
+        """By flush.messages, flush.ms, or because a closed segment waits."""
+        if self._unflushed:
+            return True
+        unflushed = self._log_end_offset - self.recovery_point
+        if unflushed <= 0:
+            return False
+        options = self.options
+        return (options.flush_messages is not None and unflushed >= options.flush_messages) or (
+            options.flush_ms is not None and now_ms - self._last_flush_ms >= options.flush_ms
+        )
+
+    def flush(self, *, include_active: bool = True, now_ms: int | None = None) -> int:
+        """fsync what was written until now, then raise the recovery point; returns it. For a thread: the loop
+        may go on appending, rolling, truncating and deleting. Without the active segment, only what rolls
+        left behind. The recovery point is durable when the directory writes its checkpoint."""
+        with self._flush_lock:
+            self._check_usable()
+            with self._state_lock:
+                active = self._segments[-1]
+                closed = list(self._unflushed)
+                snapshots = self._snapshots.take_unsynced()
+                end_offset = active.next_offset if include_active else active.base_offset
+                is_directory_unsynced, self._is_directory_unsynced = self._is_directory_unsynced, False
+                self._lowest_cut = None
+            try:
+                for segment in closed:
+                    _fsync_unless_gone(segment.fsync)
+                if include_active:
+                    active.file.fsync()
+                for path in snapshots:
+                    _fsync_unless_gone(lambda path=path: self._fsync_path(path))  # type: ignore[misc]
+                self._fsync_epochs()
+                if is_directory_unsynced or closed or snapshots:
+                    self._disk.fsync_dir(self.directory)
+            except OSError as error:
+                raise self._failed(error, "flushing") from error
+            with self._state_lock:
+                self._unflushed = [segment for segment in self._unflushed if segment not in closed]
+                if self._lowest_cut is not None:
+                    end_offset = min(end_offset, self._lowest_cut)
+                self.recovery_point = max(self.recovery_point, end_offset)
+                if now_ms is not None:
+                    self._last_flush_ms = now_ms
+                return self.recovery_point
+
+    def persist_epochs(self) -> None:
+        """Make the leader-epoch file durable. For a thread."""
+        self._check_usable()
+        try:
+            if self._fsync_epochs():
+                self._disk.fsync_dir(self.directory)
+        except OSError as error:
+            raise self._failed(error, "persisting epochs of") from error
+
+    def settle_after_recovery(self) -> None:
+        """Make durable what a scan found good, so that the next one need not begin as early."""
+        try:
+            self._write_epochs()
+            self._snapshots.write(self._producers, log_offset=self._segments[-1].next_offset)
+        except OSError as error:
+            raise self._health.fail(error, f"recovering {self.directory}") from error
+        with self._state_lock:
+            self._unflushed = list(self._segments[:-1])
+        self.flush()
+
+    def close_cleanly(self) -> None:
+        """Everything to disk so that the next start needs no scan. Refuses all use afterwards."""
+        self._check_usable()
+        active = self._segments[-1]
+        try:
+            active.close_index()
+            self._snapshots.write(self._producers, log_offset=active.next_offset)
+            with self._state_lock:
+                self._unflushed.append(active)
+        except OSError as error:
+            raise self._health.fail(error, f"closing {self.directory}") from error
+        self.flush()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Refuse all use from now on and write nothing more (deleted, quarantined, closed)."""
+        self._refusal = ClosedLog(f"{self.directory} is closed")
+        self._tail.clear()
+
+    # ---- inside
+
+    def _check_usable(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        self._health.check()
+
+    def _damaged(self, error: CorruptLog) -> CorruptLog:
+        self._refusal = error
+        return error
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """A reader in a thread may find files gone, or shorter than they were, that the loop has cut or
+        deleted under it: only what fails in a log that stayed as it was is a failure."""
+        changes = self._changes
+        try:
+            yield
+        except (OSError, CorruptLog, struct.error) as error:
+            if self._changes != changes:
+                raise LogChanged(f"{self.directory} was changed under a reader") from error
+            if isinstance(error, OSError):
+                raise self._failed(error, "reading") from error
+            assert isinstance(error, CorruptLog), error
+            raise self._damaged(error) from None
+
+    def _failed(self, error: OSError, doing: str) -> LogError:
+        """What an error of the disk means to a method that runs in a thread. A log that was closed meanwhile
+        has had its directory renamed: its files are not missed."""
+        if isinstance(error, FileNotFoundError) and self._refusal is not None:
+            return self._refusal
+        return self._health.fail(error, f"{doing} {self.directory}")
+
+    def _must_roll(self, segment: Segment, last: BatchHeader, size_bytes: int, now_ms: int) -> bool:
+        options = self.options
+        return (
+            segment.size_bytes + size_bytes > options.segment_bytes
+            or now_ms - segment.first_append_ms >= options.segment_ms
+            or not segment.has_room_for(last, size_bytes, index_bytes_max=options.index_bytes_max)
+        )
+
+    def _cut(self, log_offset: int) -> None:
+        self._changes += 1
+        keep = segment_index(self._segments, log_offset)
+        segment = self._segments[keep]
+        found = segment.find(log_offset)
+        position = segment.size_bytes if found is None else found[0]
+        end_offset = log_offset if found is None else min(log_offset, found[1].base_offset)
+        end_offset = max(end_offset, self._log_start_offset)  # which may lie inside the batch that goes
+        self._lower_recovery_point(segment.base_offset, if_above=end_offset)
+        dropped = self._segments[keep + 1 :]
+        with self._state_lock:
+            self._note_cut(segment.base_offset)
+            self._segments = self._segments[: keep + 1]
+            self._unflushed = [other for other in self._unflushed if other not in dropped]
+        for other in reversed(dropped):
+            self._unlink_segment(other)
+        self._snapshots.delete_beyond(end_offset)
+        if dropped:
+            self._disk.fsync_dir(self.directory)
+            segment.reopen_for_append()
+        segment.truncate(position)
+        self._size_bytes = sum(other.size_bytes for other in self._segments)
+        self._tail.truncate_to(end_offset)
+        self._log_end_offset = end_offset
+        if self._producers.has_batch_at_or_beyond(end_offset):
+            self.rebuild_producers()
+
+    def rebuild_producers(self, *, is_recovery: bool = False) -> None:
+        """From the newest snapshot at or below the end, and the log after it (I23, S22). A recovery also
+        writes the snapshots that are missing between segments: retention may delete what they stand for."""
+        snapshot = self._snapshots.load_newest(offset_max=self._log_end_offset)
+        states, log_offset = (ProducerStates(), -1) if snapshot is None else snapshot
+        for segment in self._segments:
+            if is_recovery and segment.base_offset > log_offset:
+                self._snapshots.write(states, log_offset=segment.base_offset)
+            if segment.next_offset > log_offset:
+                for _, header in segment.walk():
+                    if header.base_offset >= log_offset:
+                        states.update(header, now_ms=self._last_append_ms)
+        self._producers.replace_with(states)
+
+    def _note_cut(self, log_offset: int) -> None:
+        """Hold back a flush that runs: what it synced from here on may have been written again since."""
+        if self._lowest_cut is None or log_offset < self._lowest_cut:
+            self._lowest_cut = log_offset
+
+    def _lower_recovery_point(self, log_offset: int, *, if_above: int | None = None) -> bool:
+        """On disk before anything is cut, or a later torn tail would pass for flushed data. False if it was
+        low enough."""
+        with self._state_lock:
+            if self.recovery_point <= (log_offset if if_above is None else if_above):
+                return False
+            self.recovery_point = log_offset
+        self._on_lowered()
+        return True
+
+    def _unlink_segment(self, segment: Segment) -> None:
+        self._disk.unlink(log_path(self.directory, segment.base_offset))
+        path = index_path(self.directory, segment.base_offset)
+        if self._disk.exists(path):
+            self._disk.unlink(path)
+
+    def _write_epochs(self) -> None:
+        path = f"{self.directory}/{EPOCHS_FILE}"
+        try:
+            file = self._disk.open(f"{path}.tmp", create=True)
+            try:
+                file.truncate(0)
+                file.pwrite(self._epochs.encode(), 0)
+            finally:
+                file.close()
+            self._disk.rename(f"{path}.tmp", path)
+        except OSError as error:
+            raise self._health.fail(error, f"writing epochs of {self.directory}") from error
+        self._is_epochs_file_unsynced = True
+
+    def _fsync_epochs(self) -> bool:
+        if not self._is_epochs_file_unsynced:
+            return False
+        self._is_epochs_file_unsynced = False  # a write from now on needs another fsync
+        self._fsync_path(f"{self.directory}/{EPOCHS_FILE}")
+        return True
+
+    def _fsync_path(self, path: str) -> None:
+        file = self._disk.open(path)
+        try:
+            file.fsync()
+        finally:
+            file.close()
+
+
+def _fsync_unless_gone(fsync: Callable[[], None]) -> None:
+    """A truncation or retention may unlink a file while the flush walks its list: nothing to save then."""
+    try:
+        fsync()
+    except FileNotFoundError:
+        return

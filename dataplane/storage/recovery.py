@@ -1,0 +1,431 @@
+"""Opening a partition's directory: what is believed, what is scanned, what is cut, and what is refused.
+
+How the previous process stopped decides (ShutdownKind):
+
+    CLEAN          everything was fsynced and the marker written after it: no scan. Anything that does not
+                   fit is damage.
+    PROCESS_CRASH  same kernel, so every completed write is still there. Scan from the recovery point. Only
+                   the one append that the process died in may be torn, at the very end; it was never
+                   acknowledged and is cut. Anything else is damage, for this replica will claim to hold all
+                   that it ever acknowledged.
+    MACHINE_CRASH  (and FIRST_START with data, which nobody vouches for) unflushed bytes may be gone. Scan
+                   from the recovery point and cut at the first bad byte.
+
+A cut never reaches below the recovery point: bytes that had been fsynced and are gone or changed are
+*damage*, answered as DamagedLog with the files left as they are. The shell takes such a replica out
+(quarantine, out of the in-sync set, fetch again); cutting it and staying electable would be silent loss.
+
+The scan checks length, magic, CRC, and that offsets and leader epochs never go back; a tail of zeros is an
+end, not a batch. What was scanned is fsynced before the recovery point moves up. Epochs, producer states and
+indexes of the scanned part come from the batches, never from files that may be younger or older than they.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from controller.contract.session import ShutdownKind
+from dataplane.core.leader_epochs import (
+    CHECKPOINT_BYTES_MAX,
+    CorruptEpochCheckpoint,
+    EpochStart,
+    LeaderEpochs,
+    decode_leader_epochs,
+)
+from dataplane.core.producer_state import ProducerStates
+from dataplane.storage.disk import Disk, read_whole
+from dataplane.storage.health import CorruptLog, DirectoryHealth
+from dataplane.storage.index import new_index
+from dataplane.storage.partition_log import (
+    DELETED_SUFFIX,
+    EPOCHS_FILE,
+    LogOptions,
+    PartitionId,
+    PartitionLog,
+)
+from dataplane.storage.segment import (
+    ScanStop,
+    Segment,
+    SegmentScan,
+    create_segment,
+    index_path,
+    log_path,
+    open_segment,
+)
+from dataplane.storage.snapshots import SUFFIX as SNAPSHOT_SUFFIX
+from dataplane.storage.snapshots import ProducerSnapshots
+from dataplane.storage.tail_cache import TailBudget, TailCache
+from dataplane.wire.record_batch import BatchHeader
+
+_OFFSET_DIGITS = 20
+_LEFTOVER_SUFFIXES = (".tmp", DELETED_SUFFIX, ".cleaned", ".swap")
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a log did, for the log file and the controller.
+
+    scanned_bytes: read and checked by CRC. cut_bytes: dropped behind the last good batch, whole later
+        segments included. cut_reason: why the scan stopped there. log_end_offset: after the cut.
+    notes: everything else worth a line: files rebuilt, skipped, removed.
+    """
+
+    last_shutdown: ShutdownKind
+    scanned_bytes: int = 0
+    scanned_batches: int = 0
+    cut_bytes: int = 0
+    cut_reason: ScanStop | None = None
+    log_end_offset: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedLog:
+    log: PartitionLog
+    report: RecoveryReport
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedLog:
+    """Data that had been written whole is not what it was. Nothing was cut; the directory is as found.
+
+    valid_end_offset: how far the log could be read; recovery_point: how far it had been fsynced.
+    """
+
+    partition: PartitionId
+    directory: str
+    reason: str
+    valid_end_offset: int
+    recovery_point: int
+
+
+class _Damage(Exception):
+    def __init__(self, reason: str, valid_end_offset: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.valid_end_offset = valid_end_offset
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What a log directory gives to each of its logs."""
+
+    disk: Disk
+    options: LogOptions
+    health: DirectoryHealth
+    tail_budget: TailBudget
+    on_lowered: Callable[[], None]
+    """Make a lowered recovery point or log start durable, before it returns."""
+
+
+def open_partition_log(
+    settings: LogSettings,
+    directory: str,
+    *,
+    partition: PartitionId,
+    last_shutdown: ShutdownKind,
+    recovery_point: int,
+    high_watermark: int,
+    log_start_offset: int,
+    now_ms: int,
+) -> OpenedLog | DamagedLog:
+    """Open or recover the log in `directory`. The three offsets are the checkpoints', 0 if there are none.
+    May take long (a scan, fsyncs): call it in a thread. Raises LogError if the disk fails."""
+    recovery = _Recovery(
+        settings,
+        directory,
+        partition,
+        last_shutdown,
+        recovery_point=recovery_point,
+        high_watermark=high_watermark,
+        log_start_offset=log_start_offset,
+        now_ms=now_ms,
+    )
+    try:
+        return OpenedLog(recovery.run(), recovery.report)
+    except _Damage as damage:
+        return DamagedLog(partition, directory, damage.reason, damage.valid_end_offset, recovery_point)
+    except CorruptLog as error:
+        return DamagedLog(partition, directory, str(error), recovery.valid_end_offset, recovery_point)
+    except OSError as error:
+        raise settings.health.fail(error, f"recovering {directory}") from error
+
+
+class _Recovery:
+    def __init__(
+        self,
+        settings: LogSettings,
+        directory: str,
+        partition: PartitionId,
+        last_shutdown: ShutdownKind,
+        *,
+        recovery_point: int,
+        high_watermark: int,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> None:
+        self.settings = settings
+        self.disk = settings.disk
+        self.directory = directory
+        self.partition = partition
+        self.last_shutdown = last_shutdown
+        self.recovery_point = recovery_point
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
+        self.now_ms = now_ms
+        self.report = RecoveryReport(last_shutdown)
+        self.valid_end_offset = 0
+        self.segments: list[Segment] = []
+        self.epochs = LeaderEpochs()
+        self.pending_epochs: list[EpochStart] = []
+        self.are_epochs_rebuilt = False
+
+    def run(self) -> PartitionLog:
+        bases, snapshot_offsets = self._read_directory()
+        is_clean = self.last_shutdown is ShutdownKind.CLEAN
+        # Before the segment that contains the recovery point, all was flushed.
+        first_scanned = (
+            len(bases) if is_clean else max(sum(base <= self.recovery_point for base in bases) - 1, 0)
+        )
+        for base in bases[:first_scanned]:
+            self._open_flushed(base)
+        self._load_epochs(
+            scan_start=bases[first_scanned] if first_scanned < len(bases) else self.valid_end_offset
+        )
+        self._scan(bases[first_scanned:])
+        if self.valid_end_offset < self.recovery_point and bases:
+            raise _Damage("the log ends below its recovery point", self.valid_end_offset)
+        log_end_offset = self._settle_start_and_end(bases)
+        self._settle_epochs(log_end_offset)
+        return self._build(
+            log_end_offset,
+            snapshot_offsets,
+            snapshot_max=bases[first_scanned] if first_scanned < len(bases) else log_end_offset,
+            is_clean=is_clean,
+        )
+
+    def _read_directory(self) -> tuple[list[int], list[int]]:
+        """Base offsets of the segments and offsets of the snapshots; leftovers of a crash are removed."""
+        bases, snapshots, indexes = [], [], []
+        for name in self.disk.listdir(self.directory):
+            stem, dot, suffix = name.partition(".")
+            is_offset = len(stem) == _OFFSET_DIGITS and stem.isdecimal()
+            if name.endswith(_LEFTOVER_SUFFIXES):
+                self.disk.unlink(f"{self.directory}/{name}")
+                self.report.notes.append(f"removed leftover {name}")
+            elif is_offset and dot + suffix == ".log":
+                bases.append(int(stem))
+            elif is_offset and dot + suffix == ".index":
+                indexes.append(int(stem))
+            elif is_offset and dot + suffix == SNAPSHOT_SUFFIX:
+                snapshots.append(int(stem))
+        for base in indexes:
+            if base not in bases:
+                self.disk.unlink(index_path(self.directory, base))
+        if not bases and self.recovery_point > self.log_start_offset:
+            raise _Damage(f"no segment is left of a log flushed up to {self.recovery_point}", 0)
+        if bases:
+            self.valid_end_offset = bases[0]
+        return bases, snapshots
+
+    def _open_flushed(self, base: int) -> None:
+        if self.segments and base != self.valid_end_offset:
+            raise _Damage(
+                f"segment {base} does not begin where the one before it ends", self.valid_end_offset
+            )
+        segment = open_segment(
+            self.disk,
+            self.directory,
+            base_offset=base,
+            index_interval_bytes=self.settings.options.index_interval_bytes,
+            now_ms=self.now_ms,
+        )
+        self.segments.append(segment)
+        self.valid_end_offset = segment.next_offset
+
+    def _load_epochs(self, *, scan_start: int) -> None:
+        """Entries before the scan are believed; later ones must agree with the batches (see _take_epoch)."""
+        path = f"{self.directory}/{EPOCHS_FILE}"
+        encoded = read_whole(self.disk, path, bytes_max=CHECKPOINT_BYTES_MAX)
+        entries: tuple[EpochStart, ...] = ()
+        is_believed = False
+        if encoded is not None:
+            try:
+                entries = decode_leader_epochs(encoded).entries
+                is_believed = True
+            except CorruptEpochCheckpoint as error:
+                self.report.notes.append(f"leader epochs rebuilt from the batches: {error}")
+        self.are_epochs_rebuilt = not is_believed
+        # Batches before the first entry: all of them if there is none; else what a log start that went back
+        # (an old checkpoint) has uncovered.
+        self._take_epochs_before(entries[0].start_offset if entries else scan_start)
+        for entry in entries:
+            if entry.start_offset >= scan_start:
+                self.pending_epochs.append(entry)
+            elif entry.leader_epoch > self.epochs.latest:
+                self.epochs.assign(entry.leader_epoch, start_offset=entry.start_offset)
+
+    def _take_epochs_before(self, log_offset: int) -> None:
+        for segment in self.segments:
+            for _, header in segment.walk():
+                if header.base_offset >= log_offset:
+                    return
+                self._take_epoch(header)
+
+    def _take_epoch(self, header: BatchHeader) -> None:
+        """A batch of the log, in order. An entry of the file that lies before it and can stand with it is an
+        epoch in which nothing was written here; one that can't is left over from a truncation."""
+        while self.pending_epochs and self.pending_epochs[0].start_offset <= header.base_offset:
+            entry = self.pending_epochs.pop(0)
+            if self.epochs.latest < entry.leader_epoch <= header.leader_epoch:
+                self.epochs.assign(entry.leader_epoch, start_offset=entry.start_offset)
+        if header.leader_epoch < self.epochs.latest:
+            # The file is ahead of the log (a truncation that was not written back yet).
+            self.epochs.truncate_from_end(header.base_offset + 1)
+            if header.leader_epoch < self.epochs.latest:
+                raise self.segments[-1].corrupt(-1, f"epoch goes back at offset {header.base_offset}")
+        self.epochs.assign(header.leader_epoch, start_offset=header.base_offset)
+
+    def _settle_epochs(self, log_end_offset: int) -> None:
+        for entry in self.pending_epochs:
+            if entry.start_offset <= log_end_offset and entry.leader_epoch > self.epochs.latest:
+                self.epochs.assign(entry.leader_epoch, start_offset=entry.start_offset)
+        self.epochs.truncate_from_end(log_end_offset + 1)
+        self.epochs.truncate_from_start(self.log_start_offset)
+
+    def _scan(self, bases: list[int]) -> None:
+        for index, base in enumerate(bases):
+            if self.segments and base != self.valid_end_offset:
+                self._cut(bases[index:], ScanStop.CORRUPT, f"segment {base} does not continue the log")
+                return
+            segment = self._scan_segment(base)
+            if self.report.cut_reason is not None:
+                self.segments.append(segment)
+                self._cut(bases[index + 1 :], self.report.cut_reason, f"{segment.base_offset:020d}.log")
+                return
+            self.segments.append(segment)
+
+    def _scan_segment(self, base: int) -> Segment:
+        """Read it batch by batch into a fresh index. A bad batch sets `cut_reason`; the file is not cut
+        yet."""
+        file = self.disk.open(log_path(self.directory, base))
+        segment = Segment(
+            self.disk,
+            self.directory,
+            base_offset=base,
+            file=file,
+            index=new_index(self.disk, index_path(self.directory, base)),
+            index_interval_bytes=self.settings.options.index_interval_bytes,
+            now_ms=self.now_ms,
+        )
+        scan = SegmentScan(file, next_offset=base, leader_epoch=_latest_before(self.epochs, base))
+        self.valid_end_offset = base
+        for position, header in scan:
+            segment.note_batch(header, position)
+            self._take_epoch(header)
+            self.valid_end_offset = header.next_offset
+            self.report.scanned_batches += 1
+        self.report.scanned_bytes += segment.size_bytes
+        if scan.stop is not ScanStop.END:
+            self.report.cut_reason = scan.stop
+            self.report.cut_bytes += scan.size_bytes - scan.position
+        return segment
+
+    def _cut(self, later_bases: list[int], stop: ScanStop, where: str) -> None:
+        """Drop what follows the last good batch, if that is this crash's doing; else raise the damage."""
+        end_offset = self.valid_end_offset
+        later_bytes = [self._file_bytes(base) for base in later_bases]
+        if end_offset < self.recovery_point:
+            raise _Damage(f"{where}: {stop.value} below the recovery point", end_offset)
+        if self.last_shutdown is ShutdownKind.PROCESS_CRASH:
+            if stop is not ScanStop.TORN or any(later_bytes):
+                raise _Damage(f"{where}: {stop.value}, which no dying process leaves", end_offset)
+            if end_offset < self.high_watermark:
+                raise _Damage(f"{where}: {stop.value} below the high watermark", end_offset)
+        self.report.cut_reason = stop
+        self.report.cut_bytes += sum(later_bytes)
+        self.report.notes.append(f"cut to offset {end_offset}: {where} {stop.value}")
+        for base in reversed(later_bases):
+            self.disk.unlink(log_path(self.directory, base))
+            if self.disk.exists(index_path(self.directory, base)):
+                self.disk.unlink(index_path(self.directory, base))
+        if self.segments:
+            self.segments[-1].file.truncate(self.segments[-1].size_bytes)
+
+    def _file_bytes(self, base: int) -> int:
+        file = self.disk.open(log_path(self.directory, base))
+        try:
+            return file.size_bytes()
+        finally:
+            file.close()
+
+    def _settle_start_and_end(self, bases: list[int]) -> int:
+        """log_start_offset <= log_end_offset, whatever the checkpoint says."""
+        if not bases:
+            self.segments.append(
+                create_segment(
+                    self.disk,
+                    self.directory,
+                    base_offset=self.log_start_offset,
+                    index_interval_bytes=self.settings.options.index_interval_bytes,
+                    now_ms=self.now_ms,
+                )
+            )
+            self.disk.fsync_dir(self.directory)
+            self.valid_end_offset = self.log_start_offset
+        self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
+        if self.valid_end_offset >= self.log_start_offset:
+            return self.valid_end_offset
+        # All that is left had been deleted, and a gap in offsets (or a power cut) was the rest.
+        self.report.notes.append(
+            f"the log ended at {self.valid_end_offset}: begins anew at its start {self.log_start_offset}"
+        )
+        return self.log_start_offset
+
+    def _build(
+        self, log_end_offset: int, snapshot_offsets: list[int], *, snapshot_max: int, is_clean: bool
+    ) -> PartitionLog:
+        settings = self.settings
+        options = settings.options
+        active = self.segments[-1]
+        if is_clean or not active.index.is_in_memory:
+            active.reopen_for_append()
+        first = next((header for _, header in active.walk()), None)
+        if first is not None and first.max_timestamp >= 0:  # so that a restart does not put off the roll
+            active.first_append_ms = min(first.max_timestamp, self.now_ms)
+        for segment in self.segments[:-1]:
+            segment.close_index()
+        snapshots = ProducerSnapshots(self.disk, self.directory, snapshot_offsets, self.report.notes.append)
+        snapshots.delete_beyond(snapshot_max)  # younger ones may tell of a log that was truncated since
+        if not is_clean:
+            snapshots.distrust()
+        log = PartitionLog(
+            disk=self.disk,
+            directory=self.directory,
+            partition=self.partition,
+            options=options,
+            health=settings.health,
+            segments=self.segments,
+            epochs=self.epochs,
+            producers=ProducerStates(
+                expiration_ms=options.producer_expiration_ms, producers_max=options.producers_max
+            ),
+            snapshots=snapshots,
+            tail=TailCache(settings.tail_budget, bytes_max=options.tail_bytes_max),
+            log_start_offset=self.log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=self.recovery_point,
+            on_lowered=settings.on_lowered,
+            now_ms=self.now_ms,
+        )
+        log.rebuild_producers(is_recovery=not is_clean)
+        if not is_clean or self.are_epochs_rebuilt:
+            log.settle_after_recovery()
+        self.report.log_end_offset = log_end_offset
+        return log
+
+
+def _latest_before(epochs: LeaderEpochs, log_offset: int) -> int:
+    """The epoch that reigned just before an offset, -1 if none: later entries may be stale."""
+    return epochs.epoch_at(log_offset - 1)

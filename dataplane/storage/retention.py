@@ -1,0 +1,49 @@
+"""Which of a log's oldest segments retention may delete. Pure.
+
+Invariant (I26): nothing at or beyond the high watermark is deleted, whatever the limits say (KAFKA-5634): it
+is not committed, and a follower may still need it. Segments go from the oldest on without a gap; the newest
+may be chosen too when all it holds has expired (the log then rolls first), so that an idle topic ends empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+UNLIMITED = -1
+
+
+class SegmentView(NamedTuple):
+    """`timestamp_ms` is the largest of its records, or of its last append if they have none."""
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    timestamp_ms: int
+
+
+def segments_to_delete(
+    segments: Sequence[SegmentView],
+    *,
+    now_ms: int,
+    retention_ms: int,
+    retention_bytes: int,
+    high_watermark: int,
+) -> int:
+    """How many of the oldest segments to delete. Limits of -1 are none.
+
+    By time, as Kafka: a segment whose largest timestamp is older than `retention_ms`. By size: as many as may
+    go while at least `retention_bytes` stay.
+    """
+    excess_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
+    count = 0
+    for segment in segments:
+        if segment.next_offset > high_watermark or not segment.size_bytes:
+            break
+        is_expired = retention_ms != UNLIMITED and now_ms - segment.timestamp_ms > retention_ms
+        is_excess = retention_bytes != UNLIMITED and excess_bytes >= segment.size_bytes
+        if not (is_expired or is_excess):
+            break
+        excess_bytes -= segment.size_bytes
+        count += 1
+    return count

@@ -1,0 +1,392 @@
+"""One segment of a log: a file of record batches one after another, and its sparse index.
+
+A segment's name is the offset at which it begins, which is where the segment before it ends: a chain that
+recovery checks, so that a dropped segment which a power cut brings back is not taken for data.
+
+Reading walks batch headers from an index entry on. A header that does not fit is either a torn index, which
+is rebuilt from the file, or a damaged log, which is CorruptLog: never an answer that is quietly short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+from dataplane.storage.disk import Buffer, Disk, File
+from dataplane.storage.health import CorruptLog
+from dataplane.storage.index import (
+    POSITION_MAX,
+    RELATIVE_OFFSET_MAX,
+    START,
+    IndexEntry,
+    SparseIndex,
+    new_index,
+    open_index,
+)
+from dataplane.wire.record_batch import (
+    BATCH_LENGTH_MIN,
+    HEADER_BYTES,
+    MAGIC,
+    BatchHeader,
+    crc_is_valid,
+    decode_header,
+)
+
+WALK_CHUNK_BYTES = 64 * 1024
+SCAN_CHUNK_BYTES = 1024 * 1024
+NO_TIMESTAMP = -1
+
+
+def log_path(directory: str, base_offset: int) -> str:
+    return f"{directory}/{base_offset:020d}.log"
+
+
+def index_path(directory: str, base_offset: int) -> str:
+    return f"{directory}/{base_offset:020d}.index"
+
+
+class ScanStop(Enum):
+    """Why a scan ended where it did."""
+
+    #: At the end of the file, after a whole batch.
+    END = "end"
+    #: The file ends inside a batch: what a process leaves that dies while it appends.
+    TORN = "torn"
+    #: Nothing but zeros follow: what a power cut leaves of an extended file.
+    ZEROS = "zeros"
+    #: Bytes that are no batch, or one with a wrong CRC or an offset or epoch that goes back.
+    CORRUPT = "corrupt"
+
+
+class Segment:
+    """`next_offset` is one past its last batch, or its base offset while it is empty."""
+
+    __slots__ = (
+        "base_offset",
+        "bytes_since_index",
+        "directory",
+        "disk",
+        "file",
+        "first_append_ms",
+        "index",
+        "index_interval_bytes",
+        "last_append_ms",
+        "max_timestamp_ms",
+        "next_offset",
+        "size_bytes",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        *,
+        base_offset: int,
+        file: File,
+        index: SparseIndex,
+        index_interval_bytes: int,
+        now_ms: int,
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.base_offset = base_offset
+        self.file = file
+        self.index = index
+        self.index_interval_bytes = index_interval_bytes
+        self.size_bytes = 0
+        self.next_offset = base_offset
+        self.max_timestamp_ms = NO_TIMESTAMP
+        self.first_append_ms = now_ms
+        self.last_append_ms = now_ms
+        self.bytes_since_index = 0
+
+    def has_room_for(self, header: BatchHeader, size_bytes: int, *, index_bytes_max: int) -> bool:
+        """Whether an append still fits the index's fields and size. The segment's own limits are options."""
+        return (
+            header.next_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+            and self.size_bytes + size_bytes <= POSITION_MAX
+            and self.index.size_bytes < index_bytes_max
+        )
+
+    def append(
+        self,
+        headers: Sequence[BatchHeader],
+        chunks: Sequence[Buffer],
+        *,
+        now_ms: int,
+    ) -> None:
+        """Write at the end, then note it. OSError leaves everything but the file as it was."""
+        position = self.size_bytes
+        if len(chunks) == 1:
+            self.file.pwrite(chunks[0], position)
+        else:
+            self.file.pwritev(chunks, position)
+        if not position:
+            self.first_append_ms = now_ms
+        self.last_append_ms = now_ms
+        for header in headers:
+            self.note_batch(header, position)
+            position += header.size_bytes
+
+    def note_batch(self, header: BatchHeader, position: int) -> None:
+        """Take in a batch that stands in the file at `position`, the end of what was known."""
+        if self.bytes_since_index >= self.index_interval_bytes:
+            self.index.append(header.base_offset - self.base_offset, position, self.max_timestamp_ms)
+            self.bytes_since_index = 0
+        size = header.size_bytes
+        self.bytes_since_index += size
+        self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
+        self.next_offset = header.next_offset
+        self.size_bytes = position + size
+
+    def find(self, log_offset: int) -> tuple[int, BatchHeader] | None:
+        """(position, header) of the batch that contains `log_offset` or, in a gap, of the next one; None if
+        there is none in this segment."""
+        entry = self._checked(self.index.for_offset(log_offset - self.base_offset))
+        for position, header in self.walk(entry.position):
+            if log_offset < header.next_offset:
+                return position, header
+        return None
+
+    def boundary_before(self, position_max: int, *, after: int, end_offset: int) -> tuple[int, int]:
+        """(position, next offset) of the last batch boundary at or before `position_max`, such that all
+        before it is below `end_offset`. `after` is a boundary to begin from; it is returned, with -1, when
+        not even one batch fits."""
+        found, next_offset = after, -1
+        if position_max >= self.size_bytes and end_offset >= self.next_offset:
+            return (self.size_bytes, self.next_offset) if after < self.size_bytes else (after, -1)
+        hint = min(
+            self._checked(self.index.for_position(position_max)),
+            self._checked(self.index.for_offset(end_offset - self.base_offset)),
+        )
+        start = after
+        if hint.position > after:
+            # The entry is a boundary, but what offset stands before it only the walk of one batch tells.
+            earlier = self._checked(self.index.for_position(hint.position - 1))
+            start = max(after, earlier.position)
+        for position, header in self.walk(start):
+            following = position + header.size_bytes
+            if following > position_max or header.next_offset > end_offset:
+                break
+            found, next_offset = following, header.next_offset
+        return found, next_offset
+
+    def walk(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of each batch from a boundary on. Raises CorruptLog where none can be."""
+        end = self.size_bytes
+        chunk, chunk_start = b"", 0
+        while position < end:
+            if end - position < HEADER_BYTES:
+                raise self.corrupt(position, "fewer bytes than a header")
+            if position + HEADER_BYTES > chunk_start + len(chunk):
+                chunk = self.file.pread(min(WALK_CHUNK_BYTES, end - position), position)
+                chunk_start = position
+                if len(chunk) < HEADER_BYTES:
+                    raise self.corrupt(position, "the file is shorter than what was written to it")
+            header = decode_header(chunk, position - chunk_start)
+            following = position + header.size_bytes
+            if header.magic != MAGIC or header.batch_length < BATCH_LENGTH_MIN or following > end:
+                raise self.corrupt(position, "no record batch here")
+            yield position, header
+            position = following
+
+    def read_batch(self, position: int, header: BatchHeader) -> memoryview:
+        """One whole batch, its CRC checked. Raises CorruptLog."""
+        view = memoryview(self.file.pread(header.size_bytes, position))
+        if not crc_is_valid(view, header):
+            raise self.corrupt(position, "CRC does not match")
+        return view
+
+    def close_index(self) -> None:
+        """The segment will not grow any more (rolled, or a clean stop)."""
+        self.index.write()
+
+    def fsync(self) -> None:
+        self.file.fsync()
+        self.index.fsync()
+
+    def reopen_for_append(self) -> None:
+        """Make a closed segment the active one again."""
+        self.index.load()
+        self.bytes_since_index = self.size_bytes - self.index.last().position
+
+    def truncate(self, position: int) -> None:
+        """Cut at a batch boundary. The index must be in memory."""
+        self.file.truncate(position)
+        self.index.truncate_to_position(position)
+        last = self.index.last()
+        self.size_bytes = position
+        self.bytes_since_index = position - last.position
+        self.next_offset = self.base_offset
+        self.max_timestamp_ms = last.max_timestamp_before_ms
+        for _, header in self.walk(last.position):
+            self.next_offset = header.next_offset
+            self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
+
+    def rebuild_index(self) -> tuple[int, int, int]:
+        """From the headers of the log, into the place (memory or disk) where the index was. A reader in
+        another thread sees the old one or the new one. Returns what the walk has learnt: bytes since the last
+        entry, the largest timestamp, the next offset; what a thread has read must not become the
+        segment's."""
+        index = new_index(self.disk, index_path(self.directory, self.base_offset))
+        bytes_since_index = 0
+        max_timestamp_ms = NO_TIMESTAMP
+        next_offset = self.base_offset
+        for position, header in self.walk():
+            if bytes_since_index >= self.index_interval_bytes:
+                index.append(header.base_offset - self.base_offset, position, max_timestamp_ms)
+                bytes_since_index = 0
+            bytes_since_index += header.size_bytes
+            max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp)
+            next_offset = header.next_offset
+        if not self.index.is_in_memory:
+            index.write()
+        self.index = index
+        return bytes_since_index, max_timestamp_ms, next_offset
+
+    def corrupt(self, position: int, reason: str) -> CorruptLog:
+        return CorruptLog(f"{log_path(self.directory, self.base_offset)} at {position}: {reason}")
+
+    def _checked(self, entry: IndexEntry) -> IndexEntry:
+        """The entry if the log agrees with it; else the index is rebuilt and the start is answered, from
+        where a walk finds everything. An index in memory was never torn: there the log is damaged, which the
+        walk finds, or is being cut under a reader in a thread."""
+        if entry is START or self.agrees_with(entry):
+            return entry
+        if not self.index.is_in_memory:
+            self.rebuild_index()
+        return START
+
+    def agrees_with(self, entry: IndexEntry) -> bool:
+        """Whether the batch that an index entry speaks of is where it says."""
+        if entry.position + HEADER_BYTES > self.size_bytes:
+            return False
+        raw = self.file.pread(HEADER_BYTES, entry.position)
+        if len(raw) < HEADER_BYTES:
+            return False
+        header = decode_header(raw)
+        return header.magic == MAGIC and header.base_offset == self.base_offset + entry.relative_offset
+
+    def boundary_at(self, log_offset: int) -> int:
+        """A batch boundary before which everything is below `log_offset`."""
+        return self._checked(self.index.for_offset(log_offset - self.base_offset)).position
+
+    def timestamp_start(self, timestamp_ms: int) -> int:
+        """A batch boundary before which no record reaches `timestamp_ms`."""
+        return self._checked(self.index.for_timestamp(timestamp_ms)).position
+
+    def max_timestamp_below(self, end_offset: int) -> int:
+        """The largest timestamp of the whole batches below `end_offset`; NO_TIMESTAMP without any."""
+        if end_offset >= self.next_offset:
+            return self.max_timestamp_ms
+        entry = self._checked(self.index.for_offset(end_offset - self.base_offset))
+        found = entry.max_timestamp_before_ms
+        for _, header in self.walk(entry.position):
+            if header.next_offset > end_offset:
+                break
+            found = max(found, header.max_timestamp)
+        return found
+
+
+def create_segment(
+    disk: Disk, directory: str, *, base_offset: int, index_interval_bytes: int, now_ms: int
+) -> Segment:
+    """A new, empty active segment. Its name is durable only after the next directory fsync."""
+    file = disk.open(log_path(directory, base_offset), create=True)
+    file.truncate(0)
+    return Segment(
+        disk,
+        directory,
+        base_offset=base_offset,
+        file=file,
+        index=new_index(disk, index_path(directory, base_offset)),
+        index_interval_bytes=index_interval_bytes,
+        now_ms=now_ms,
+    )
+
+
+def open_segment(
+    disk: Disk, directory: str, *, base_offset: int, index_interval_bytes: int, now_ms: int
+) -> Segment:
+    """A segment whose file is believed whole (clean stop, or below the recovery point). Walks from the last
+    index entry to the end, which is a few headers; a missing or torn index is rebuilt from all headers.
+    Raises CorruptLog if the file does not end with a whole batch."""
+    index = open_index(disk, index_path(directory, base_offset))
+    segment = Segment(
+        disk,
+        directory,
+        base_offset=base_offset,
+        file=disk.open(log_path(directory, base_offset)),
+        index=index or new_index(disk, index_path(directory, base_offset)),
+        index_interval_bytes=index_interval_bytes,
+        now_ms=now_ms,
+    )
+    segment.size_bytes = segment.file.size_bytes()
+    last = START if index is None else index.last()
+    if index is None or not (last is START or segment.agrees_with(last)):
+        segment.bytes_since_index, segment.max_timestamp_ms, segment.next_offset = segment.rebuild_index()
+        segment.close_index()
+        return segment
+    segment.max_timestamp_ms = last.max_timestamp_before_ms
+    for _, header in segment.walk(last.position):
+        segment.max_timestamp_ms = max(segment.max_timestamp_ms, header.max_timestamp)
+        segment.next_offset = header.next_offset
+    return segment
+
+
+class SegmentScan:
+    """Reads a segment's file from the start and believes nothing: lengths, magic, CRC, the order of offsets
+    and of leader epochs. Iterate it for (position, header) of each good batch; then `stop` says why it
+    ended and `position` where."""
+
+    def __init__(self, file: File, *, next_offset: int, leader_epoch: int) -> None:
+        self.file = file
+        self.size_bytes = file.size_bytes()
+        self.position = 0
+        self.next_offset = next_offset
+        self.leader_epoch = leader_epoch
+        self.stop = ScanStop.END
+
+    def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
+        chunk, chunk_start = memoryview(b""), 0
+        while self.position < self.size_bytes:
+            rest = self.size_bytes - self.position
+            if rest < HEADER_BYTES:
+                self.stop = ScanStop.TORN
+                return
+            at = self.position - chunk_start
+            if at + HEADER_BYTES > len(chunk):
+                chunk, chunk_start, at = self._read(min(SCAN_CHUNK_BYTES, rest)), self.position, 0
+            header = decode_header(chunk, at)
+            size = header.size_bytes
+            if header.magic != MAGIC or header.batch_length < BATCH_LENGTH_MIN:
+                self.stop = ScanStop.ZEROS if self._is_zero_to_the_end() else ScanStop.CORRUPT
+                return
+            if size > rest:
+                self.stop = ScanStop.TORN
+                return
+            if at + size > len(chunk):
+                chunk, chunk_start, at = self._read(min(max(size, SCAN_CHUNK_BYTES), rest)), self.position, 0
+            if (
+                not crc_is_valid(chunk[at : at + size], header)
+                or header.base_offset < self.next_offset
+                or header.last_offset_delta < 0
+                or header.leader_epoch < self.leader_epoch
+            ):
+                self.stop = ScanStop.CORRUPT
+                return
+            yield self.position, header
+            self.next_offset = header.next_offset
+            self.leader_epoch = header.leader_epoch
+            self.position += size
+
+    def _read(self, length: int) -> memoryview:
+        return memoryview(self.file.pread(length, self.position))
+
+    def _is_zero_to_the_end(self) -> bool:
+        position = self.position
+        while data := self.file.pread(SCAN_CHUNK_BYTES, position):
+            if data.count(0) != len(data):
+                return False
+            position += len(data)
+        return True

@@ -1,0 +1,110 @@
+"""Which APIs and versions this broker speaks: one coherent set, that of Apache Kafka 3.9.
+
+Clients infer a release from single maxima (kafka-python reads "3.9" from Fetch 17) and turn features on one
+API at a time, so the upper bounds are those of one release and an API is listed only if it is implemented.
+The lower bounds are where record batches of format 2 begin, because older formats are neither stored nor
+converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the last seven years has met:
+
+- Produce: 0-11 is advertised, 3-11 is served. Format 2 begins at v3, but librdkafka falls back to sending
+  uncompressed unless v0-2 are listed (KAFKA-18659, librdkafka 4956), so Kafka 4 lists them too. A request
+  of v0-2 gets UNSUPPORTED_VERSION for each partition; no client sends one, since it takes the highest it
+  knows.
+- Fetch: v4 is the first that returns format 2.
+- ListOffsets: v0 answers with segment lists, not with one offset.
+- OffsetForLeaderEpoch: v0 and v1 do not state the asker's leader epoch (KIP-320); only brokers sent them.
+- Metadata, FindCoordinator, ApiVersions and InitProducerId are whole.
+
+FindCoordinator is there although groups are not: librdkafka takes it as the sign that a broker can store LZ4.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from .errors import ErrorCode
+
+TOO_OLD_ERROR = ErrorCode.UNSUPPORTED_VERSION
+"""What a partition gets in the answer to a Produce request of a version that is advertised but not served."""
+
+
+class ApiKey(IntEnum):
+    """The APIs of this broker, by their number on the wire."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    API_VERSIONS = 18
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+
+
+class ApiSpec(NamedTuple):
+    """One API: the versions a client is told, the first one served, the first with compact types and tags."""
+
+    api_key: ApiKey
+    version_min: int
+    version_max: int
+    flexible_since: int
+    served_since: int
+
+    def is_advertised(self, api_version: int) -> bool:
+        return self.version_min <= api_version <= self.version_max
+
+    def is_flexible(self, api_version: int) -> bool:
+        return api_version >= self.flexible_since
+
+
+APIS: dict[int, ApiSpec] = {
+    spec.api_key: spec
+    for spec in (
+        ApiSpec(ApiKey.PRODUCE, 0, 11, flexible_since=9, served_since=3),
+        ApiSpec(ApiKey.FETCH, 4, 17, flexible_since=12, served_since=4),
+        ApiSpec(ApiKey.LIST_OFFSETS, 1, 9, flexible_since=6, served_since=1),
+        ApiSpec(ApiKey.METADATA, 0, 12, flexible_since=9, served_since=0),
+        ApiSpec(ApiKey.FIND_COORDINATOR, 0, 6, flexible_since=3, served_since=0),
+        ApiSpec(ApiKey.API_VERSIONS, 0, 4, flexible_since=3, served_since=0),
+        ApiSpec(ApiKey.INIT_PRODUCER_ID, 0, 5, flexible_since=2, served_since=0),
+        ApiSpec(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, flexible_since=4, served_since=2),
+    )
+}
+"""In the order a client is told them."""
+
+HIGHEST_FETCH_VERSION = APIS[ApiKey.FETCH].version_max
+"""What our followers speak: topic ids, and the replica's broker epoch."""
+
+
+class UnsupportedApi(Exception):
+    """A request for an API or version that is not advertised: close, unless `is_api_versions`.
+
+    A client that asks ApiVersions in a version we lack can't know ours yet: it gets a v0 body with
+    UNSUPPORTED_VERSION and the list (KIP-511; handlers build it with version 0).
+    """
+
+    def __init__(self, *, api_key: int, api_version: int, correlation_id: int) -> None:
+        super().__init__(f"API {api_key} version {api_version} is not advertised")
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+
+    @property
+    def is_api_versions(self) -> bool:
+        return self.api_key == ApiKey.API_VERSIONS
+
+
+def is_supported(api_key: int, api_version: int) -> bool:
+    spec = APIS.get(api_key)
+    return spec is not None and spec.is_advertised(api_version)
+
+
+def request_header_version(api_key: int, api_version: int) -> int:
+    """2 where the API's version is flexible, else 1. KeyError for an API that is not ours."""
+    return 2 if APIS[api_key].is_flexible(api_version) else 1
+
+
+def response_header_version(api_key: int, api_version: int) -> int:
+    """1 where the API's version is flexible, else 0; ApiVersions stays 0, since its reader knows no version
+    yet."""
+    return 1 if api_key != ApiKey.API_VERSIONS and APIS[api_key].is_flexible(api_version) else 0

@@ -1,0 +1,212 @@
+"""Frames on a byte stream, without the stream: bytes go in, requests come out.
+
+A frame is a four-byte size and so many bytes. FrameReader owns the buffers a socket reads into and hands
+out each complete frame as a view of them.
+
+Invariants:
+- A region that a frame was handed out from is never written again: a produce frame's bytes may live on in
+the log's
+  tail cache. A buffer that is used up is let go and a new one begun; only the partial frame at its end is
+  copied.
+- Memory follows what a peer has sent, not what it claims: a claim of 100 MiB backed by four bytes buys four
+bytes
+  and room for the next read. Growing costs one copy of a frame's part at each factor of GROWTH_FACTOR, and a
+  connection that has sent a frame of some size gets buffers of that size from then on.
+- A size that no request can have is an error as soon as its four bytes are there, and stays one: HTTP and
+TLS bytes
+  on a Kafka port read as sizes above any sane limit.
+
+Responses leave as a list of chunks, so that record bytes are never copied and file ranges can be handed to
+sendfile.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .compression import Buffer
+
+SOCKET_REQUEST_MAX_BYTES = 100 * 1024 * 1024
+"""Kafka's default of socket.request.max.bytes."""
+SIZE_BYTES = 4
+FIRST_BUFFER_BYTES = 4 * 1024
+"""What an idle connection holds."""
+BUFFER_BYTES_MAX = 64 * 1024
+"""A connection of small frames grows its buffers to this: one read can then carry hundreds of requests."""
+BATCHED_BUFFER_BYTES_MAX = 1024 * 1024
+"""A connection of middling frames gets buffers for FRAMES_PER_BUFFER of them, up to this."""
+FRAMES_PER_BUFFER = 4
+GROWTH_FACTOR = 4
+READ_BYTES_MIN = 512
+"""A buffer with less room than this is used up."""
+
+_SIZE = struct.Struct(">i")
+_SIZE_AND_CORRELATION = struct.Struct(">ii")
+_SIZE_CORRELATION_NO_TAGS = struct.Struct(">iib")
+
+
+class FrameError(Exception):
+    """The peer's bytes are no frame: close the connection, nothing after this can be understood."""
+
+
+class FrameReader:
+    """One connection's incoming side. Use: read into `writable()`, tell `received(n)`, drain
+    `next_frame()`."""
+
+    __slots__ = (
+        "_buffer",
+        "_buffer_bytes",
+        "_end",
+        "_frame_bytes_last",
+        "_frame_bytes_max",
+        "_frames",
+        "_start",
+    )
+
+    def __init__(self, *, frame_bytes_max: int = SOCKET_REQUEST_MAX_BYTES) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._buffer_bytes = FIRST_BUFFER_BYTES
+        self._frame_bytes_last = 0
+        self._start = 0
+        self._end = 0
+        self._buffer = memoryview(bytearray(FIRST_BUFFER_BYTES))
+        self._frames = self._buffer.toreadonly()
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of an incomplete frame. Not zero at the end of the stream: the peer left in mid-sentence."""
+        return self._end - self._start
+
+    @property
+    def buffer_bytes(self) -> int:
+        """What this reader holds itself, whatever frames hold besides."""
+        return len(self._buffer)
+
+    def writable(self) -> memoryview:
+        """Where the next bytes go: at least READ_BYTES_MIN. Valid until the next call."""
+        if not self._has_room():
+            size = self._next_buffer_bytes()
+            self._buffer_bytes = min(self._buffer_bytes * GROWTH_FACTOR, BUFFER_BYTES_MAX)
+            self._renew(size)
+        return self._buffer[self._end :]
+
+    def received(self, count: int) -> None:
+        """`count` bytes were read into the start of `writable()`."""
+        assert 0 <= count <= len(self._buffer) - self._end, "more bytes received than were asked for"
+        self._end += count
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame without its size, read-only; None if it is not complete.
+
+        Raises FrameError for a size of zero or less or above the limit, now and ever after.
+        """
+        start = self._start
+        available = self._end - start - SIZE_BYTES
+        if available < 0:
+            return None
+        (size,) = _SIZE.unpack_from(self._buffer, start)
+        if size <= 0 or size > self._frame_bytes_max:
+            raise FrameError(f"frame size {size} is not within 1 and {self._frame_bytes_max}")
+        if available < size:
+            return None
+        start += SIZE_BYTES
+        self._start = start + size
+        self._frame_bytes_last = size
+        return self._frames[start : self._start]
+
+    @property
+    def has_frame(self) -> bool:
+        """Whether `next_frame` has something to say: a whole frame, or a size that is none."""
+        available = self._end - self._start - SIZE_BYTES
+        if available < 0:
+            return False
+        (size,) = _SIZE.unpack_from(self._buffer, self._start)
+        return bool(size <= available or size > self._frame_bytes_max)
+
+    def release(self) -> None:
+        """Let go of a buffer that holds nothing: a peer that has been busy and is idle now keeps little."""
+        if self._start == self._end and len(self._buffer) > FIRST_BUFFER_BYTES:
+            self._buffer_bytes = FIRST_BUFFER_BYTES
+            self._frame_bytes_last = 0
+            self._renew(FIRST_BUFFER_BYTES)
+
+    def _has_room(self) -> bool:
+        """Whether to go on in this buffer. Moving early, while little of a frame is here, copies least."""
+        free = len(self._buffer) - self._end
+        if free < READ_BYTES_MIN:
+            return False
+        frame_bytes = self._claimed_frame_bytes()
+        return frame_bytes <= len(self._buffer) - self._start or frame_bytes > self._next_buffer_bytes()
+
+    def _claimed_frame_bytes(self) -> int:
+        """Of the incomplete frame, size field included; 0 while that is not known."""
+        if self._end - self._start < SIZE_BYTES:
+            return 0
+        return SIZE_BYTES + int(_SIZE.unpack_from(self._buffer, self._start)[0])
+
+    def _next_buffer_bytes(self) -> int:
+        """How large the buffer after this one is."""
+        held = self._end - self._start
+        last = SIZE_BYTES + self._frame_bytes_last
+        return max(
+            min(self._buffer_bytes * GROWTH_FACTOR, BUFFER_BYTES_MAX),
+            last,
+            min(FRAMES_PER_BUFFER * last, BATCHED_BUFFER_BYTES_MAX),
+            # Room for the whole frame if that is near; else for a multiple of what has been sent of it.
+            min(self._claimed_frame_bytes(), GROWTH_FACTOR * held),
+            held + READ_BYTES_MIN,
+        )
+
+    def _renew(self, size: int) -> None:
+        fresh = memoryview(bytearray(size))
+        held = self._end - self._start
+        if held:
+            fresh[:held] = self._buffer[self._start : self._end]
+        self._buffer = fresh
+        self._frames = fresh.toreadonly()
+        self._start = 0
+        self._end = held
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Bytes of a response that the shell sends from a file. `source` is the shell's own; nothing here opens
+    it."""
+
+    source: object
+    position: int
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+
+Chunk = Buffer | FileRange
+"""A piece of an outgoing frame. Its `len` is its bytes on the wire."""
+
+
+def encode_response_frame(
+    correlation_id: int, chunks: Iterable[Chunk], *, has_flexible_header: bool
+) -> list[Chunk]:
+    """Size, response header (v1 if flexible, else v0) and `chunks`, none of them copied.
+
+    A first chunk of bytes is joined to the head, so that a small response is one chunk and one send.
+    """
+    rest = list(chunks)
+    size = sum(map(len, rest))
+    if has_flexible_header:
+        head = _SIZE_CORRELATION_NO_TAGS.pack(5 + size, correlation_id, 0)
+    else:
+        head = _SIZE_AND_CORRELATION.pack(4 + size, correlation_id)
+    if rest and isinstance(rest[0], bytes):
+        rest[0] = head + rest[0]
+        return rest
+    return [head, *rest]
+
+
+def encode_request_frame(head: bytes, body: Buffer) -> bytes:
+    """A request from us: size, header (headers.encode_request_header), body. Requests carry no record
+    bytes."""
+    return _SIZE.pack(len(head) + len(body)) + head + body

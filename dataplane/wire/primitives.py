@@ -1,0 +1,254 @@
+"""The protocol's building blocks over a buffer that anybody may have written.
+
+Reader trusts nothing: a length or count is checked against the bytes that are left before anything is
+allocated for it, and the number of array elements of one message has a budget, because an element can be
+one byte on the wire and a hundred in memory. Whatever does not fit raises MalformedRequest; a caller
+answers it by closing the connection (Kafka does the same), since nothing after a malformed message can be
+understood.
+
+Writer functions append to a bytearray and trust their caller: a value out of range there is our own mistake.
+
+Sources: KIP-482 (compact types, tagged fields); protocol.html "Protocol Primitive Types".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TypeVar
+from uuid import UUID
+
+from .compression import Buffer
+
+T = TypeVar("T")
+
+REQUEST_ELEMENTS_MAX = 250_000
+"""Array elements in one request: a client that asks about more partitions than this must split its
+request."""
+RESPONSE_ELEMENTS_MAX = 4_000_000
+"""The same for what we read from another broker."""
+_UVARINT_SHIFT_LAST = 28
+_UVARINT_LAST_BYTE_MAX = 0x0F
+_UUID_BYTES = 16
+_UUID_ZERO = bytes(_UUID_BYTES)
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+
+
+class MalformedRequest(Exception):
+    """Bytes that are no message of the API and version they claim. The connection they came on is of no
+    use."""
+
+
+MALFORMED_CAUSES = (struct.error, IndexError, UnicodeDecodeError, OverflowError)
+"""What reading past the end or converting nonsense raises; the outermost decode turns it into
+MalformedRequest."""
+
+
+class Reader:
+    """A position in a buffer. Methods read one value and advance.
+
+    Fixed-size reads past the end raise struct.error or IndexError rather than check twice; whoever makes a
+    Reader turns MALFORMED_CAUSES into MalformedRequest.
+    """
+
+    __slots__ = ("buffer", "elements_left", "position")
+
+    def __init__(
+        self, buffer: Buffer, position: int = 0, *, elements_max: int = REQUEST_ELEMENTS_MAX
+    ) -> None:
+        self.buffer = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
+        self.position = position
+        self.elements_left = elements_max
+
+    @property
+    def remaining(self) -> int:
+        return len(self.buffer) - self.position
+
+    def int8(self) -> int:
+        value = self.buffer[self.position]
+        self.position += 1
+        return value - 256 if value > 127 else value
+
+    def int16(self) -> int:
+        (value,) = _INT16.unpack_from(self.buffer, self.position)
+        self.position += 2
+        return int(value)
+
+    def int32(self) -> int:
+        (value,) = _INT32.unpack_from(self.buffer, self.position)
+        self.position += 4
+        return int(value)
+
+    def fixed(self, layout: struct.Struct) -> tuple[int, ...]:
+        """Several numbers at once."""
+        values = layout.unpack_from(self.buffer, self.position)
+        self.position += layout.size
+        return values
+
+    def uvarint(self) -> int:
+        """At most five bytes and 32 bits."""
+        buffer = self.buffer
+        position = self.position
+        byte = buffer[position]
+        position += 1
+        if byte < 0x80:  # nearly always
+            self.position = position
+            return byte
+        value = byte & 0x7F
+        shift = 7
+        while byte & 0x80:
+            byte = buffer[position]
+            position += 1
+            if shift == _UVARINT_SHIFT_LAST and byte > _UVARINT_LAST_BYTE_MAX:
+                raise MalformedRequest("varint exceeds 32 bits")
+            value |= (byte & 0x7F) << shift
+            shift += 7
+        self.position = position
+        return value
+
+    def take(self, length: int) -> memoryview:
+        """The next `length` bytes as a view."""
+        start = self.position
+        end = start + length
+        if length < 0 or end > len(self.buffer):
+            raise MalformedRequest(f"length {length} exceeds the {self.remaining} bytes left")
+        self.position = end
+        return self.buffer[start:end]
+
+    def nullable_string(self, *, is_flexible: bool) -> str | None:
+        length = self.uvarint() - 1 if is_flexible else self.int16()
+        return None if length == -1 else str(self.take(length), "utf-8")
+
+    def string(self, *, is_flexible: bool) -> str:
+        length = self.uvarint() - 1 if is_flexible else self.int16()
+        return str(self.take(length), "utf-8")
+
+    def nullable_view(self, *, is_flexible: bool) -> memoryview | None:
+        """A bytes or records field, not copied."""
+        length = self.uvarint() - 1 if is_flexible else self.int32()
+        return None if length == -1 else self.take(length)
+
+    def uuid(self) -> UUID | None:
+        """None for the zero id, which stands for "none" everywhere in the protocol."""
+        raw = bytes(self.take(_UUID_BYTES))
+        return None if raw == _UUID_ZERO else UUID(bytes=raw)
+
+    def array_count(self, *, is_flexible: bool, element_bytes_min: int) -> int:
+        """How many elements follow; -1 for null. Refused if so many can't fit into what is left."""
+        count = self.uvarint() - 1 if is_flexible else self.int32()
+        if count < 0:
+            if count == -1:
+                return count
+            raise MalformedRequest(f"array count {count}")
+        if count * element_bytes_min > self.remaining:
+            raise MalformedRequest(f"array count {count} exceeds the {self.remaining} bytes left")
+        if count > self.elements_left:
+            raise MalformedRequest(f"array count {count} exceeds the budget of the message")
+        self.elements_left -= count
+        return count
+
+    def present_array_count(self, *, is_flexible: bool, element_bytes_min: int) -> int:
+        """The same where null is forbidden."""
+        count = self.array_count(is_flexible=is_flexible, element_bytes_min=element_bytes_min)
+        if count < 0:
+            raise MalformedRequest("null array where the schema has none")
+        return count
+
+    def tagged_fields(self, on_tag: Callable[[int, Reader], bool]) -> None:
+        """A tagged-field section: each known tag is decoded by `on_tag` (tag, reader of just its bytes).
+
+        `on_tag` answers False for a tag it does not know, whose bytes are skipped. Tags must ascend, so none
+        repeats; a known tag's bytes must be used up.
+        """
+        count = self.uvarint()
+        if count == 0:
+            return
+        if count * 2 > self.remaining:  # a tag and a size, a byte each
+            raise MalformedRequest(f"{count} tagged fields exceed the {self.remaining} bytes left")
+        last_tag = -1
+        for _ in range(count):
+            tag = self.uvarint()
+            if tag <= last_tag:
+                raise MalformedRequest(f"tag {tag} after tag {last_tag}")
+            last_tag = tag
+            content = Reader(self.take(self.uvarint()), elements_max=self.elements_left)
+            if on_tag(tag, content) and content.remaining:
+                raise MalformedRequest(f"tag {tag} has bytes left over")
+            self.elements_left = content.elements_left
+
+    def skip_tagged_fields(self) -> None:
+        if self.buffer[self.position] == 0:  # nearly always
+            self.position += 1
+        else:
+            self.tagged_fields(_know_no_tag)
+
+    def finish(self) -> None:
+        """Nothing may follow a message."""
+        if self.position != len(self.buffer):
+            raise MalformedRequest(f"{self.remaining} bytes after the message")
+
+
+def _know_no_tag(_tag: int, _content: Reader) -> bool:
+    return False
+
+
+def read_whole(read: Callable[[Reader], T], buffer: Buffer, position: int, *, elements_max: int) -> T:
+    """Run `read` over everything from `position`; every way in which bytes can be bad becomes
+    MalformedRequest."""
+    reader = Reader(buffer, position, elements_max=elements_max)
+    try:
+        value = read(reader)
+        reader.finish()
+    except MALFORMED_CAUSES as error:
+        raise MalformedRequest(str(error)) from error
+    return value
+
+
+def write_uvarint(out: bytearray, value: int) -> None:
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def uvarint_bytes(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    write_uvarint(out, value)
+    return bytes(out)
+
+
+def write_string(out: bytearray, value: str | None, *, is_flexible: bool) -> None:
+    """None is null; whether the field may be null is the caller's to know."""
+    if value is None:
+        out += b"\x00" if is_flexible else b"\xff\xff"
+        return
+    encoded = value.encode()
+    if is_flexible:
+        write_uvarint(out, len(encoded) + 1)
+    else:
+        out += _INT16.pack(len(encoded))
+    out += encoded
+
+
+def write_bytes(out: bytearray, value: Buffer | None, *, is_flexible: bool) -> None:
+    if value is None:
+        out += b"\x00" if is_flexible else b"\xff\xff\xff\xff"
+        return
+    write_count(out, len(value), is_flexible=is_flexible)
+    out += value
+
+
+def write_count(out: bytearray, count: int, *, is_flexible: bool) -> None:
+    """Of an array, or of a bytes field; -1 is null."""
+    if is_flexible:
+        write_uvarint(out, count + 1)
+    else:
+        out += _INT32.pack(count)
+
+
+def uuid_bytes(value: UUID | None) -> bytes:
+    return _UUID_ZERO if value is None else value.bytes
