@@ -1,0 +1,2 @@
+"""Runs ZooKeeper, controllers and brokers as processes on this machine: quick start, tests and benchmark
+share it."""

@@ -1,0 +1,203 @@
+"""`localcluster up | demo`: the quick start's command line."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from localcluster.cluster import DEFAULT_CLUSTER, FirstPorts, LocalCluster
+from localcluster.java import JavaNotFound
+from localcluster.ports import PortTaken
+from localcluster.processes import ProcessFailed
+from localcluster.rest import RestFailed
+from localcluster.zookeeper import ZooKeeperJarsNotFound
+
+EXIT_FAILED = 1
+EXIT_PROMISE_BROKEN = 2
+WATCH_SECONDS = 0.5
+
+TOPIC = "orders"
+
+HOW_TO = """
+Springtide is up. Ctrl-C stops it.
+
+  REST and Swagger UI  {controller}/docs
+  Kafka brokers        {bootstrap}
+  ZooKeeper            {zookeeper}
+  logs                 {logs}
+
+Produce and consume with kcat:
+
+  echo 'hello' | kcat -P -b {bootstrap} -t {topic} -X acks=all
+  kcat -C -b {bootstrap} -t {topic} -o beginning -e
+
+The same from Python ({python}):
+
+  from confluent_kafka import Consumer, Producer, TopicPartition
+
+  producer = Producer({{"bootstrap.servers": "{bootstrap}", "acks": "all", "enable.idempotence": True}})
+  producer.produce("{topic}", key=b"42", value=b"hello")
+  producer.flush()
+
+  consumer = Consumer({{"bootstrap.servers": "{bootstrap}", "group.id": "me"}})
+  consumer.assign([TopicPartition("{topic}", partition, 0) for partition in range({partitions})])
+  while (message := consumer.poll(5)) is not None:
+      print(message.partition(), message.offset(), message.key(), message.value())
+
+Ask the controller:
+
+  curl -s {controller}/clusters/{cluster}/topics/{topic}/partitions
+  curl -s {controller}/audit
+  curl -s {controller}/topics -H 'content-type: application/json' \\
+       -d '{{"name": "payments", "cluster": "{cluster}", "partitions": 6, "replication_factor": {copies}}}'
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="localcluster", description="A Springtide cluster on this machine.")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    up = commands.add_parser("up", help="start a cluster and leave it running until Ctrl-C")
+    up.add_argument("--brokers", type=int, default=3, help="how many brokers (default 3)")
+    up.add_argument("--controllers", type=int, default=1, help="how many controllers (default 1)")
+    up.add_argument("--zookeepers", type=int, default=1, help="how many ZooKeeper servers (default 1)")
+    up.add_argument(
+        "--port-base",
+        type=int,
+        help="use this port and those after it, which must be free (default: 2181, 8080 and 9092 where free)",
+    )
+    up.add_argument(
+        "--directory", type=Path, help="keep the data here (default: a folder that is removed at the end)"
+    )
+    up.add_argument(
+        "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting for every broker"
+    )
+
+    demo = commands.add_parser("demo", help="kill a leader under load and count what is left")
+    demo.add_argument("--report", type=Path, default=Path("build/demo.json"), help="where the figures go")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs a command; exits with 0 when all went well, 1 on failure, 2 when the demo lost or duplicated
+    something."""
+    options = build_parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _exit_on_sigterm)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background jobs ignore it.
+    try:
+        if options.command == "up":
+            run_up(options)
+        else:
+            sys.exit(run_demo_command(options.report))
+    except KeyboardInterrupt:
+        sys.exit(0)
+    except (
+        JavaNotFound,
+        ZooKeeperJarsNotFound,
+        PortTaken,
+        ProcessFailed,
+        RestFailed,
+        TimeoutError,
+    ) as failure:
+        sys.stderr.write(f"localcluster: {failure}\n")
+        sys.exit(EXIT_FAILED)
+
+
+def _exit_on_sigterm(number: int, frame: FrameType | None) -> None:
+    """Lets `with` blocks stop what they started."""
+    raise SystemExit(128 + number)
+
+
+def tell(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+class Narrator:
+    """Prints progress with the seconds since the start, so that a reader sees where the time goes."""
+
+    def __init__(self) -> None:
+        self._started_at = time.monotonic()
+
+    def __call__(self, line: str) -> None:
+        tell(f"[{time.monotonic() - self._started_at:5.1f} s] {line}")
+
+
+def run_up(options: argparse.Namespace) -> None:
+    configs: dict[str, str] = {}
+    for setting in options.config:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise SystemExit(f"localcluster: --config takes KEY=VALUE, not {setting!r}")
+        configs[key] = value
+    first_ports = FirstPorts() if options.port_base is None else FirstPorts.from_base(options.port_base)
+    narrate = Narrator()
+    cluster = LocalCluster(
+        options.directory,
+        brokers=options.brokers,
+        controllers=options.controllers,
+        zookeepers=options.zookeepers,
+        broker_config=configs,
+        first_ports=first_ports,
+        on_progress=narrate,
+    )
+    with cluster:
+        try:
+            _serve_until_interrupted(cluster)
+        except KeyboardInterrupt:
+            narrate("stopping")
+    narrate("stopped; nothing is left running")
+
+
+def _serve_until_interrupted(cluster: LocalCluster) -> None:
+    cluster.form()
+    replication_factor = min(3, len(cluster.brokers))
+    partitions = 3
+    try:
+        cluster.create_topic(TOPIC, partitions=partitions, replication_factor=replication_factor)
+    except RestFailed as refused:
+        if refused.status != 409:
+            raise  # 409: the folder was used before and has the topic.
+    tell(
+        HOW_TO.format(
+            controller=cluster.controller_urls[0],
+            bootstrap=cluster.bootstrap_servers,
+            zookeeper=cluster.zookeeper.connection_string,
+            logs=cluster.log_directory,
+            cluster=DEFAULT_CLUSTER,
+            topic=TOPIC,
+            partitions=partitions,
+            copies=replication_factor,
+            python=sys.executable,
+        )
+    )
+    while True:
+        cluster.require_alive()
+        threading.Event().wait(WATCH_SECONDS)
+
+
+def run_demo_command(report_path: Path) -> int:
+    # Imported here: `up` works without the confluent-kafka client that the demo's load needs.
+    from localcluster.demo import print_report, run_demo, write_report  # noqa: PLC0415
+
+    narrate = Narrator()
+    with LocalCluster(on_progress=narrate) as cluster:
+        report = run_demo(cluster, narrate)
+        print_report(report, tell)
+        write_report(report, report_path)
+        narrate("stopping")
+    narrate(f"stopped; figures are in {report_path}")
+    if report.has_passed:
+        return 0
+    tell("FAILED: the promise did not hold")
+    return EXIT_PROMISE_BROKEN
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,543 @@
+"""A whole Springtide cluster on this machine: ZooKeeper, controllers and brokers, each a process of its own.
+
+The quick start, the fault tests, the interoperability tests and the benchmark all run on this class, so
+that what a newcomer sees first is what the tests kill all day. It starts the same commands that production
+runs, talks to them through the public REST API only, and knows nothing of their insides.
+
+Rules it keeps:
+
+- every process keeps its ports for the cluster's whole life, dead or alive (ports.py);
+- the cluster's folder holds everything: data, SQL file, logs. A folder that it made itself is removed when
+  everything went well and kept, with its logs, when the `with` block ends by an exception; a folder it was
+  given is never removed;
+- a process that ended without being asked to makes every wait fail at once, with that process's last log
+  lines.
+
+    with LocalCluster(brokers=3) as cluster:
+        cluster.form()
+        cluster.create_topic("orders", partitions=3, replication_factor=3)
+        cluster.kill_broker(cluster.leader("orders", 0))
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx
+
+from localcluster.java import find_java
+from localcluster.ports import LOOPBACK, PortReservation, is_accepting
+from localcluster.processes import STOP_SECONDS_MAX, Command, ProcessFailed, SupervisedProcess
+from localcluster.rest import ControllerApi, Json, PartitionView, RestFailed, open_rest_client
+from localcluster.zookeeper import ZooKeeper, ZooKeeperPorts
+
+DEFAULT_CLUSTER = "prod"
+WAIT_SECONDS_MAX = 60.0
+WAIT_POLL_SECONDS = 0.05
+PROBE_SECONDS_MAX = 2.0
+
+T = TypeVar("T")
+
+
+class WaitedTooLong(TimeoutError):
+    """A condition did not come true in time; the message names it and shows the last value seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstPorts:
+    """Where each kind of process starts counting its ports; `None` in `LocalCluster` draws free ones
+    instead."""
+
+    zookeeper: int = 2181
+    controller: int = 8080
+    broker: int = 9092
+    broker_metrics: int = 9192
+    required: bool = False
+    """True: fail when one is taken. False: take a free one instead."""
+
+    @classmethod
+    def from_base(cls, base: int) -> FirstPorts:
+        """One block of a hundred ports from `base` on, which must be free."""
+        return cls(
+            zookeeper=base, controller=base + 20, broker=base + 40, broker_metrics=base + 60, required=True
+        )
+
+
+@dataclass(slots=True)
+class ControllerProcess:
+    """A controller and where it listens."""
+
+    index: int
+    port: int
+    process: SupervisedProcess
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def readiness(self) -> Json | None:
+        """The body of `GET /readyz` when it says 200, else None."""
+        try:
+            answer = httpx.get(f"{self.url}/readyz", timeout=PROBE_SECONDS_MAX)
+        except httpx.TransportError:
+            return None
+        if not answer.is_success:
+            return None
+        body = answer.json()
+        return body if isinstance(body, dict) else {}
+
+
+@dataclass(slots=True)
+class BrokerProcess:
+    """A broker, where it listens and where it keeps its log directories."""
+
+    broker_id: int
+    port: int
+    metrics_port: int
+    data_directory: Path
+    process: SupervisedProcess
+
+    @property
+    def endpoint(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    def metrics(self) -> str:
+        """The text of its Prometheus page."""
+        return httpx.get(f"http://{LOOPBACK}:{self.metrics_port}/metrics", timeout=PROBE_SECONDS_MAX).text
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterShape:
+    """What to start. Ids count from 1."""
+
+    brokers: int = 3
+    controllers: int = 1
+    zookeepers: int = 1
+    broker_config: Mapping[str, str] = field(default_factory=dict)
+    """Passed to every broker as `--config KEY=VALUE`."""
+    controller_flags: Sequence[str] = ()
+    """Appended to every controller's command line."""
+    force_sync: bool = True
+    """Whether ZooKeeper fsyncs, see zookeeper.py."""
+
+
+class LocalCluster:
+    """Starts, breaks, mends and stops one cluster.
+
+    Args:
+        directory: where everything lives; None makes a temporary folder. An existing folder is reused with
+            its data.
+        brokers, controllers, zookeepers, broker_config, controller_flags, force_sync: see `ClusterShape`.
+        name: the cluster that the brokers belong to.
+        first_ports: None draws free ports.
+        on_progress: called with a line for each thing worth telling a person who waits.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        brokers: int = 3,
+        controllers: int = 1,
+        zookeepers: int = 1,
+        broker_config: Mapping[str, str] | None = None,
+        controller_flags: Sequence[str] = (),
+        force_sync: bool = True,
+        name: str = DEFAULT_CLUSTER,
+        first_ports: FirstPorts | None = None,
+        on_progress: Callable[[str], None] | None = None,
+    ) -> None:
+        self.shape = ClusterShape(
+            brokers=brokers,
+            controllers=controllers,
+            zookeepers=zookeepers,
+            broker_config=dict(broker_config or {}),
+            controller_flags=tuple(controller_flags),
+            force_sync=force_sync,
+        )
+        self.name = name
+        self._given_directory = directory
+        self._first_ports = first_ports
+        self._tell = on_progress or (lambda line: None)
+        self._ports = PortReservation()
+        self._directory: Path | None = None
+        self._zookeeper: ZooKeeper | None = None
+        self._rest: httpx.Client | None = None
+        self.controllers: dict[int, ControllerProcess] = {}
+        self.brokers: dict[int, BrokerProcess] = {}
+
+    # --- life ---------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException as error:
+            self.stop(keep_directory=isinstance(error, Exception))
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Ctrl-C and SIGTERM (SystemExit) are ways to end, not failures whose logs somebody needs.
+        self.stop(keep_directory=kind is not None and issubclass(kind, Exception))
+
+    def start(self) -> None:
+        """Starts every process and creates the cluster; the brokers listen afterwards and wait for admission.
+
+        Raises:
+            JavaNotFound, ZooKeeperJarsNotFound, PortTaken, ProcessFailed: with what to do about it.
+        """
+        java = find_java()
+        if self._given_directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="springtide-"))
+        else:
+            self._directory = self._given_directory.resolve()
+            self._directory.mkdir(parents=True, exist_ok=True)
+        first = self._first_ports
+        self._zookeeper = ZooKeeper(
+            directory=self.directory,
+            ports=[
+                ZooKeeperPorts(
+                    client=self._reserve(None if first is None else first.zookeeper + index),
+                    quorum=self._ports.reserve_free(),
+                    election=self._ports.reserve_free(),
+                )
+                for index in range(self.shape.zookeepers)
+            ],
+            java=java,
+            log_directory=self.log_directory,
+            force_sync=self.shape.force_sync,
+        )
+        for index in range(1, self.shape.controllers + 1):
+            port = self._reserve(None if first is None else first.controller + index - 1)
+            self.controllers[index] = self._describe_controller(index, port)
+        for broker_id in range(1, self.shape.brokers + 1):
+            self.brokers[broker_id] = self._describe_broker(broker_id)
+        self._rest = open_rest_client(self.controller_urls)
+
+        servers = (
+            f"{len(self._zookeeper.servers)} servers" if len(self._zookeeper.servers) > 1 else "1 server"
+        )
+        self._tell(f"starting ZooKeeper ({servers}) on {self._zookeeper.connection_string}")
+        self._zookeeper.start()
+        self._tell(f"starting {len(self.controllers)} controller(s): {', '.join(self.controller_urls)}")
+        for controller in self.controllers.values():
+            controller.process.start()
+        for controller in self.controllers.values():
+            self._wait_controller_ready(controller)
+        # First the cluster, then its brokers, as an operator does: a broker that finds no cluster asks
+        # again later.
+        self._tell(f"creating cluster '{self.name}' (POST /clusters)")
+        self.create_cluster()
+        self._tell(f"starting {len(self.brokers)} broker(s): {self.bootstrap_servers}")
+        for broker in self.brokers.values():
+            broker.process.start()
+        for broker in self.brokers.values():
+            self._wait_broker_listens(broker)
+
+    def stop(self, *, keep_directory: bool = False) -> None:
+        """Stops everything in the order of dependence, gives the ports back, and removes a folder of its
+        own making."""
+        brokers = [broker.process for broker in self.brokers.values()]
+        controllers = [controller.process for controller in self.controllers.values()]
+        for together in (brokers, controllers):
+            for process in together:
+                process.begin_stop()
+            for process in together:
+                if not process.stop(timeout_seconds=STOP_SECONDS_MAX):
+                    self._tell(
+                        f"{process.name} did not stop on SIGTERM and was killed; see {process.log_path}"
+                    )
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
+        if self._rest is not None:
+            self._rest.close()
+        self._ports.close()
+        if self._directory is not None and self._given_directory is None:
+            if keep_directory:
+                self._tell(f"logs and data are kept in {self._directory}")
+            else:
+                shutil.rmtree(self._directory, ignore_errors=True)
+
+    def form(self) -> None:
+        """Admits every broker: afterwards topics can be created."""
+        self._tell(
+            f"admitting brokers {', '.join(map(str, self.brokers))} (POST /clusters/{self.name}/brokers)"
+        )
+        self.add_brokers()
+
+    # --- where things are ---------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> Path:
+        assert self._directory is not None, "the cluster has not been started"
+        return self._directory
+
+    @property
+    def log_directory(self) -> Path:
+        return self.directory / "logs"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What a Kafka client takes as `bootstrap.servers`."""
+        return ",".join(broker.endpoint for broker in self.brokers.values())
+
+    @property
+    def controller_urls(self) -> list[str]:
+        return [controller.url for controller in self.controllers.values()]
+
+    @property
+    def zookeeper(self) -> ZooKeeper:
+        assert self._zookeeper is not None, "the cluster has not been started"
+        return self._zookeeper
+
+    @property
+    def rest(self) -> httpx.Client:
+        """Relative URLs go to whichever controller is up and follow 307 to the active one."""
+        assert self._rest is not None, "the cluster has not been started"
+        return self._rest
+
+    @property
+    def api(self) -> ControllerApi:
+        """The usual calls, with retries and explanations."""
+        return ControllerApi(self.rest)
+
+    @property
+    def processes(self) -> list[SupervisedProcess]:
+        """Every process of the cluster, ZooKeeper first."""
+        return [
+            *(server.process for server in self.zookeeper.servers),
+            *(controller.process for controller in self.controllers.values()),
+            *(broker.process for broker in self.brokers.values()),
+        ]
+
+    # --- administration over REST -------------------------------------------------------------------------
+
+    def create_cluster(self) -> Json:
+        """`POST /clusters`; a cluster that is there already (a reused folder) is fine."""
+        try:
+            return self.api.create_cluster(self.name)
+        except RestFailed as refused:
+            if refused.status != httpx.codes.CONFLICT:
+                raise
+            return self.api.get(f"/clusters/{self.name}")
+
+    def add_brokers(self, broker_ids: Sequence[int] | None = None) -> Json:
+        """`POST /clusters/{c}/brokers` for these brokers (default: all); waits for the operation and
+        returns it."""
+        chosen = list(self.brokers) if broker_ids is None else list(broker_ids)
+        self.require_alive()
+        return self.api.add_brokers(
+            self.name, {broker_id: self.brokers[broker_id].endpoint for broker_id in chosen}
+        )
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = 3,
+        configs: Mapping[str, str] | None = None,
+        wait: bool = True,
+    ) -> Json:
+        """`POST /topics`; with `wait`, returns once every partition has a leader and a full ISR."""
+        topic = self.api.create_topic(
+            self.name,
+            name,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            configs=configs or {},
+        )
+        if wait:
+            self.wait_until_in_sync(name)
+        return topic
+
+    def partitions(self, topic: str) -> list[PartitionView]:
+        return self.api.partitions(self.name, topic)
+
+    def partition(self, topic: str, partition: int) -> PartitionView:
+        return self.partitions(topic)[partition]
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The leader's broker id; waits while there is none."""
+        return self.wait_until(
+            f"{topic}-{partition} has a leader", lambda: self.partition(topic, partition).leader or None
+        )
+
+    def audit(self) -> list[Json]:
+        """The newest page of the audit trail."""
+        rows: list[Json] = self.api.get(f"/audit?cluster={self.name}")["items"]
+        return rows
+
+    # --- waiting ------------------------------------------------------------------------------------------
+
+    def wait_until(
+        self, what: str, condition: Callable[[], T | None], *, timeout_seconds: float = WAIT_SECONDS_MAX
+    ) -> T:
+        """Polls `condition` until it is neither None nor False, and returns that value.
+
+        A refusal or a silent API counts as "not yet": conditions are asked in the middle of failovers.
+
+        Raises:
+            WaitedTooLong: the time is over.
+            ProcessFailed: a process of the cluster ended without being asked to.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        last_error: Exception | None = None
+        while True:
+            try:
+                value = condition()
+                last_error = None
+            except (httpx.TransportError, RestFailed) as error:
+                value, last_error = None, error
+            if value is not None and value is not False:
+                return value
+            self.require_alive()
+            if time.monotonic() > deadline:
+                seen = f"; last error: {last_error}" if last_error is not None else ""
+                raise WaitedTooLong(f"after {timeout_seconds:g} s still not: {what}{seen}")
+            time.sleep(WAIT_POLL_SECONDS)
+
+    def wait_until_in_sync(
+        self, topic: str, *, timeout_seconds: float = WAIT_SECONDS_MAX
+    ) -> list[PartitionView]:
+        """Waits until every partition has a leader and all its replicas in the ISR; returns the
+        partitions."""
+
+        def in_sync() -> list[PartitionView] | None:
+            views = self.partitions(topic)
+            complete = all(view.leader is not None and set(view.isr) == set(view.replicas) for view in views)
+            return views if views and complete else None
+
+        return self.wait_until(
+            f"every replica of {topic} is in sync", in_sync, timeout_seconds=timeout_seconds
+        )
+
+    def require_alive(self) -> None:
+        """Raises `ProcessFailed` when a process ended that nobody stopped or killed."""
+        for process in self.processes:
+            if process.has_failed:
+                raise ProcessFailed(f"{process.name} ended with {process.exit_code}.{process.last_words()}")
+
+    # --- breaking and mending -----------------------------------------------------------------------------
+
+    def kill_broker(self, broker_id: int) -> None:
+        """SIGKILL: nothing is flushed, nobody is told."""
+        self.brokers[broker_id].process.kill()
+
+    def stop_broker(self, broker_id: int) -> None:
+        """SIGTERM: a controlled shutdown, which moves leadership away first."""
+        self.brokers[broker_id].process.stop()
+
+    def start_broker(self, broker_id: int) -> None:
+        """Starts it again on the same port and disk; it listens afterwards (and is in the ISR some time
+        later)."""
+        broker = self.brokers[broker_id]
+        broker.process.start()
+        self._wait_broker_listens(broker)
+
+    def wipe_broker_disk(self, broker_id: int) -> None:
+        """Replaces the disk of a broker that is not running by an empty one."""
+        broker = self.brokers[broker_id]
+        if broker.process.is_running:
+            raise ProcessFailed(
+                f"{broker.process.name} is running; a disk is replaced while the machine is off"
+            )
+        shutil.rmtree(broker.data_directory, ignore_errors=True)
+        broker.data_directory.mkdir(parents=True)
+
+    def active_controller(self) -> int:
+        """The index of the controller that is active; waits while there is none."""
+
+        def active() -> int | None:
+            for controller in self.controllers.values():
+                if controller.process.is_running and (controller.readiness() or {}).get("role") == "active":
+                    return controller.index
+            return None
+
+        return self.wait_until("a controller is active", active)
+
+    def kill_controller(self, index: int) -> None:
+        """SIGKILL."""
+        self.controllers[index].process.kill()
+
+    def start_controller(self, index: int) -> None:
+        """Starts it again and waits until it is ready, as the active one or as a standby."""
+        controller = self.controllers[index]
+        controller.process.start()
+        self._wait_controller_ready(controller)
+
+    def restart_zookeeper(self) -> None:
+        """SIGKILLs every ZooKeeper server and starts them again on the same data; serves afterwards."""
+        self.zookeeper.restart()
+
+    # --- commands -----------------------------------------------------------------------------------------
+
+    def _reserve(self, preferred: int | None) -> int:
+        if preferred is not None and self._first_ports is not None and self._first_ports.required:
+            return self._ports.reserve(preferred)
+        return self._ports.reserve_free(preferred=preferred)
+
+    def _describe_controller(self, index: int, port: int) -> ControllerProcess:
+        # One SQL file for all of them: the audit trail belongs to the service, not to one of its processes.
+        arguments = [
+            *(sys.executable, "-m", "controller", "serve"),
+            *("--listen", f"{LOOPBACK}:{port}"),
+            *("--advertise", f"http://{LOOPBACK}:{port}"),
+            *("--zookeeper", self.zookeeper.connection_string),
+            *("--database-url", f"sqlite:///{self.directory / 'audit.db'}"),
+            *self.shape.controller_flags,
+        ]
+        process = SupervisedProcess(
+            name=f"controller {index}",
+            command=Command(arguments=arguments, working_directory=self.directory / f"controller-{index}"),
+            log_path=self.log_directory / f"controller-{index}.log",
+        )
+        return ControllerProcess(index=index, port=port, process=process)
+
+    def _describe_broker(self, broker_id: int) -> BrokerProcess:
+        first = self._first_ports
+        port = self._reserve(None if first is None else first.broker + broker_id - 1)
+        metrics_port = self._reserve(None if first is None else first.broker_metrics + broker_id - 1)
+        directory = self.directory / f"broker-{broker_id}"
+        data_directory = directory / "data"
+        configs = [
+            flag for key, value in self.shape.broker_config.items() for flag in ("--config", f"{key}={value}")
+        ]
+        arguments = [
+            *(sys.executable, "-m", "dataplane", "serve"),
+            *("--cluster", self.name),
+            *("--broker-id", str(broker_id)),
+            *("--listen", f"{LOOPBACK}:{port}"),
+            *("--metrics-listen", f"{LOOPBACK}:{metrics_port}"),
+            *("--controllers", ",".join(self.controller_urls)),
+            *("--data-dir", str(data_directory)),
+            *configs,
+        ]
+        process = SupervisedProcess(
+            name=f"broker {broker_id}",
+            command=Command(arguments=arguments, working_directory=directory),
+            log_path=self.log_directory / f"broker-{broker_id}.log",
+        )
+        return BrokerProcess(
+            broker_id=broker_id,
+            port=port,
+            metrics_port=metrics_port,
+            data_directory=data_directory,
+            process=process,
+        )
+
+    def _wait_controller_ready(self, controller: ControllerProcess) -> None:
+        controller.process.wait_ready(lambda: controller.readiness() is not None)
+
+    def _wait_broker_listens(self, broker: BrokerProcess) -> None:
+        broker.process.wait_ready(lambda: is_accepting(broker.port))
