@@ -1,0 +1,1 @@
+"""Benchmarks: the same load on Springtide and, side by side, on an Apache Kafka that is installed."""

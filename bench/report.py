@@ -1,0 +1,156 @@
+"""The figures for people: an aligned table, bars for ratios, and what the machine was.
+
+Pure: rows in, lines out. Bars are logarithmic around 1, so that twice as good and half as good are as long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from bench.figures import Figures, Ratios
+from bench.run import Row
+
+BAR_CELLS = 12
+"""Cells to each side of 1."""
+BAR_RATIO_MAX = 16.0
+"""A ratio that fills its side."""
+RATIO_NAMES = (
+    ("throughput", "throughput"),
+    ("p50", "p50"),
+    ("p99", "p99"),
+    ("cpu", "CPU"),
+    ("memory", "memory"),
+)
+
+_HEAD = (
+    "case",
+    "side",
+    "MB/s",
+    "ops/s",
+    "records/s",
+    "p50 ms",
+    "p99 ms",
+    "CPU s/GB",
+    "CPU us/op",
+    "RSS MB",
+    "cores",
+    "client",
+)
+
+
+def ratio_bar(ratio: float | None) -> str:
+    """`     |====        ` for better than 1, `   ==|            ` for worse; blank for None."""
+    width = 2 * BAR_CELLS + 1
+    if ratio is None or ratio <= 0:
+        return " " * width
+    length = math.log(ratio) / math.log(BAR_RATIO_MAX) * BAR_CELLS
+    cells = min(BAR_CELLS, round(abs(length)))
+    left = ("=" * cells if length < 0 else "").rjust(BAR_CELLS)
+    right = ("=" * cells if length > 0 else "").ljust(BAR_CELLS)
+    return f"{left}|{right}"
+
+
+def _number(value: float | None, digits: int = 1) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _cells(figures: Figures) -> list[str]:
+    return [
+        _number(figures.mb_per_s),
+        _number(figures.operations_per_s, 0),
+        _number(figures.records_per_s, 0),
+        _number(figures.p50_ms, 2),
+        _number(figures.p99_ms, 2),
+        _number(figures.broker_cpu_s_per_gb, 2),
+        _number(figures.broker_cpu_s_per_million),
+        _number(figures.broker_rss_mb, 0),
+        _number(figures.broker_cores, 2),
+        _number(figures.load_cores, 2),
+    ]
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """The figures of every case and side, aligned."""
+    lines: list[list[str]] = [list(_HEAD)]
+    for row in rows:
+        for number, (side, figures) in enumerate(row.medians.items()):
+            lines.append([row.case.name if number == 0 else "", side, *_cells(figures)])
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
+    aligned = [
+        "  ".join(
+            cell.ljust(width) if column < 2 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    return [aligned[0], "-" * max(map(len, aligned)), *aligned[1:]]
+
+
+def ratio_table(rows: Sequence[Row]) -> list[str]:
+    """How many times better the first side is, a row a case; the bar is throughput's."""
+    compared = [(row, row.ratios) for row in rows if row.ratios is not None]
+    if not compared:
+        return []
+    width = max(len("case"), *(len(row.case.name) for row, _ in compared))
+    heads = "".join(head.rjust(11) for _, head in RATIO_NAMES)
+    bar_head = f"1/{BAR_RATIO_MAX:g}".ljust(BAR_CELLS) + "1" + f"{BAR_RATIO_MAX:g}".rjust(BAR_CELLS)
+    lines = [f"{'case'.ljust(width)}{heads}   {bar_head}"]
+    lines.append("-" * len(lines[0]))
+    for row, ratios in compared:
+        cells = "".join(_ratio(getattr(ratios, field)).rjust(11) for field, _ in RATIO_NAMES)
+        lines.append(f"{row.case.name.ljust(width)}{cells}   {ratio_bar(ratios.throughput)}".rstrip())
+    return lines
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}x"
+
+
+def verdict(rows: Sequence[Row], *, ours: str, theirs: str) -> list[str]:
+    """Where the other side is better: what to work on next."""
+    behind = [
+        f"  {row.case.name}: {', '.join(lost)}"
+        for row in rows
+        if row.ratios is not None and (lost := _lost(row.ratios))
+    ]
+    if not behind:
+        return [f"{ours} is ahead of {theirs} in every figure of every row."]
+    return [f"Where {theirs} is ahead of {ours}:", *behind]
+
+
+def _lost(ratios: Ratios) -> list[str]:
+    return [
+        f"{head} {value:.2f}x"
+        for field, head in RATIO_NAMES
+        if (value := getattr(ratios, field)) is not None and value < 1
+    ]
+
+
+def disturbance(rows: Sequence[Row], *, processors: int) -> str | None:
+    """A warning if others used so much of the machine that figures are doubtful."""
+    most = max((figures.other_cores for row in rows for figures in row.medians.values()), default=0.0)
+    if most < 0.25 * processors:
+        return None
+    return (
+        f"Disturbed: up to {most:.2f} of {processors} cores were busy with something else than brokers and "
+        "load. Trust ratios more than figures, and run again on a quiet machine."
+    )
+
+
+def legend(*, client_rows: bool) -> list[str]:
+    lines = [
+        "ops: requests, and records in client-* rows. CPU: of the broker processes, user and system.",
+        "RSS: the largest broker.",
+        "cores: processor time of the brokers a second; client: the same of the load generator.",
+    ]
+    if client_rows:
+        lines.append(
+            "Where a client takes a core (1.00), the row measures the client as much as the brokers."
+        )
+    return lines
+
+
+def machine_lines(machine: dict[str, Any]) -> list[str]:
+    return [f"{key.replace('_', ' ')}: {value}" for key, value in machine.items()]
