@@ -1,0 +1,70 @@
+"""What every kind of test shares: options of the command line, and clusters of real processes."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from localcluster.cluster import LocalCluster
+
+ROUNDS_DEFAULT = 20
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # kafka-python 3.0 reads its schemas through old functions while it is imported, before any mark applies.
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rounds",
+        type=int,
+        default=int(os.environ.get("ROUNDS", str(ROUNDS_DEFAULT))),
+        help=f"kills of each role in the long fault tests (default: $ROUNDS or {ROUNDS_DEFAULT})",
+    )
+    parser.addoption(
+        "--frames",
+        type=int,
+        default=int(os.environ.get("FRAMES", "100000")),
+        help="bad frames in the long wire test (default: $FRAMES or 100000)",
+    )
+
+
+@pytest.fixture(scope="session")
+def rounds(pytestconfig: pytest.Config) -> int:
+    value: int = pytestconfig.getoption("--rounds")
+    return value
+
+
+@pytest.fixture(scope="session")
+def bad_frames(pytestconfig: pytest.Config) -> int:
+    value: int = pytestconfig.getoption("--frames")
+    return value
+
+
+@pytest.fixture(scope="session")
+def running_cluster() -> Iterator[LocalCluster]:
+    """Three brokers and a controller that no test of this session breaks."""
+    with LocalCluster() as cluster:
+        cluster.form()
+        yield cluster
+
+
+@pytest.fixture
+def make_topic(running_cluster: LocalCluster) -> Callable[..., str]:
+    """Creates a topic of its own for a test; returns its name."""
+
+    def make(prefix: str = "t", *, partitions: int = 1, **configs: str) -> str:
+        name = f"{prefix}-{uuid.uuid4().hex[:8]}"
+        running_cluster.create_topic(
+            name,
+            partitions=partitions,
+            replication_factor=3,
+            configs={key.replace("_", "."): value for key, value in configs.items()},
+        )
+        return name
+
+    return make

@@ -1,0 +1,638 @@
+"""One simulated broker: real replica cores and a real lease between an in-memory disk and a lossy network.
+
+It does what the data plane's shell does, in the smallest form: registers, sends heartbeats, pulls and applies
+the metadata stream, reports promises, and fetches. Only what a disk keeps survives a crash: logs (cut back
+to what was flushed when the machine dies), the high-watermark checkpoint, and the directory's identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from controller.contract.errors import ControllerError
+from controller.contract.lag_report import LagReport, LagReportResponse, ReplicaProblem
+from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
+from controller.contract.session import (
+    UNANSWERED_INCARNATIONS_MAX,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+    ShutdownKind,
+)
+from controller.contract.updates import ApplyFailure, BrokerEndpoint, PollRequest, UpdateBatch
+from dataplane.core.effects import (
+    BackOff,
+    CompleteProduce,
+    Effect,
+    Effects,
+    HighWatermarkMoved,
+    LeadershipChanged,
+    ProposalReady,
+    ReportProblem,
+    StartFetching,
+    StopFetching,
+    WriteAside,
+)
+from dataplane.core.fetch_session import FetchPosition
+from dataplane.core.lease import Lease
+from dataplane.core.replica import FetchedPartition, Replica, ReplicaOptions, Role
+from dataplane.wire.errors import ErrorCode
+from dataplane.wire.record_batch import decode_header
+from tests.simulation.events import Events, Timer
+from tests.simulation.memory_log import MemoryLog
+from tests.simulation.network import Network
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+FETCH_BYTES_MAX = 4_096
+HIGH_WATERMARK_CHECKPOINT_MS = 1_000
+FLUSH_MS = 700
+
+
+class FetchCall(NamedTuple):
+    """What a follower sends its leader: all partitions it follows there."""
+
+    broker_id: int
+    broker_epoch: int
+    partitions: tuple[tuple[PartitionKey, FetchPosition], ...]
+
+
+class ProduceCall(NamedTuple):
+    key: PartitionKey
+    batch: bytes
+    acks: int
+
+
+class ProduceAnswer(NamedTuple):
+    error: ErrorCode
+    base_offset: int
+
+
+@dataclass(slots=True)
+class Disk:
+    """What survives the process. A machine crash cuts each log back to a legal point at or past its last
+    flush; a replaced disk is a new Disk."""
+
+    directory_id: str
+    boot_id: int = 0
+    logs: dict[PartitionKey, MemoryLog] = field(default_factory=dict)
+    high_watermarks: dict[PartitionKey, int] = field(default_factory=dict)
+    cluster_id: str | None = None
+    broker_epoch: int = -1
+    last_boot_id: int = 0
+    clean_marker: int | None = None
+    unanswered: tuple[str, ...] = ()
+    asides: int = 0
+
+    def shutdown_kind(self) -> ShutdownKind:
+        if self.broker_epoch < 0:
+            return ShutdownKind.FIRST_START
+        if self.clean_marker == self.broker_epoch:
+            return ShutdownKind.CLEAN
+        if self.last_boot_id == self.boot_id:
+            return ShutdownKind.PROCESS_CRASH
+        return ShutdownKind.MACHINE_CRASH
+
+
+@dataclass(slots=True)
+class BrokerNode:
+    broker_id: int
+    events: Events
+    network: Network
+    random: Random
+    cluster: Cluster
+    controllers: tuple[str, ...]
+    options: ReplicaOptions
+    disk: Disk
+    life: int = 0
+    is_up: bool = False
+    is_paused: bool = False
+    parked: list[Callable[[], None]] = field(default_factory=list)
+    # Of one life:
+    broker_epoch: int = -1
+    lease: Lease = field(default_factory=Lease)
+    endpoints: dict[int, BrokerEndpoint] = field(default_factory=dict)
+    topics: dict[str, TopicState] = field(default_factory=dict)
+    replicas: dict[PartitionKey, Replica] = field(default_factory=dict)
+    states: dict[PartitionKey, PartitionState] = field(default_factory=dict)
+    fetching: dict[PartitionKey, int] = field(default_factory=dict)
+    backing_off: set[PartitionKey] = field(default_factory=set)
+    fetch_tasks: set[int] = field(default_factory=set)
+    failures: list[ApplyFailure] = field(default_factory=list)
+    problems: list[ReplicaProblem] = field(default_factory=list)
+    applied: tuple[int, int] = (-1, -1)
+    controller: int = 0
+    reporting: bool = False
+    report_soon: bool = False
+    wants_shutdown: bool = False
+    registered: bool = False
+    incarnation: str = ""
+    problems_seen: list[ReplicaProblem] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"broker-{self.broker_id}"
+
+    # --- life -------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.life += 1
+        self.is_up = True
+        self.is_paused = False
+        self.broker_epoch = -1
+        self.lease = Lease()
+        self.endpoints = {}
+        self.topics = {}
+        self.replicas = {}
+        self.states = {}
+        self.fetching = {}
+        self.backing_off = set()
+        self.fetch_tasks = set()
+        self.failures = []
+        self.problems = []
+        self.applied = (-1, -1)
+        self.reporting = self.report_soon = self.wants_shutdown = self.registered = False
+        self.incarnation = f"{self.name}#{self.life}"
+        kind = self.disk.shutdown_kind()
+        previous_epoch = self.disk.broker_epoch
+        unanswered = self.disk.unanswered
+        self.disk.clean_marker = None  # the first act of start-up
+        self.disk.unanswered = (*unanswered, self.incarnation)[-UNANSWERED_INCARNATIONS_MAX:]
+        for log in self.disk.logs.values():
+            log.recover()
+        self.network.listen(self.name, self._on_request)
+        self.events.note(f"{self.name} starts ({kind.value})")
+        self._register(kind, previous_epoch, unanswered)
+        self._after(HIGH_WATERMARK_CHECKPOINT_MS, self._checkpoint)
+        self._after(FLUSH_MS * self.random.random(), self._flush)
+        self._after(100, self._tick)
+
+    def crash(self, *, machine: bool) -> None:
+        """The process ends without a word. machine: what was not flushed goes too."""
+        self.is_up = False
+        self.is_paused = False
+        self.parked.clear()
+        self.replicas = {}
+        self.network.close(self.name)
+        if machine:
+            self.disk.boot_id += 1
+            for _, log in sorted(self.disk.logs.items()):
+                log.crash(self.random)
+        self.events.note(f"{self.name} {'loses power' if machine else 'is killed'}")
+        self.cluster.on_broker_down(self)
+
+    def replace_disk(self) -> None:
+        assert not self.is_up
+        self.disk = Disk(f"{self.disk.directory_id}'", boot_id=self.disk.boot_id)
+        self.events.note(f"{self.name} gets an empty disk")
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        parked, self.parked = self.parked, []
+        for call in parked:
+            call()
+
+    def _guarded(self, call: Callable[[], None]) -> Callable[[], None]:
+        life = self.life
+
+        def run() -> None:
+            if not self.is_up or self.life != life:
+                return
+            if self.is_paused:
+                self.parked.append(run)
+                return
+            call()
+
+        return run
+
+    def _after(self, delay_ms: float, call: Callable[[], None]) -> Timer:
+        return self.events.after(delay_ms, self._guarded(call))
+
+    def _call(
+        self,
+        target: str,
+        request: Any,
+        on_reply: Callable[[Any], None],
+        on_timeout: Callable[[], None],
+        timeout_ms: float = 1_000,
+    ) -> None:
+        life = self.life
+
+        def replied(reply: Any) -> None:
+            if self.life == life:
+                self._guarded(lambda: on_reply(reply))()
+
+        self.network.call(
+            self.name,
+            target,
+            request,
+            replied,
+            timeout_ms=timeout_ms,
+            on_timeout=self._guarded(on_timeout),
+        )
+
+    # --- controller session -----------------------------------------------------------------------------
+
+    def _next_controller(self) -> None:
+        self.controller = (self.controller + 1) % len(self.controllers)
+
+    @property
+    def _controller(self) -> str:
+        return self.controllers[self.controller]
+
+    def _register(self, kind: ShutdownKind, previous_epoch: int, unanswered: tuple[str, ...]) -> None:
+        request = RegisterRequest(
+            broker_id=self.broker_id,
+            incarnation_id=self.incarnation,
+            host=f"host-{self.broker_id}",
+            port=9092,
+            log_dir_ids=(self.disk.directory_id,),
+            last_shutdown=kind,
+            previous_broker_epoch=previous_epoch,
+            unanswered_incarnation_ids=unanswered,
+            cluster_id=self.disk.cluster_id,
+        )
+
+        def again() -> None:
+            self._next_controller()
+            self._after(
+                100 + 200 * self.random.random(), lambda: self._register(kind, previous_epoch, unanswered)
+            )
+
+        def answered(response: RegisterResponse) -> None:
+            if response.error is not ControllerError.NONE:
+                again()
+                return
+            first = not self.registered
+            self.registered = True
+            self.broker_epoch = response.broker_epoch
+            self.lease.on_controller_epoch(response.controller_epoch)
+            self.disk.cluster_id = response.cluster_id
+            self.disk.broker_epoch = response.broker_epoch
+            self.disk.last_boot_id = self.disk.boot_id
+            self.disk.unanswered = ()
+            self.applied = (-1, -1)
+            self.events.note(f"{self.name} registered, broker epoch {self.broker_epoch}")
+            if first:
+                self._heartbeat()
+                self._poll()
+                self._report_periodically()
+
+        self._call(self._controller, request, answered, again)
+
+    def _heartbeat(self) -> None:
+        sent_ms = self.events.now_ms
+        request = HeartbeatRequest(
+            broker_id=self.broker_id,
+            broker_epoch=self.broker_epoch,
+            incarnation_id=self.incarnation,
+            applied_controller_epoch=self.applied[0],
+            applied_sequence=self.applied[1],
+            wants_shutdown=self.wants_shutdown,
+        )
+
+        def answered(response: HeartbeatResponse) -> None:
+            self.lease.on_heartbeat_acked(response, sent_ms=sent_ms, now_ms=self.events.now_ms)
+            if response.error in (
+                ControllerError.STALE_BROKER_EPOCH,
+                ControllerError.BROKER_NOT_REGISTERED,
+            ):
+                self._register(self.disk.shutdown_kind(), self.disk.broker_epoch, ())
+            elif response.error is not ControllerError.NONE:
+                self._next_controller()
+            elif self.wants_shutdown and response.may_shut_down:
+                self._finish_shutdown()
+
+        self._call(self._controller, request, answered, self._next_controller, timeout_ms=900)
+        self._after(450 + 100 * self.random.random(), self._heartbeat)
+
+    def _finish_shutdown(self) -> None:
+        for key, log in self.disk.logs.items():
+            log.flush()
+            replica = self.replicas.get(key)
+            if replica is not None:
+                self.disk.high_watermarks[key] = replica.high_watermark
+        self.disk.clean_marker = self.broker_epoch
+        self.crash(machine=False)
+
+    def _poll(self) -> None:
+        request = PollRequest(
+            broker_id=self.broker_id,
+            broker_epoch=self.broker_epoch,
+            applied_controller_epoch=self.applied[0],
+            applied_sequence=self.applied[1],
+            failures=tuple(self.failures),
+        )
+
+        def answered(batch: UpdateBatch) -> None:
+            if batch.error is ControllerError.NONE:
+                self.failures = []
+                self._apply(batch)
+                self._after(0.1, self._poll)
+            else:
+                self._after(50, self._poll)
+
+        def lost() -> None:
+            self._after(20, self._poll)
+
+        self.cluster.on_poll_sent(self, self._controller)
+        self._call(self._controller, request, answered, lost, timeout_ms=1_500)
+
+    def _apply(self, batch: UpdateBatch) -> None:
+        if batch.broker_epoch != self.broker_epoch or not self.lease.on_controller_epoch(
+            batch.controller_epoch
+        ):
+            return
+        if (batch.controller_epoch, batch.sequence) < self.applied and not batch.full:
+            return
+        now_ms = self.events.now_ms
+        changed = [e for e in batch.brokers if self.endpoints.get(e.broker_id) != e]
+        for endpoint in batch.brokers:
+            self.endpoints[endpoint.broker_id] = endpoint
+        for broker_id in batch.removed_brokers:
+            self.endpoints.pop(broker_id, None)
+        for endpoint in changed:
+            for key, replica in list(self.replicas.items()):
+                if replica.role is Role.LEADER:
+                    self._run(key, replica.on_broker_changed(endpoint.broker_id, now_ms=now_ms))
+        for topic in batch.topics:
+            self.topics[topic.topic_id] = topic
+        for topic_id in batch.deleted_topics:
+            self._delete_topic(topic_id)
+        for state in batch.partitions:
+            self._apply_partition(state)
+        self.applied = (batch.controller_epoch, batch.sequence)
+        self.lease.on_applied(controller_epoch=batch.controller_epoch, sequence=batch.sequence)
+        self.cluster.on_applied(self)
+
+    def _delete_topic(self, topic_id: str) -> None:
+        for key in [k for k in self.replicas if k[0] == topic_id]:
+            self._run(key, self.replicas[key].on_deleted(now_ms=self.events.now_ms))
+            del self.replicas[key]
+        for key in [k for k in self.disk.logs if k[0] == topic_id]:
+            del self.disk.logs[key]
+
+    def _apply_partition(self, state: PartitionState) -> None:
+        key = (state.topic_id, state.partition)
+        known = self.states.get(key)
+        if known is None or state.partition_epoch > known.partition_epoch:
+            self.states[key] = state
+        if self.broker_id not in state.replicas:
+            return
+        replica = self.replicas.get(key)
+        if replica is None:
+            if key not in self.disk.logs:
+                has_seat = self.broker_id in state.isr or self.broker_id in state.elr
+                if has_seat and self.broker_id not in state.new_replicas:
+                    self.failures.append(
+                        ApplyFailure(
+                            topic_id=state.topic_id,
+                            partition=state.partition,
+                            partition_epoch=state.partition_epoch,
+                            code="log_missing",
+                        )
+                    )
+                    return
+                self.disk.logs[key] = MemoryLog()
+            replica = Replica(
+                broker_id=self.broker_id,
+                topic_id=state.topic_id,
+                partition=state.partition,
+                log=self.disk.logs[key],
+                lease=self.lease,
+                brokers=self.endpoints,
+                options=self.options,
+                high_watermark=self.disk.high_watermarks.get(key, 0),
+            )
+            self.replicas[key] = replica
+        self._run(key, replica.on_partition_state(state, now_ms=self.events.now_ms))
+        self.cluster.on_replica_touched(self, key)
+
+    def _report_periodically(self) -> None:
+        self._report()
+        self._after(250 + 50 * self.random.random(), self._report_periodically)
+
+    def _report(self) -> None:
+        if self.reporting:
+            self.report_soon = True
+            return
+        now_ms = self.events.now_ms
+        leading = [(key, r) for key, r in sorted(self.replicas.items()) if r.role is Role.LEADER]
+        proposals = tuple(p for _, r in leading if (p := r.due_proposal(now_ms)) is not None)
+        for key, _ in leading:
+            self.cluster.on_replica_touched(self, key)
+        problems, self.problems = tuple(self.problems), []
+        if not proposals and not problems:
+            return
+        self.reporting = True
+        report = LagReport(
+            broker_id=self.broker_id,
+            broker_epoch=self.broker_epoch,
+            proposals=proposals,
+            problems=problems,
+            lags=tuple(lag for _, r in leading if (lag := r.lag(now_ms)) is not None),
+        )
+
+        def done() -> None:
+            self.reporting = False
+            if self.report_soon:
+                self.report_soon = False
+                self._after(1, self._report)
+
+        def answered(response: LagReportResponse) -> None:
+            if response.error is ControllerError.NONE:
+                for result in response.results:
+                    key = (result.topic_id, result.partition)
+                    replica = self.replicas.get(key)
+                    if replica is not None:
+                        self._run(key, replica.on_proposal_result(result, now_ms=self.events.now_ms))
+                        self.cluster.on_replica_touched(self, key)
+            else:
+                self.problems.extend(problems)
+            done()
+
+        def lost() -> None:
+            self.problems.extend(problems)
+            done()
+
+        self._call(self._controller, report, answered, lost)
+
+    # --- effects ----------------------------------------------------------------------------------------
+
+    def _run(self, key: PartitionKey, effects: Effects) -> None:
+        for effect in effects:
+            self._run_one(key, effect)
+
+    def _run_one(self, key: PartitionKey, effect: Effect) -> None:
+        match effect:
+            case CompleteProduce(waiters=waiters, error=error):
+                for waiter in waiters:
+                    assert callable(waiter)
+                    waiter(error)
+            case StartFetching(leader_id=leader_id):
+                self.fetching[key] = leader_id
+                if leader_id not in self.fetch_tasks:
+                    self.fetch_tasks.add(leader_id)
+                    self._after(1, lambda: self._fetch(leader_id))
+            case StopFetching():
+                self.fetching.pop(key, None)
+            case BackOff(delay_ms=delay_ms):
+                self.backing_off.add(key)
+                self._after(delay_ms, lambda: self.backing_off.discard(key))
+            case WriteAside(hold_id=hold_id):
+                self.disk.asides += 1
+                self._after(5 + 20 * self.random.random(), lambda: self._written_aside(key, hold_id))
+            case ProposalReady():
+                self._after(1, self._report)
+            case ReportProblem(problem=problem):
+                self.problems.append(problem)
+                self.problems_seen.append(problem)
+                self.events.note(
+                    f"{self.name} {key[0][:4]}-{key[1]} problem {problem.code}: {problem.detail}"
+                )
+            case HighWatermarkMoved():
+                self.cluster.on_high_watermark_moved(self, key)
+            case LeadershipChanged():
+                replica = self.replicas[key]
+                self.events.note(
+                    f"{self.name} {key[0][:4]}-{key[1]} {replica.role} epoch {replica.leader_epoch}"
+                )
+            case _:
+                pass
+
+    def _written_aside(self, key: PartitionKey, hold_id: int) -> None:
+        replica = self.replicas.get(key)
+        if replica is not None:
+            self._run(key, replica.on_written_aside(hold_id, error=None, now_ms=self.events.now_ms))
+            self.cluster.on_replica_touched(self, key)
+
+    def _tick(self) -> None:
+        for key, replica in sorted(self.replicas.items()):
+            self._run(key, replica.on_tick(self.events.now_ms))
+            self.cluster.on_replica_touched(self, key)
+        self._after(100, self._tick)
+
+    def _checkpoint(self) -> None:
+        for key, replica in self.replicas.items():
+            self.disk.high_watermarks[key] = replica.high_watermark
+        self._after(HIGH_WATERMARK_CHECKPOINT_MS, self._checkpoint)
+
+    def _flush(self) -> None:
+        for _, log in sorted(self.disk.logs.items()):
+            if self.random.random() < 0.5:
+                log.flush()
+        self._after(FLUSH_MS, self._flush)
+
+    # --- replication ------------------------------------------------------------------------------------
+
+    def _fetch(self, leader_id: int) -> None:
+        """One fetch to one leader, for all partitions followed there; then the next."""
+        partitions = []
+        for key, leader in sorted(self.fetching.items()):
+            if leader == leader_id and key not in self.backing_off:
+                position = self.replicas[key].next_fetch()
+                if position is not None:
+                    partitions.append((key, position))
+        if leader_id not in self.fetching.values():
+            self.fetch_tasks.discard(leader_id)
+            return
+
+        def again(delay_ms: float) -> None:
+            self._after(delay_ms, lambda: self._fetch(leader_id))
+
+        if not partitions:
+            again(30)
+            return
+
+        def answered(answer: dict[PartitionKey, FetchedPartition]) -> None:
+            got = False
+            for key, position in partitions:
+                replica, fetched = self.replicas.get(key), answer.get(key)
+                if replica is None or fetched is None:
+                    continue
+                got = got or len(fetched.records) > 0
+                effects = replica.on_fetched(
+                    fetched,
+                    leader_epoch=position.leader_epoch,
+                    fetch_offset=position.fetch_offset,
+                    now_ms=self.events.now_ms,
+                    wall_ms=self.events.now_ms,
+                )
+                self._run(key, effects)
+                self.cluster.on_replica_touched(self, key)
+            again(1 if got else 15 + 30 * self.random.random())
+
+        request = FetchCall(self.broker_id, self.broker_epoch, tuple(partitions))
+        self._call(f"broker-{leader_id}", request, answered, lambda: again(20), timeout_ms=600)
+
+    def _on_request(self, source: str, request: Any, answer: Callable[[Any], None]) -> None:
+        self._guarded(lambda: self._dispatch(request, answer))()
+
+    def _dispatch(self, request: Any, answer: Callable[[Any], None]) -> None:
+        match request:
+            case FetchCall():
+                answer({key: self._serve(request, key, position) for key, position in request.partitions})
+            case ProduceCall():
+                self._produce(request, answer)
+            case _:
+                raise AssertionError(request)
+
+    def _serve(self, request: FetchCall, key: PartitionKey, position: FetchPosition) -> FetchedPartition:
+        replica = self.replicas.get(key)
+        if replica is None:
+            return FetchedPartition(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        result, effects = replica.on_replica_fetch(
+            replica_id=request.broker_id,
+            broker_epoch=request.broker_epoch,
+            leader_epoch=position.leader_epoch,
+            fetch_offset=position.fetch_offset,
+            last_fetched_epoch=position.last_fetched_epoch,
+            max_bytes=FETCH_BYTES_MAX,
+            now_ms=self.events.now_ms,
+        )
+        if result.error is ErrorCode.NONE and result.diverging is None:
+            self.cluster.on_fetch_served(self, key, request.broker_id, request.broker_epoch, position)
+        self._run(key, effects)
+        self.cluster.on_replica_touched(self, key)
+        parts = result.records.parts if result.records is not None else ()
+        return FetchedPartition(
+            error=result.error,
+            high_watermark=result.high_watermark,
+            log_start_offset=result.log_start_offset,
+            diverging=result.diverging,
+            records=b"".join(bytes(part) for part in parts if isinstance(part, memoryview)),
+        )
+
+    def _produce(self, request: ProduceCall, answer: Callable[[Any], None]) -> None:
+        replica = self.replicas.get(request.key)
+        if replica is None:
+            answer(ProduceAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1))
+            return
+        now_ms = self.events.now_ms
+        base_offset = -1
+
+        def complete(error: ErrorCode) -> None:
+            answer(ProduceAnswer(error, base_offset))
+
+        result, effects = replica.append(
+            decode_header(request.batch),
+            memoryview(request.batch),
+            acks=request.acks,
+            waiter=complete,
+            expires_ms=now_ms + 3_000,
+            now_ms=now_ms,
+            wall_ms=now_ms,
+        )
+        base_offset = result.base_offset
+        if not result.is_waiting:
+            answer(ProduceAnswer(result.error, result.base_offset))
+        self._run(request.key, effects)
+        self.cluster.on_replica_touched(self, request.key)

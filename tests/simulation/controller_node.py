@@ -1,0 +1,404 @@
+"""One simulated controller: the real machine between a model of ZooKeeper and a lossy network.
+
+The driver here has the production driver's shape: drain what has queued, step each event, persist all
+records in one multi that checks the controller epoch, and only then replay them onto the published image,
+answer, and let polls see them. A write whose answer was lost is read back before anything else is decided
+(S17). A controller that can't tell, or is told that its epoch is over, throws its machine away and starts
+from ZooKeeper alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from controller.contract.errors import ControllerError
+from controller.contract.lag_report import LagReport, LagReportResponse
+from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
+from controller.contract.updates import PollRequest, UpdateBatch
+from controller.core.effects import ProbeBroker
+from controller.core.events import (
+    BrokerApplied,
+    BrokerProvenDead,
+    Event,
+    Heartbeat,
+    RegisterBroker,
+    Report,
+    Tick,
+)
+from controller.core.image import ClusterImage
+from controller.core.machine import ClusterMachine
+from controller.core.options import ControllerOptions
+from controller.core.records import (
+    BrokerRecord,
+    ClusterRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    Record,
+    RemoveBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from controller.core.stream import build_update
+from tests.simulation.events import Events, Timer
+from tests.simulation.network import Network
+from tests.simulation.zookeeper import ModelZooKeeper, Outcome
+
+CLUSTER = "prod"
+POLL_WAIT_MS = 1_000
+
+
+def row_key(record: Record) -> str:
+    match record:
+        case ClusterRecord():
+            return "cluster"
+        case ProducerIdsRecord():
+            return "producer_ids"
+        case BrokerRecord():
+            return f"broker/{record.registration.broker_id}"
+        case RemoveBrokerRecord():
+            return f"broker/{record.broker_id}"
+        case TopicRecord():
+            return f"topic/{record.state.topic_id}"
+        case RemoveTopicRecord():
+            return f"topic/{record.topic_id}"
+        case PartitionRecord():
+            return f"partition/{record.state.topic_id}/{record.state.partition}"
+        case _:
+            assert_never(record)
+
+
+def image_from(rows: dict[str, Any]) -> ClusterImage:
+    """What a controller that takes over knows: ZooKeeper's rows, nothing else."""
+    image = ClusterImage()
+    rank = {"cluster": 0, "producer_ids": 1, "broker": 2, "partition": 3, "topic": 4}
+    records = [(key, value) for key, value in rows.items() if isinstance(value, Record)]
+    for _, record in sorted(records, key=lambda row: (rank[row[0].split("/")[0]], row[0])):
+        image.replay(record)
+    return image
+
+
+@dataclass(slots=True)
+class Pending:
+    event: Event
+    answer: Callable[[Any], None]
+
+
+@dataclass(slots=True)
+class WaitingPoll:
+    request: PollRequest
+    answer: Callable[[Any], None]
+    timer: Timer
+
+
+@dataclass(slots=True)
+class ControllerNode:
+    name: str
+    events: Events
+    network: Network
+    zookeeper: ModelZooKeeper
+    options: ControllerOptions
+    #: Whether a broker's process is running: the truth that a refused connection shows.
+    is_broker_listening: Callable[[int], bool]
+    on_published: Callable[[ControllerNode, Record], None]
+    life: int = 0
+    is_up: bool = False
+    is_paused: bool = False
+    controller_epoch: int = -1
+    machine: ClusterMachine | None = None
+    published: ClusterImage = field(default_factory=ClusterImage)
+    queue: deque[Pending] = field(default_factory=deque)
+    persisting: bool = False
+    polls: list[WaitingPoll] = field(default_factory=list)
+    parked: list[Callable[[], None]] = field(default_factory=list)
+    write_count: int = 0
+    elections: int = 0
+    tick_timer: Timer | None = None
+
+    # --- life -------------------------------------------------------------------------------------------
+
+    @property
+    def session(self) -> str:
+        return f"{self.name}#{self.life}"
+
+    def start(self) -> None:
+        self.life += 1
+        self.is_up = True
+        self.zookeeper.connect(self.session)
+        self.network.listen(self.name, self._on_request)
+        self._keep_session(self.life)
+
+    def crash(self) -> None:
+        """SIGKILL: nothing is said, nothing in memory survives; the session ends when the server says so."""
+        self.is_up = False
+        self.is_paused = False
+        self.parked.clear()
+        self.network.close(self.name)
+        self._forget()
+
+    def pause(self) -> None:
+        """SIGSTOP: deliveries, completions and timers wait; the world goes on (S16)."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        parked, self.parked = self.parked, []
+        for call in parked:
+            call()
+
+    def _forget(self) -> None:
+        self.machine = None
+        self.controller_epoch = -1
+        self.queue.clear()
+        self.persisting = False
+        for poll in self.polls:
+            poll.timer.cancel()
+        self.polls.clear()
+        if self.tick_timer is not None:
+            self.tick_timer.cancel()
+            self.tick_timer = None
+
+    def _guarded(self, life: int, call: Callable[[], None]) -> Callable[[], None]:
+        """Run `call` only in this life, and not while paused."""
+
+        def run() -> None:
+            if not self.is_up or self.life != life:
+                return
+            if self.is_paused:
+                self.parked.append(run)
+                return
+            call()
+
+        return run
+
+    def _after(self, delay_ms: float, call: Callable[[], None]) -> Timer:
+        return self.events.after(delay_ms, self._guarded(self.life, call))
+
+    def _keep_session(self, life: int) -> None:
+        """Ping ZooKeeper; try to lead when nobody does; learn of an expired session."""
+        alive = self.zookeeper.is_alive(self.session)
+        if not alive and self.zookeeper.available:
+            if self.machine is not None:
+                self.events.note(f"{self.name} resigns: session lost")
+            self._forget()
+            self.life += 1
+            self.zookeeper.connect(self.session)
+        elif alive and self.machine is None and self.zookeeper.leader is None:
+            self._take_over()
+        self.events.after(200, self._guarded(self.life, lambda: self._keep_session(self.life)))
+
+    def _take_over(self) -> None:
+        epoch = self.zookeeper.claim_leadership(self.session)
+        if epoch is None:
+            return
+        self.elections += 1
+        self.controller_epoch = epoch
+        rows = self.zookeeper.read_all()
+        self.published = image_from(rows)
+        self.machine = ClusterMachine(
+            image_from(rows),
+            cluster=CLUSTER,
+            controller_epoch=epoch,
+            options=self.options,
+            now_ms=self.events.now_ms,
+        )
+        self.events.note(f"{self.name} leads, controller epoch {epoch}")
+        self._submit_tick()
+
+    # --- driver -----------------------------------------------------------------------------------------
+
+    def submit(self, event: Event, answer: Callable[[Any], None]) -> None:
+        self.queue.append(Pending(event, answer))
+        self._drain()
+
+    def _submit_tick(self) -> None:
+        self.submit(Tick(wall_ms=self.events.now_ms), lambda _: None)
+
+    def _drain(self) -> None:
+        machine = self.machine
+        if machine is None or self.persisting or not self.queue:
+            return
+        records: list[Record] = []
+        replies: list[tuple[Callable[[Any], None], Any]] = []
+        probes: list[ProbeBroker] = []
+        while self.queue:
+            pending = self.queue.popleft()
+            step = machine.step(pending.event, self.events.now_ms)
+            records.extend(step.records)
+            replies.append((pending.answer, step.reply))
+            probes.extend(effect for effect in step.effects if isinstance(effect, ProbeBroker))
+        self._arm_tick(machine)
+        if not records:
+            self._publish(records, replies, probes)
+            return
+        self.persisting = True
+        self.write_count += 1
+        write_id = f"{self.session}/{self.write_count}"
+        writes: list[tuple[str, Any | None]] = []
+        for record in records:
+            key = row_key(record)
+            writes.append(
+                (key, None if isinstance(record, RemoveBrokerRecord | RemoveTopicRecord) else record)
+            )
+            if isinstance(record, RemoveTopicRecord):
+                prefix = f"partition/{record.topic_id}/"
+                writes.extend((k, None) for k in list(self.zookeeper.nodes) if k.startswith(prefix))
+        writes.append(("write_id", write_id))
+        life = self.life
+
+        def finished(outcome: Outcome) -> None:
+            match outcome:
+                case Outcome.APPLIED:
+                    self.persisting = False
+                    self._publish(records, replies, probes)
+                    self._drain()
+                case Outcome.UNKNOWN:
+                    # Read back before deciding anything: whoever wrote last left its write id.
+                    applied = self.zookeeper.nodes.get("write_id")
+                    known = applied is not None and applied.value == write_id
+                    self._after(2, lambda: finished(Outcome.APPLIED if known else Outcome.BAD_VERSION))
+                case Outcome.BAD_VERSION | Outcome.SESSION_EXPIRED:
+                    self.events.note(f"{self.name} resigns: {outcome.value}")
+                    self._forget()
+                    if self.zookeeper.leader == self.session:
+                        self.zookeeper.expire(self.session)
+                case _:
+                    assert_never(outcome)
+
+        epoch = self.controller_epoch
+
+        def answered(outcome: Outcome) -> None:
+            self._guarded(life, lambda: finished(outcome) if self.controller_epoch == epoch else None)()
+
+        self.zookeeper.multi(self.session, epoch, writes, answered)
+
+    def _publish(
+        self,
+        records: list[Record],
+        replies: list[tuple[Callable[[Any], None], Any]],
+        probes: list[ProbeBroker],
+    ) -> None:
+        for record in records:
+            self.published.replay(record)
+            self.on_published(self, record)
+        for answer, reply in replies:
+            answer(reply)
+        for probe in probes:
+            self._probe(probe)
+        if records:
+            waiting, self.polls = self.polls, []
+            for poll in waiting:
+                poll.timer.cancel()
+                self._answer_poll(poll.request, poll.answer)
+
+    def _probe(self, probe: ProbeBroker) -> None:
+        """Connect to the listener: refused proves the process dead; a cut or a pause proves nothing."""
+
+        def arrive() -> None:
+            name = f"broker-{probe.broker_id}"
+            cut = {(self.name, name), (name, self.name)} & self.network.cuts
+            if not cut and not self.is_broker_listening(probe.broker_id):
+                died = BrokerProvenDead(
+                    wall_ms=self.events.now_ms, broker_id=probe.broker_id, broker_epoch=probe.broker_epoch
+                )
+                self.submit(died, lambda _: None)
+
+        self._after(1, arrive)
+
+    def on_session_closed(self, broker_id: int, broker_epoch: int, host: str, port: int) -> None:
+        """The broker's long poll lost its connection: worth a probe (never a proof by itself)."""
+        self._probe(ProbeBroker(broker_id=broker_id, broker_epoch=broker_epoch, host=host, port=port))
+
+    def _arm_tick(self, machine: ClusterMachine) -> None:
+        if self.tick_timer is not None:
+            self.tick_timer.cancel()
+            self.tick_timer = None
+        deadline_ms = machine.next_deadline_ms()
+        if deadline_ms is not None:
+            delay_ms = max(1, deadline_ms - self.events.now_ms)
+            self.tick_timer = self._after(delay_ms, self._submit_tick)
+
+    # --- requests of brokers ----------------------------------------------------------------------------
+
+    def is_authoritative(self) -> bool:
+        """Leading, and provably so: our own session was heard of recently enough (2.10)."""
+        session = self.zookeeper.sessions.get(self.session)
+        if self.machine is None or session is None:
+            return False
+        silent_ms = self.events.now_ms - session.last_heard_ms
+        return silent_ms < self.zookeeper.options.session_timeout_ms * 2 // 3
+
+    def _on_request(self, source: str, request: Any, answer: Callable[[Any], None]) -> None:
+        received_ms = self.events.now_ms
+        self._guarded(self.life, lambda: self._dispatch(request, answer, received_ms))()
+
+    def _dispatch(self, request: Any, answer: Callable[[Any], None], received_ms: int) -> None:
+        wall_ms = self.events.now_ms
+        if not self.is_authoritative():
+            answer(refuse(request))
+            return
+        match request:
+            case RegisterRequest():
+                self.submit(RegisterBroker(wall_ms=wall_ms, request=request), answer)
+            case HeartbeatRequest():
+                self.submit(Heartbeat(wall_ms=wall_ms, request=request, received_ms=received_ms), answer)
+            case LagReport():
+                self.submit(Report(wall_ms=wall_ms, request=request), answer)
+            case PollRequest():
+                applied = BrokerApplied(
+                    wall_ms=wall_ms,
+                    broker_id=request.broker_id,
+                    broker_epoch=request.broker_epoch,
+                    controller_epoch=request.applied_controller_epoch,
+                    sequence=request.applied_sequence,
+                    failures=request.failures,
+                )
+                self.submit(applied, lambda reply: self._on_applied(request, answer, reply.error))
+            case _:
+                raise AssertionError(request)
+
+    def _on_applied(
+        self, request: PollRequest, answer: Callable[[Any], None], error: ControllerError
+    ) -> None:
+        if error is not ControllerError.NONE:
+            answer(UpdateBatch(error=error, controller_epoch=self.controller_epoch))
+            return
+        self._answer_poll(request, answer)
+
+    def _answer_poll(self, request: PollRequest, answer: Callable[[Any], None]) -> None:
+        batch = build_update(self.published, request, controller_epoch=self.controller_epoch)
+        if batch is not None:
+            answer(batch)
+            return
+        waiting: list[WaitingPoll] = []
+
+        def expire() -> None:
+            self.polls.remove(waiting[0])
+            answer(
+                UpdateBatch(
+                    controller_epoch=self.controller_epoch,
+                    broker_epoch=request.broker_epoch,
+                    sequence=request.applied_sequence,
+                )
+            )
+
+        poll = WaitingPoll(request, answer, self._after(POLL_WAIT_MS, expire))
+        waiting.append(poll)
+        self.polls.append(poll)
+
+
+def refuse(request: Any) -> Any:
+    error = ControllerError.NOT_CONTROLLER
+    match request:
+        case RegisterRequest():
+            return RegisterResponse(error=error)
+        case HeartbeatRequest():
+            return HeartbeatResponse(error=error)
+        case LagReport():
+            return LagReportResponse(error=error)
+        case PollRequest():
+            return UpdateBatch(error=error)
+        case _:
+            raise AssertionError(request)

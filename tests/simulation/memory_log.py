@@ -1,0 +1,258 @@
+"""A log in memory that crashes like one on disk.
+
+It implements the LogPort that replicas use, keeps whole batches as bytes, and knows which have reached
+the disk. A crash and the recovery after it are two steps, as in life:
+
+    killed                      recover()
+    killed in an append         die_in_append(bytes); recover()
+    power cut                   crash(random) or lose_unflushed(...); recover()
+    empty disk                  wipe()
+
+`recover` scans the bytes as the real one does (length, magic, CRC, order), cuts at the first that is wrong,
+and rebuilds the leader-epoch history and the producer states from what is left.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+from dataplane.core.leader_epochs import LeaderEpochs
+from dataplane.core.log_port import Buffer, LogError, LogSlice, TimestampHit
+from dataplane.core.producer_state import ProducerStates
+from dataplane.wire.record_batch import BatchHeader, CorruptBatch, crc_is_valid, decode_header, iter_headers
+from dataplane.wire.records import iter_records
+
+
+class StoredBatch(NamedTuple):
+    header: BatchHeader
+    data: bytes
+
+
+class MemoryLog:
+    """See LogPort. `failing`: set a text, and everything that touches the "disk" raises LogError with it."""
+
+    def __init__(self, *, log_start_offset: int = 0) -> None:
+        self.failing: str | None = None
+        self._batches: list[StoredBatch] = []
+        self._bases: list[int] = []
+        self._log_start_offset = log_start_offset
+        self._log_end_offset = log_start_offset
+        self._size_bytes = 0
+        self._epochs = LeaderEpochs()
+        self._producers = ProducerStates()
+        self._flushed_batches = 0
+        self._torn = b""
+        self._is_tail_lost = False
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._log_end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        return self._epochs
+
+    @property
+    def producers(self) -> ProducerStates:
+        return self._producers
+
+    @property
+    def batches(self) -> Sequence[StoredBatch]:
+        return self._batches
+
+    def append(self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer], *, now_ms: int) -> None:
+        self._touch_disk()
+        data = b"".join(chunks)
+        position = 0
+        for header in headers:
+            assert header.base_offset >= self._log_end_offset, (header, self._log_end_offset)
+            size = header.size_bytes
+            self._batches.append(StoredBatch(header, data[position : position + size]))
+            self._bases.append(header.base_offset)
+            position += size
+            self._epochs.assign(header.leader_epoch, start_offset=header.base_offset)
+            self._producers.update(header, now_ms=now_ms)
+            self._log_end_offset = header.next_offset
+        assert position == len(data), "headers and bytes disagree"
+        self._size_bytes += position
+
+    def read(self, offset: int, *, max_bytes: int, end_offset: int, at_least_one: bool = True) -> LogSlice:
+        self._touch_disk()
+        assert self._log_start_offset <= offset <= self._log_end_offset, offset
+        if offset >= end_offset or offset >= self._log_end_offset:
+            return LogSlice((), 0, offset)
+        parts: list[memoryview] = []
+        size = 0
+        next_offset = offset
+        for index in range(self._index_of(offset), len(self._batches)):
+            header, data = self._batches[index]
+            if header.next_offset > end_offset:
+                break
+            if size + len(data) > max_bytes and (parts or not at_least_one):
+                break
+            parts.append(memoryview(data))
+            size += len(data)
+            next_offset = header.next_offset
+        return LogSlice(tuple(parts), size, next_offset)
+
+    def find_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampHit | None:
+        self._touch_disk()
+        for header, data in self._batches:
+            if header.next_offset > end_offset:
+                return None
+            if header.max_timestamp < timestamp_ms:
+                continue
+            for record in iter_records(data):
+                if record.timestamp >= timestamp_ms and record.offset >= self._log_start_offset:
+                    return TimestampHit(record.offset, record.timestamp, header.leader_epoch)
+        return None
+
+    def find_max_timestamp(self, *, end_offset: int) -> TimestampHit | None:
+        self._touch_disk()
+        found: TimestampHit | None = None
+        for header, data in self._batches:
+            if header.next_offset > end_offset:
+                break
+            for record in iter_records(data):
+                if record.offset >= self._log_start_offset and (
+                    found is None or record.timestamp > found.timestamp_ms
+                ):
+                    found = TimestampHit(record.offset, record.timestamp, header.leader_epoch)
+        return found
+
+    def begin_leader_epoch(self, leader_epoch: int) -> None:
+        self._touch_disk()
+        self._epochs.assign(leader_epoch, start_offset=self._log_end_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        self._touch_disk()
+        assert offset >= self._log_start_offset
+        if offset < self._log_end_offset:
+            kept = bisect_right(self._bases, offset)
+            while kept and self._batches[kept - 1].header.next_offset > offset:
+                kept -= 1
+            cut = self._batches[kept].header.base_offset if kept < len(self._batches) else offset
+            self._keep(kept, end_offset=min(offset, cut))
+        self._epochs.truncate_from_end(min(offset, self._log_end_offset))
+
+    def restart_at(self, offset: int) -> None:
+        self._touch_disk()
+        self._log_start_offset = offset
+        self._keep(0, end_offset=offset)
+        self._epochs.clear()
+        self._producers.clear()
+
+    def advance_log_start(self, offset: int) -> None:
+        self._touch_disk()
+        assert self._log_start_offset <= offset <= self._log_end_offset
+        self._log_start_offset = offset
+        self._epochs.truncate_from_start(offset)
+        gone = 0
+        while gone < len(self._batches) and self._batches[gone].header.next_offset <= offset:
+            self._size_bytes -= len(self._batches[gone].data)
+            gone += 1
+        del self._batches[:gone]
+        del self._bases[:gone]
+        self._flushed_batches = max(0, self._flushed_batches - gone)
+
+    # The disk below it.
+
+    def flush(self) -> None:
+        self._touch_disk()
+        self._flushed_batches = len(self._batches)
+
+    def crash(self, random: Random) -> None:
+        """A power cut: of what was not flushed a random prefix survives, perhaps with a torn end."""
+        unflushed = len(self._batches) - self._flushed_batches
+        self.lose_unflushed(
+            batches_kept=random.randint(0, unflushed), torn_bytes=random.choice((0, 0, 7, 40, 70))
+        )
+
+    def lose_unflushed(self, *, batches_kept: int = 0, torn_bytes: int = 0) -> None:
+        """Of the batches that were not flushed, keep so many, and so many bytes of the next one."""
+        count = min(len(self._batches), self._flushed_batches + batches_kept)
+        self._torn = self._batches[count].data[:torn_bytes] if count < len(self._batches) else b""
+        self._is_tail_lost = self._is_tail_lost or count < len(self._batches)
+        del self._batches[count:]
+        del self._bases[count:]
+
+    def die_in_append(self, written: bytes) -> None:
+        """The process died while it wrote a batch: these first bytes of it are there."""
+        self._torn = written
+
+    def wipe(self) -> None:
+        """An empty disk in its place."""
+        self.__init__()  # type: ignore[misc]
+
+    def recover(self) -> None:
+        """What the next process makes of the bytes it finds."""
+        found = b"".join([data for _, data in self._batches]) + self._torn
+        entries = self._epochs.entries
+        end_offset = self._log_end_offset
+        self._torn = b""
+        self._batches, self._bases, self._size_bytes = [], [], 0
+        self._log_end_offset = self._log_start_offset
+        self._producers = ProducerStates()
+        self._scan(found)
+        if not self._is_tail_lost:  # the end can lie beyond the last batch: an emptied log begun anew
+            self._log_end_offset = end_offset
+        # An epoch that began where the cut is has no record left that would prove it.
+        self._epochs = LeaderEpochs(
+            entry for entry in entries if not self._is_tail_lost or entry.start_offset < self._log_end_offset
+        )
+        self._is_tail_lost = False
+        self._flushed_batches = len(self._batches)
+
+    def _scan(self, found: bytes) -> None:
+        view = memoryview(found)
+        try:
+            for position, header in iter_headers(view):
+                batch = view[position : position + header.size_bytes]
+                if header.next_offset <= self._log_start_offset:
+                    continue
+                if not crc_is_valid(batch, header):
+                    return
+                if self._batches and header.base_offset < self._log_end_offset:
+                    return
+                self._batches.append(StoredBatch(decode_header(batch), bytes(batch)))
+                self._bases.append(header.base_offset)
+                self._size_bytes += len(batch)
+                self._producers.update(header, now_ms=header.max_timestamp)
+                self._log_end_offset = header.next_offset
+        except CorruptBatch:
+            return
+
+    def _keep(self, count: int, *, end_offset: int) -> None:
+        """The first `count` batches; epochs are the caller's."""
+        del self._batches[count:]
+        del self._bases[count:]
+        self._log_end_offset = end_offset
+        self._size_bytes = sum(len(data) for _, data in self._batches)
+        self._flushed_batches = min(self._flushed_batches, count)
+        if self._producers.has_batch_at_or_beyond(end_offset):
+            rebuilt = ProducerStates()
+            for header, _ in self._batches:
+                rebuilt.update(header, now_ms=header.max_timestamp)
+            self._producers.replace_with(rebuilt)
+
+    def _index_of(self, offset: int) -> int:
+        """The batch that contains `offset`, or the next one after a gap."""
+        index = max(0, bisect_right(self._bases, offset) - 1)
+        while index < len(self._batches) and self._batches[index].header.next_offset <= offset:
+            index += 1
+        return index
+
+    def _touch_disk(self) -> None:
+        if self.failing is not None:
+            raise LogError(self.failing)

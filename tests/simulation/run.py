@@ -1,0 +1,135 @@
+"""One seed, from its options to its verdict: a safety phase under faults, then healing and liveness."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import traceback
+from dataclasses import dataclass
+
+from tests.simulation.cluster import Cluster, ClusterOptions, Violation
+from tests.simulation.events import keyed_random
+from tests.simulation.faults import FaultPlanner
+
+SET_UP_MS_MAX = 20_000
+FAULTS_MS = 20_000
+LIVENESS_MS_MAX = 60_000
+EVENTS_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one seed did. `failure` is None when every invariant held; otherwise it begins with the rule."""
+
+    seed: int
+    options: ClusterOptions
+    faults: dict[str, int]
+    events: int
+    simulated_ms: int
+    acked: int
+    isr_changes: int
+    leader_changes: int
+    controller_elections: int
+    truncations_written_aside: int
+    recovery_ms: int
+    digest: str
+    failure: str | None
+    last_events: tuple[str, ...]
+
+    def report(self) -> str:
+        """What a person needs to begin: rule, seed, options, the last events, one command to replay it."""
+        options = ", ".join(f"{k}={v}" for k, v in dataclasses.asdict(self.options).items())
+        return "\n".join(
+            [
+                f"seed {self.seed} failed: {self.failure}",
+                f"options: {options}",
+                f"faults: {self.faults}",
+                f"at {self.simulated_ms} ms, {self.events} events, digest {self.digest}",
+                *self.last_events,
+                f"replay: python -m tests.simulation run --seed {self.seed}",
+            ]
+        )
+
+
+def draw_options(seed: int) -> ClusterOptions:
+    random = keyed_random(seed, "options")
+    brokers = random.choice([3, 3, 3, 4, 5])
+    replication_factor = random.choice([2, 3, 3, 3, min(brokers, 4)])
+    majority = replication_factor // 2 + 1
+    return ClusterOptions(
+        brokers=brokers,
+        controllers=random.choice([1, 2, 2]),
+        partitions=random.choice([1, 2, 3]),
+        replication_factor=replication_factor,
+        min_insync_replicas=random.choice([majority, majority, 2]),
+        producers=random.choice([1, 2]),
+        lag_ms_max=random.choice([600, 2_000]),
+    )
+
+
+def run_seed(seed: int, *, faults_ms: int = FAULTS_MS, options: ClusterOptions | None = None) -> Verdict:
+    """Deterministic: equal seeds give equal verdicts, digests included, in any process."""
+    options = options or draw_options(seed)
+    was_enabled = gc.isenabled()
+    gc.disable()
+    cluster = Cluster(seed, options)
+    planner = FaultPlanner(cluster)
+    failure: str | None = None
+    recovery_ms = -1
+    try:
+        recovery_ms = _run_phases(cluster, planner, faults_ms)
+    except Violation as violation:
+        failure = str(violation)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        failure = f"crash: {type(error).__name__}: {error} ({where.filename}:{where.lineno})"
+    finally:
+        if was_enabled:
+            gc.enable()
+    events = cluster.events
+    return Verdict(
+        seed=seed,
+        options=options,
+        faults=dict(sorted(planner.counts.items())),
+        events=events.count,
+        simulated_ms=events.now_ms,
+        acked=cluster.acked,
+        isr_changes=cluster.isr_changes,
+        leader_changes=cluster.leader_changes,
+        controller_elections=sum(c.elections for c in cluster.controllers),
+        truncations_written_aside=sum(b.disk.asides for b in cluster.brokers.values()),
+        recovery_ms=recovery_ms,
+        digest=events.digest(),
+        failure=failure,
+        last_events=tuple(events.recent[-EVENTS_SHOWN:]),
+    )
+
+
+def _run_phases(cluster: Cluster, planner: FaultPlanner, faults_ms: int) -> int:
+    events = cluster.events
+    cluster.start()
+    cluster.run_until(SET_UP_MS_MAX, lambda: cluster.acked > 0)
+    if not cluster.acked:
+        raise Violation("L1", "nothing was acknowledged in a healthy cluster")
+    planner.start()
+    _expire_sessions(cluster)
+    cluster.run_until(events.now_ms + faults_ms)
+    planner.heal()
+    healed_ms = events.now_ms
+    cluster.run_until(healed_ms + 1_000)
+    for producer in cluster.producers:
+        producer.stopped = True
+    cluster.run_until(healed_ms + LIVENESS_MS_MAX, lambda: cluster.is_settled() is None)
+    missing = cluster.is_settled()
+    if missing is not None:
+        raise Violation("L2", f"{LIVENESS_MS_MAX} ms after the faults ended: {missing}")
+    recovery_ms = events.now_ms - healed_ms
+    # A last round, so that every follower learns the end before logs are compared.
+    cluster.run_until(events.now_ms + 3_000)
+    cluster.check_end()
+    return recovery_ms
+
+
+def _expire_sessions(cluster: Cluster) -> None:
+    cluster.zookeeper.expire_due()
+    cluster.events.after(100, lambda: _expire_sessions(cluster))

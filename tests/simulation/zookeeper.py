@@ -1,0 +1,139 @@
+"""A model of ZooKeeper as the controller uses it: versions, atomic multis, sessions, lost answers.
+
+Writes are totally ordered. A multi checks versions and applies all or nothing. A session expires by the
+*server's* time, so that a controller which was paused or cut off may believe for a while that it still leads
+(S16). The answer of an applied write can be lost (S17): the caller then knows nothing until it reads back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from random import Random
+from typing import Any
+
+from tests.simulation.events import Events
+
+
+class Outcome(Enum):
+    APPLIED = "applied"
+    BAD_VERSION = "bad_version"
+    SESSION_EXPIRED = "session_expired"
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class Znode:
+    value: Any
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLogged:
+    """One applied multi, kept for the check of I5: who wrote, under which controller epoch."""
+
+    session: str
+    controller_epoch: int
+    current_controller_epoch: int
+
+
+@dataclass(slots=True)
+class Session:
+    name: str
+    last_heard_ms: int
+    expired: bool = False
+
+
+@dataclass(slots=True)
+class ZooKeeperOptions:
+    session_timeout_ms: int = 4000
+    latency_ms: tuple[float, float] = (0.5, 4.0)
+    lost_answer_rate: float = 0.0
+
+
+@dataclass(slots=True)
+class ModelZooKeeper:
+    """Keys to versioned values, one `leader` ephemeral, and the controller epoch under its own key."""
+
+    events: Events
+    random: Random
+    options: ZooKeeperOptions
+    nodes: dict[str, Znode] = field(default_factory=dict)
+    sessions: dict[str, Session] = field(default_factory=dict)
+    leader: str | None = None
+    writes: list[WriteLogged] = field(default_factory=list)
+    on_write: Callable[[str, int], None] | None = None
+    available: bool = True
+
+    def connect(self, session: str) -> None:
+        self.sessions[session] = Session(session, self.events.now_ms)
+
+    def expire_due(self) -> None:
+        for session in self.sessions.values():
+            silent_ms = self.events.now_ms - session.last_heard_ms
+            if not session.expired and self.available and silent_ms > self.options.session_timeout_ms:
+                self.expire(session.name)
+
+    def expire(self, name: str) -> None:
+        session = self.sessions.get(name)
+        if session is not None:
+            session.expired = True
+        if self.leader == name:
+            self.leader = None
+
+    def is_alive(self, name: str) -> bool:
+        """A request of this session arrived: it is alive unless the server has already expired it."""
+        session = self.sessions.get(name)
+        if session is None or session.expired or not self.available:
+            return False
+        session.last_heard_ms = self.events.now_ms
+        return True
+
+    def claim_leadership(self, name: str) -> int | None:
+        """Become leader and bump the controller epoch in one multi; None when another leads."""
+        if not self.is_alive(name) or self.leader not in (None, name):
+            return None
+        self.leader = name
+        node = self.nodes.setdefault("controller_epoch", Znode(0, 0))
+        node.value += 1
+        node.version += 1
+        return int(node.value)
+
+    def read_all(self) -> dict[str, Any]:
+        return {key: node.value for key, node in self.nodes.items()}
+
+    def multi(
+        self,
+        session: str,
+        controller_epoch: int,
+        writes: list[tuple[str, Any | None]],
+        done: Callable[[Outcome], None],
+    ) -> None:
+        """Check the controller epoch, then set (or, with None, delete) each key; answer after a while."""
+        low, high = self.options.latency_ms
+
+        def apply() -> None:
+            if not self.is_alive(session):
+                self.events.after(self.random.uniform(low, high), lambda: done(Outcome.SESSION_EXPIRED))
+                return
+            current = int(self.nodes["controller_epoch"].value)
+            if current != controller_epoch:
+                outcome = Outcome.BAD_VERSION
+            else:
+                for key, value in writes:
+                    if value is None:
+                        self.nodes.pop(key, None)
+                    else:
+                        node = self.nodes.setdefault(key, Znode(None, -1))
+                        node.value = value
+                        node.version += 1
+                self.writes.append(WriteLogged(session, controller_epoch, current))
+                outcome = Outcome.APPLIED
+                if self.on_write is not None:
+                    self.on_write(session, controller_epoch)
+            lost = self.random.random() < self.options.lost_answer_rate
+            answer = Outcome.UNKNOWN if lost else outcome
+            self.events.after(self.random.uniform(low, high), lambda: done(answer))
+
+        self.events.after(self.random.uniform(low, high), apply)
