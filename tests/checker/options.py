@@ -1,0 +1,25 @@
+"""What a run allows, and so what the checker may not hold against the system."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """The strictest is the default.
+
+    final_read: whether the history must end with a final read. Without one, a record that nobody read since
+        may be anywhere, and only the Jepsen rule speaks of losses; a run that forgot it must not pass.
+    retention: whether the partitions' logs may lose their beginnings (retention, DeleteRecords). Where they
+        may not, a log start above a record does not excuse that the record is gone.
+    stall_ms_max, real_time_lag_ms_max: bounds on the longest time in which a partition with sends waiting
+        acknowledged none, and on the staleness of a reader; None only measures.
+    window_ms: width of the windows of the series.
+    """
+
+    final_read: bool = True
+    retention: bool = False
+    stall_ms_max: int | None = None
+    real_time_lag_ms_max: int | None = None
+    window_ms: int = 1000

@@ -1,0 +1,187 @@
+"""What stands where: no offset has two values, no value two offsets, and nothing is read that nobody wrote.
+
+An offset with two values is the one thing that no configuration of Kafka allows without an unclean election:
+two readers hold different histories. A value at two offsets is what retries do without idempotence, so it is
+bad only of an idempotent sender.
+"""
+
+from __future__ import annotations
+
+from .history import NO_OFFSET, Function, Item, Key, Outcome
+from .index import Index, KeyLog
+from .values import parse_value
+from .verdict import Findings, Kind, Severity, show_key, show_value
+
+
+def check_places(index: Index, findings: Findings) -> int:
+    """How many values stand at several offsets."""
+    duplicated = 0
+    for log in index.logs.values():
+        _check_rivals(log, findings)
+        duplicated += _check_duplicates(index, log, findings)
+        _check_failed(index, log, findings)
+    _check_unknown(index, findings)
+    return duplicated
+
+
+def _told_by(log: KeyLog, offset: int, value: str) -> int:
+    """The operation that first told of this value at this offset."""
+    if log.read.get(offset) == value:
+        return log.first_read[offset]
+    rival = log.rivals.get(offset, {}).get(value)
+    return log.sent[value] if rival is None else rival
+
+
+def _check_rivals(log: KeyLog, findings: Findings) -> None:
+    for offset, rivals in log.rivals.items():
+        findings.add(
+            Kind.INCONSISTENT_OFFSETS,
+            f"{show_key(log.key)} offset {offset} holds {' and '.join(map(show_value, rivals))}",
+            key=log.key,
+            offsets=(offset,),
+            values=tuple(rivals),
+            about=tuple(rivals.values()),
+        )
+
+
+def _check_duplicates(index: Index, log: KeyLog, findings: Findings) -> int:
+    twice = {value: set(offsets) for value, offsets in log.found_twice.items()}
+    for offset, value in log.acked.items():
+        place = log.places.get(value, offset)
+        if place != offset:
+            twice.setdefault(value, {place}).add(offset)
+    duplicated = 0
+    for value, found in twice.items():
+        writer = log.sent.get(value)
+        if writer is None:  # Nobody sent it: that is said elsewhere, once.
+            continue
+        duplicated += 1
+        offsets = sorted(found)
+        is_idempotent = index.operations[writer].idempotent
+        findings.add(
+            Kind.DUPLICATE,
+            f"{show_value(value)}, sent once {'with' if is_idempotent else 'without'} idempotence, stands at "
+            f"offsets {', '.join(map(str, offsets))} of {show_key(log.key)}",
+            key=log.key,
+            severity=Severity.BAD if is_idempotent else Severity.COUNTED,
+            offsets=offsets,
+            values=(value,),
+            about=(writer, *(_told_by(log, offset, value) for offset in offsets)),
+        )
+    return duplicated
+
+
+def _check_unknown(index: Index, findings: Findings) -> None:
+    """Values that were never sent to where they were read."""
+    unknown = [
+        (log, value, offset)
+        for log in index.logs.values()
+        for value, offset in log.places.items()
+        if value not in log.sent
+    ]
+    homes: dict[str, Key] = {}
+    if unknown:
+        homes = {value: log.key for log in index.logs.values() for value in log.sent}
+    for log, value, offset in unknown:
+        said = parse_value(value)
+        home = homes.get(value) or (said.key if said is not None else None)
+        if home is not None and home != log.key:
+            kind, what = Kind.MISPLACED, f"was sent to {show_key(home)} and read from {show_key(log.key)}"
+        elif said is not None:
+            kind, what = Kind.PHANTOM, f"was read from {show_key(log.key)}, and nobody sent it"
+        else:
+            kind, what = Kind.CORRUPT, f"was read from {show_key(log.key)}, and is no whole value"
+        about = [_told_by(log, offset, value)]
+        if value in homes:
+            about.append(index.logs[homes[value]].sent[value])
+        findings.add(
+            kind,
+            f"{show_value(value)} {what} (offset {offset})",
+            key=log.key,
+            offsets=(offset,),
+            values=(value,),
+            about=about,
+        )
+
+
+def _check_failed(index: Index, log: KeyLog, findings: Findings) -> None:
+    """G1a: reading what was surely not written. Retries after a refusal that was none end here."""
+    for value, writer in log.sent.items():
+        if index.operations[writer].type is Outcome.FAIL and value in log.places:
+            offset = log.places[value]
+            findings.add(
+                Kind.G1A,
+                f"{show_value(value)} was read at offset {offset} of {show_key(log.key)}, and its send was "
+                f"refused ({index.operations[writer].error or 'no error told'})",
+                key=log.key,
+                offsets=(offset,),
+                values=(value,),
+                about=(_told_by(log, offset, value), writer),
+            )
+
+
+class _Committed:
+    """What is committed in one partition by whoever told of it first, and by which operation."""
+
+    def __init__(self, log: KeyLog) -> None:
+        self.key = log.key
+        self.values = dict(log.read)
+        self.told_by = dict(log.first_read)
+
+    def compare(self, number: int, item: Item, findings: Findings) -> None:
+        offset, value = item
+        known = self.values.setdefault(offset, value)
+        told_by = self.told_by.setdefault(offset, number)
+        if known != value:
+            findings.add(
+                Kind.REPLICAS_DIFFER,
+                f"{show_key(self.key)} offset {offset} is {show_value(value)} in one replica, below its high "
+                f"watermark, and {show_value(known)} elsewhere",
+                key=self.key,
+                offsets=(offset,),
+                values=(value, known),
+                about=(number, told_by),
+            )
+
+
+def check_replicas(index: Index, findings: Findings) -> None:
+    """What replicas hold below their own high watermarks is the same, nothing is missing in between, and it
+    is what readers were given."""
+    contents: dict[Key, dict[str, list[int]]] = {}
+    for number, operation in enumerate(index.operations):
+        if (
+            operation.f is Function.DUMP
+            and operation.key is not None
+            and operation.high_watermark is not None
+        ):
+            contents.setdefault(operation.key, {}).setdefault(operation.process, []).append(number)
+    for key, replicas in contents.items():
+        committed = _Committed(index.log(key))
+        held: dict[str, set[int]] = {}
+        for replica, dumps in replicas.items():
+            end = max(_watermark(index, number) for number in dumps)
+            offsets = held[replica] = set[int]()
+            for number in dumps:
+                for item in index.operations[number].items:
+                    offsets.add(item[0])
+                    if item[0] < end:
+                        committed.compare(number, item, findings)
+        for replica, dumps in replicas.items():
+            start = max(index.operations[number].log_start_offset or 0 for number in dumps)
+            end = max(_watermark(index, number) for number in dumps)
+            missing = sorted(o for o in committed.values.keys() - held[replica] if start <= o < end)
+            if missing:
+                findings.add(
+                    Kind.REPLICAS_DIFFER,
+                    f"{replica} lacks {len(missing)} committed records of {show_key(key)}, the first at "
+                    f"offset {missing[0]}, although its log spans {start} to {end}",
+                    key=key,
+                    offsets=missing,
+                    values=tuple(committed.values[offset] for offset in missing[:10]),
+                    about=(dumps[0], committed.told_by[missing[0]]),
+                )
+
+
+def _watermark(index: Index, number: int) -> int:
+    watermark = index.operations[number].high_watermark
+    return NO_OFFSET if watermark is None else watermark
