@@ -1,0 +1,1 @@
+"""Tests that join parts of the system over real sockets, files and databases."""

@@ -1,0 +1,173 @@
+"""The port over a real ZooKeeper: the same answers as the model's, and the faults that only a server has."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from controller.shell.meta import (
+    Check,
+    Committed,
+    Create,
+    Delete,
+    MetaUnavailable,
+    Operation,
+    Outcome,
+    Rejected,
+    Rejection,
+    SessionState,
+    SetData,
+    Unknown,
+)
+from localcluster.zookeeper import ZooKeeper
+from tests.integration.controller.conftest import OpenMeta, until_state
+from tests.simulation.memory_zookeeper import MemoryZooKeeper
+
+pytestmark = pytest.mark.anyio
+
+PATHS = ("/a", "/a/b", "/a/c", "/d")
+paths = st.sampled_from(PATHS)
+versions = st.integers(min_value=-1, max_value=2)
+data = st.binary(max_size=8)
+operations: st.SearchStrategy[Operation] = st.one_of(
+    st.builds(Create, paths, data, st.just(False)),
+    st.builds(Check, paths, st.integers(min_value=0, max_value=2)),
+    st.builds(SetData, paths, data, versions),
+    st.builds(Delete, paths, versions),
+)
+writes = st.lists(st.lists(operations, min_size=1, max_size=4), max_size=12)
+
+
+def outline(outcome: Outcome) -> tuple[str, int, str]:
+    match outcome:
+        case Committed():
+            return ("committed", -1, "")
+        case Rejected(index, reason, _):
+            return ("rejected", index, reason)
+        case Unknown(detail):
+            return ("unknown", -1, detail)
+
+
+async def test_the_model_and_the_server_answer_alike(open_meta: OpenMeta) -> None:
+    run = 0
+    async with open_meta() as real:
+        told: list[tuple[list[list[Operation]], list[object]]] = []
+
+        # Hypothesis draws the schedules first: its examples can't be awaited.
+        @given(writes)
+        @settings(max_examples=60, database=None, suppress_health_check=list(HealthCheck), deadline=None)
+        def draw(schedule: list[list[Operation]]) -> None:
+            told.append((schedule, []))
+
+        draw()
+        for schedule, _ in told:
+            run += 1
+            prefix = f"/run-{run}"
+            model = MemoryZooKeeper(latency_ms=0).connect()
+            for meta in (real, model):
+                await meta.start_write([Create(prefix, b"")]).outcome()
+            for write in schedule:
+                moved = [_moved(operation, prefix) for operation in write]
+                answers = [outline(await meta.start_write(moved).outcome()) for meta in (real, model)]
+                assert answers[0] == answers[1], write
+            for path in PATHS:
+                nodes = [await meta.get(prefix + path) for meta in (real, model)]
+                contents = [None if node is None else (node.data, node.version) for node in nodes]
+                assert contents[0] == contents[1]
+                children = [await meta.children(prefix + path) for meta in (real, model)]
+                assert children[0] == children[1]
+
+
+def _moved(operation: Operation, prefix: str) -> Operation:
+    match operation:
+        case Create(path, bytes_, ephemeral):
+            return Create(prefix + path, bytes_, ephemeral)
+        case Check(path, version):
+            return Check(prefix + path, version)
+        case SetData(path, bytes_, version):
+            return SetData(prefix + path, bytes_, version)
+        case Delete(path, version):
+            return Delete(prefix + path, version)
+
+
+async def test_one_failed_operation_of_many_fails_the_write_and_says_which(open_meta: OpenMeta) -> None:
+    """kazoo returns the errors of a transaction instead of raising them."""
+    async with open_meta() as meta:
+        await meta.start_write([Create("/a", b"1"), Create("/b", b"1")]).outcome()
+        outcome = await meta.start_write(
+            [SetData("/a", b"2", 0), Check("/b", 7), SetData("/b", b"2", 0)]
+        ).outcome()
+        assert outline(outcome) == ("rejected", 1, Rejection.BAD_VERSION)
+        node = await meta.get("/a")
+        assert node is not None and (node.data, node.version) == (b"1", 0)
+
+
+async def test_writes_started_together_are_applied_in_their_order(open_meta: OpenMeta) -> None:
+    async with open_meta() as meta:
+        await meta.start_write([Create("/a", b"")]).outcome()
+        pending = [meta.start_write([SetData("/a", str(n).encode(), n)]) for n in range(50)]
+        assert {outline(await write.outcome())[0] for write in pending} == {"committed"}
+
+
+async def test_a_watch_tells_of_creation_change_and_deletion(open_meta: OpenMeta) -> None:
+    async with open_meta() as meta, open_meta() as other:
+        for operation in (Create("/a", b"1"), SetData("/a", b"2", -1), Delete("/a", -1)):
+            watch = await meta.watch("/a")
+            await other.start_write([operation]).outcome()
+            with anyio.fail_after(5):
+                await watch.changed()
+
+
+async def test_an_ephemeral_znode_goes_when_its_client_stops(open_meta: OpenMeta) -> None:
+    async with open_meta() as meta:
+        async with open_meta() as other:
+            await other.start_write([Create("/e", b"", ephemeral=True)]).outcome()
+            node = await meta.get_synced("/e")
+            assert node is not None and node.owner == other.session.session_id
+            watch = await meta.watch("/e")
+        with anyio.fail_after(1):  # Less than the session timeout: it was closed, not abandoned.
+            await watch.changed()
+        assert await meta.get_synced("/e") is None
+
+
+async def test_a_request_above_jute_maxbuffer_is_an_unknown_outcome_and_the_session_goes_on(
+    open_meta: OpenMeta,
+) -> None:
+    async with open_meta() as meta:
+        outcome = await meta.start_write([Create("/big", b"x" * 1_100_000)]).outcome()
+        assert isinstance(outcome, Unknown)
+        await until_state(meta, SessionState.CONNECTED)
+        with anyio.fail_after(5):
+            while True:
+                try:
+                    assert await meta.get_synced("/big") is None
+                except MetaUnavailable:
+                    await anyio.sleep(0.02)
+                else:
+                    break
+
+
+async def test_the_negotiated_session_timeout_is_the_servers(open_meta: OpenMeta) -> None:
+    async with open_meta(session_timeout_ms=60_000) as meta:
+        assert meta.session.timeout_ms == 10_000  # Twenty ticks of half a second.
+
+
+async def test_a_server_that_is_gone_suspends_and_its_return_resumes_the_session(
+    zookeeper: ZooKeeper, open_meta: OpenMeta
+) -> None:
+    async with open_meta(session_timeout_ms=5_000) as meta:
+        await meta.start_write([Create("/kept", b"1"), Create("/mine", b"", ephemeral=True)]).outcome()
+        session_id = meta.session.session_id
+        await anyio.to_thread.run_sync(zookeeper.kill)
+        await until_state(meta, SessionState.SUSPENDED)
+        assert isinstance(await meta.start_write([SetData("/kept", b"2", 0)]).outcome(), Unknown)
+        with pytest.raises(MetaUnavailable):
+            await meta.get("/kept")
+        await anyio.to_thread.run_sync(zookeeper.start)
+        await until_state(meta, SessionState.CONNECTED)
+        assert meta.session.session_id == session_id
+        node = await meta.get_synced("/kept")
+        assert node is not None and node.data == b"1"
+        assert await meta.get_synced("/mine") is not None

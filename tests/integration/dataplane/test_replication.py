@@ -1,0 +1,133 @@
+"""Three brokers: replication, failover, rejoining, and a controller that goes away."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import trio
+
+from controller.contract.partition_state import NO_LEADER
+from tests.integration.dataplane.clients import produce, read
+from tests.integration.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
+
+VALUES = [b"value %d" % number for number in range(1000)]
+MORE = [b"more %d" % number for number in range(1000)]
+MIN_2 = {"min.insync.replicas": "2"}
+
+
+def log_end_offsets(cluster: ClusterInProcess, topic_id: str) -> dict[int, int]:
+    found = {}
+    for broker_id, running in cluster.brokers.items():
+        hosted = running.broker.table.get(topic_id, 0)
+        if hosted is not None:
+            found[broker_id] = hosted.log.log_end_offset
+    return found
+
+
+def high_watermarks(cluster: ClusterInProcess, topic_id: str) -> set[int]:
+    hosted = [running.broker.table.get(topic_id, 0) for running in cluster.brokers.values()]
+    return {-1 if one is None else one.replica.high_watermark for one in hosted}
+
+
+def test_every_follower_holds_what_was_acknowledged_by_all(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            await cluster.form(1, 2, 3)
+            topic_id = cluster.controller.create_topic("orders", ((1, 2, 3),), MIN_2)
+            assert await produce(cluster.bootstrap(), "orders", VALUES, acks="all") == list(range(1000))
+            assert log_end_offsets(cluster, topic_id) == {1: 1000, 2: 1000, 3: 1000}
+            await cluster.controller.wait_for(
+                lambda: high_watermarks(cluster, topic_id) == {1000}, "followers learn the high watermark"
+            )
+            assert await read(cluster.bootstrap(), "orders", 1000) == VALUES
+
+    trio.run(run)
+
+
+def test_when_the_leader_is_killed_another_serves_all_and_the_dead_one_rejoins(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            await cluster.form(1, 2, 3)
+            topic_id = cluster.controller.create_topic("orders", ((1, 2, 3),), MIN_2)
+            await produce(cluster.bootstrap(), "orders", VALUES, acks="all")
+            await cluster.brokers.pop(1).kill()
+            await cluster.controller.wait_for(
+                lambda: cluster.controller.state(topic_id).leader not in (1, NO_LEADER), "a new leader"
+            )
+            offsets = await produce(cluster.bootstrap(), "orders", MORE, acks="all")
+            assert offsets == list(range(1000, 2000))
+            await cluster.start(1)
+            await cluster.wait_isr(topic_id, 1, 2, 3)
+            assert log_end_offsets(cluster, topic_id) == {1: 2000, 2: 2000, 3: 2000}
+            assert await read(cluster.bootstrap(), "orders", 2000) == VALUES + MORE
+
+    trio.run(run)
+
+
+def test_a_controlled_shutdown_moves_the_leadership_first(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            await cluster.form(1, 2, 3)
+            topic_id = cluster.controller.create_topic("orders", ((1, 2, 3),), MIN_2)
+            await produce(cluster.bootstrap(), "orders", VALUES, acks="all")
+            stopping = cluster.brokers.pop(1)
+            assert await stopping.stop()
+            assert cluster.controller.state(topic_id).leader in (2, 3)
+            await produce(cluster.bootstrap(), "orders", MORE, acks="all")
+            assert await read(cluster.bootstrap(), "orders", 2000) == VALUES + MORE
+
+    trio.run(run)
+
+
+def test_a_controller_outage_does_not_stop_replication(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            await cluster.form(1, 2, 3)
+            topic_id = cluster.controller.create_topic("orders", ((1, 2, 3),), MIN_2)
+            await produce(cluster.bootstrap(), "orders", VALUES, acks="all")
+            cluster.controller.is_down = True
+            lease = cluster.brokers[1].broker.lease
+            await cluster.controller.wait_for(
+                lambda: not cluster.brokers[1].broker._lease_held(), "the lease ends"
+            )
+            assert lease.lease_ms > 0
+            await produce(cluster.bootstrap(), "orders", MORE, acks="all")
+            assert log_end_offsets(cluster, topic_id) == {1: 2000, 2: 2000, 3: 2000}
+            cluster.controller.is_down = False
+            await cluster.controller.wait_for(cluster.brokers[1].broker._lease_held, "it is back")
+
+    trio.run(run)
+
+
+def test_a_wiped_follower_is_excluded_fetches_everything_and_rejoins(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            await cluster.form(1, 2, 3)
+            topic_id = cluster.controller.create_topic("orders", ((1, 2, 3),), MIN_2)
+            await produce(cluster.bootstrap(), "orders", VALUES, acks="all")
+            await cluster.brokers.pop(3).kill()
+            shutil.rmtree(cluster.data_dir(3))
+            await cluster.wait_isr(topic_id, 1, 2)
+            await cluster.start(3)
+            await cluster.wait_isr(topic_id, 1, 2, 3)
+            assert log_end_offsets(cluster, topic_id)[3] == 1000
+
+    trio.run(run)
+
+
+def test_a_follower_that_lags_leaves_the_isr_and_comes_back(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            await cluster.form(1, 2, 3, configs={"replica.lag.time.max.ms": "500"})
+            topic_id = cluster.controller.create_topic("orders", ((1, 2, 3),), MIN_2)
+            await produce(cluster.bootstrap(), "orders", VALUES, acks="all")
+            cluster.brokers[3].broker.fetchers.stop()
+            await produce(cluster.bootstrap(), "orders", MORE, acks="all")
+            await cluster.wait_isr(topic_id, 1, 2)
+            await cluster.brokers.pop(3).kill()
+            await cluster.start(3)
+            await cluster.wait_isr(topic_id, 1, 2, 3)
+            assert log_end_offsets(cluster, topic_id)[3] == 2000
+
+    trio.run(run)

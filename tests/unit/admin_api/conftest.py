@@ -1,0 +1,18 @@
+"""REST tests run on trio in virtual time, as the shell's do."""
+
+from __future__ import annotations
+
+import pytest
+import trio.testing
+
+from tests.simulation.memory_zookeeper import MemoryZooKeeper
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, object]]:
+    return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
+
+
+@pytest.fixture
+def zookeeper() -> MemoryZooKeeper:
+    return MemoryZooKeeper()

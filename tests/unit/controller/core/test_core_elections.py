@@ -1,0 +1,577 @@
+from __future__ import annotations
+
+import pytest
+from core_cluster import Cluster, changed, seats, topic_id
+
+from controller.contract.errors import ControllerError
+from controller.contract.lag_report import (
+    FollowerLag,
+    IsrProposal,
+    LagReport,
+    LagReportResponse,
+    PartitionLag,
+    ReplicaProblem,
+)
+from controller.contract.partition_state import NO_LEADER, LeaderRecovery
+from controller.contract.session import ShutdownKind
+from controller.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
+from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm, Note
+from controller.core.events import (
+    AllocateProducerIds,
+    ElectPreferred,
+    ElectUnclean,
+    LeadersElected,
+    Refusal,
+    RefusalCode,
+    Report,
+)
+from controller.core.options import ControllerOptions
+from controller.core.records import Cause
+
+RECOVERING, RECOVERED = LeaderRecovery.RECOVERING, LeaderRecovery.RECOVERED
+
+
+# --- what a leader may propose: 2.4, in its order --------------------------------------------------
+
+
+def test_a_report_of_an_unknown_broker_or_an_earlier_incarnation_is_not_read() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    proposal = cluster.proposal(1, 2)
+    for broker_id, epoch, error in [(9, 1, "broker_not_registered"), (1, 0, "stale_broker_epoch")]:
+        report = LagReport(broker_id=broker_id, broker_epoch=epoch, proposals=(proposal,))
+        response = cluster.ask(Report(wall_ms=0, request=report), LagReportResponse)
+        assert (response.error, response.results) == (error, ())
+    assert cluster.last.records == ()
+
+
+PROPOSALS: list[tuple[str, dict[str, object], int, str]] = [
+    ("unknown topic", {"topic_id": topic_id(9)}, 1, "unknown_topic_id"),
+    ("unknown partition", {"partition": 9}, 1, "unknown_topic_or_partition"),
+    ("a leader epoch that I don't know", {"leader_epoch": 1}, 1, "not_controller"),
+    ("a partition epoch that I don't know", {"partition_epoch": 2}, 1, "not_controller"),
+    ("an unknown epoch, even from a stranger", {"leader_epoch": 1}, 2, "not_controller"),
+    ("an earlier leader epoch", {"leader_epoch": -1}, 1, "fenced_leader_epoch"),
+    ("an earlier leader epoch, even from a stranger", {"leader_epoch": -1}, 2, "fenced_leader_epoch"),
+    ("not the leader", {}, 2, "invalid_request"),
+    ("an earlier partition epoch", {"partition_epoch": 0}, 1, "invalid_update_version"),
+]
+
+
+@pytest.mark.parametrize(("story", "wrong", "sender", "error"), PROPOSALS, ids=[p[0] for p in PROPOSALS])
+def test_a_bad_proposal_gets_its_own_error_with_the_state_and_changes_nothing(
+    story: str, wrong: dict[str, object], sender: int, error: str
+) -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.propose(1, 2)
+    before = cluster.partition()
+    good = cluster.proposal(1)
+    values = {name: getattr(good, name) for name in good.__struct_fields__}
+    result = cluster.send(IsrProposal(**{**values, **wrong}), sender=sender)
+    assert result.error == error, story
+    assert result.state == (None if "unknown" in error else before)
+    assert cluster.last.records == ()
+
+
+@pytest.mark.parametrize("isr", [(), (2, 3), (1, 1), (1, 4)])
+def test_a_proposed_isr_holds_the_leader_once_and_only_replicas(isr: tuple[int, ...]) -> None:
+    cluster = Cluster(brokers=(1, 2, 3, 4))
+    cluster.create((1, 2, 3))
+    assert cluster.propose(*isr).error == "invalid_request"
+
+
+def test_a_repeated_proposal_whose_answer_was_lost_succeeds_with_the_present_epoch() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    base = cluster.partition()
+    first = cluster.propose(1, 2, base=base)
+    again = cluster.propose(1, 2, base=base)
+    assert again == first
+    assert (again.error, again.state) == ("none", cluster.partition())
+    assert cluster.last.records == ()
+
+
+def test_of_a_shrink_and_a_fencing_from_one_base_the_later_is_told_the_newer_state() -> None:
+    """S19."""
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    base = cluster.partition()
+    cluster.kill(2)
+    result = cluster.propose(1, 2, base=base)
+    assert (result.error, result.state) == ("invalid_update_version", cluster.partition())
+
+
+def test_an_expansion_names_the_incarnation_that_fetched() -> None:
+    """S3: broker 2 lost its disk between the fetch and the proposal."""
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.propose(1, 3)
+    old_epoch = cluster.broker(2).broker_epoch
+    cluster.kill(2)
+    cluster.restart(2, last_shutdown=ShutdownKind.FIRST_START)
+    assert cluster.propose(1, 2, 3, epochs={2: old_epoch}).error == "ineligible_replica"
+    assert cluster.propose(1, 2, 3, epochs={2: -1}).error == "ineligible_replica"
+    assert cluster.propose(1, 2, 3).error == "none"
+    assert cluster.partition().isr == (1, 2, 3)
+
+
+def test_a_late_copy_of_a_refused_expansion_is_never_accepted_after_all() -> None:
+    """I2: the leader has stopped waiting for broker 2 by then."""
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.propose(1, 3)
+    cluster.heartbeat(2, wants_shutdown=True)
+    base = cluster.partition()
+    refused = cluster.propose(1, 2, 3)
+    assert refused.error == "ineligible_replica"
+    assert refused.state is not None
+    assert refused.state.partition_epoch == base.partition_epoch + 1
+    assert (refused.state.isr, refused.state.leader_epoch) == (base.isr, base.leader_epoch)
+    cluster.restart(2, last_shutdown=ShutdownKind.CLEAN)
+    assert cluster.propose(1, 2, 3, base=base).error == "invalid_update_version"
+
+
+def test_a_fenced_or_unadmitted_broker_joins_no_isr() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.kill(2)
+    assert cluster.propose(1, 2, 3).error == "ineligible_replica"
+
+
+def test_members_that_stay_may_be_named_without_an_epoch_but_not_with_a_wrong_one() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    assert cluster.propose(1, 2, epochs={2: 99}).error == "ineligible_replica"
+    assert cluster.propose(1, 2, epochs={1: -1, 2: -1}).error == "none"
+
+
+def test_the_isr_is_kept_in_assignment_order_whatever_order_was_proposed() -> None:
+    cluster = Cluster()
+    cluster.create((3, 1, 2))
+    cluster.propose(3)
+    cluster.propose(2, 3, 1)
+    assert cluster.partition().isr == (3, 1, 2)
+
+
+def test_a_shrink_keeps_the_leader_epoch_and_says_who_asked() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    before = cluster.partition()
+    cluster.propose(1, 3)
+    assert cluster.partition() == changed(before, isr=(1, 3), partition_epoch=1)
+    (record,) = cluster.last.records
+    assert (record.change.cause, record.change.actor) == (Cause.ISR_SHRUNK, "broker:1")
+
+
+# --- ELR: 3.2, I12 ---------------------------------------------------------------------------------
+
+
+def test_who_leaves_an_isr_that_falls_below_its_minimum_stays_eligible_and_nobody_else() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.propose(1, 3)
+    assert seats(cluster.partition()) == (1, (1, 3), ())
+    cluster.propose(1)
+    assert seats(cluster.partition()) == (1, (1,), (3,))
+    cluster.propose(1, 2)
+    assert seats(cluster.partition()) == (1, (1, 2), ())
+
+
+def test_when_the_isr_is_gone_an_eligible_replica_leads_alone() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.propose(1, 2)
+    cluster.propose(1)
+    cluster.kill(1)
+    assert seats(cluster.partition()) == (2, (2,), (1,))
+    assert cluster.partition().leader_epoch == 1
+
+
+def test_a_dead_eligible_replica_is_not_elected_and_a_behind_one_never() -> None:
+    """S38: the candidate must be live, and broker 3 never was one."""
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.propose(1, 2)
+    cluster.kill(2)
+    cluster.kill(1)
+    state = cluster.partition()
+    assert seats(state) == (NO_LEADER, (), (1, 2))
+    assert state.last_known_leader == 1
+    cluster.restart(2)
+    assert seats(cluster.partition()) == (2, (2,), (1,))
+    assert cluster.partition().last_known_leader == NO_LEADER
+
+
+def test_everyone_down_keeps_both_sets_and_says_replica_by_replica_why() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.propose(1, 2)
+    cluster.kill(1)
+    cluster.kill(2)
+    verdicts = cluster.machine.explain((topic_id(), 0))
+    assert [(v.broker_id, v.standing, v.broker_status, v.could_lead) for v in verdicts] == [
+        (1, "eligible", "fenced", True),
+        (2, "eligible", "fenced", True),
+        (3, "behind", "active", False),
+    ]
+    key = AlarmKey(code=AlarmCode.PARTITION_LEADERLESS, topic_id=topic_id(), partition=0)
+    (detail,) = [e.detail for e in cluster.last.effects if isinstance(e, Alarm) and e.key == key]
+    assert all(f"broker {b}" in detail for b in (1, 2, 3))
+    cluster.restart(1)
+    assert ClearAlarm(key=key) in cluster.last.effects
+    assert cluster.machine.explain((topic_id(), 0)) == ()
+
+
+@pytest.mark.parametrize("minimum", ["1", "2", "3"])
+def test_an_isr_at_or_above_its_minimum_has_no_elr(minimum: str) -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3), configs={"min.insync.replicas": minimum})
+    for broker_id in (3, 2, 1):
+        cluster.kill(broker_id)
+        state = cluster.partition()
+        assert (len(state.isr) >= int(minimum)) <= (state.elr == ())
+        assert set(state.isr).isdisjoint(state.elr)
+    assert cluster.partition().elr == (1, 2, 3)[: int(minimum)]
+
+
+def test_clean_election_follows_assignment_order_and_raises_the_leader_epoch() -> None:
+    cluster = Cluster()
+    cluster.create((2, 3, 1))
+    cluster.kill(2)
+    state = cluster.partition()
+    assert (seats(state), state.leader_epoch, state.partition_epoch) == ((3, (3, 1), ()), 1, 1)
+
+
+# --- unclean: 3.5, I15 -----------------------------------------------------------------------------
+
+
+def leaderless() -> Cluster:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.propose(1, 2)
+    cluster.kill(2)
+    cluster.kill(1)
+    return cluster
+
+
+def unclean(cluster: Cluster, broker_id: int = 3, **wrong: object) -> ElectUnclean:
+    values = {"partition_epoch": cluster.partition().partition_epoch, **wrong}
+    return ElectUnclean(
+        wall_ms=0,
+        actor="ann",
+        reason="lost store1",
+        topic_id=topic_id(),
+        partition=0,
+        broker_id=broker_id,
+        **values,  # type: ignore[arg-type]
+    )
+
+
+def test_an_operator_may_choose_a_live_replica_which_then_leads_alone_under_a_mark() -> None:
+    cluster = leaderless()
+    before = cluster.partition()
+    dry = cluster.ask(unclean(cluster, dry_run=True), LeadersElected)
+    assert (cluster.last.records, cluster.partition()) == ((), before)
+    real = cluster.ask(unclean(cluster), LeadersElected)
+    assert real.partitions == dry.partitions == (cluster.partition(),)
+    epoch = before.leader_epoch + 1
+    assert cluster.partition() == changed(
+        before,
+        leader=3,
+        leader_epoch=epoch,
+        partition_epoch=before.partition_epoch + 1,
+        isr=(3,),
+        elr=(),
+        last_known_leader=NO_LEADER,
+        recovery=RECOVERING,
+        unclean_leader_epoch=epoch,
+        new_replicas=(1, 2),
+    )
+    (record,) = cluster.last.records
+    assert (record.change.actor, record.change.reason) == ("ann", "lost store1")
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "wrong", "code"),
+    [
+        (3, {"partition_epoch": 0}, RefusalCode.PARTITION_CHANGED),
+        (1, {}, RefusalCode.INELIGIBLE_BROKER),
+        (9, {}, RefusalCode.INELIGIBLE_BROKER),
+    ],
+)
+def test_an_unclean_election_on_old_knowledge_or_of_a_dead_broker_is_refused(
+    broker_id: int, wrong: dict[str, object], code: RefusalCode
+) -> None:
+    cluster = leaderless()
+    assert cluster.ask(unclean(cluster, broker_id, **wrong), Refusal).code is code
+    assert cluster.last.records == ()
+
+
+def test_an_unclean_election_is_refused_while_there_is_a_leader() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    assert cluster.ask(unclean(cluster), Refusal).code is RefusalCode.ELECTION_NOT_NEEDED
+
+
+def test_a_recovering_leader_admits_nobody_until_it_has_confirmed_its_log() -> None:
+    cluster = leaderless()
+    cluster.step(unclean(cluster))
+    cluster.restart(1)
+    assert cluster.propose(3, 1, recovery=RECOVERING).error == "invalid_request"
+    assert cluster.propose(3, recovery=RECOVERED).error == "none"
+    assert cluster.partition().recovery is RECOVERED
+    assert cluster.records[-1].change.cause is Cause.LEADER_RECOVERED
+    assert cluster.propose(3, recovery=RECOVERING).error == "invalid_request"
+    assert cluster.propose(3, 1).error == "none"
+    assert seats(cluster.partition()) == (3, (1, 3), ())
+
+
+def test_a_recovering_leader_that_dies_returns_recovering() -> None:
+    cluster = leaderless()
+    cluster.step(unclean(cluster))
+    mark = cluster.partition().unclean_leader_epoch
+    cluster.kill(3)
+    cluster.restart(3)
+    state = cluster.partition()
+    assert (seats(state), state.recovery, state.unclean_leader_epoch) == ((3, (3,), ()), RECOVERING, mark)
+
+
+@pytest.mark.parametrize(("setting", "leader"), [("false", NO_LEADER), ("true", 3)])
+def test_only_a_topic_that_opted_in_elects_uncleanly_by_itself(setting: str, leader: int) -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3), configs={"unclean.leader.election.enable": setting})
+    cluster.propose(1, 2)
+    cluster.kill(2)
+    cluster.kill(1)
+    state = cluster.partition()
+    assert state.leader == leader
+    assert (state.recovery is RECOVERING) == (leader == 3)
+
+
+def test_an_opted_in_partition_with_nobody_live_waits_for_the_first_to_return() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3), configs={"unclean.leader.election.enable": "true"})
+    cluster.propose(1, 2)
+    cluster.kill(3, 2, 1)
+    assert cluster.partition().leader == NO_LEADER
+    cluster.restart(3)
+    assert (cluster.partition().leader, cluster.partition().recovery) == (3, RECOVERING)
+
+
+# --- lost logs -------------------------------------------------------------------------------------
+
+
+def missing(cluster: Cluster, *, epoch: int | None = None, code: str = "log_missing") -> ApplyFailure:
+    return ApplyFailure(
+        topic_id=topic_id(),
+        partition=0,
+        partition_epoch=cluster.partition().partition_epoch if epoch is None else epoch,
+        code=code,
+        detail="no such directory",
+    )
+
+
+def test_a_leader_begins_anew_when_a_follower_lost_its_log() -> None:
+    """It would else remember how far that follower had come, and ask for it again at once."""
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    before = cluster.partition()
+    cluster.applied(3, missing(cluster))
+    after = cluster.partition()
+    assert (after.leader, after.leader_epoch, after.isr) == (1, before.leader_epoch + 1, (1, 2))
+
+
+@pytest.mark.parametrize("code", ["log_missing", "storage_error"])
+def test_a_replica_whose_log_is_gone_leaves_isr_and_elr_and_may_come_back_as_a_learner(code: str) -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.applied(1, missing(cluster, code=code))
+    state = cluster.partition()
+    assert seats(state) == (2, (2, 3), ())
+    assert (state.leader_epoch, state.partition_epoch) == (1, 1)
+    key = AlarmKey(code=AlarmCode(code), topic_id=topic_id(), partition=0, broker_id=1)
+    assert key in [a.key for a in cluster.machine.alarms()]
+    cluster.propose(1, 2, 3)
+    assert ClearAlarm(key=key) in cluster.last.effects
+
+
+def test_a_late_copy_of_a_failure_does_not_take_the_seat_of_a_recovered_replica() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    old = missing(cluster)
+    cluster.applied(3, old)
+    cluster.propose(1, 2, 3)
+    cluster.applied(3, old)
+    assert cluster.partition().isr == (1, 2, 3)
+
+
+def test_a_broker_is_not_elected_in_the_step_in_which_it_says_that_its_log_is_gone() -> None:
+    cluster = Cluster()
+    cluster.create((1,))
+    cluster.kill(1)
+    cluster.register(1, "b", last_shutdown=ShutdownKind.PROCESS_CRASH)
+    # A heartbeat that arrived before the broker had applied anything does not unfence it.
+    cluster.heartbeat(1, applied=-1)
+    cluster.applied(1, missing(cluster))
+    assert seats(cluster.partition()) == (NO_LEADER, (), ())
+    assert cluster.partition().last_known_elr == (1,)
+
+
+def problem(code: str, leader_epoch: int = -1) -> ReplicaProblem:
+    return ReplicaProblem(
+        topic_id=topic_id(), partition=0, code=code, detail="offset 7", leader_epoch=leader_epoch
+    )
+
+
+def test_quarantine_is_alarmed_and_takes_no_seat_and_a_divergent_suffix_is_noted() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.propose(1, 2)
+    report = LagReport(broker_id=3, broker_epoch=3, problems=(problem("quarantined"), problem("divergent")))
+    cluster.step(Report(wall_ms=0, request=report))
+    assert cluster.last.records == ()
+    assert [a.key.code for a in cluster.machine.alarms()] == [AlarmCode.REPLICA_QUARANTINED]
+    assert [e.code for e in cluster.last.effects if isinstance(e, Note)] == ["replica_divergent"]
+
+
+def test_a_problem_of_an_earlier_leader_epoch_is_history() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.kill(1)
+    report = LagReport(broker_id=3, broker_epoch=3, problems=(problem("log_missing", leader_epoch=0),))
+    cluster.step(Report(wall_ms=0, request=report))
+    assert cluster.last.records == ()
+
+
+# --- new replicas ----------------------------------------------------------------------------------
+
+
+def test_new_replicas_are_confirmed_in_one_record_once_every_live_one_has_applied() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    created = cluster.partition()
+    assert created.new_replicas == (1, 2, 3)
+    cluster.applied(1)
+    cluster.applied(2)
+    cluster.pass_ms(1_000)
+    assert cluster.partition() == created
+    cluster.applied(3)
+    cluster.pass_ms(1_000)
+    assert cluster.partition() == changed(created, new_replicas=(), partition_epoch=1)
+    cluster.beat_all()
+    cluster.pass_ms(1_000)
+    assert cluster.last.records == ()
+
+
+def test_a_dead_new_replica_does_not_hold_up_the_others() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.kill(3)
+    cluster.applied(1)
+    cluster.applied(2)
+    cluster.pass_ms(1_000)
+    assert cluster.partition().new_replicas == (3,)
+    cluster.restart(3)
+    cluster.beat_all()
+    cluster.pass_ms(1_000)
+    assert cluster.partition().new_replicas == ()
+
+
+def test_who_joins_an_isr_is_new_no_more() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.kill(3)
+    cluster.restart(3)
+    cluster.propose(1, 2, 3)
+    assert cluster.partition().new_replicas == (1, 2)
+
+
+# --- preferred leaders: 3.6 ------------------------------------------------------------------------
+
+
+def displaced(options: ControllerOptions | None = None, partitions: int = 1) -> Cluster:
+    """Broker 1 died, came back, and is in sync again; broker 2 leads its partitions."""
+    cluster = Cluster(options)
+    cluster.create(*[(1, 2, 3)] * partitions)
+    cluster.kill(1)
+    cluster.restart(1)
+    for number in range(partitions):
+        cluster.propose(1, 2, 3, base=cluster.partition(number))
+    cluster.step(Report(wall_ms=0, request=LagReport(broker_id=2, broker_epoch=2)))
+    return cluster
+
+
+def run(cluster: Cluster, ms: int) -> None:
+    for _ in range(ms // 500):
+        cluster.now_ms += 500
+        cluster.beat_all()
+        cluster.pass_ms(0)
+
+
+def test_a_preferred_leader_returns_after_its_delay_and_not_before() -> None:
+    cluster = displaced()
+    run(cluster, 5_000)
+    assert cluster.partition().leader == 2
+    run(cluster, 1_500)
+    assert cluster.partition().leader == 1
+    assert cluster.partition().leader_epoch == 2
+
+
+def test_preferred_leaders_return_a_bounded_number_at_a_time() -> None:
+    cluster = displaced(ControllerOptions(preferred_leader_moves_max=3), partitions=8)
+    run(cluster, 6_500)
+    counts = []
+    for _ in range(3):
+        counts.append(sum(cluster.partition(n).leader == 1 for n in range(8)))
+        run(cluster, 1_000)
+    assert counts == [3, 6, 8]
+
+
+def test_leaders_stay_where_they_are_when_the_operator_wants_that() -> None:
+    cluster = displaced(ControllerOptions(auto_leader_rebalance=False))
+    run(cluster, 10_000)
+    assert cluster.partition().leader == 2
+
+
+def test_a_preferred_replica_that_lags_does_not_return_yet() -> None:
+    cluster = displaced()
+    lag = PartitionLag(
+        topic_id=topic_id(),
+        partition=0,
+        leader_epoch=1,
+        log_start_offset=0,
+        log_end_offset=9_000,
+        high_watermark=10,
+        size_bytes=1,
+        followers=(FollowerLag(broker_id=1, log_end_offset=10, lag_records=8_990, lag_ms=9),),
+    )
+    cluster.step(Report(wall_ms=0, request=LagReport(broker_id=2, broker_epoch=2, lags=(lag,))))
+    run(cluster, 10_000)
+    assert cluster.partition().leader == 2
+
+
+def test_a_preferred_election_by_hand_needs_no_delay_and_a_replica_in_sync() -> None:
+    cluster = displaced()
+    event = ElectPreferred(wall_ms=0, actor="ann", topic_id=topic_id(), partition=0)
+    cluster.ask(event, LeadersElected)
+    assert cluster.partition().leader == 1
+    assert cluster.ask(event, Refusal).code is RefusalCode.ELECTION_NOT_NEEDED
+    cluster.kill(1)
+    assert cluster.ask(event, Refusal).code is RefusalCode.INELIGIBLE_BROKER
+
+
+# --- producer ids: 6.8 -----------------------------------------------------------------------------
+
+
+def test_producer_id_blocks_never_overlap_not_even_across_controllers() -> None:
+    cluster = Cluster()
+    event = AllocateProducerIds(wall_ms=0, request=ProducerIdsRequest(broker_id=1, broker_epoch=1))
+    blocks = []
+    for _ in range(3):
+        reply = cluster.ask(event, ProducerIdsResponse)
+        blocks.append((reply.first_producer_id, reply.count))
+        cluster.fail_over()
+    assert blocks == [(0, 1000), (1000, 1000), (2000, 1000)]
+    stale = AllocateProducerIds(wall_ms=0, request=ProducerIdsRequest(broker_id=1, broker_epoch=9))
+    assert cluster.ask(stale, ProducerIdsResponse).error is ControllerError.STALE_BROKER_EPOCH

@@ -1,0 +1,328 @@
+"""Events in, replies out, and between the two everything is persisted, published and taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+import pytest
+
+from controller.audit.change import AuditedChange, Entity
+from controller.contract.errors import ControllerError
+from controller.contract.session import BrokerStatus
+from controller.core.events import ConfigureCluster, CreateTopic, TopicCreated
+from controller.core.options import ControllerOptions
+from controller.shell.leadership import EPOCH_PATH
+from controller.shell.listeners import ListenerAnswer
+from controller.shell.meta import SetData
+from controller.shell.outcomes import ClusterExists, NotActive, OutcomeUnknown, UnknownCluster
+from tests.simulation.memory_zookeeper import LostAnswer, MemoryMeta, MemoryZooKeeper
+from tests.unit.controller.shell.shell_parts import (
+    TOPIC_ID,
+    AddressBook,
+    Broker,
+    VirtualClock,
+    form_cluster,
+    make_engine,
+    running,
+    until_active,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+def create_topic(name: str = "orders", *, partitions: int = 3, topic_id: str = TOPIC_ID) -> CreateTopic:
+    return CreateTopic(
+        topic_id=topic_id,
+        topic=name,
+        partitions=partitions,
+        replication_factor=3,
+        actor="operator",
+        wall_ms=1,
+    )
+
+
+class RecordedAudit:
+    """An outbox that only remembers."""
+
+    def __init__(self) -> None:
+        self.changes: list[AuditedChange] = []
+        self.backfilled: list[str] = []
+
+    def record_changes(self, changes: Sequence[AuditedChange], /) -> None:
+        self.changes.extend(changes)
+
+    def backfill(self, cluster: str, /) -> None:
+        self.backfilled.append(cluster)
+
+
+async def test_a_broker_becomes_active_and_a_topic_is_led(meta: MemoryMeta, clock: VirtualClock) -> None:
+    engine = make_engine(meta, clock)
+    async with running(engine):
+        brokers = await form_cluster(engine)
+        assert [(await broker.heartbeat()).status for broker in brokers] == [BrokerStatus.ACTIVE] * 3
+        created = await engine.submit("prod", create_topic())
+        assert isinstance(created, TopicCreated)
+        image = engine.image("prod").image
+        assert sorted(state.leader for state in image.partitions_of(TOPIC_ID)) == [1, 2, 3]
+        assert engine.clusters() == ["prod"]
+
+
+async def test_a_standby_refuses_writes_names_the_active_and_shows_an_aging_copy(
+    zookeeper: MemoryZooKeeper, clock: VirtualClock
+) -> None:
+    first = make_engine(zookeeper.connect(), clock, name="c1")
+    second = make_engine(zookeeper.connect(), clock, name="c2")
+    async with running(first, second):
+        await form_cluster(first)
+        await first.submit("prod", create_topic())
+        await anyio.sleep(2.5)
+        assert (second.role, second.active_url) == ("standby", "http://c1:8080")
+        with pytest.raises(NotActive) as refused:
+            await second.submit("prod", create_topic("more"))
+        assert refused.value.active_url == "http://c1:8080"
+        shown = second.image("prod")
+        assert shown.image.partitions == first.image("prod").image.partitions
+        assert shown.as_of_ms is not None and clock.now_mono_ms() - shown.as_of_ms < 2_000
+        assert first.image("prod").as_of_ms is None
+
+
+async def test_what_one_controller_decided_the_next_one_knows(
+    zookeeper: MemoryZooKeeper, clock: VirtualClock
+) -> None:
+    first_meta = zookeeper.connect()
+    first = make_engine(first_meta, clock, name="c1")
+    second = make_engine(zookeeper.connect(), clock, name="c2")
+    async with running(first, second):
+        await form_cluster(first)
+        await first.submit("prod", create_topic())
+        decided = dict(first.image("prod").image.partitions)
+        first_meta.lose_session()
+        await until_active([second])
+        assert second.controller_epoch == 2
+        assert second.image("prod").image.partitions == decided
+        with pytest.raises(NotActive):
+            await first.submit("prod", create_topic("more"))
+
+
+async def test_heartbeats_are_answered_while_a_write_is_stuck_and_no_longer_than_authority_lasts(
+    meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    engine = make_engine(meta, clock)
+    async with running(engine):
+        brokers = await form_cluster(engine)
+        meta.hold_writes()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(engine.submit, "prod", create_topic())
+            await meta.until_held(1)
+            with anyio.fail_after(0.001):
+                answers = [await broker.heartbeat() for broker in brokers]
+            assert [answer.error for answer in answers] == [ControllerError.NONE] * 3
+            assert TOPIC_ID not in engine.image("prod").image.topics
+            meta.release_writes()
+        assert TOPIC_ID in engine.image("prod").image.topics
+        meta.disconnect()
+        await anyio.sleep(0.001)
+        with pytest.raises(NotActive):
+            await brokers[0].heartbeat()
+
+
+async def test_requests_that_arrive_during_a_write_are_persisted_together_by_the_next(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    engine = make_engine(meta, clock)
+    async with running(engine):
+        await form_cluster(engine)
+        meta.hold_writes()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(engine.submit, "prod", create_topic("first"))
+            await meta.until_held(1)
+            for number in range(20):
+                event = create_topic(f"topic-{number}", topic_id=f"{number:022d}", partitions=1)
+                tasks.start_soon(engine.submit, "prod", event)
+            await anyio.sleep(0.01)
+            writes_before = len(zookeeper.history)
+            meta.release_writes()
+        assert len(zookeeper.history) == writes_before + 2
+        assert len(engine.image("prod").image.topics) == 21
+
+
+async def test_a_silent_broker_is_fenced_after_the_grace_and_its_partitions_move(
+    meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    engine = make_engine(meta, clock, options=ControllerOptions())
+    async with running(engine):
+        brokers = await form_cluster(engine)
+        await engine.submit("prod", create_topic())
+        for _ in range(14):  # Seven seconds in which broker 3 says nothing.
+            await anyio.sleep(0.5)
+            for broker in brokers[:2]:
+                await broker.heartbeat()
+                await broker.apply()
+        image = engine.image("prod").image
+        assert image.brokers[3].fenced
+        assert {state.leader for state in image.partitions_of(TOPIC_ID)} == {1, 2}
+
+
+async def test_a_late_heartbeat_and_a_refusing_listener_fence_without_waiting_for_the_grace(
+    meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    listeners = AddressBook()
+    listeners.open("127.0.0.1", 9003)
+    engine = make_engine(meta, clock, listeners=listeners)
+    async with running(engine):
+        brokers = await form_cluster(engine)
+        listeners.answers[("127.0.0.1", 9003)] = ListenerAnswer.REFUSED
+        for _ in range(5):  # Two and a half seconds; the grace is six.
+            await anyio.sleep(0.5)
+            for broker in brokers[:2]:
+                await broker.heartbeat()
+        assert engine.image("prod").image.brokers[3].fenced
+        assert (
+            listeners.asked.count(("127.0.0.1", 9003)) == 3
+        )  # once when it was first heard, then two refusals
+
+
+async def test_a_refusal_from_an_address_that_never_accepted_proves_nothing_against_a_broker_we_hear(
+    meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    """It advertises an address that the controller can't reach; its heartbeats are late, but they come."""
+    listeners = AddressBook()
+    listeners.answers[("127.0.0.1", 9003)] = ListenerAnswer.REFUSED
+    engine = make_engine(meta, clock, listeners=listeners)
+    async with running(engine):
+        brokers = await form_cluster(engine)
+        for turn in range(8):
+            await anyio.sleep(0.5)
+            for broker in brokers if turn % 4 == 3 else brokers[:2]:
+                await broker.heartbeat()
+        assert not engine.image("prod").image.brokers[3].fenced
+
+
+async def test_a_controller_whose_epoch_is_over_stops_at_its_next_write(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    engine = make_engine(meta, clock)
+    async with running(engine):
+        await form_cluster(engine)
+        other = zookeeper.connect()
+        await other.start_write([SetData(EPOCH_PATH, b'{"controller_epoch":9}', -1)]).outcome()
+        topics_before = {path for path in zookeeper.nodes if "/topics/" in path}
+        with pytest.raises((NotActive, OutcomeUnknown)):
+            await engine.submit("prod", create_topic())
+        assert {path for path in zookeeper.nodes if "/topics/" in path} == topics_before
+        await until_active([engine])
+        assert engine.controller_epoch == 10
+
+
+@pytest.mark.parametrize("is_applied", [True, False])
+async def test_a_lost_answer_is_not_seen_by_who_asked(
+    is_applied: bool, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    engine = make_engine(meta, clock)
+    async with running(engine):
+        await form_cluster(engine)
+        meta.faults.append(LostAnswer(is_applied=is_applied))
+        assert isinstance(await engine.submit("prod", create_topic()), TopicCreated)
+        assert engine.controller_epoch == 1
+
+
+async def test_a_new_controller_waits_the_grace_before_it_fences_anyone(
+    zookeeper: MemoryZooKeeper, clock: VirtualClock
+) -> None:
+    """Leases that its predecessor granted may still run (S18)."""
+    first_meta = zookeeper.connect()
+    first = make_engine(first_meta, clock, name="c1")
+    second = make_engine(zookeeper.connect(), clock, name="c2")
+    async with running(first, second):
+        await form_cluster(first)
+        first_meta.lose_session()
+        await until_active([second])
+        await anyio.sleep(5.5)
+        assert not any(broker.fenced for broker in second.image("prod").image.brokers.values())
+        await anyio.sleep(1.5)
+        assert all(broker.fenced for broker in second.image("prod").image.brokers.values())
+
+
+async def test_a_cluster_is_created_once(meta: MemoryMeta, clock: VirtualClock) -> None:
+    engine = make_engine(meta, clock)
+    async with running(engine):
+        await engine.create_cluster("prod", configs={"num.partitions": "5"}, actor="operator")
+        with pytest.raises(ClusterExists):
+            await engine.create_cluster("prod", configs={}, actor="operator")
+        with pytest.raises(UnknownCluster):
+            await engine.submit("other", create_topic())
+        assert engine.image("prod").image.configs == {"num.partitions": "5"}
+
+
+async def test_clusters_are_driven_side_by_side(meta: MemoryMeta, clock: VirtualClock) -> None:
+    engine = make_engine(meta, clock)
+    async with running(engine):
+        await form_cluster(engine, cluster="prod")
+        await form_cluster(engine, cluster="test", brokers=1)
+        assert engine.clusters() == ["prod", "test"]
+        assert [len(engine.image(name).image.brokers) for name in engine.clusters()] == [3, 1]
+
+
+async def test_every_persisted_change_reaches_the_audit_once_with_before_and_after(
+    meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    audit = RecordedAudit()
+    engine = make_engine(meta, clock, outbox=audit)
+    async with running(engine):
+        await form_cluster(engine)
+        await engine.submit("prod", create_topic(partitions=2))
+        await engine.submit(
+            "prod", ConfigureCluster(configs={"num.partitions": "7"}, actor="ada", reason="more", wall_ms=5)
+        )
+        await anyio.sleep(0.1)
+        keys = [(change.entity, change.entity_id, change.version) for change in audit.changes]
+        assert len(keys) == len(set(keys))
+        created = [c for c in audit.changes if c.entity is Entity.PARTITION]
+        assert [(c.entity_id, c.cause, c.before is None) for c in created] == [
+            (f"{TOPIC_ID}/0", "topic_created", True),
+            (f"{TOPIC_ID}/1", "topic_created", True),
+        ]
+        configured = audit.changes[-1]
+        assert (configured.entity, configured.actor, configured.reason) == (Entity.CLUSTER, "ada", "more")
+        assert configured.before is not None and configured.after is not None
+        assert "num.partitions" not in configured.before["configs"]
+        assert configured.after["configs"]["num.partitions"] == "7"
+        assert audit.backfilled == ["prod"]
+
+
+async def test_the_truth_names_every_entity_with_the_version_its_change_had(
+    zookeeper: MemoryZooKeeper, clock: VirtualClock
+) -> None:
+    audit = RecordedAudit()
+    first_meta = zookeeper.connect()
+    first = make_engine(first_meta, clock, name="c1", outbox=audit)
+    second = make_engine(zookeeper.connect(), clock, name="c2")
+    async with running(first, second):
+        await form_cluster(first)
+        await first.submit("prod", create_topic(partitions=2))
+        await anyio.sleep(0.1)
+        latest = {(c.entity, c.entity_id): c.version for c in audit.changes}
+        first_meta.lose_session()
+        await until_active([second])
+        truth = {(c.entity, c.entity_id): c.version for c in second.truth("prod")}
+        # The creation of the cluster itself is found by the back-fill only.
+        assert {key: truth[key] for key in latest} == latest
+        assert truth.keys() - latest.keys() == {(Entity.CLUSTER, "prod")}
+
+
+async def test_a_fault_of_the_machine_ends_the_term_and_not_the_controller(
+    meta: MemoryMeta, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(meta, clock)
+    async with running(engine):
+        brokers = await form_cluster(engine)
+        machine = engine.driver("prod").machine
+        monkeypatch.setattr(type(machine), "step", lambda *_: 1 // 0)
+        with pytest.raises(NotActive):
+            await brokers[0].heartbeat()
+        monkeypatch.undo()
+        await until_active([engine])
+        assert engine.controller_epoch == 2
+        answer = await Broker(engine, 1).register()
+        assert answer.error is ControllerError.NONE

@@ -1,0 +1,283 @@
+"""What is persisted is what was decided, in its order, by the controller of the present epoch alone."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from controller.core.records import (
+    BrokerRecord,
+    Cause,
+    Change,
+    ClusterRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    Record,
+    RemoveBrokerRecord,
+    RemoveTopicRecord,
+)
+from controller.shell.meta import SetData
+from controller.shell.metadata_store import Conflict, Fenced, MetadataCorrupt
+from controller.shell.rows import chunk_path, head_path, topic_path
+from tests.simulation.memory_zookeeper import REQUEST_BYTES_MAX, LostAnswer, MemoryMeta, MemoryZooKeeper
+from tests.unit.controller.shell.shell_parts import (
+    CHANGE,
+    TOPIC_ID,
+    VirtualClock,
+    begin_term,
+    broker_record,
+    load_store,
+    make_cluster,
+    partition_record,
+    topic_record,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+def topic(partitions: int, *, partition_epoch: int = 0) -> list[Record]:
+    rows = [partition_record(number, partition_epoch=partition_epoch) for number in range(partitions)]
+    return [*rows, topic_record(partitions)]
+
+
+async def read_back(meta: MemoryMeta, clock: VirtualClock) -> list[Record]:
+    store = await load_store(meta, clock)
+    return [record for record, _ in store.records()]
+
+
+async def read_epochs(meta: MemoryMeta, clock: VirtualClock) -> dict[int, int]:
+    """Partition epochs by partition, in order."""
+    records = await read_back(meta, clock)
+    states = [record.state for record in records if isinstance(record, PartitionRecord)]
+    return {state.partition: state.partition_epoch for state in states}
+
+
+async def test_what_was_persisted_is_read_back_as_the_same_records(
+    meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    written: list[Record] = [
+        ClusterRecord(cluster_id="CCCCCCCCCCCCCCCCCCCCCC", configs={"num.partitions": "3"}, change=CHANGE),
+        ProducerIdsRecord(next_producer_id=1000, change=CHANGE),
+        broker_record(1),
+        broker_record(2),
+        *topic(250),
+    ]
+    await store.persist(written, term)
+    assert await read_back(meta, clock) == written
+
+
+async def test_a_hundred_partitions_share_a_znode(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    await (await load_store(meta, clock)).persist(topic(250), term)
+    chunks = sorted(path for path in zookeeper.nodes if "/partitions-" in path)
+    assert chunks == [chunk_path("prod", TOPIC_ID, number) for number in range(3)]
+
+
+async def test_records_of_a_group_become_one_write(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    await store.persist(topic(10), term)
+    writes_before = len(zookeeper.history)
+    # The same partition twice, and a broker: the later state of each is all that has to be written.
+    await store.persist(
+        [partition_record(3, partition_epoch=1), broker_record(1), partition_record(3, partition_epoch=2)],
+        term,
+    )
+    assert len(zookeeper.history) == writes_before + 1
+    assert (await read_epochs(meta, clock))[3] == 2
+
+
+async def test_a_large_batch_is_split_below_the_request_limit_and_keeps_its_order(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    await store.persist(topic(9_000), term)
+    writes_before = len(zookeeper.history)
+    exclusions = [partition_record(number, partition_epoch=1) for number in range(9_000)]
+    await store.persist([*exclusions, broker_record(7)], term)
+    writes = zookeeper.history[writes_before:]
+    assert len(writes) > 1
+    for write in writes:
+        assert (
+            sum(len(op.path) + len(getattr(op, "data", b"")) for op in write.operations) < REQUEST_BYTES_MAX
+        )
+    # The registration is in the last write: never before an exclusion (I11).
+    holders = [i for i, write in enumerate(writes) if any("/brokers/7" in op.path for op in write.operations)]
+    assert holders == [len(writes) - 1]
+
+
+async def test_after_a_crash_between_two_writes_a_prefix_of_the_records_stands(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    await store.persist(topic(9_000), term)
+    meta.hold_writes()
+    async with anyio.create_task_group() as tasks:
+        records: list[Record] = [partition_record(number, partition_epoch=1) for number in range(9_000)]
+        tasks.start_soon(store.persist, [*records, broker_record(7)], term)
+        await meta.until_held(2)
+        meta.forget_held_writes(after=1)
+        meta.release_writes()
+        await anyio.sleep(0.1)
+        tasks.cancel_scope.cancel()
+    epochs = list((await read_epochs(zookeeper.connect(), clock)).values())
+    assert 0 < sum(epochs) < 9_000
+    assert epochs == sorted(epochs, reverse=True)
+    assert "/clusters/prod/brokers/7" not in zookeeper.nodes
+
+
+async def test_a_controller_that_was_replaced_changes_nothing(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    other = zookeeper.connect()
+    await other.start_write([SetData("/controller_epoch", b'{"controller_epoch":2}', 0)]).outcome()
+    nodes = dict(zookeeper.nodes)
+    with pytest.raises(Fenced):
+        await store.persist(topic(3), term)
+    assert zookeeper.nodes == nodes
+
+
+@pytest.mark.parametrize("is_applied", [True, False])
+async def test_a_write_whose_answer_was_lost_is_read_back_and_done_once(
+    is_applied: bool, zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    head_before = zookeeper.nodes[head_path("prod")].version
+    meta.faults.append(LostAnswer(is_applied=is_applied))
+    await store.persist(topic(3), term)
+    await store.persist([partition_record(1, partition_epoch=1)], term)
+    assert zookeeper.nodes[head_path("prod")].version == head_before + 2
+    assert len(await read_back(meta, clock)) == 1 + 4
+
+
+@pytest.mark.parametrize("applied", [(True, False), (False, False), (False, True)])
+async def test_lost_answers_in_the_middle_of_a_split_batch_leave_no_gap(
+    applied: tuple[bool, bool], zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    meta.faults.extend(LostAnswer(is_applied=is_applied) for is_applied in applied)
+    told: list[int] = []
+    await store.persist(topic(9_000), term, on_persisted=told.append)
+    assert told == sorted(set(told)) and told[-1] == 9_001
+    assert await read_back(meta, clock) == [record for record, _ in store.records()]
+    assert len(await read_back(meta, clock)) == 1 + 9_001
+
+
+async def test_a_foreign_hand_on_a_row_is_a_conflict_and_not_overwritten(
+    meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    await store.persist(topic(3), term)
+    path = chunk_path("prod", TOPIC_ID, 0)
+    node = await meta.get(path)
+    assert node is not None
+    await meta.start_write([SetData(path, node.data, node.version)]).outcome()
+    with pytest.raises(Conflict, match="bad_version"):
+        await store.persist([partition_record(1, partition_epoch=1)], term)
+
+
+async def test_removing_a_topic_removes_its_chunks(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    await store.persist(topic(250), term)
+    await store.persist(
+        [
+            topic_record(250, deleting=True),
+            RemoveTopicRecord(topic_id=TOPIC_ID, topic="orders", change=CHANGE),
+        ],
+        term,
+    )
+    assert not any(TOPIC_ID in path for path in zookeeper.nodes)
+
+
+async def test_a_topic_made_and_removed_in_one_group_leaves_nothing(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    removal = RemoveTopicRecord(topic_id=TOPIC_ID, topic="orders", change=CHANGE)
+    await store.persist([*topic(3), removal, broker_record(1)], term)
+    assert not any(TOPIC_ID in path for path in zookeeper.nodes)
+    assert "/clusters/prod/brokers/1" in zookeeper.nodes
+
+
+async def test_partitions_without_an_announced_topic_are_offered_for_removal(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    await (await load_store(meta, clock)).persist(topic(3)[:-1], term)  # A crash before the announcement.
+    assert zookeeper.nodes[topic_path("prod", TOPIC_ID)].data == b""
+    store = await load_store(meta, clock)
+    assert [type(record) for record, _ in store.records()] == [ClusterRecord]
+    assert [orphan.topic_id for orphan in store.orphans()] == [TOPIC_ID]
+    await store.persist(store.orphans(), term)
+    assert not any(TOPIC_ID in path for path in zookeeper.nodes)
+
+
+async def test_a_broker_that_is_removed_and_returns_goes_on_counting_versions(
+    meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    await store.persist([broker_record(1)], term)
+    await store.persist([RemoveBrokerRecord(broker_id=1, change=CHANGE), broker_record(2)], term)
+    await store.persist([broker_record(1, broker_epoch=9)], term)
+    numbers = {
+        record.registration.broker_id: number
+        for record, number in (await load_store(meta, clock)).records()
+        if isinstance(record, BrokerRecord)
+    }
+    assert numbers == {1: 5, 2: 4}  # The cluster's own row was 1, the first registration 2, its removal 3.
+
+
+async def test_a_missing_chunk_is_reported_and_not_read_as_an_empty_one(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    await (await load_store(meta, clock)).persist(topic(150), term)
+    del zookeeper.nodes[chunk_path("prod", TOPIC_ID, 1)]
+    with pytest.raises(MetadataCorrupt, match="partitions-1 is missing"):
+        await load_store(meta, clock)
+
+
+async def test_an_overlong_reason_is_cut_in_zookeeper_and_the_chunk_stays_writable(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    term = await begin_term(meta, clock)
+    await make_cluster(meta, term)
+    store = await load_store(meta, clock)
+    await store.persist(topic(100), term)
+    for number in range(100):
+        long = Change(cause=Cause.LEADER_ELECTED, at_ms=number, reason="\x01" * 50_000)
+        record = partition_record(number, partition_epoch=1)
+        await store.persist([type(record)(state=record.state, change=long)], term)
+    assert len(zookeeper.nodes[chunk_path("prod", TOPIC_ID, 0)].data) < 1_000_000

@@ -1,0 +1,120 @@
+"""Rows survive their encoding, and the sizes that splitting relies on are never too small."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.contract.partition_state import LeaderRecovery, PartitionState
+from controller.core.records import Cause, Change, PartitionRecord
+from controller.shell.rows import (
+    REASON_CHARS_MAX,
+    change_bytes_max,
+    chunk_frame_bytes_max,
+    chunks_of,
+    decode_chunk,
+    encode_chunk,
+    partition_bytes_max,
+)
+from tests.unit.controller.shell.shell_parts import TOPIC_ID
+
+numbers = st.integers(min_value=0, max_value=2**31 - 1)
+ids = st.lists(numbers, max_size=6).map(tuple)
+names = st.text(alphabet="abcXYZ019._-", min_size=1, max_size=249)
+texts = st.none() | st.text(max_size=REASON_CHARS_MAX)
+changes = st.builds(
+    Change,
+    cause=st.sampled_from(Cause),
+    at_ms=st.integers(min_value=0, max_value=2**53),
+    actor=st.text(max_size=50),
+    reason=texts,
+    request_id=st.none() | st.text(max_size=50),
+    operation_id=st.none() | st.text(max_size=50),
+)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> list[PartitionRecord]:
+    topic = draw(names)
+    return [
+        PartitionRecord(
+            state=PartitionState(
+                topic_id=TOPIC_ID,
+                topic=topic,
+                partition=number,
+                replicas=draw(ids),
+                adding_replicas=draw(ids),
+                removing_replicas=draw(ids),
+                new_replicas=draw(ids),
+                leader=draw(numbers),
+                leader_epoch=draw(numbers),
+                partition_epoch=draw(numbers),
+                isr=draw(ids),
+                elr=draw(ids),
+                last_known_elr=draw(ids),
+                last_known_leader=draw(st.integers(min_value=-1, max_value=2**31 - 1)),
+                min_insync_replicas=draw(numbers),
+                recovery=draw(st.sampled_from(LeaderRecovery)),
+                unclean_leader_epoch=draw(st.integers(min_value=-1, max_value=2**31 - 1)),
+            ),
+            change=draw(changes),
+        )
+        for number in sorted(draw(st.sets(numbers, max_size=5)))
+    ]
+
+
+@given(records())
+def test_a_chunk_is_read_as_it_was_written(written: list[PartitionRecord]) -> None:
+    topic = written[0].state.topic if written else "t"
+    assert decode_chunk(encode_chunk(topic, TOPIC_ID, written)) == written
+
+
+@given(records())
+def test_a_chunk_is_never_longer_than_its_bounds_say(written: list[PartitionRecord]) -> None:
+    topic = written[0].state.topic if written else "t"
+    bound = chunk_frame_bytes_max(topic) + sum(
+        partition_bytes_max(record.state) + change_bytes_max(record.change) for record in written
+    )
+    assert len(encode_chunk(topic, TOPIC_ID, written)) <= bound
+
+
+def test_rows_of_one_step_share_their_change() -> None:
+    change = Change(cause=Cause.BROKER_DIED, at_ms=1)
+    state = PartitionState(
+        topic_id=TOPIC_ID,
+        topic="orders",
+        partition=0,
+        replicas=(1,),
+        leader=1,
+        leader_epoch=0,
+        partition_epoch=0,
+        isr=(1,),
+        min_insync_replicas=1,
+    )
+    rows = [
+        PartitionRecord(state=msgspec.structs.replace(state, partition=number), change=change)
+        for number in range(100)
+    ]
+    assert encode_chunk("orders", TOPIC_ID, rows).count(b"broker_died") == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b"\xff",
+        b'{"topic":"t","topic_id":"x","changes":[],"partitions":[{"partition":0,"replicas":[1],"leader":1,'
+        b'"leader_epoch":0,"partition_epoch":0,"isr":[1],"min_insync_replicas":1,"change":0}]}',
+    ],
+)
+def test_bytes_that_are_no_chunk_are_an_error_and_not_an_empty_chunk(data: bytes) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        decode_chunk(data)
+
+
+@pytest.mark.parametrize(("partitions", "chunks"), [(1, 1), (100, 1), (101, 2), (250, 3)])
+def test_chunks_hold_a_hundred_partitions(partitions: int, chunks: int) -> None:
+    assert len(chunks_of(partitions)) == chunks

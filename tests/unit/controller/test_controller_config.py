@@ -1,0 +1,121 @@
+"""Where a setting comes from, which one wins, and what is said about one that can't be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller.__main__ import main
+from controller.config import (
+    OPTIONS,
+    ConfigError,
+    advertised_url,
+    check_advertisable,
+    grace_ms_min,
+    load_config,
+)
+
+
+def test_flags_win_over_the_environment_over_the_file_over_the_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "controller.toml"
+    file.write_text(
+        'listen = "127.0.0.1:1"\nzookeeper = "file:1"\n'
+        'database-url = "sqlite:///file"\nbroker.lease.ms = 4000\n'
+    )
+    environment = {"SPRINGTIDE_LISTEN": "127.0.0.1:2", "SPRINGTIDE_ZOOKEEPER": "environment:2"}
+    config = load_config({"listen": "127.0.0.1:3"}, environment, file=file)
+    assert (config.listen, config.zookeeper, config.database_url, config.broker_lease_ms) == (
+        "127.0.0.1:3",
+        "environment:2",
+        "sqlite:///file",
+        4000,
+    )
+    assert config.broker_session_timeout_ms == 6000
+
+
+def test_the_file_can_be_named_by_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "controller.toml"
+    file.write_text('listen = "127.0.0.1:7"\n')
+    assert load_config({}, {"SPRINGTIDE_CONFIG": str(file)}).listen == "127.0.0.1:7"
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        ({"listen": "8080"}, "not host:port"),
+        ({"listen": "host:99999"}, "not host:port"),
+        ({"advertise": "controller:8080"}, "is not a URL"),
+        ({"broker_lease_ms": "ten"}, "--broker-lease-ms must be a whole number"),
+        ({"broker_lease_ms": "1000"}, "must span three heartbeats"),
+        ({"broker_lease_ms": "6000"}, "--broker-session-timeout-ms 6000 must be at least 6550"),
+        ({"zookeeper_session_timeout_ms": "10000"}, "must be at least 11000"),
+        ({"zookeeper_session_timeout_ms": "10"}, "must be at least 500"),
+        ({"read_only": "perhaps"}, "must be true or false"),
+        ({"log_level": "loud"}, "is not one of"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named_with_what_to_do(
+    flags: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        load_config(flags, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("colour = 1", "unknown setting 'colour'; known are: .*listen"),
+        ("listen = 5", "must be of type str"),
+        ("listen = ", "not valid TOML"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(text: str, complaint: str, tmp_path: Path) -> None:
+    file = tmp_path / "controller.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=complaint):
+        load_config({}, {}, file=file)
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_config({}, {}, file=tmp_path / "absent.toml")
+
+
+def test_the_grace_outlasts_the_lease_on_a_clock_that_runs_slow() -> None:
+    for lease_ms in (300, 5_000, 60_000):
+        assert grace_ms_min(lease_ms) >= lease_ms * 1.05 + 250
+    assert load_config({}, {}).broker_session_timeout_ms >= grace_ms_min(5_000)
+
+
+def test_a_wildcard_address_must_be_advertised_under_a_name() -> None:
+    config = load_config({"listen": "0.0.0.0:8080"}, {})
+    assert not config.is_loopback_only
+    with pytest.raises(ConfigError, match="--advertise"):
+        check_advertisable(config)
+    named = load_config({"listen": "0.0.0.0:8080", "advertise": "http://ctl1:8080/"}, {})
+    check_advertisable(named)
+    assert advertised_url(named, bound_port=8080) == "http://ctl1:8080"
+
+
+def test_the_bound_port_is_advertised_when_any_was_asked_for() -> None:
+    assert (
+        advertised_url(load_config({"listen": "127.0.0.1:0"}, {}), bound_port=4711) == "http://127.0.0.1:4711"
+    )
+    assert advertised_url(load_config({"listen": "[::1]:0"}, {}), bound_port=4711) == "http://[::1]:4711"
+
+
+def test_a_chroot_in_the_connect_string_comes_before_the_root() -> None:
+    config = load_config({"zookeeper": "zk1:2181,zk2:2181/shared"}, {})
+    assert (config.zookeeper_hosts, config.zookeeper_path) == ("zk1:2181,zk2:2181", "/shared/springtide")
+
+
+def test_help_names_every_option_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for option in OPTIONS:
+        assert option.flag in shown
+    assert "(default: 5000)" in shown and "(default: 127.0.0.1:8080)" in shown
+
+
+def test_a_wrong_configuration_ends_with_status_2_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--listen", "nowhere"]) == 2
+    assert capsys.readouterr().err.startswith("controller: 'nowhere' is not host:port")

@@ -1,0 +1,371 @@
+"""Incremental fetch sessions at both ends."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.contract.partition_state import PartitionKey
+from dataplane.core.fetch_session import (
+    FetchPartition,
+    FetchPosition,
+    FetchRequest,
+    FetchSession,
+    FetchSessions,
+    FollowerRequest,
+    FollowerSession,
+)
+from dataplane.core.lease import NEVER_MS
+from dataplane.wire.errors import ErrorCode
+
+A, B, C = ("a", 0), ("b", 0), ("b", 1)
+
+
+def asked(key: PartitionKey, fetch_offset: int = 0, *, leader_epoch: int = 1) -> FetchPartition:
+    return FetchPartition(*key, leader_epoch, fetch_offset, -1, 0, 1 << 20)
+
+
+def request(*partitions: FetchPartition, session: tuple[int, int] = (0, 0), **fields: Any) -> FetchRequest:
+    fields = {"replica_id": 2, "broker_epoch": 20, **fields}
+    return FetchRequest(session_id=session[0], session_epoch=session[1], partitions=partitions, **fields)
+
+
+def sessions(**options: Any) -> FetchSessions:
+    return FetchSessions(count(100), **options)
+
+
+def opened(table: FetchSessions, *args: Any, now_ms: int = 0, **fields: Any) -> FetchSession:
+    session = table.open(request(*args, **fields), now_ms=now_ms)
+    assert isinstance(session, FetchSession)
+    return session
+
+
+def answer_all(
+    session: FetchSession, *, high_watermark: int = 0, error: ErrorCode = ErrorCode.NONE
+) -> list[Any]:
+    """Answer everything that is due, without records; returns the keys that were news."""
+    news = []
+    for followed in session.due():
+        if session.is_news(
+            followed,
+            error=error,
+            size_bytes=0,
+            is_diverging=False,
+            high_watermark=high_watermark,
+            log_start_offset=0,
+        ):
+            news.append(followed.key)
+        session.settle(
+            followed, error=error, high_watermark=high_watermark, log_start_offset=0, is_more_left=False
+        )
+    return news
+
+
+def test_a_full_fetch_opens_a_session_and_lists_everything() -> None:
+    session = opened(sessions(), asked(A), asked(B))
+    assert session.session_id == 100
+    assert answer_all(session) == [A, B]
+
+
+def test_an_idle_partition_costs_nothing_until_something_happens_to_it() -> None:
+    table = sessions()
+    session = opened(table, asked(A), asked(B))
+    answer_all(session)
+    session = opened(table, session=(100, 1))
+    assert session.due() == []
+    table.on_data_appended(B)
+    assert [followed.key for followed in session.due()] == [B]
+
+
+def test_a_mention_updates_the_position_and_makes_it_due() -> None:
+    table = sessions()
+    answer_all(opened(table, asked(A), asked(B)))
+    session = opened(table, asked(B, 7, leader_epoch=3), session=(100, 1))
+    (followed,) = session.due()
+    assert (followed.key, followed.fetch_offset, followed.leader_epoch) == (B, 7, 3)
+
+
+def test_i7_the_leader_epoch_is_kept_and_judged_again_after_a_change_of_leadership() -> None:
+    """KAFKA-9338."""
+    table = sessions()
+    session = opened(table, asked(A, leader_epoch=4))
+    answer_all(session)
+    opened(table, session=(100, 1))
+    table.on_leadership_changed(A)
+    (followed,) = session.due()
+    assert followed.leader_epoch == 4
+    assert answer_all(session, error=ErrorCode.FENCED_LEADER_EPOCH) == [A]
+    table.on_data_appended(A)
+    assert answer_all(session) == [A]  # after an error even an unchanged high watermark is news
+
+
+def test_news_are_records_errors_divergence_and_watermarks_not_told() -> None:
+    table = sessions()
+    session = opened(table, asked(A))
+    answer_all(session, high_watermark=3)
+    opened(table, session=(100, 1))
+    table.on_high_watermark_moved(A)
+    assert answer_all(session, high_watermark=3) == []
+    table.on_high_watermark_moved(A)
+    assert answer_all(session, high_watermark=4) == [A]
+
+
+def test_what_found_no_room_stays_due_behind_the_others() -> None:
+    session = opened(sessions(), asked(A), asked(B), asked(C))
+    first, *_ = session.due()
+    session.settle(first, error=ErrorCode.NONE, high_watermark=0, log_start_offset=0, is_more_left=True)
+    assert [followed.key for followed in session.due()] == [B, C, A]
+
+
+def test_forgotten_partitions_are_not_watched() -> None:
+    table = sessions()
+    session = opened(table, asked(A), asked(B))
+    answer_all(session)
+    opened(table, session=(100, 1), forgotten=(A,))
+    table.park(session, "handle")
+    assert table.on_data_appended(A) == ()
+    assert table.on_data_appended(B) == [session]
+    assert A not in session
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"session": (100, 2)}, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        ({"session": (101, 1)}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        ({"session": (0, 1)}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        ({"session": (100, 1), "replica_id": 3}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        ({"session": (100, 1), "broker_epoch": 21}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        ({"session": (100, 1), "uses_topic_ids": False}, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
+    ],
+)
+def test_i8_a_request_that_is_not_the_sessions_next_one_gets_an_error(
+    fields: dict[str, Any], error: ErrorCode
+) -> None:
+    table = sessions()
+    session = opened(table, asked(A))
+    assert table.open(request(**fields), now_ms=5) is error
+    assert session.contact.last_fetch_ms == 0
+
+
+def test_a_repeated_request_is_refused_and_the_session_lives_on() -> None:
+    table = sessions()
+    opened(table, asked(A))
+    opened(table, session=(100, 1))
+    assert table.open(request(session=(100, 1)), now_ms=0) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert opened(table, session=(100, 2)).session_id == 100
+
+
+def test_a_full_fetch_replaces_the_session_and_ends_its_evidence() -> None:
+    table = sessions()
+    old = opened(table, asked(A), now_ms=5)
+    new = opened(table, asked(B), session=(100, 0), now_ms=6)
+    assert new.session_id == 101
+    assert (old.contact.last_fetch_ms, new.contact.last_fetch_ms) == (NEVER_MS, 6)
+    assert len(table) == 1
+
+
+def test_a_fetch_without_a_session_can_wait_as_well() -> None:
+    table = sessions()
+    session = opened(table, asked(A), session=(0, -1), replica_id=-1, broker_epoch=-1)
+    assert session.session_id == 0
+    assert len(table) == 0
+    table.park(session, "handle")
+    assert table.on_high_watermark_moved(A) == [session]
+    table.unpark(session)
+    assert table.on_high_watermark_moved(A) == ()
+
+
+def test_data_wakes_replicas_and_high_watermarks_wake_consumers() -> None:
+    table = sessions()
+    replica = opened(table, asked(A))
+    consumer = opened(table, asked(A), replica_id=-1, broker_epoch=-1)
+    for session in (replica, consumer):
+        answer_all(session)
+        table.park(session, session)
+    assert table.on_data_appended(A) == [replica]
+    assert consumer.due() == []
+    assert table.on_high_watermark_moved(A) == [consumer]
+    assert table.replicas_to_tell(A) == [replica]
+    assert table.on_leadership_changed(A) == [replica, consumer]
+
+
+def consumer_fetch(table: FetchSessions, *partitions: FetchPartition, now_ms: int = 0) -> FetchSession:
+    return opened(table, *partitions, replica_id=-1, broker_epoch=-1, now_ms=now_ms)
+
+
+def test_a_full_table_keeps_what_is_in_use() -> None:
+    table = sessions(sessions_max=1, idle_ms=100)
+    consumer_fetch(table, asked(A), now_ms=0)
+    assert consumer_fetch(table, asked(A), now_ms=99).session_id == 0
+    assert consumer_fetch(table, asked(A), now_ms=100).session_id != 0
+    assert (len(table), table.evictions) == (1, 1)
+
+
+def test_a_replica_takes_a_consumers_place_but_no_waiting_ones() -> None:
+    table = sessions(sessions_max=1)
+    consumer = consumer_fetch(table, asked(A))
+    table.park(consumer, "handle")
+    assert opened(table, asked(A)).session_id == 0
+    table.unpark(consumer)
+    assert opened(table, asked(A)).session_id != 0
+    assert opened(table, asked(A)).session_id == 0  # not another replica's
+
+
+def test_followed_partitions_are_bounded() -> None:
+    table = sessions(partitions_max=2)
+    session = opened(table, asked(A), asked(B))
+    assert table.open(request(asked(C), session=(100, 1)), now_ms=0) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(table) == 0
+    assert session.contact.last_fetch_ms == NEVER_MS
+    assert opened(table, asked(A), asked(B), asked(C)).session_id == 0
+
+
+# The follower's end.
+
+
+def position(fetch_offset: int, leader_epoch: int = 1) -> FetchPosition:
+    return FetchPosition(fetch_offset, -1, leader_epoch, 0)
+
+
+def said(
+    *partitions: Any, session: tuple[int, int], forgotten: tuple[PartitionKey, ...] = ()
+) -> FollowerRequest:
+    return FollowerRequest(
+        session_id=session[0], session_epoch=session[1], partitions=partitions, forgotten=forgotten
+    )
+
+
+def test_the_follower_says_everything_once_and_then_what_changed() -> None:
+    follower = FollowerSession()
+    follower.set_position(A, position(0))
+    follower.set_position(B, position(5))
+    assert follower.build() == said((A, position(0)), (B, position(5)), session=(0, 0))
+    assert follower.on_answer(ErrorCode.NONE, session_id=100)
+    follower.set_position(A, position(3))
+    follower.set_position(B, position(5))
+    assert follower.build() == said((A, position(3)), session=(100, 1))
+    assert follower.on_answer(ErrorCode.NONE, session_id=100)
+    follower.remove(B)
+    assert follower.build() == said(session=(100, 2), forgotten=(B,))
+    assert follower.on_answer(ErrorCode.NONE, session_id=100)
+    assert not follower.has_news
+
+
+def test_a_partition_that_comes_back_before_the_request_is_not_forgotten() -> None:
+    follower = FollowerSession()
+    follower.set_position(A, position(0))
+    follower.build()
+    follower.on_answer(ErrorCode.NONE, session_id=100)
+    follower.remove(A)
+    follower.set_position(A, position(0, leader_epoch=2))
+    assert follower.build() == said((A, position(0, leader_epoch=2)), session=(100, 1))
+
+
+def test_after_a_back_off_the_same_position_is_asked_again() -> None:
+    """The leader has settled what it sent; only a mention makes it look again."""
+    follower = FollowerSession()
+    follower.set_position(A, position(0))
+    follower.build()
+    follower.on_answer(ErrorCode.NONE, session_id=100)
+    follower.remove(A)
+    follower.set_position(A, position(0))
+    assert follower.build() == said((A, position(0)), session=(100, 1))
+
+
+@pytest.mark.parametrize(
+    ("error", "session_id"),
+    [(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0), (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 100)],
+)
+def test_after_a_lost_session_everything_is_said_again(error: ErrorCode, session_id: int) -> None:
+    follower = FollowerSession()
+    follower.set_position(A, position(0))
+    follower.build()
+    follower.on_answer(ErrorCode.NONE, session_id=100)
+    follower.build()
+    assert not follower.on_answer(error, session_id=0)
+    assert follower.build() == said((A, position(0)), session=(session_id, 0))
+
+
+def test_after_a_broken_connection_the_session_is_replaced() -> None:
+    follower = FollowerSession()
+    follower.set_position(A, position(0))
+    follower.build()
+    follower.on_answer(ErrorCode.NONE, session_id=100)
+    follower.build()
+    follower.on_failure()
+    assert follower.build() == said((A, position(0)), session=(100, 0))
+
+
+def test_a_leader_without_room_is_asked_in_full_each_time() -> None:
+    follower = FollowerSession()
+    follower.set_position(A, position(0))
+    for _ in range(2):
+        assert follower.build() == said((A, position(0)), session=(0, 0))
+        assert follower.on_answer(ErrorCode.NONE, session_id=0)
+
+
+KEYS = st.sampled_from([A, B, C])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), KEYS, st.integers(0, 3)),
+        st.tuples(st.just("remove"), KEYS, st.just(0)),
+        st.tuples(
+            st.sampled_from(["answer", "lose answer", "lose request", "evict"]), st.just(A), st.just(0)
+        ),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_both_ends_agree_after_every_answer_whatever_is_lost(
+    steps: list[tuple[str, PartitionKey, int]],
+) -> None:
+    table = sessions()
+    follower = FollowerSession()
+    wanted: dict[PartitionKey, int] = {}
+
+    def exchange(fate: str) -> None:
+        said = follower.build()
+        if fate != "lose request":
+            session = table.open(
+                FetchRequest(
+                    session_id=said.session_id,
+                    session_epoch=said.session_epoch,
+                    replica_id=2,
+                    broker_epoch=20,
+                    partitions=[asked(key, p.fetch_offset) for key, p in said.partitions],
+                    forgotten=said.forgotten,
+                ),
+                now_ms=0,
+            )
+            if fate == "evict" and isinstance(session, FetchSession):
+                table.close(session)
+            if fate in ("answer", "evict"):
+                if isinstance(session, FetchSession):
+                    assert follower.on_answer(ErrorCode.NONE, session_id=session.session_id)
+                    held = {key: f.fetch_offset for key, f in session._partitions.items()}
+                    assert held == wanted
+                else:
+                    assert not follower.on_answer(session, session_id=0)
+                return
+        follower.on_failure()
+
+    for fate, key, fetch_offset in steps:
+        match fate:
+            case "set":
+                follower.set_position(key, position(fetch_offset))
+                wanted[key] = fetch_offset
+            case "remove":
+                follower.remove(key)
+                wanted.pop(key, None)
+            case _:
+                exchange(fate)
+    if wanted:
+        exchange("answer")
+        exchange("answer")

@@ -1,0 +1,111 @@
+"""Where an epoch ends, undefined cases included, and what truncation does to the history."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataplane.core.leader_epochs import (
+    UNDEFINED_END,
+    CorruptEpochCheckpoint,
+    EpochEnd,
+    EpochStart,
+    LeaderEpochs,
+    decode_leader_epochs,
+)
+
+
+def history(*entries: tuple[int, int]) -> LeaderEpochs:
+    return LeaderEpochs(EpochStart(*entry) for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("asked", "end"),
+    [
+        (0, EpochEnd(0, 5)),  # below all known: nothing of it can lie beyond the first start
+        (2, EpochEnd(2, 9)),
+        (3, EpochEnd(2, 9)),  # unknown in between: the one before
+        (4, EpochEnd(4, 20)),  # the newest ends with the log
+        (5, UNDEFINED_END),
+        (-1, UNDEFINED_END),
+    ],
+)
+def test_the_end_of_an_epoch(asked: int, end: EpochEnd) -> None:
+    assert history((2, 5), (4, 9)).end_offset_for(asked, log_end_offset=20) == end
+
+
+def test_an_empty_history_knows_nothing() -> None:
+    assert LeaderEpochs().end_offset_for(0, log_end_offset=7) == UNDEFINED_END
+    assert LeaderEpochs().latest == -1
+
+
+def test_further_batches_of_an_epoch_are_no_news() -> None:
+    epochs = history((1, 0))
+    assert not epochs.assign(1, start_offset=50)
+    assert epochs.entries == ((1, 0),)
+
+
+def test_an_epoch_without_records_gives_way_to_the_next() -> None:
+    epochs = history((1, 0), (2, 10), (3, 10), (4, 10))
+    assert epochs.entries == ((1, 0), (4, 10))
+    assert epochs.end_offset_for(3, log_end_offset=10) == EpochEnd(1, 10)
+
+
+@pytest.mark.parametrize(("epoch", "start"), [(1, 30), (2, 5), (3, 5), (-1, 30)])
+def test_a_step_back_is_refused_and_changes_nothing(epoch: int, start: int) -> None:
+    epochs = history((1, 0), (2, 10))
+    with pytest.raises(ValueError, match="epoch"):
+        epochs.assign(epoch, start_offset=start)
+    assert epochs.entries == ((1, 0), (2, 10))
+
+
+def test_a_truncation_drops_epochs_that_begin_at_the_cut() -> None:
+    epochs = history((1, 0), (2, 10))
+    assert not epochs.truncate_from_end(11)
+    assert epochs.truncate_from_end(10)
+    assert epochs.entries == ((1, 0),)
+
+
+def test_a_new_log_start_keeps_the_epoch_that_reigns_there() -> None:
+    epochs = history((1, 0), (2, 10), (4, 20))
+    assert epochs.truncate_from_start(15)
+    assert epochs.entries == ((2, 15), (4, 20))
+    assert not epochs.truncate_from_start(15)
+
+
+entries = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), max_size=10).map(
+    lambda steps: [
+        (sum(e for e, _ in steps[: i + 1]), sum(o for _, o in steps[: i + 1])) for i in range(len(steps))
+    ]
+)
+
+
+@given(entries, st.integers(-1, 60), st.integers(0, 20))
+def test_the_answer_is_the_largest_known_epoch_not_above_the_asked(
+    pairs: list[tuple[int, int]], asked: int, beyond: int
+) -> None:
+    end_offset = (pairs[-1][1] if pairs else 0) + beyond
+    answer = history(*pairs).end_offset_for(asked, log_end_offset=end_offset)
+    if not pairs or asked < 0 or asked > pairs[-1][0]:
+        assert answer == UNDEFINED_END
+        return
+    below = [pair for pair in pairs if pair[0] <= asked]
+    above = [pair for pair in pairs if pair[0] > asked]
+    assert answer == (below[-1][0] if below else asked, above[0][1] if above else end_offset)
+
+
+@given(entries)
+def test_the_checkpoint_reads_back(pairs: list[tuple[int, int]]) -> None:
+    epochs = history(*pairs)
+    assert decode_leader_epochs(epochs.encode()).entries == epochs.entries
+
+
+@given(entries, st.data())
+def test_no_damaged_checkpoint_is_believed(pairs: list[tuple[int, int]], data: st.DataObject) -> None:
+    encoded = bytearray(history(*pairs).encode())
+    position = data.draw(st.integers(0, len(encoded) - 1))
+    encoded[position] ^= data.draw(st.integers(1, 255))
+    for damaged in (bytes(encoded), bytes(encoded[:position])):
+        with pytest.raises(CorruptEpochCheckpoint):
+            decode_leader_epochs(damaged)

@@ -1,0 +1,186 @@
+"""What a leader answers to a sequence, and what survives a snapshot."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataplane.core.producer_state import (
+    CorruptProducerSnapshot,
+    Duplicate,
+    ProducerStates,
+    ProducerView,
+    decode_producer_states,
+)
+from dataplane.wire.errors import ErrorCode
+from dataplane.wire.record_batch import SEQUENCE_MAX, BatchHeader
+
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def header(
+    sequence: int, *, offset: int = 0, count: int = 1, pid: int = 7, epoch: int = 0, attributes: int = 0
+) -> BatchHeader:
+    return BatchHeader(
+        offset, 100, 0, 2, 0, attributes, count - 1, 50, 50 + offset, pid, epoch, sequence, count
+    )
+
+
+def states_after(*headers: BatchHeader) -> ProducerStates:
+    states = ProducerStates()
+    for each in headers:
+        states.update(each, now_ms=1000)
+    return states
+
+
+def test_a_producer_without_an_id_is_never_refused() -> None:
+    states = states_after(header(-1, pid=-1))
+    assert states.check(header(-1, pid=-1)) is ErrorCode.NONE
+    assert len(states) == 0
+
+
+def test_the_next_sequence_is_accepted_and_a_gap_is_not() -> None:
+    states = states_after(header(0, count=3))
+    assert states.check(header(3)) is ErrorCode.NONE
+    assert states.check(header(4)) is OUT_OF_ORDER
+    assert states.check(header(2, count=2)) is OUT_OF_ORDER  # half of it is stored
+
+
+def test_an_unknown_producer_may_begin_anywhere() -> None:
+    assert ProducerStates().check(header(41)) is ErrorCode.NONE
+
+
+def test_a_new_epoch_begins_at_zero_and_fences_the_old_one() -> None:
+    states = states_after(header(0), header(1))
+    assert states.check(header(2, epoch=1)) is OUT_OF_ORDER
+    assert states.check(header(0, epoch=1)) is ErrorCode.NONE
+    states.update(header(0, epoch=1, offset=2), now_ms=0)
+    assert states.check(header(2, epoch=0)) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize("back", range(5))
+def test_each_of_the_last_five_batches_is_a_duplicate_with_its_own_offsets(back: int) -> None:
+    states = states_after(*(header(2 * i, count=2, offset=10 * i) for i in range(8)))
+    i = 7 - back
+    assert states.check(header(2 * i, count=2)) == Duplicate(10 * i, 10 * i + 1, 50 + 10 * i)
+
+
+def test_a_duplicate_older_than_five_batches_has_no_offset_but_a_bound_to_wait_for() -> None:
+    states = states_after(*(header(i, offset=10 * i) for i in range(8)))
+    assert states.check(header(1)) == Duplicate(-1, 29, -1)
+
+
+def test_a_duplicate_cut_elsewhere_is_found_by_its_sequences() -> None:
+    states = states_after(header(0, count=4, offset=100), header(4, count=4, offset=200))
+    assert states.check(header(2, count=4)) == Duplicate(102, 201, 250)
+
+
+def test_sequences_before_the_first_seen_are_not_called_stored() -> None:
+    """KIP-360: state that began in the middle proves nothing about what came before it."""
+    states = states_after(header(10, offset=0), header(11, offset=1))
+    assert states.check(header(9)) is OUT_OF_ORDER
+    assert states.check(header(10)) == Duplicate(0, 0, 50)
+
+
+def test_a_gap_in_the_log_ends_the_run_that_proves_older_sequences() -> None:
+    states = states_after(*(header(i, offset=i) for i in range(6)), header(50, offset=6))
+    assert states.check(header(0)) is OUT_OF_ORDER
+    assert states.check(header(5)) == Duplicate(5, 5, 55)  # still one of the five
+
+
+def test_sequences_wrap_to_zero() -> None:
+    states = states_after(header(SEQUENCE_MAX - 1, count=2, offset=0))
+    assert states.check(header(0)) is ErrorCode.NONE
+    states.update(header(0, offset=2), now_ms=0)
+    assert states.check(header(1)) is ErrorCode.NONE
+    assert states.check(header(SEQUENCE_MAX - 1, count=2)) == Duplicate(0, 1, 50)
+    assert states.check(header(SEQUENCE_MAX, count=2)) == Duplicate(1, 2, 52)  # across the wrap
+
+
+def test_check_changes_nothing() -> None:
+    states = states_after(header(0))
+    before = states.encode()
+    for sequence in (0, 1, 5):
+        states.check(header(sequence))
+        states.check(header(sequence, epoch=3))
+    assert states.encode() == before
+
+
+def test_a_control_batch_takes_the_epoch_but_no_sequence() -> None:
+    states = states_after(header(0), header(-1, epoch=1, offset=1, attributes=0x20))
+    assert states.check(header(0, epoch=1)) is ErrorCode.NONE
+    assert states.check(header(1, epoch=1)) is OUT_OF_ORDER
+    assert states.check(header(1, epoch=0)) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_silent_producers_expire_and_the_busy_one_stays() -> None:
+    states = ProducerStates(expiration_ms=100)
+    states.update(header(0, pid=1), now_ms=0)
+    states.update(header(0, pid=2), now_ms=10)
+    states.update(header(1, pid=1), now_ms=60)
+    assert states.expire(now_ms=110) == 1
+    assert states.active_producers() == [ProducerView(1, 0, 1, 50)]
+
+
+def test_too_many_producers_push_out_the_least_recent_and_are_counted() -> None:
+    states = ProducerStates(producers_max=2)
+    for pid in (1, 2, 1, 3):
+        states.update(header(0, pid=pid), now_ms=0)
+    assert [view.producer_id for view in states.active_producers()] == [1, 3]
+    assert states.evictions == 1
+
+
+headers = st.builds(
+    header,
+    st.integers(0, SEQUENCE_MAX),
+    offset=st.integers(0, 2**40),
+    count=st.integers(1, 100),
+    pid=st.integers(0, 2**63 - 1),
+    epoch=st.integers(0, 2**15 - 1),
+)
+
+
+@given(st.lists(headers, max_size=20), headers)
+def test_a_snapshot_answers_as_the_state_did(history: list[BatchHeader], asked: BatchHeader) -> None:
+    states = states_after(*history)
+    restored = decode_producer_states(states.encode())
+    assert restored.encode() == states.encode()
+    for each in (asked, *history):
+        assert restored.check(each) == states.check(each)
+
+
+@given(st.data())
+def test_no_damaged_snapshot_is_believed(data: st.DataObject) -> None:
+    encoded = bytearray(states_after(header(0), header(1, pid=9)).encode())
+    position = data.draw(st.integers(0, len(encoded) - 1))
+    encoded[position] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(CorruptProducerSnapshot):
+        decode_producer_states(bytes(encoded))
+    with pytest.raises(CorruptProducerSnapshot):
+        decode_producer_states(bytes(encoded[:position]))
+
+
+def test_a_restored_state_keeps_its_room_for_more_producers() -> None:
+    restored = decode_producer_states(states_after(header(0, pid=1)).encode())
+    restored.update(header(0, pid=2), now_ms=0)
+    assert len(restored) == 2
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=12), st.data())
+def test_every_stored_sequence_range_is_a_duplicate_with_offsets_that_hold_it(
+    counts: list[int], data: st.DataObject
+) -> None:
+    states, stored, offset, sequence = ProducerStates(), {}, 0, 0
+    for count in counts:
+        offset += data.draw(st.integers(0, 3))
+        states.update(header(sequence, count=count, offset=offset), now_ms=0)
+        for _ in range(count):
+            stored[sequence] = offset
+            sequence, offset = sequence + 1, offset + 1
+    first = data.draw(st.integers(0, sequence - 1))
+    last = data.draw(st.integers(first, sequence - 1))
+    answer = states.check(header(first, count=last - first + 1))
+    assert isinstance(answer, Duplicate)
+    assert answer.base_offset in (-1, stored[first])
+    assert answer.last_offset >= stored[last]

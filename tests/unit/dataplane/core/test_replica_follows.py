@@ -1,0 +1,366 @@
+"""How a follower copies, and how it cuts: by leader epochs, never silently, never below what is committed."""
+
+from __future__ import annotations
+
+import pytest
+from replica_kit import TOPIC_ID, Bench, batch_of, log_of, records_of
+
+from controller.contract.lag_report import ReplicaProblem
+from controller.contract.partition_state import NO_LEADER
+from dataplane.core.effects import (
+    NO_EFFECTS,
+    STOP_FETCHING,
+    BackOff,
+    Effects,
+    Note,
+    ReportProblem,
+    StartFetching,
+    WriteAside,
+)
+from dataplane.core.fetch_session import FetchPosition
+from dataplane.core.leader_epochs import EpochEnd
+from dataplane.core.replica import FetchedPartition
+from dataplane.wire.errors import ErrorCode
+from tests.simulation.memory_log import MemoryLog
+
+
+def following(log: MemoryLog | None = None, *, high_watermark: int = 0, **state: object) -> Bench:
+    """Broker 2 follows broker 1 in leader epoch 5."""
+    bench = Bench(2, log=log, high_watermark=high_watermark)
+    bench.apply(**{"leader_epoch": 5, **state})
+    return bench
+
+
+def diverging(leader_epoch: int, end_offset: int) -> FetchedPartition:
+    return FetchedPartition(diverging=EpochEnd(leader_epoch, end_offset))
+
+
+def epochs_of(log: MemoryLog) -> list[int]:
+    return [header.leader_epoch for header, _ in log.batches]
+
+
+def agree(leader: Bench, follower: Bench) -> None:
+    """Let the follower fetch from the leader until it has everything."""
+    for _ in range(50):
+        position = follower.replica.next_fetch()
+        assert position is not None
+        result, _ = leader.replica.on_replica_fetch(
+            replica_id=2,
+            broker_epoch=20,
+            leader_epoch=position.leader_epoch,
+            fetch_offset=position.fetch_offset,
+            last_fetched_epoch=position.last_fetched_epoch,
+            max_bytes=1 << 20,
+            now_ms=0,
+        )
+        records = b"" if result.records is None else b"".join(bytes(p) for p in result.records.parts)  # type: ignore[arg-type]
+        effects = follower.fetched(
+            FetchedPartition(
+                error=result.error,
+                high_watermark=result.high_watermark,
+                log_start_offset=result.log_start_offset,
+                diverging=result.diverging,
+                records=records,
+            )
+        )
+        for effect in effects:
+            if isinstance(effect, WriteAside):
+                follower.replica.on_written_aside(effect.hold_id, error=None, now_ms=0)
+        if result.error is ErrorCode.NONE and result.diverging is None and not records:
+            return
+    raise AssertionError("no end to it")
+
+
+def test_records_are_written_verbatim_and_the_high_watermark_follows() -> None:
+    leader_log = log_of(1, 1, 5)
+    bench = following(log_of(1))
+    assert bench.replica.next_fetch() == FetchPosition(1, 1, 5, 0)
+    records = records_of(leader_log, 1)
+    cut_off = batch_of(base_offset=3, leader_epoch=5)[:40]
+    assert bench.fetched(FetchedPartition(high_watermark=2, records=records + cut_off)) == NO_EFFECTS
+    assert records_of(bench.log) == records_of(leader_log)
+    assert bench.high_watermark == 2
+    assert bench.replica.next_fetch() == FetchPosition(3, 5, 5, 0)
+
+
+def test_the_high_watermark_never_passes_the_own_end_nor_goes_back() -> None:
+    bench = following(log_of(1, 1), high_watermark=1)
+    bench.fetched(FetchedPartition(high_watermark=9))
+    assert bench.high_watermark == 2
+    bench.fetched(FetchedPartition(high_watermark=0))
+    assert bench.high_watermark == 2
+
+
+def test_an_answer_counts_only_for_the_epoch_and_offset_it_was_asked_for() -> None:
+    bench = following(log_of(1))
+    answer = FetchedPartition(high_watermark=1, records=records_of(log_of(1, 1), 1))
+    assert bench.fetched(answer, leader_epoch=4) == NO_EFFECTS
+    assert bench.fetched(answer, fetch_offset=0) == NO_EFFECTS
+    assert bench.log.log_end_offset == 1
+    assert bench.high_watermark == 0
+    bench.fetched(answer)
+    assert bench.fetched(answer, fetch_offset=1) == NO_EFFECTS  # delivered twice
+    assert bench.log.log_end_offset == 2
+
+
+@pytest.mark.parametrize(
+    ("records", "why"),
+    [
+        (batch_of(base_offset=0, leader_epoch=1), "offset 0 where 2 was due"),
+        (batch_of(base_offset=2, leader_epoch=6), "a batch of epoch 6 at offset 2"),
+        (batch_of(base_offset=2, leader_epoch=0), "a batch of epoch 0 at offset 2"),
+        (batch_of(base_offset=2, leader_epoch=1)[:-1] + b"?", "a batch with a wrong CRC at offset 2"),
+        (
+            batch_of(base_offset=2, leader_epoch=1) + batch_of(base_offset=2, leader_epoch=1),
+            "offset 2 where 3 was due",
+        ),
+    ],
+)
+def test_what_is_no_continuation_of_the_log_is_not_written(records: bytes, why: str) -> None:
+    bench = following(log_of(1, 1))
+    assert bench.fetched(FetchedPartition(high_watermark=2, records=records)) == (
+        BackOff(200, ErrorCode.CORRUPT_MESSAGE),
+        Note(f"leader 1 sent {why}", is_warning=True),
+    )
+    assert bench.log.log_end_offset == 2
+    assert bench.high_watermark == 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.STALE_BROKER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    ],
+)
+def test_l6_after_a_leaders_error_the_follower_tries_again(error: ErrorCode) -> None:
+    bench = following(log_of(1))
+    assert bench.fetched(FetchedPartition(error=error)) == (BackOff(200, error),)
+    assert bench.replica.next_fetch() == FetchPosition(1, 1, 5, 0)
+
+
+# Where the logs part.
+
+
+def test_i14_a_divergent_suffix_is_written_aside_durably_before_it_is_cut() -> None:
+    bench = following(log_of(1, 1, 4, 4), high_watermark=2)
+    hold = WriteAside(
+        hold_id=1, first_offset=2, next_offset=4, leader_epoch=5, high_watermark=2, cut_offset=2
+    )
+    assert bench.fetched(diverging(1, 3)) == (STOP_FETCHING, hold)
+    assert bench.log.log_end_offset == 4
+    assert bench.replica.next_fetch() is None
+    assert bench.fetched(FetchedPartition(high_watermark=4)) == NO_EFFECTS  # nothing passes while it holds
+    assert bench.replica.on_written_aside(1, error=None, now_ms=0) == (
+        ReportProblem(
+            ReplicaProblem(
+                topic_id=TOPIC_ID,
+                partition=0,
+                code="divergent",
+                detail="written aside, then cut, to follow leader 1",
+                leader_epoch=5,
+                first_offset=2,
+                next_offset=4,
+                high_watermark=2,
+            )
+        ),
+        StartFetching(1, 5),
+    )
+    assert bench.replica.next_fetch() == FetchPosition(2, 1, 5, 0)
+
+
+def test_a_copy_that_fails_holds_the_truncation_and_is_asked_for_again() -> None:
+    bench = following(log_of(1, 4))
+    _, hold = bench.fetched(diverging(1, 1))
+    (problem,) = bench.replica.on_written_aside(1, error="disk full", now_ms=bench.now_ms)
+    assert isinstance(problem, ReportProblem)
+    assert problem.problem.code == "storage_error"
+    assert bench.log.log_end_offset == 2
+    assert bench.replica.next_deadline_ms() == bench.now_ms + 5_000
+    assert bench.tick(4_999) == NO_EFFECTS
+    assert bench.tick(1) == (hold,)
+    bench.replica.on_written_aside(1, error=None, now_ms=bench.now_ms)
+    assert bench.log.log_end_offset == 1
+
+
+def test_a_truncation_of_an_earlier_epoch_is_off_even_if_its_copy_arrives() -> None:
+    bench = following(log_of(1, 4))
+    bench.fetched(diverging(1, 1))
+    bench.apply(leader=3, leader_epoch=6, partition_epoch=2)
+    assert bench.replica.on_written_aside(1, error=None, now_ms=0) == NO_EFFECTS
+    assert bench.log.log_end_offset == 2
+    assert bench.replica.next_fetch() == FetchPosition(2, 4, 6, 0)
+
+
+def test_i14_s8_fast_double_failover_converges_epoch_by_epoch() -> None:
+    """KIP-279: A and B wrote different records at the same offsets in epochs 1 and 2; C leads epoch 3."""
+    leader = Bench(1, log=log_of(0, 0, 1))
+    leader.apply(leader_epoch=3)
+    follower = Bench(2, log=log_of(0, 0, 2, 2))
+    follower.apply(leader_epoch=3)
+    agree(leader, follower)
+    assert records_of(follower.log) == records_of(leader.log)
+
+
+def test_i14_s8_many_alternating_epochs_converge() -> None:
+    leader = Bench(1, log=log_of(0, 1, 1, 3, 3, 5, 7))
+    leader.apply(leader_epoch=9)
+    follower = Bench(2, log=log_of(0, 1, 2, 2, 4, 6, 6, 8))
+    follower.apply(leader_epoch=9)
+    agree(leader, follower)
+    assert records_of(follower.log) == records_of(leader.log)
+
+
+def test_i14_s9_an_epoch_in_which_nobody_wrote_is_cut_without_touching_a_record() -> None:
+    leader_log, follower_log = log_of(1, 1), log_of(1, 1)
+    follower_log.begin_leader_epoch(3)  # led once, wrote nothing (KAFKA-10706)
+    leader_log.begin_leader_epoch(4)
+    leader = Bench(1, log=leader_log)
+    leader.apply(leader_epoch=5)
+    follower = following(follower_log, high_watermark=2)
+    assert follower.replica.next_fetch() == FetchPosition(2, 3, 5, 0)
+    agree(leader, follower)
+    assert follower.replica.next_fetch() == FetchPosition(2, 1, 5, 0)
+    assert follower.high_watermark == 2
+
+
+def test_s10_a_follower_that_missed_an_epoch_of_the_same_leader_truncates() -> None:
+    """KAFKA-7164."""
+    bench = Bench(2, log=log_of(1, 1))
+    bench.apply(leader_epoch=1)
+    bench.apply(leader_epoch=3, partition_epoch=3)  # same leader; epoch 2 was not heard of
+    assert bench.replica.next_fetch() == FetchPosition(2, 1, 3, 0)
+    effects = bench.fetched(diverging(1, 1))
+    assert isinstance(effects[1], WriteAside)
+
+
+def quarantine(cut: int, end: int, high_watermark: int, why: str) -> Effects:
+    return (
+        STOP_FETCHING,
+        ReportProblem(
+            ReplicaProblem(
+                topic_id=TOPIC_ID,
+                partition=0,
+                code="quarantined",
+                detail=f"{why}; log left as it is",
+                leader_epoch=5,
+                first_offset=cut,
+                next_offset=end,
+                high_watermark=high_watermark,
+            )
+        ),
+    )
+
+
+def test_i15_s1_a_follower_refuses_to_cut_below_its_high_watermark() -> None:
+    bench = following(log_of(1, 1, 1), high_watermark=3)
+    assert bench.fetched(diverging(1, 0)) == quarantine(0, 3, 3, "leader 1 diverges below the high watermark")
+    assert bench.log.log_end_offset == 3
+    assert bench.replica.next_fetch() is None
+    assert bench.apply(leader_epoch=5, partition_epoch=2) == (STOP_FETCHING,)
+    # Another leader may hold it all: the log is as it was, so trying again is safe.
+    assert bench.apply(leader=3, leader_epoch=6, partition_epoch=3) == (StartFetching(3, 6),)
+
+
+def test_i15_a_newer_unclean_mark_allows_it_and_the_records_are_kept_aside() -> None:
+    bench = following(log_of(1, 1, 4), high_watermark=3, unclean_leader_epoch=5)
+    effects = bench.fetched(diverging(1, 1))
+    assert effects[1] == WriteAside(
+        hold_id=1, first_offset=1, next_offset=3, leader_epoch=5, high_watermark=3, cut_offset=1
+    )
+    bench.replica.on_written_aside(1, error=None, now_ms=0)
+    assert bench.log.log_end_offset == 1
+    assert bench.high_watermark == 1
+
+
+def test_i15_a_mark_older_than_the_log_allows_nothing() -> None:
+    bench = following(log_of(1, 1, 4), high_watermark=3, unclean_leader_epoch=4)
+    assert bench.fetched(diverging(1, 1))[0] == STOP_FETCHING
+    assert bench.replica.next_fetch() is None
+    assert bench.log.log_end_offset == 3
+
+
+def test_i15_a_mark_has_its_effect_once() -> None:
+    bench = following(log_of(1, 1, 1), high_watermark=3, unclean_leader_epoch=5)
+    bench.fetched(FetchedPartition(high_watermark=3))  # the unclean leader agrees with this log
+    bench.apply(leader=3, leader_epoch=6, partition_epoch=2, unclean_leader_epoch=5)
+    bench.fetched(diverging(1, 1))
+    assert bench.replica.next_fetch() is None
+    assert bench.log.log_end_offset == 3
+
+
+def test_i16_s34_a_diverging_answers_watermarks_are_not_looked_at() -> None:
+    bench = following(log_of(1, 1, 4), high_watermark=1)
+    bench.fetched(
+        FetchedPartition(diverging=EpochEnd(1, 2), high_watermark=3, log_start_offset=2, records=b"x")
+    )
+    assert bench.high_watermark == 1
+    assert bench.log.log_start_offset == 0
+
+
+@pytest.mark.parametrize("end", [EpochEnd(1, 9), EpochEnd(1, -1), EpochEnd(-1, -1)])
+def test_a_divergence_that_makes_no_sense_cuts_nothing(end: EpochEnd) -> None:
+    bench = following(log_of(1, 1))
+    effects = bench.fetched(FetchedPartition(diverging=end))
+    assert isinstance(effects[0], BackOff)
+    assert bench.log.log_end_offset == 2
+
+
+# Log start.
+
+
+def test_s30_below_the_leaders_log_start_the_log_begins_anew_there_with_its_high_watermark() -> None:
+    bench = following(log_of(1, 1), high_watermark=1)
+    out_of_range = FetchedPartition(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=7)
+    assert bench.fetched(out_of_range) == NO_EFFECTS
+    assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.high_watermark) == (7, 7, 7)
+    assert bench.replica.next_fetch() == FetchPosition(7, -1, 5, 7)
+    # Elected at once: it serves from there, and nothing is out of range (KAFKA-9491).
+    bench.apply(leader=2, leader_epoch=6, partition_epoch=2)
+    assert bench.consume(7).error is ErrorCode.NONE
+
+
+def test_ahead_of_the_leader_in_the_same_epochs_is_corruption_not_a_reason_to_cut() -> None:
+    bench = following(log_of(1, 1, 1))
+    out_of_range = FetchedPartition(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=0)
+    assert bench.fetched(out_of_range) == quarantine(0, 3, 0, "ahead of leader 1 in the same epochs")
+    assert bench.log.log_end_offset == 3
+
+
+def test_an_out_of_range_without_a_log_start_is_asked_again() -> None:
+    bench = following(log_of(1))
+    assert bench.fetched(FetchedPartition(error=ErrorCode.OFFSET_OUT_OF_RANGE)) == (
+        BackOff(200, ErrorCode.OFFSET_OUT_OF_RANGE),
+    )
+
+
+def test_i26_the_log_start_follows_the_leaders_but_not_past_the_own_high_watermark() -> None:
+    bench = following(log_of(1, 1, 1), high_watermark=1)
+    bench.fetched(FetchedPartition(high_watermark=2, log_start_offset=3))
+    assert (bench.log.log_start_offset, bench.high_watermark) == (2, 2)
+
+
+def test_a_log_that_begins_inside_a_batch_takes_the_whole_batch() -> None:
+    bench = following()
+    bench.fetched(FetchedPartition(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=1))
+    whole = batch_of([b"v"] * 3, leader_epoch=2)
+    bench.fetched(FetchedPartition(records=whole, high_watermark=3, log_start_offset=1))
+    assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.high_watermark) == (1, 3, 3)
+
+
+def test_without_a_leader_it_waits() -> None:
+    bench = following(leader=NO_LEADER)
+    assert bench.replica.next_fetch() is None
+    assert bench.apply(leader=3, leader_epoch=6, partition_epoch=2) == (StartFetching(3, 6),)
+
+
+def test_a_storage_error_while_following_takes_it_offline() -> None:
+    bench = following(log_of(1))
+    bench.log.failing = "EIO"
+    effects = bench.fetched(FetchedPartition(records=records_of(log_of(1, 1), 1)))
+    assert effects[0] == STOP_FETCHING
+    assert bench.replica.next_fetch() is None

@@ -1,0 +1,216 @@
+"""Whom a leader answers, and with what."""
+
+from __future__ import annotations
+
+from replica_kit import WALL_MS, Bench, endpoint, log_of
+
+from dataplane.core.effects import NO_EFFECTS, ReportProblem
+from dataplane.core.leader_epochs import EpochEnd
+from dataplane.core.log_port import LogChanged, LogError, LogSlice, TimestampHit
+from dataplane.core.replica import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    EpochEndResult,
+    FetchResult,
+    OffsetResult,
+    Role,
+)
+from dataplane.core.results import LATEST_TIERED_TIMESTAMP, MAX_TIMESTAMP, TimestampLookup
+from dataplane.shell.lookups import look_up
+from dataplane.wire.errors import ErrorCode
+
+EMPTY_AT = {n: LogSlice((), 0, n) for n in range(20)}
+
+
+def find(bench: Bench, timestamp_ms: int, *, leader_epoch: int = -1) -> OffsetResult:
+    """As the handler does it for a log in memory."""
+    result = bench.replica.list_offset(timestamp_ms, leader_epoch=leader_epoch, now_ms=bench.now_ms)
+    if isinstance(result, TimestampLookup):
+        result, effects = bench.replica.on_looked_up(result, look_up(bench.log, result), now_ms=bench.now_ms)
+        assert effects == NO_EFFECTS
+    assert isinstance(result, OffsetResult)
+    return result
+
+
+def log_end_of(bench: Bench, broker_id: int) -> int:
+    lag = bench.replica.lag(bench.now_ms)
+    assert lag is not None
+    return next(f.log_end_offset for f in lag.followers if f.broker_id == broker_id)
+
+
+def test_i7_a_fetch_of_an_older_or_newer_leader_epoch_is_refused_and_teaches_nothing() -> None:
+    bench = Bench(log=log_of(1, 1))
+    bench.apply(leader_epoch=3)
+    assert bench.fetch(2, 2, leader_epoch=2)[0] == FetchResult(ErrorCode.FENCED_LEADER_EPOCH)
+    assert bench.fetch(2, 2, leader_epoch=-1)[0] == FetchResult(ErrorCode.FENCED_LEADER_EPOCH)
+    assert bench.fetch(2, 2, leader_epoch=4)[0] == FetchResult(ErrorCode.UNKNOWN_LEADER_EPOCH)
+    assert bench.consume(0, leader_epoch=2).error is ErrorCode.FENCED_LEADER_EPOCH
+    assert bench.consume(0, leader_epoch=4).error is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert log_end_of(bench, 2) == -1
+
+
+def test_i8_s4_a_late_fetch_of_an_earlier_incarnation_changes_nothing() -> None:
+    bench = Bench(log=log_of(*[1] * 10), high_watermark=8)
+    bench.apply(leader_epoch=2)
+    bench.fetch(3, 10)
+    bench.fetch(2, 8, broker_epoch=21)  # back already, with a lost tail, before anyone told us
+    result, effects = bench.fetch(2, 10, broker_epoch=20)
+    assert (result, effects) == (FetchResult(ErrorCode.STALE_BROKER_EPOCH), NO_EFFECTS)
+    assert log_end_of(bench, 2) == 8
+    assert bench.high_watermark == 8
+
+
+def test_i8_what_an_incarnation_fetched_is_forgotten_when_another_is_registered() -> None:
+    bench = Bench(log=log_of(1, 1))
+    bench.apply(leader_epoch=2)
+    bench.fetch(2, 2)
+    bench.brokers[2] = endpoint(2, 21)
+    bench.replica.on_broker_changed(2, now_ms=bench.now_ms)
+    bench.fetch(3, 2)
+    assert bench.high_watermark == 0
+    assert bench.fetch(2, 2, broker_epoch=20)[0].error is ErrorCode.STALE_BROKER_EPOCH
+    assert bench.fetch(2, 2, broker_epoch=-1)[0].error is ErrorCode.STALE_BROKER_EPOCH
+    bench.fetch(2, 2, broker_epoch=21)
+    assert bench.high_watermark == 2
+
+
+def test_i17_nothing_is_learnt_from_a_fetch_that_fails() -> None:
+    bench = Bench(log=log_of(1, 1, start=5))
+    bench.apply(leader_epoch=2)
+    stranger, _ = bench.fetch(9, 6, broker_epoch=90)
+    below, _ = bench.fetch(2, 4, last_fetched_epoch=1)
+    beyond, _ = bench.fetch(2, 9, last_fetched_epoch=-1)
+    diverging, _ = bench.fetch(2, 9, last_fetched_epoch=1)
+    unknown_epoch, _ = bench.fetch(2, 7, last_fetched_epoch=3)
+    assert stranger == FetchResult(ErrorCode.UNKNOWN_LEADER_EPOCH)
+    assert below == FetchResult(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=5)
+    assert beyond == FetchResult(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=5)
+    assert diverging == FetchResult(ErrorCode.NONE, diverging=EpochEnd(1, 7))
+    assert unknown_epoch == FetchResult(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=5)
+    assert log_end_of(bench, 2) == -1
+    bench.log.failing = "EIO"
+    assert bench.fetch(2, 6)[0] == FetchResult(ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def test_a_fetcher_whose_log_is_no_prefix_learns_where_to_look_and_gets_no_data() -> None:
+    bench = Bench(log=log_of(0, 0, 3, 3))
+    bench.apply(leader_epoch=5)
+    assert bench.fetch(2, 4, last_fetched_epoch=2)[0] == FetchResult(ErrorCode.NONE, diverging=EpochEnd(0, 2))
+    assert bench.fetch(2, 3, last_fetched_epoch=0)[0] == FetchResult(ErrorCode.NONE, diverging=EpochEnd(0, 2))
+    assert bench.consume(4, last_fetched_epoch=2).diverging == EpochEnd(0, 2)
+    agreed, _ = bench.fetch(2, 2, last_fetched_epoch=0)
+    assert agreed.records is not None
+    assert agreed.records.next_offset == 4
+
+
+def test_followers_read_to_the_end_and_consumers_to_the_high_watermark() -> None:
+    bench = Bench(log=log_of(1, 1, 1), high_watermark=2)
+    bench.apply(leader_epoch=2)
+    result, _ = bench.fetch(2, 0)
+    assert result.records is not None
+    assert result.records.next_offset == 3
+    consumed = bench.consume(0)
+    assert consumed.high_watermark == 2
+    assert consumed.records is not None
+    assert consumed.records.next_offset == 2
+    for offset in (2, 3):  # between the high watermark and the end: nothing yet, and no error
+        assert bench.consume(offset) == FetchResult(ErrorCode.NONE, 2, 0, EMPTY_AT[offset])
+    assert bench.consume(4).error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_i18_a_consumer_inside_an_uncommitted_batch_reads_nothing_of_it() -> None:
+    bench = Bench()
+    bench.apply()
+    bench.append(records=5)
+    assert bench.consume(3) == FetchResult(ErrorCode.NONE, 0, 0, EMPTY_AT[3])
+
+
+def test_i19_no_latest_offset_before_the_new_leader_can_prove_it() -> None:
+    bench = Bench(2, log=log_of(1, 1, 1), high_watermark=1)
+    bench.apply(leader=2, leader_epoch=2)
+
+    def latest() -> OffsetResult:
+        return find(bench, LATEST_TIMESTAMP)
+
+    assert latest() == OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+    bench.fetch(1, 3)
+    bench.fetch(3, 2)
+    assert latest() == OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+    assert find(bench, MAX_TIMESTAMP) == OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+    bench.fetch(3, 3)
+    assert latest() == OffsetResult(ErrorCode.NONE, 3, leader_epoch=2)
+
+
+def test_offsets_by_kind_and_by_time() -> None:
+    bench = Bench(log=log_of(1, 1, start=4), high_watermark=6)
+    bench.apply(leader_epoch=2)
+
+    assert find(bench, EARLIEST_TIMESTAMP) == OffsetResult(ErrorCode.NONE, 4, leader_epoch=1)
+    assert find(bench, 0) == OffsetResult(ErrorCode.NONE, 4, WALL_MS, 1)
+    assert find(bench, 2**50) == OffsetResult(ErrorCode.NONE)
+    assert find(bench, MAX_TIMESTAMP) == OffsetResult(ErrorCode.NONE, 4, WALL_MS, 1)
+    assert find(bench, LATEST_TIERED_TIMESTAMP) == OffsetResult(ErrorCode.NONE)
+    assert find(bench, -6) == OffsetResult(ErrorCode.UNSUPPORTED_VERSION)
+    assert find(bench, -1, leader_epoch=1) == OffsetResult(ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def test_what_a_lookup_found_counts_only_in_the_leadership_that_asked() -> None:
+    bench = Bench(log=log_of(1, 1, 1), high_watermark=3)
+    bench.apply(leader_epoch=2)
+    lookup = bench.replica.list_offset(0, leader_epoch=2, now_ms=bench.now_ms)
+    assert lookup == TimestampLookup(0, 2, 3)
+    hit = TimestampHit(0, WALL_MS, 1)
+    bench.apply(leader_epoch=3, partition_epoch=2)
+    assert bench.replica.on_looked_up(lookup, hit, now_ms=bench.now_ms) == (
+        OffsetResult(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        NO_EFFECTS,
+    )
+
+
+def test_a_lookup_whose_log_changed_under_it_is_made_again() -> None:
+    bench = Bench(log=log_of(1, 1, 1), high_watermark=3)
+    bench.apply(leader_epoch=2)
+    lookup = bench.replica.list_offset(0, leader_epoch=2, now_ms=bench.now_ms)
+    assert isinstance(lookup, TimestampLookup)
+    bench.replica.delete_records(2, now_ms=bench.now_ms)
+    for found in (TimestampHit(0, WALL_MS, 1), LogChanged("cut")):
+        assert bench.replica.on_looked_up(lookup, found, now_ms=bench.now_ms) == (lookup, NO_EFFECTS)
+    assert bench.replica.on_looked_up(lookup, None, now_ms=bench.now_ms)[0] == OffsetResult(ErrorCode.NONE)
+
+
+def test_a_lookup_that_finds_a_broken_disk_takes_the_replica_offline() -> None:
+    bench = Bench(log=log_of(1, 1, 1), high_watermark=3)
+    bench.apply(leader_epoch=2)
+    lookup = bench.replica.list_offset(0, leader_epoch=2, now_ms=bench.now_ms)
+    assert isinstance(lookup, TimestampLookup)
+    result, effects = bench.replica.on_looked_up(lookup, LogError("EIO"), now_ms=bench.now_ms)
+    assert result == OffsetResult(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert any(isinstance(effect, ReportProblem) for effect in effects)
+    assert bench.replica.role is Role.OFFLINE
+
+
+def test_where_an_epoch_ends() -> None:
+    bench = Bench(log=log_of(1, 1, 4))
+    bench.apply(leader_epoch=6)
+
+    def end(leader_epoch: int, *, current: int = 6) -> EpochEndResult:
+        return bench.replica.offset_for_leader_epoch(
+            current_leader_epoch=current, leader_epoch=leader_epoch, now_ms=bench.now_ms
+        )
+
+    assert end(1) == EpochEndResult(ErrorCode.NONE, 1, 2)
+    assert end(3) == EpochEndResult(ErrorCode.NONE, 1, 2)
+    assert end(6) == EpochEndResult(ErrorCode.NONE, 6, 3)
+    assert end(7) == EpochEndResult(ErrorCode.NONE, -1, -1)
+    assert end(1, current=5) == EpochEndResult(ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def test_a_follower_serves_nobody() -> None:
+    bench = Bench(2)
+    bench.apply()
+    assert bench.fetch(3, 0)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert bench.consume(0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert bench.append()[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert bench.replica.delete_records(-1, now_ms=0)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert bench.replica.due_proposal(0) is None
+    assert bench.replica.lag(0) is None

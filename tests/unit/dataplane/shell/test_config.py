@@ -1,0 +1,83 @@
+"""Kafka's keys, and what is said to those that do nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from dataplane.shell.config import (
+    BROKER_KEYS,
+    TOPIC_KEYS,
+    ConfigError,
+    parse_config,
+    read_properties,
+    split_pair,
+)
+
+
+def test_every_default_is_a_value_of_its_key() -> None:
+    parsed = parse_config((name, key.default) for name, key in BROKER_KEYS.items())
+    assert parsed.values.keys() == BROKER_KEYS.keys()
+
+
+def test_every_topic_key_overrides_an_existing_one() -> None:
+    assert set(TOPIC_KEYS.values()) <= BROKER_KEYS.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("log.dirs", "--data-dir"),
+        ("log.segment.byte", "'log.segment.bytes'"),
+        ("retention.ms", "log.retention.ms"),
+        ("min.insync.replicas", "controller decides"),
+        ("xyzzy", "--help"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_a_hint(name: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match="unknown configuration key") as refused:
+        parse_config([(name, "1")])
+    assert hint in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("log.segment.bytes", "many"),
+        ("log.segment.bytes", "0"),
+        ("log.message.timestamp.type", "Now"),
+        ("socket.request.max.bytes", str(2**31)),
+    ],
+)
+def test_a_value_out_of_range_is_refused(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        parse_config([(name, text)])
+
+
+def test_the_last_pair_wins() -> None:
+    parsed = parse_config([("log.segment.bytes", "2048"), ("log.segment.bytes", " 4096 ")])
+    assert parsed.number("log.segment.bytes") == 4096
+
+
+def test_topic_overrides_win_over_the_brokers_defaults_and_bad_ones_count_as_absent() -> None:
+    config = parse_config([("log.retention.ms", "1000"), ("log.segment.bytes", "2048")])
+    settings = config.topic_settings({"retention.ms": "5", "segment.bytes": "nonsense"})
+    assert settings.retention_ms == 5
+    assert settings.log.segment_bytes == 2048
+
+
+def test_limits_that_mean_never_are_none() -> None:
+    settings = parse_config([]).topic_settings({})
+    assert settings.log.flush_messages is None
+    assert settings.timestamp_after_ms_max is None
+
+
+def test_a_properties_file_has_comments_and_says_where_it_is_wrong() -> None:
+    text = "# a comment\n\n log.segment.bytes = 4096 \n! another\nmax.connections=7\n"
+    assert read_properties(text) == [("log.segment.bytes", "4096"), ("max.connections", "7")]
+    with pytest.raises(ConfigError, match="line 2"):
+        read_properties("a=b\nno pair\n")
+
+
+def test_a_pair_needs_a_key() -> None:
+    with pytest.raises(ConfigError):
+        split_pair("=value")

@@ -1,0 +1,114 @@
+"""Which controller is asked, which is believed, and what a silent one leaves unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httpx
+import msgspec
+import pytest
+import trio
+
+from controller.contract.errors import ControllerError
+from controller.contract.updates import ProducerIdsRequest, ProducerIdsResponse
+from dataplane.shell.clock import SystemClock
+from dataplane.shell.controller_client import ControllerClient, ControllerUnavailable
+
+ONE, TWO, THREE = "http://one:1", "http://two:2", "http://three:3"
+REQUEST = ProducerIdsRequest(broker_id=1, broker_epoch=1)
+
+Answers = dict[str, Callable[[], httpx.Response]]
+
+
+def ok(**fields: object) -> Callable[[], httpx.Response]:
+    return lambda: httpx.Response(200, content=msgspec.json.encode(ProducerIdsResponse(**fields)))  # type: ignore[arg-type]
+
+
+def refuse() -> httpx.Response:
+    raise httpx.ConnectError("refused")
+
+
+def ask(
+    answers: Answers, urls: tuple[str, ...], *, seen: int = -1, times: int = 1
+) -> tuple[object, list[str], int]:
+    """(last answer or error, who was asked in order, the highest controller epoch afterwards)."""
+    asked: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        url = f"{request.url.scheme}://{request.url.host}:{request.url.port}"
+        asked.append(url)
+        assert request.url.path == "/internal/clusters/prod/brokers/1:allocate-producer-ids"
+        return answers[url]()
+
+    async def run() -> tuple[object, list[str], int]:
+        client = ControllerClient(
+            urls=urls,
+            cluster="prod",
+            broker_id=1,
+            clock=SystemClock(),
+            controller_epoch_seen=seen,
+            transport=httpx.MockTransport(handle),
+        )
+        outcome: object = None
+        try:
+            for _ in range(times):
+                outcome = await client.allocate_producer_ids(REQUEST)
+        except ControllerUnavailable as error:
+            outcome = error
+        finally:
+            await client.aclose()
+        return outcome, asked, client.controller_epoch_seen
+
+    return trio.run(run)
+
+
+def test_the_next_is_asked_when_one_refuses_and_kept_while_it_answers() -> None:
+    outcome, asked, _ = ask({ONE: refuse, TWO: ok(count=5)}, (ONE, TWO), times=2)
+    assert outcome == ProducerIdsResponse(count=5)
+    assert asked == [ONE, TWO, TWO]
+
+
+def test_a_hint_is_followed_even_to_a_controller_that_is_not_configured() -> None:
+    standby = ok(error=ControllerError.NOT_CONTROLLER, active_controller=THREE + "/")
+    outcome, asked, _ = ask({ONE: standby, THREE: ok(count=5)}, (ONE, TWO))
+    assert outcome == ProducerIdsResponse(count=5)
+    assert asked == [ONE, THREE]
+
+
+def test_a_redirect_is_a_hint() -> None:
+    redirect = httpx.Response(307, headers={"location": f"{TWO}/internal/whatever"})
+    outcome, asked, _ = ask({ONE: lambda: redirect, TWO: ok(count=5)}, (ONE, TWO))
+    assert outcome == ProducerIdsResponse(count=5)
+    assert asked == [ONE, TWO]
+
+
+def test_a_controller_that_was_replaced_is_not_believed() -> None:
+    answers = {ONE: ok(controller_epoch=3, count=1), TWO: ok(controller_epoch=4, count=2)}
+    outcome, asked, seen = ask(answers, (ONE, TWO), seen=4)
+    assert outcome == ProducerIdsResponse(controller_epoch=4, count=2)
+    assert asked == [ONE, TWO]
+    assert seen == 4
+
+
+def test_a_higher_epoch_is_remembered() -> None:
+    assert ask({ONE: ok(controller_epoch=9)}, (ONE,), seen=4)[2] == 9
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [lambda: httpx.Response(500), lambda: httpx.Response(200, content=b"not json"), refuse],
+    ids=["500", "not json", "refused"],
+)
+def test_when_nobody_answers_the_outcome_is_unknown(bad: Callable[[], httpx.Response]) -> None:
+    outcome, asked, _ = ask({ONE: bad, TWO: bad}, (ONE, TWO))
+    assert isinstance(outcome, ControllerUnavailable)
+    assert asked == [ONE, TWO]
+
+
+def test_two_controllers_that_name_each_other_do_not_keep_us_busy() -> None:
+    def standby(other: str) -> Callable[[], httpx.Response]:
+        return ok(error=ControllerError.NOT_CONTROLLER, active_controller=other)
+
+    outcome, asked, _ = ask({ONE: standby(TWO), TWO: standby(ONE)}, (ONE, TWO))
+    assert isinstance(outcome, ControllerUnavailable)
+    assert asked == [ONE, TWO]

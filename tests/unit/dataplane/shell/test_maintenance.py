@@ -1,0 +1,396 @@
+"""Retention, flushes and checkpoints of a broker, on real logs over a disk in memory."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+from shell_kit import OTHER_ID, PATH, SMALL_SEGMENTS, TOPIC_ID, Node, batch_of, state
+
+from controller.contract.partition_state import TopicState
+from dataplane.core.log_port import LogError
+from dataplane.core.replica import FetchedPartition, Role
+from dataplane.storage.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_checkpoint
+from dataplane.storage.health import CorruptLog
+from dataplane.wire.errors import ErrorCode
+from tests.simulation.memory_disk import MemoryDisk
+
+KEY = (TOPIC_ID, 0)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    trio.run(test)
+
+
+def topic(**configs: str) -> TopicState:
+    return TopicState(
+        topic_id=TOPIC_ID,
+        topic="orders",
+        partitions=1,
+        replication_factor=1,
+        configs={name.replace("_", "."): value for name, value in configs.items()},
+    )
+
+
+async def leading(disk: MemoryDisk, *, configs: dict[str, str] | None = None, **of_topic: str) -> Node:
+    """A sole leader with small segments."""
+    node = Node(disk, configs={**SMALL_SEGMENTS, **(configs or {})})
+    assert await node.apply(state(), topics=(topic(**of_topic),), full=True) == []
+    assert node.hosted().replica.role is Role.LEADER
+    return node
+
+
+def test_records_older_than_retention_ms_are_deleted_and_their_files_unlinked() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = await leading(disk, retention_ms="60000")
+        node.produce(20)
+        assert len(node.log_files()) > 2
+        await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == 0
+        node.clock.now_ms += 61_000
+        await node.maintenance.apply_retention()
+        assert (node.log().log_start_offset, node.log().log_end_offset, node.log().size_bytes) == (20, 20, 0)
+        assert node.log_files() == [f"{20:020d}.log"]
+        assert not [name for name in disk.listdir(node.log().directory) if "deleted" in name]
+
+    run(test)
+
+
+def test_the_oldest_segments_go_when_a_log_is_larger_than_retention_bytes() -> None:
+    async def test() -> None:
+        node = await leading(MemoryDisk(), retention_bytes="2000")
+        node.produce(40)
+        before = node.log().size_bytes
+        await node.maintenance.apply_retention()
+        assert before > 4_000
+        assert 2_000 <= node.log().size_bytes < 2_000 + 1_024
+        assert node.log().log_start_offset == node.log().segments[0].base_offset > 0
+        assert node.log_files()[0] == f"{node.log().log_start_offset:020d}.log"
+
+    run(test)
+
+
+def test_i26_what_is_not_committed_stays_however_old_it_is() -> None:
+    async def test() -> None:
+        node = Node(
+            MemoryDisk(), configs={**SMALL_SEGMENTS, "log.retention.ms": "1", "log.retention.bytes": "0"}
+        )
+        await node.apply(state(replicas=(1, 2), isr=(1, 2), new_replicas=(1, 2)), full=True)
+        node.produce(20)
+        assert node.hosted().replica.high_watermark == 0
+        node.clock.now_ms += 10_000
+        await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == 0
+        replica = node.hosted().replica
+        replica.on_replica_fetch(  # the follower has twelve: so many are committed
+            replica_id=2,
+            broker_epoch=10,
+            leader_epoch=1,
+            fetch_offset=12,
+            last_fetched_epoch=1,
+            max_bytes=1,
+            now_ms=node.clock.now_ms,
+        )
+        assert replica.high_watermark == 12
+        await node.maintenance.apply_retention()
+        assert 0 < node.log().log_start_offset <= 12
+        assert node.log().log_end_offset == 20
+
+    run(test)
+
+
+def test_a_leader_that_is_silenced_deletes_nothing() -> None:
+    async def test() -> None:
+        node = await leading(MemoryDisk(), retention_bytes="0")
+        node.produce(20)
+        node.clock.now_ms += 2**41  # the lease is over, and an in-sync set of one does not stand in for it
+        assert not node.hosted().replica.may_serve(node.clock.now_ms)
+        await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == 0
+
+    run(test)
+
+
+def test_a_follower_keeps_what_its_limits_would_delete_and_drops_what_its_leader_dropped() -> None:
+    async def test() -> None:
+        node = Node(MemoryDisk(), configs={**SMALL_SEGMENTS, "log.retention.bytes": "0"})
+        await node.apply(state(replicas=(2, 1), isr=(2, 1), new_replicas=(1, 2), leader=2), full=True)
+        replica = node.hosted().replica
+
+        def fetched(count: int, *, high_watermark: int, log_start_offset: int) -> None:
+            start = node.log().log_end_offset
+            records = b"".join(batch_of(base_offset=start + index, leader_epoch=1) for index in range(count))
+            replica.on_fetched(
+                FetchedPartition(
+                    records=records, high_watermark=high_watermark, log_start_offset=log_start_offset
+                ),
+                leader_epoch=1,
+                fetch_offset=start,
+                now_ms=0,
+                wall_ms=0,
+            )
+
+        for _ in range(20):
+            fetched(1, high_watermark=min(15, node.log().log_end_offset), log_start_offset=0)
+        await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == 0
+        assert node.log_files()[0] == f"{0:020d}.log"
+        fetched(1, high_watermark=15, log_start_offset=18)  # its start may not pass our high watermark
+        assert node.log().log_start_offset == 15
+        await node.maintenance.apply_retention()
+        first = node.log().segments[0]
+        assert first.base_offset <= 15 < node.log().segments[1].base_offset
+        assert node.log_files()[0] == f"{first.base_offset:020d}.log"
+        assert first.base_offset > 0
+
+    run(test)
+
+
+def test_a_closed_segment_is_flushed_and_the_recovery_point_follows_and_is_written_down() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = await leading(disk)
+        node.produce(20)
+        active = node.log().segments[-1].base_offset
+        assert node.log().recovery_point < active
+        await node.maintenance.flush_due()
+        assert node.log().recovery_point == active
+        assert f"{node.log().directory}/{0:020d}.log" in disk.synced_paths
+        await node.maintenance.checkpoint_recovery_points()
+        assert read_checkpoint(disk, PATH, RECOVERY_POINTS).offsets == {KEY: active}
+
+    run(test)
+
+
+@pytest.mark.parametrize("limit", [{"flush_messages": "5"}, {"flush_ms": "1000"}])
+def test_flush_messages_and_flush_ms_sync_the_active_segment_too(limit: dict[str, str]) -> None:
+    async def test() -> None:
+        node = await leading(MemoryDisk(), **limit)
+        node.produce(4)
+        node.clock.now_ms += 999
+        await node.maintenance.flush_due()
+        assert node.log().recovery_point == 0
+        node.clock.now_ms += 1
+        node.produce(1)
+        await node.maintenance.flush_due()
+        assert node.log().recovery_point == 5
+
+    run(test)
+
+
+def test_without_limits_the_operating_system_decides_when_the_active_segment_is_written() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = await leading(disk)
+        node.produce(3)
+        disk.synced_paths.clear()
+        node.clock.now_ms += 10**9
+        await node.maintenance.flush_due()
+        assert disk.synced_paths == []
+
+    run(test)
+
+
+def test_high_watermarks_outlive_a_kill() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = await leading(disk)
+        node.produce(7)
+        await node.maintenance.checkpoint_high_watermarks()
+        node.produce(2)  # not checkpointed: the next life begins a little lower
+        disk.crash_process()
+        again = Node(disk)
+        await again.apply(
+            state(replicas=(2, 1), isr=(2, 1), new_replicas=(), leader=2, leader_epoch=2, partition_epoch=2),
+            full=True,
+        )
+        assert (again.hosted().replica.high_watermark, again.log().log_end_offset) == (7, 9)
+
+    run(test)
+
+
+def test_a_checkpoint_before_the_controller_has_spoken_keeps_the_marks_of_the_last_life() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = await leading(disk)
+        node.produce(7)
+        await node.maintenance.checkpoint_high_watermarks()
+        disk.crash_process()
+        waiting = Node(disk)  # nobody has said yet which replicas are here
+        await waiting.maintenance.checkpoint_high_watermarks()
+        await waiting.maintenance.checkpoint_recovery_points()
+        assert read_checkpoint(disk, PATH, HIGH_WATERMARKS).offsets == {KEY: 7}
+        await waiting.apply(
+            state(replicas=(2, 1), isr=(2, 1), new_replicas=(), leader=2, leader_epoch=2, partition_epoch=2),
+            full=True,
+        )
+        assert waiting.hosted().replica.high_watermark == 7
+
+    run(test)
+
+
+def test_a_clean_stop_before_the_controller_has_spoken_keeps_them_too() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = await leading(disk)
+        node.produce(7)
+        await node.maintenance.checkpoint_high_watermarks()
+        disk.crash_process()
+        waiting = Node(disk)
+        assert await waiting.directory.close_cleanly({})
+        assert read_checkpoint(disk, PATH, HIGH_WATERMARKS).offsets == {KEY: 7}
+
+    run(test)
+
+
+class PausingDisk(MemoryDisk):
+    """Runs `meanwhile` in the middle of an operation: what the loop does while a thread is at it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at: tuple[str, str] = ("", "")
+        self.meanwhile: Callable[[], Any] | None = None
+
+    def check(self, operation: str, path: str) -> None:
+        meanwhile = self.meanwhile
+        if meanwhile is not None and operation == self.at[0] and self.at[1] in path:
+            self.meanwhile = None
+            meanwhile()
+        super().check(operation, path)
+
+
+@pytest.mark.parametrize(
+    ("operation", "path"), [("fsync", ".log"), ("open", "leader-epochs"), ("fsync_dir", "orders-0")]
+)
+def test_a_topic_deleted_while_its_log_is_flushed_harms_nobody(operation: str, path: str) -> None:
+    async def test() -> None:
+        disk = PausingDisk()
+        node = await leading(disk)
+        node.produce(20)
+        node.log()._is_epochs_file_unsynced = True
+        disk.at = (operation, path)
+        disk.meanwhile = lambda: node.log_dir.delete(KEY)
+        await node.maintenance.flush_due()
+        assert disk.meanwhile is None
+        assert node.directory.failure is None
+
+    run(test)
+
+
+def test_a_topic_deleted_while_a_new_epoch_is_persisted_harms_nobody() -> None:
+    async def test() -> None:
+        disk = PausingDisk()
+        node = await leading(disk)
+        node.log()._is_epochs_file_unsynced = True
+        node.directory.start_persist_epochs(node.hosted())
+        disk.at = ("open", "leader-epochs")
+        disk.meanwhile = lambda: node.log_dir.delete(KEY)
+        await node.work()
+        assert disk.meanwhile is None
+        assert node.directory.failure is None
+
+    run(test)
+
+
+def test_a_topic_deleted_while_retention_unlinks_its_files_harms_nobody() -> None:
+    async def test() -> None:
+        disk = PausingDisk()
+        node = await leading(disk, retention_bytes="0")
+        node.produce(20)
+        disk.at = ("unlink", ".log.deleted")
+        disk.meanwhile = lambda: node.log_dir.delete(KEY)
+        await node.maintenance.apply_retention()
+        assert disk.meanwhile is None
+        assert node.directory.failure is None
+
+    run(test)
+
+
+def test_a_failed_fsync_takes_every_replica_of_the_directory_offline_and_is_reported_once() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = await leading(disk)
+        await node.apply(state(topic_id=OTHER_ID, topic="other"))
+        node.produce(20)
+        disk.fail_next("fsync", OSError(errno.EIO, "broken"), path_contains=".log")
+        await node.maintenance.flush_due()
+        await node.maintenance.flush_due()
+        await node.maintenance.apply_retention()
+        assert [hosted.replica.role for hosted in node.table] == [Role.OFFLINE, Role.OFFLINE]
+        assert node.directory.offline_ids() == ("dir-1",)
+        assert [problem.code for problem in node.table.unreported_problems()] == ["storage_error"] * 2
+        assert node.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+
+    run(test)
+
+
+def test_damage_in_one_log_ends_that_replica_and_the_others_are_flushed() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = await leading(disk)
+        await node.apply(state(topic_id=OTHER_ID, topic="other"))
+        node.produce(20)
+        node.produce(20, topic_id=OTHER_ID)
+        node.log()._damaged(CorruptLog("found by a reader in a thread"))
+        await node.maintenance.flush_due()
+        assert node.hosted().replica.role is Role.OFFLINE
+        assert node.hosted(OTHER_ID).replica.role is Role.LEADER
+        assert node.log(OTHER_ID).recovery_point == node.log(OTHER_ID).segments[-1].base_offset
+        assert node.directory.failure is None
+        (problem,) = node.table.unreported_problems()
+        assert (problem.topic_id, problem.code) == (TOPIC_ID, "storage_error")
+
+    run(test)
+
+
+def test_a_disk_that_is_full_never_acknowledges_and_the_process_lives() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = await leading(disk)
+        node.produce(3)
+        disk.free_bytes_left = 50
+        assert node.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert node.hosted().replica.role is Role.OFFLINE
+        assert node.log().log_end_offset == 3
+        disk.free_bytes_left = None  # room again changes nothing: what was half written is not known
+        assert node.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+        (problem,) = node.table.unreported_problems()
+        assert (problem.code, problem.topic_id) == ("storage_error", TOPIC_ID)
+        assert node.directory.offline_ids() == ("dir-1",)
+        for work in (node.maintenance.checkpoint_high_watermarks, node.maintenance.flush_due):
+            try:
+                await work()
+            except LogError as error:
+                node.maintenance.on_storage_error(str(error))  # as the loops do
+        assert len(node.table.unreported_problems()) == 1
+
+    run(test)
+
+
+def test_a_topic_deleted_on_a_failed_disk_goes_from_the_table_and_nothing_else_happens() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = await leading(disk)
+        disk.free_bytes_left = 0
+        assert node.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert await node.apply(deleted_topics=(TOPIC_ID,)) == []
+        assert node.table.get(*KEY) is None
+        assert disk.is_dir(f"{PATH}/orders-0.{TOPIC_ID}")
+
+    run(test)
+
+
+def test_a_full_state_without_it_on_a_failed_disk_likewise() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = await leading(disk)
+        disk.free_bytes_left = 0
+        node.produce()
+        assert await node.apply(full=True) == []
+        assert node.table.get(*KEY) is None
+
+    run(test)

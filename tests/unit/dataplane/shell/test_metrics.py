@@ -1,0 +1,68 @@
+"""The status pages, over a real socket."""
+
+from __future__ import annotations
+
+import trio
+import trio.testing
+
+from dataplane.shell.clock import SystemClock
+from dataplane.shell.metrics import (
+    REQUEST_BYTES_MAX,
+    BrokerCollector,
+    BrokerCounters,
+    StatusServer,
+    collect_counters,
+)
+from dataplane.shell.net import SystemNet
+
+
+def get(*requests: bytes, is_ready: bool = True) -> list[bytes]:
+    """The whole answer to each request, one connection each."""
+    counters = BrokerCounters()
+    counters.requests[0] = 7
+    answers: list[bytes] = []
+
+    async def run() -> None:
+        server = StatusServer(
+            listener=await SystemNet().listen("127.0.0.1", 0),
+            collector=BrokerCollector([lambda: collect_counters(counters, now_us=1_000_000)]),
+            is_ready=lambda: is_ready,
+            clock=SystemClock(),
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.serve)
+            await trio.testing.wait_all_tasks_blocked()
+            for request in requests:
+                async with await trio.open_tcp_stream(*server.address) as stream:
+                    await stream.send_all(request)
+                    answer = b""
+                    async for received in stream:
+                        answer += received
+                    answers.append(answer)
+            nursery.cancel_scope.cancel()
+
+    trio.run(run)
+    return answers
+
+
+def test_metrics_carry_the_names_that_dashboards_know() -> None:
+    (answer,) = get(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"kafka_server_brokertopicmetrics_totalproducerequests_total 7.0\n" in answer
+    assert b'kafka_network_requestmetrics_requests_total{request="Produce"} 7.0\n' in answer
+
+
+def test_readiness_is_told_by_status() -> None:
+    assert get(b"GET /readyz HTTP/1.1\r\n\r\n")[0].startswith(b"HTTP/1.1 200")
+    assert get(b"GET /readyz HTTP/1.1\r\n\r\n", is_ready=False)[0].startswith(b"HTTP/1.1 503")
+
+
+def test_anything_else_gets_an_error_and_the_server_lives() -> None:
+    answers = get(
+        b"POST /metrics HTTP/1.1\r\n\r\n",
+        b"GET /etc/passwd HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\r\n\r\n",
+        b"x" * REQUEST_BYTES_MAX,
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+    )
+    assert [answer[9:12] for answer in answers] == [b"405", b"404", b"400", b"400", b"200"]

@@ -1,0 +1,278 @@
+"""The metadata stream, entry by entry: what is created, refused, deleted, set aside, and reported."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from shell_kit import OTHER_ID, PATH, TOPIC_ID, Node, batch_of, endpoint, state
+
+from controller.contract.lag_report import LagReportResponse
+from controller.contract.partition_state import PartitionState
+from dataplane.core.effects import BackOff, Note
+from dataplane.core.leader_epochs import EpochEnd
+from dataplane.core.replica import FetchedPartition, Role
+from dataplane.shell.partitions import UNREPORTED_PROBLEMS_MAX
+from dataplane.wire.errors import ErrorCode
+from tests.simulation.memory_disk import MemoryDisk
+
+THIRD_ID = "CCCCCCCCCCCCCCCCCCCCCC"
+DIRECTORY = f"orders-0.{TOPIC_ID}"
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    trio.run(test)
+
+
+def following(**changes: object) -> PartitionState:
+    return state(**{"replicas": (2, 1), "isr": (2, 1), "new_replicas": (1, 2), "leader": 2, **changes})
+
+
+def test_i25_one_bad_entry_fails_alone_and_is_reported() -> None:
+    async def test() -> None:
+        node = Node(MemoryDisk())
+        failures = await node.apply(
+            state(),
+            following(topic_id=OTHER_ID, topic="lost", new_replicas=()),  # in the ISR, and nothing on disk
+            state(topic_id=THIRD_ID, topic="third"),
+            full=True,
+        )
+        assert [(failure.topic_id, failure.code) for failure in failures] == [(OTHER_ID, "log_missing")]
+        assert [hosted.topic for hosted in node.table] == ["orders", "third"]
+        assert node.produce().error is ErrorCode.NONE
+        (problem,) = node.table.unreported_problems()
+        assert (problem.topic_id, problem.code) == (OTHER_ID, "log_missing")
+        assert not node.disk.is_dir(f"{PATH}/lost-0.{OTHER_ID}")
+        assert node.reports_wanted == 1
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_created"),
+    [
+        ({"new_replicas": (1,)}, True),
+        ({"isr": (2,), "new_replicas": ()}, True),  # wiped, and the controller knows
+        ({"isr": (2, 1), "new_replicas": ()}, False),
+        ({"isr": (2,), "elr": (1,), "new_replicas": ()}, False),
+        ({"isr": (), "leader": 1, "new_replicas": ()}, False),
+    ],
+)
+def test_an_empty_log_is_made_only_where_nobody_will_take_it_for_a_full_one(
+    changes: dict[str, object], is_created: bool
+) -> None:
+    async def test() -> None:
+        node = Node(MemoryDisk())
+        failures = await node.apply(following(**changes), full=True)
+        assert (failures == []) is is_created
+        assert node.disk.is_dir(f"{PATH}/{DIRECTORY}") is is_created
+
+    run(test)
+
+
+def test_an_entry_whose_directory_can_not_be_made_fails_and_the_broker_goes_on() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = Node(disk)
+        assert await node.apply(state(), full=True) == []
+        disk.fail_next("fsync_dir", OSError(28, "full"), path_contains=OTHER_ID)
+        failures = await node.apply(state(topic_id=OTHER_ID, topic="other"))
+        assert [(failure.topic_id, failure.code) for failure in failures] == [(OTHER_ID, "storage_error")]
+        assert node.directory.failure is not None
+
+    run(test)
+
+
+def test_i21_a_topic_is_deleted_by_its_id_and_its_namesake_stays() -> None:
+    async def test() -> None:
+        node = Node(MemoryDisk())
+        await node.apply(state(), full=True)
+        node.produce(3)
+        await node.apply(state(topic_id=OTHER_ID), deleted_topics=(TOPIC_ID,))
+        assert [(hosted.topic_id, hosted.log.log_end_offset) for hosted in node.table] == [(OTHER_ID, 0)]
+        named = node.table.get_by_name("orders", 0)
+        assert named is not None and named.topic_id == OTHER_ID
+        assert not node.disk.is_dir(f"{PATH}/{DIRECTORY}")
+        await node.apply(deleted_topics=(TOPIC_ID,))  # told until acknowledged: again is nothing
+        assert len(node.table) == 1
+
+    run(test)
+
+
+def test_a_deleted_topic_fails_its_waiting_producers() -> None:
+    async def test() -> None:
+        node = Node(MemoryDisk())
+        await node.apply(state(replicas=(1, 2), isr=(1, 2), new_replicas=(1, 2)), full=True)
+        assert node.produce().is_waiting
+        assert node.hosted().replica.has_waiters
+        replica = node.hosted().replica
+        await node.apply(deleted_topics=(TOPIC_ID,))
+        assert not replica.has_waiters
+        assert node.fetching.told[-1] == ("unfollow", (TOPIC_ID, 0))
+
+    run(test)
+
+
+def test_i22_what_a_delta_does_not_mention_stays_and_what_a_full_state_does_not_is_set_aside() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = Node(disk)
+        await node.apply(state(), full=True)
+        node.produce(3)
+        disk.crash_process()
+        again = Node(disk)
+        await again.apply(state(topic_id=OTHER_ID, topic="other"))
+        assert disk.is_dir(f"{PATH}/{DIRECTORY}")
+        content = bytes(disk.content(f"{PATH}/{DIRECTORY}/{0:020d}.log"))
+        await again.apply(state(topic_id=OTHER_ID, topic="other"), full=True)
+        assert not disk.is_dir(f"{PATH}/{DIRECTORY}")
+        assert bytes(disk.content(f"{PATH}/quarantine/{DIRECTORY}/{0:020d}.log")) == content
+        await again.apply(full=True)  # the same for one that is hosted
+        assert len(again.table) == 0
+        assert disk.is_dir(f"{PATH}/quarantine/other-0.{OTHER_ID}")
+
+    run(test)
+
+
+def test_a_session_that_ends_in_the_middle_of_a_batch_leaves_no_log_between_two_chairs() -> None:
+    """Else the log would be neither found nor hosted, and in the way of the next full state."""
+
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = Node(disk)
+        await node.apply(state(), full=True)
+        with trio.CancelScope() as session:
+            session.cancel()
+            await node.apply(full=True)
+        assert disk.is_dir(f"{PATH}/quarantine/{DIRECTORY}")
+        assert await node.apply(state(partition_epoch=2), full=True) == []
+        assert node.hosted().replica.role is Role.LEADER
+
+    run(test)
+
+
+def test_a_copy_that_a_reassignment_made_superfluous_is_deleted() -> None:
+    async def test() -> None:
+        node = Node(MemoryDisk())
+        await node.apply(following(), full=True)
+        await node.apply(following(replicas=(2, 3), isr=(2, 3), partition_epoch=2))
+        assert len(node.table) == 0
+        assert not node.disk.is_dir(f"{PATH}/{DIRECTORY}")
+        assert not node.disk.is_dir(f"{PATH}/quarantine")
+
+    run(test)
+
+
+def test_a_copy_that_became_superfluous_while_the_broker_was_away_is_set_aside() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        await Node(disk).apply(following(), full=True)
+        disk.crash_process()
+        again = Node(disk)
+        await again.apply(following(replicas=(2, 3), isr=(2, 3), partition_epoch=2), full=True)
+        assert len(again.table) == 0
+        assert disk.is_dir(f"{PATH}/quarantine/{DIRECTORY}")
+
+    run(test)
+
+
+def test_s33_a_state_that_comes_twice_repeats_what_stands() -> None:
+    async def test() -> None:
+        node = Node(MemoryDisk())
+        await node.apply(following(), full=True)
+        await node.apply(following())
+        follow = ("follow", (TOPIC_ID, 0), 2, 1)
+        assert [told for told in node.fetching.told if told[0] == "follow"] == [follow, follow]
+
+    run(test)
+
+
+def test_brokers_that_changed_are_named_to_the_fetchers_and_to_leaders() -> None:
+    async def test() -> None:
+        node = Node(MemoryDisk())
+        await node.apply(following(), full=True)
+        node.fetching.told.clear()
+        await node.apply(brokers=(endpoint(2, 11),))
+        assert node.fetching.told == [("changed", 2)]
+        await node.apply(brokers=(endpoint(2, 11),))
+        assert node.fetching.told == [("changed", 2)]
+
+    run(test)
+
+
+def test_l6_a_leaders_error_pauses_the_partition_and_never_drops_it() -> None:
+    async def test() -> None:
+        node = Node(MemoryDisk())
+        await node.apply(following(), full=True)
+        hosted = node.hosted()
+        effects = hosted.replica.on_fetched(
+            FetchedPartition(error=ErrorCode.NOT_LEADER_OR_FOLLOWER),
+            leader_epoch=1,
+            fetch_offset=0,
+            now_ms=0,
+            wall_ms=0,
+        )
+        node.table.run_effects(hosted, effects)
+        assert node.fetching.told[-1] == ("back_off", (TOPIC_ID, 0), 200)
+        assert effects == (BackOff(200, ErrorCode.NOT_LEADER_OR_FOLLOWER),)
+        assert hosted.replica.next_fetch() is not None
+
+    run(test)
+
+
+def test_a_divergent_end_is_durable_aside_before_it_is_cut_and_fetching_begins_again() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = Node(disk)
+        await node.apply(state(replicas=(1, 2), isr=(1, 2), new_replicas=(1, 2)), full=True)
+        node.produce(3)  # never committed
+        await node.apply(following(leader_epoch=2, partition_epoch=2))
+        hosted = node.hosted()
+        effects = hosted.replica.on_fetched(
+            FetchedPartition(diverging=EpochEnd(1, 1)), leader_epoch=2, fetch_offset=3, now_ms=0, wall_ms=0
+        )
+        node.table.run_effects(hosted, effects)
+        assert (hosted.log.log_end_offset, hosted.replica.next_fetch()) == (3, None)
+        await node.work()
+        assert hosted.log.log_end_offset == 1
+        assert node.fetching.told[-1] == ("follow", (TOPIC_ID, 0), 2, 2)
+        names = disk.listdir(f"{PATH}/divergent")
+        assert {f"{PATH}/divergent/{name}" for name in names} <= set(disk.synced_paths)
+        (batches,) = [name for name in names if not name.endswith(".json")]
+        content = bytes(disk.content(f"{PATH}/divergent/{batches}"))
+        assert content == batch_of(base_offset=1, leader_epoch=1) + batch_of(base_offset=2, leader_epoch=1)
+        assert [problem.code for problem in node.table.unreported_problems()] == ["divergent"]
+
+    run(test)
+
+
+def test_problems_wait_for_a_controller_within_a_bound() -> None:
+    async def test() -> None:
+        node = Node(MemoryDisk())
+        await node.apply(following(topic_id=OTHER_ID, topic="lost", new_replicas=()), full=True)
+        (problem,) = node.table.unreported_problems()
+        for _ in range(UNREPORTED_PROBLEMS_MAX + 5):
+            node.table.add_problem(problem)
+        problems = node.table.unreported_problems()
+        assert len(problems) == UNREPORTED_PROBLEMS_MAX
+        node.table.on_problems_reported(problems)
+        node.table.on_report_answered(LagReportResponse(), 0)
+        assert node.table.unreported_problems() == ()
+
+    run(test)
+
+
+def test_a_state_that_goes_back_changes_nothing() -> None:
+    async def test() -> None:
+        node = Node(MemoryDisk())
+        await node.apply(state(partition_epoch=5, leader_epoch=3), full=True)
+        await node.apply(following(partition_epoch=4, leader_epoch=4))
+        assert node.hosted().replica.role is Role.LEADER
+        effects = node.hosted().replica.on_partition_state(
+            state(partition_epoch=6, leader_epoch=2), now_ms=node.clock.now_ms
+        )
+        assert isinstance(effects[0], Note)
+        assert node.hosted().replica.leader_epoch == 3
+
+    run(test)

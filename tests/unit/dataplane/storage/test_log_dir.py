@@ -1,0 +1,377 @@
+"""Identity, the shutdown protocol, checkpoints, deletion and quarantine of a log directory."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from random import Random
+
+import pytest
+from storage_batches import SMALL, append, batch, content, read_all
+
+from controller.contract.session import ShutdownKind
+from dataplane.core.log_port import FileRange, LogError
+from dataplane.storage.checkpoints import read_checkpoint, write_checkpoint
+from dataplane.storage.disk import Disk, PosixDisk
+from dataplane.storage.divergent import NotWritten, WrittenAside, write_aside
+from dataplane.storage.dump import dump_segment
+from dataplane.storage.log_dir import LogDir, StrayDirectory, open_log_dir
+from dataplane.storage.log_dir_identity import LogDirRefused, worst_shutdown
+from dataplane.storage.partition_log import LogOptions, PartitionId
+from dataplane.storage.recovery import DamagedLog, OpenedLog
+from dataplane.wire.record_batch import decode_header
+from tests.simulation.memory_disk import MemoryDisk
+
+ORDERS = PartitionId("AAAAAAAAAAAAAAAAAAAAAA", "orders", 0)
+KEY = ("AAAAAAAAAAAAAAAAAAAAAA", 0)
+PATH = "/data"
+ORDERS_PATH = f"{PATH}/orders-0.AAAAAAAAAAAAAAAAAAAAAA"
+
+
+def start(disk: Disk, *, boot_id: str = "boot-1", broker_id: int = 1, path: str = PATH) -> LogDir:
+    return open_log_dir(disk, path, broker_id=broker_id, new_dir_id="dir-1", boot_id=boot_id, options=SMALL)
+
+
+def running(disk: Disk, *, boot_id: str = "boot-1", broker_epoch: int = 5, path: str = PATH) -> LogDir:
+    """Loaded and registered."""
+    log_dir = start(disk, boot_id=boot_id, path=path)
+    entries = log_dir.load_all(now_ms=0)
+    assert all(isinstance(entry, OpenedLog) for entry in entries), entries
+    log_dir.on_registered(cluster_id="cluster", broker_epoch=broker_epoch)
+    return log_dir
+
+
+def test_a_first_start_takes_the_given_identity_and_keeps_it() -> None:
+    disk = MemoryDisk()
+    first = start(disk)
+    assert (first.last_shutdown, first.previous_broker_epoch) == (ShutdownKind.FIRST_START, -1)
+    first.abandon()
+    again = open_log_dir(disk, PATH, broker_id=1, new_dir_id="another", boot_id="boot-2")
+    assert again.meta.dir_id == "dir-1"
+
+
+def test_a_second_process_is_refused() -> None:
+    disk = MemoryDisk()
+    start(disk)
+    with pytest.raises(LogDirRefused, match="in use"):
+        start(disk)
+
+
+def test_another_brokers_or_clusters_directory_is_refused() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    with pytest.raises(LogDirRefused, match="cluster"):
+        log_dir.on_registered(cluster_id="other", broker_epoch=6)
+    log_dir.abandon()
+    with pytest.raises(LogDirRefused, match="broker 1"):
+        start(disk, broker_id=2)
+
+
+def test_data_without_identity_is_refused_and_untouched() -> None:
+    disk = MemoryDisk()
+    disk.mkdir("/data/orders-0.AAAAAAAAAAAAAAAAAAAAAA")
+    with pytest.raises(LogDirRefused, match=r"no meta\.json"):
+        start(disk)
+    assert not disk.exists("/data/meta.json")
+
+
+def test_a_clean_stop_is_recognised_once() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    append(log_dir.create(ORDERS, now_ms=0), batch(0))
+    assert log_dir.close_cleanly({KEY: 1})
+    disk.crash_machine(Random(3))  # nothing was left to lose
+    log_dir = start(disk, boot_id="boot-2")
+    assert (log_dir.last_shutdown, log_dir.previous_broker_epoch) == (ShutdownKind.CLEAN, 5)
+    (entry,) = log_dir.load_all(now_ms=0)
+    assert isinstance(entry, OpenedLog)
+    assert entry.report.scanned_bytes == 0
+    assert log_dir.stored_high_watermark(KEY) == 1
+    log_dir.abandon()  # dies before it registers: the marker is gone
+    assert start(disk, boot_id="boot-2").last_shutdown is ShutdownKind.MACHINE_CRASH
+
+
+def test_a_killed_process_is_told_from_a_rebooted_machine() -> None:
+    disk = MemoryDisk()
+    running(disk)
+    disk.crash_process()
+    log_dir = start(disk, boot_id="boot-1")
+    assert log_dir.last_shutdown is ShutdownKind.PROCESS_CRASH
+    log_dir.abandon()
+    log_dir = start(disk, boot_id="boot-2")
+    assert log_dir.last_shutdown is ShutdownKind.MACHINE_CRASH
+
+
+def test_an_unreported_machine_crash_is_not_forgotten_by_a_second_crash() -> None:
+    """Else the seat of a replica that lost unflushed bytes would be kept: acknowledged loss."""
+    disk = MemoryDisk()
+    running(disk)
+    disk.crash_process()
+    log_dir = start(disk, boot_id="boot-2")
+    log_dir.load_all(now_ms=0)
+    assert not log_dir.close_cleanly({})  # stopped in order, but never registered: no marker
+    assert start(disk, boot_id="boot-2").last_shutdown is ShutdownKind.MACHINE_CRASH
+
+
+def test_an_unknown_boot_id_vouches_for_nothing() -> None:
+    disk = MemoryDisk()
+    running(disk, boot_id="")
+    disk.crash_process()
+    assert start(disk, boot_id="").last_shutdown is ShutdownKind.MACHINE_CRASH
+
+
+def test_an_incarnation_that_never_saw_its_answer_is_named_to_its_successors() -> None:
+    disk = MemoryDisk()
+    running(disk).abandon()
+    for number in range(3):
+        unlucky = start(disk)
+        assert unlucky.previous_unanswered == tuple(f"unlucky-{n}" for n in range(number))
+        unlucky.on_registering(f"unlucky-{number}")
+        disk.crash_process()
+    lucky = start(disk)
+    assert (lucky.last_shutdown, lucky.previous_broker_epoch) == (ShutdownKind.PROCESS_CRASH, 5)
+    lucky.on_registering("lucky")
+    lucky.on_registered(cluster_id="cluster", broker_epoch=9)
+    lucky.abandon()
+    assert start(disk).previous_unanswered == ()
+
+
+def test_only_the_latest_unanswered_incarnations_are_kept() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    for number in range(40):
+        log_dir.on_registering(str(number))
+    log_dir.abandon()
+    assert start(disk).previous_unanswered == tuple(str(n) for n in range(24, 40))
+
+
+def test_no_marker_is_written_when_loading_did_not_finish() -> None:
+    disk = MemoryDisk()
+    log_dir = start(disk)
+    log_dir.on_registered(cluster_id="cluster", broker_epoch=5)
+    assert not log_dir.close_cleanly({})
+    assert not disk.exists("/data/clean-shutdown")
+
+
+def test_no_marker_is_written_on_a_failed_directory() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    disk.fail_next("fsync", OSError(errno.EIO, "input/output error"))
+    with pytest.raises(LogError):
+        log.flush()
+    with pytest.raises(LogError):
+        log_dir.close_cleanly({})
+    assert not disk.exists("/data/clean-shutdown")
+
+
+@pytest.mark.parametrize("broken", [b"", b"{", b"[]", b'{"broker_epoch": "5"}', b'{"broker_epoch": 4}'])
+def test_a_marker_that_does_not_name_this_broker_epoch_is_none(broken: bytes) -> None:
+    disk = MemoryDisk()
+    running(disk).close_cleanly({})
+    disk.content("/data/clean-shutdown")[:] = broken
+    assert start(disk).last_shutdown is ShutdownKind.PROCESS_CRASH
+
+
+def test_several_directories_are_as_good_as_the_worst() -> None:
+    clean, crashed = (ShutdownKind.CLEAN, 5), (ShutdownKind.PROCESS_CRASH, 5)
+    assert worst_shutdown([clean, (ShutdownKind.FIRST_START, -1)]) == clean
+    assert worst_shutdown([clean, crashed]) == crashed
+    assert worst_shutdown([clean, (ShutdownKind.CLEAN, 4)]) == (ShutdownKind.MACHINE_CRASH, 5)
+    assert worst_shutdown([]) == (ShutdownKind.FIRST_START, -1)
+
+
+def test_a_long_topic_name_fits_a_file_name() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    longest = PartitionId("-_" * 11, "t" * 249, 2**31 - 1)
+    log = log_dir.create(longest, now_ms=0)
+    append(log, batch(0))
+    name = log.directory.rpartition("/")[2]
+    assert len(name + ".9999.deleted") <= 255
+    assert not name.startswith("-")
+    log_dir.close_cleanly({})
+    assert running(disk).logs[longest.topic_id, longest.partition].partition == longest
+
+
+def test_a_deleted_log_is_gone_at_once_and_may_be_created_again() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    paths = []
+    for _ in range(2):
+        log = log_dir.create(ORDERS, now_ms=0)
+        append(log, batch(0))
+        paths.append(log_dir.delete(KEY))
+        with pytest.raises(LogError):
+            append(log, batch(1))
+    assert len(set(paths)) == 2
+    log_dir.unlink_deleted(paths[0])
+    assert not disk.exists(paths[0])
+    log_dir.abandon()
+    start(disk).load_all(now_ms=0)  # what was not unlinked goes at the next start
+    assert not disk.exists(paths[1])
+
+
+def test_a_quarantined_replica_keeps_every_byte() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    append(log_dir.create(ORDERS, now_ms=0), batch(0))
+    path = log_dir.quarantine(KEY)
+    assert path.startswith("/data/quarantine/orders-0.")
+    assert disk.content(f"{path}/00000000000000000000.log") == batch(0)
+    log_dir.create(ORDERS, now_ms=0)
+
+
+def test_a_damaged_log_stays_damaged_until_it_is_quarantined() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    append(log, batch(0))
+    log.flush()
+    log_dir.checkpoint_recovery_points()
+    disk.crash_process()
+    del disk.content(f"{ORDERS_PATH}/00000000000000000000.log")[10:]
+    for _ in range(2):  # its recovery point, the evidence, outlives restarts and checkpoints
+        log_dir = start(disk)
+        (entry,) = log_dir.load_all(now_ms=0)
+        assert isinstance(entry, DamagedLog)
+        log_dir.checkpoint_high_watermarks({})
+        log_dir.abandon()
+    log_dir = start(disk)
+    (entry,) = log_dir.load_all(now_ms=0)
+    assert isinstance(entry, DamagedLog)
+    log_dir.quarantine_directory(entry.directory)
+    assert log_dir.create(ORDERS, now_ms=0).log_end_offset == 0
+
+
+def test_a_directory_that_is_no_partition_is_set_aside_and_an_empty_one_removed() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    append(log_dir.create(ORDERS, now_ms=0), batch(0))
+    log_dir.close_cleanly({})
+    disk.unlink(f"{ORDERS_PATH}/partition.json")
+    disk.mkdir("/data/half-created")
+    log_dir = start(disk)
+    entries = log_dir.load_all(now_ms=0)
+    assert [type(entry) for entry in entries] == [StrayDirectory, StrayDirectory]
+    assert disk.exists("/data/quarantine/orders-0.AAAAAAAAAAAAAAAAAAAAAA/00000000000000000000.log")
+    assert not disk.exists("/data/half-created")
+
+
+def test_a_created_log_survives_every_power_cut() -> None:
+    for seed in range(30):
+        disk = MemoryDisk()
+        log_dir = running(disk)
+        log = log_dir.create(ORDERS, now_ms=0)
+        append(log, batch(0))
+        log.flush()
+        log_dir.checkpoint_recovery_points()
+        disk.crash_machine(Random(seed))
+        log_dir = running(disk, boot_id="boot-2")
+        assert read_all(log_dir.logs[KEY]) == batch(0)
+
+
+def test_a_lowered_recovery_point_is_on_disk_before_the_cut() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    for i in range(4):
+        append(log, batch(i))
+    log.flush()
+    log_dir.checkpoint_recovery_points()
+    log.truncate_to(2)
+    disk.crash_process()
+    assert read_checkpoint(disk, PATH, "recovery-point-checkpoint").offsets[KEY] <= 2
+    assert running(disk).logs[KEY].log_end_offset == 2
+
+
+def test_a_lowered_log_start_is_on_disk_before_new_bytes() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    log.restart_at(100)
+    log_dir.checkpoint_high_watermarks({KEY: 100})
+    log.restart_at(50)
+    append(log, batch(50))
+    disk.crash_process()
+    log = running(disk).logs[KEY]
+    assert (log.log_start_offset, log.log_end_offset) == (50, 51)
+
+
+def test_a_broken_checkpoint_is_absent_and_reported() -> None:
+    disk = MemoryDisk()
+    disk.mkdir("/data")
+    write_checkpoint(disk, "/data", "high-watermark-checkpoint", {KEY: 7, ("B" * 22, 3): 9})
+    assert read_checkpoint(disk, "/data", "high-watermark-checkpoint").offsets == {
+        KEY: 7,
+        ("B" * 22, 3): 9,
+    }
+    disk.content("/data/high-watermark-checkpoint")[-2] ^= 1
+    found = read_checkpoint(disk, "/data", "high-watermark-checkpoint")
+    assert found.offsets == {}
+    assert found.problem is not None
+    assert read_checkpoint(disk, "/data", "no-such").problem is None
+
+
+def test_what_a_truncation_drops_is_written_aside_whole() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    batches = [batch(i, value=b"v" * 100) for i in range(20)]
+    for encoded in batches:
+        append(log, encoded)
+
+    def aside() -> WrittenAside | NotWritten:
+        return write_aside(
+            disk,
+            "/data/divergent",
+            log,
+            first_offset=8,
+            high_watermark=10,
+            leader_epoch=3,
+            reason="unclean election",
+            now_ms=1,
+            health=log_dir.health,
+        )
+
+    disk.free_bytes_left = 500
+    assert isinstance(aside(), NotWritten)
+    assert disk.listdir("/data/divergent") == []
+    disk.free_bytes_left = None
+    written = aside()
+    assert isinstance(written, WrittenAside)
+    disk.crash_machine(Random(1))
+    assert disk.content(written.path) == b"".join(batches[8:])
+    dumped = list(dump_segment(disk.open(written.path), with_records=True))
+    assert [entry["batch"]["base_offset"] for entry in dumped] == list(range(8, 20))
+    assert dumped[0]["records"][0]["value"] == b"v" * 100
+    assert b'"reason": "unclean election"' in disk.content(written.path.replace(".batches", ".json"))
+
+
+def test_it_works_on_a_real_disk(tmp_path: Path) -> None:
+    disk = PosixDisk()
+    log_dir = running(disk, path=f"{tmp_path}/data")
+    with pytest.raises(LogDirRefused):
+        start(disk, path=f"{tmp_path}/data")
+    log = log_dir.create(ORDERS, now_ms=0)
+    log.options = LogOptions(segment_bytes=5000, tail_bytes_max=0)
+    batches = [batch(i, value=b"v" * 300, leader_epoch=i // 10) for i in range(60)]
+    for encoded in batches:
+        head, rest = encoded[:16], memoryview(encoded)[16:]
+        log.append([decode_header(encoded)], [head, rest], now_ms=0)
+    assert log.flush() == 60
+    kept = log.read(0, max_bytes=800, end_offset=60)
+    assert isinstance(kept.parts[0], FileRange)
+    log.advance_log_start(30)
+    detached = log.detach_old_segments()
+    log.unlink_detached(detached)
+    assert detached
+    assert content(kept) == b"".join(batches)[: kept.size_bytes]  # deleted, still readable
+    assert log_dir.close_cleanly({KEY: 60})
+    log_dir = running(disk, path=f"{tmp_path}/data")
+    log = log_dir.logs[KEY]
+    assert (log.log_start_offset, log.log_end_offset) == (30, 60)
+    assert read_all(log, start=30) == b"".join(batches[30:])
+    assert not list(Path(tmp_path).rglob("*.deleted"))
+    log_dir.unlink_deleted(log_dir.delete(KEY))
+    assert not list(Path(tmp_path).rglob("*.log"))
