@@ -1,0 +1,19 @@
+# One image for both planes: `controller serve ...` or `dataplane serve ...`. ZooKeeper and PostgreSQL are images of
+# their own; no Java is needed here.
+FROM python:3.11-slim
+
+RUN useradd --system --create-home --home-dir /var/lib/springtide springtide
+WORKDIR /opt/springtide
+COPY pyproject.toml README.md LICENSE ./
+COPY controller controller
+COPY admin_api admin_api
+COPY dataplane dataplane
+COPY migrations migrations
+COPY localcluster localcluster
+RUN pip install --no-cache-dir '.[postgres]'
+
+USER springtide
+WORKDIR /var/lib/springtide
+VOLUME /var/lib/springtide
+# controller: 8080; broker: 9092, metrics 9404
+EXPOSE 8080 9092 9404
