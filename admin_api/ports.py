@@ -58,7 +58,7 @@ class EnginePort(Protocol):
         ...
 
     def clusters(self) -> Sequence[str]:
-        """Names, ascending."""
+        """Names, ascending. Raises NotActive on a standby that has not read them yet."""
         ...
 
     def image(self, cluster: str) -> Published:

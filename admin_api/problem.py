@@ -263,9 +263,25 @@ def problem_response(error: ProblemError, *, path: str, request_id: str | None) 
     return JSONResponse(content, status_code=view.status, headers=error.headers, media_type=MEDIA_TYPE)
 
 
+#: What is not in the metadata or the history that this controller sees, as opposed to an impossible address.
+#: A standby answers none of them: only the active controller knows that something does not exist.
+UNKNOWN_ENTITY = frozenset(
+    {
+        "audit_row_not_found",
+        "broker_not_found",
+        "cluster_not_found",
+        "operation_not_found",
+        "partition_not_found",
+        "topic_not_found",
+    }
+)
+
+
 def problems(*codes: str) -> dict[int | str, dict[str, Any]]:
     """`responses=` of a route: the problems that it may answer with, and those that any route may."""
     by_status: dict[int, list[str]] = {}
+    if UNKNOWN_ENTITY.intersection(codes):
+        codes = (*codes, "not_the_active_controller", "no_active_controller")
     for code in (*codes, "not_acceptable", "invalid_request", "internal_error"):
         by_status.setdefault(CATALOGUE[code].status, []).append(code)
     return {

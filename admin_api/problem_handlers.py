@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
 from admin_api.envelope import REQUEST_ID_SCOPE_KEY
-from admin_api.problem import FieldProblem, ProblemError, problem_response
+from admin_api.problem import UNKNOWN_ENTITY, FieldProblem, ProblemError, problem_response
 from controller.audit.store import AuditRejected, AuditUnavailable
 from controller.shell.outcomes import ClusterExists, NotActive, OutcomeUnknown, Overloaded, UnknownCluster
 
@@ -124,8 +124,21 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _respond(request: Request, problem: ProblemError) -> Response:
+    if problem.code in UNKNOWN_ENTITY:
+        problem = _only_with_evidence(request, problem)
     request_id = request.scope.get(REQUEST_ID_SCOPE_KEY)
     return problem_response(problem, path=request.url.path, request_id=request_id)
+
+
+def _only_with_evidence(request: Request, problem: ProblemError) -> ProblemError:
+    """Only the active controller knows that something does not exist. A standby's copy may be older than the
+    thing (or not have been read yet), so a standby sends whoever looks for it on, or asks for patience."""
+    engine = request.app.state.services.engine
+    if engine.role == "active":
+        return problem
+    elsewhere = NotActive(None if engine.active_url == engine.url else engine.active_url)
+    retry_after_s = request.app.state.settings.retry_after_s
+    return problem_of(elsewhere, target=target_of(request), retry_after_s=retry_after_s)
 
 
 def _allowed_methods(routes: Iterable[BaseRoute], scope: Any) -> list[str]:

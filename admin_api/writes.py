@@ -99,10 +99,6 @@ class Writing:
 
     async def carry_out(self, asked: Asked, service: Service) -> Response:
         services = self._services
-        if services.engine.role != "active":
-            # It may have been this one, and may be again: sending a client back to us would be a loop.
-            active_url = services.engine.active_url
-            raise NotActive(None if active_url == services.engine.url else active_url)
         if self._dry_run:
             return respond(self._request, await service(self._attempt(asked, services.ids.new_id())))
         if self._key is None:
@@ -277,6 +273,11 @@ async def writing(
         bool, Query(description="Check everything, change nothing, and answer with what would be done.")
     ] = False,
 ) -> Writing:
+    engine = services.engine
+    if engine.role != "active":
+        # Before anything is looked up: what a standby sees is no ground to refuse a write on. The active one
+        # may have been this one, and may be again: sending a client back to us would be a loop.
+        raise NotActive(None if engine.active_url == engine.url else engine.active_url)
     return Writing(request, services, caller, key=idempotency_key, dry_run=dry_run)
 
 

@@ -66,7 +66,10 @@ async def create_cluster(body: NewCluster, services: Serving, write: Write) -> R
     tags=["Clusters"],
     summary="List clusters",
     response_model=ClusterList,
-    responses={200: {"headers": AGE_HEADERS}, **problems()},
+    responses={
+        200: {"headers": AGE_HEADERS},
+        **problems("not_the_active_controller", "no_active_controller"),
+    },
 )
 async def list_clusters(
     request: Request, services: Serving, limit: Limit = LIMIT_DEFAULT, page_token: PageToken = None
@@ -100,7 +103,7 @@ async def get_cluster(request: Request, services: Serving, cluster: ClusterPath)
     tags=["Clusters"],
     summary="List what is wrong, most severe first",
     response_model=AlarmList,
-    responses=problems("cluster_not_found", "not_the_active_controller", "no_active_controller"),
+    responses=problems("cluster_not_found"),
 )
 async def list_alarms(
     request: Request,

@@ -93,6 +93,7 @@ class Engine:
         )
         self._drivers: dict[str, ClusterDriver] = {}
         self._copies: dict[str, tuple[int, Published]] = {}
+        self._has_copies = False
         self._new_clusters: list[ClusterDriver] = []
         self._cluster_added = anyio.Event()
         self._serving: Term | None = None
@@ -240,8 +241,12 @@ class Engine:
     # -- reading --
 
     def clusters(self) -> list[str]:
-        """Sorted names."""
-        return sorted(self._drivers if self._serving is not None else self._copies)
+        """Sorted names. Raises NotActive on a standby that has not read them yet: "none" would be a claim."""
+        if self._serving is not None:
+            return sorted(self._drivers)
+        if not self._has_copies:
+            raise NotActive(self._other_url())
+        return sorted(self._copies)
 
     def image(self, cluster: str) -> Published:
         """The cluster as this controller can show it; `as_of_ms` is None on the active one, where it is
@@ -316,6 +321,7 @@ class Engine:
                 await self._open(cluster, term)
             self._serving = term
             self._copies = {}
+            self._has_copies = False
             log.warning(
                 "active controller_epoch=%d clusters=%d load_ms=%d",
                 term.controller_epoch,
@@ -394,6 +400,7 @@ class Engine:
             if copy is not None and self._serving is None:
                 copy[1].as_of_ms = asked_ms
                 self._copies[cluster] = copy
+        self._has_copies = self._serving is None
 
 
 async def read_published(meta: Meta, clock: Clock, ids: Ids, cluster: str) -> tuple[int, Published] | None:
