@@ -182,25 +182,27 @@ async def test_a_standby_serves_marked_reads_and_sends_writes_to_the_active_one(
 
 async def test_a_standby_never_says_that_something_does_not_exist(zookeeper: MemoryZooKeeper) -> None:
     """Its copy may be older than the thing. Found when a new cluster's first POST got 404 from a standby."""
-    async with controller(zookeeper, name="c1") as active:
-        async with controller(zookeeper, name="c2", is_active=False) as standby:
-            await standby.clock.sleep_ms(5_000)
-            await active.form()
-            broker = {"broker_id": 9, "endpoint": "b9:9092"}
-            for answer in (
-                await standby.post("/clusters/prod/brokers", broker),
-                await standby.post("/topics", TOPIC),
-                await standby.client.get("/clusters/prod"),
-                await standby.client.get("/clusters/prod/topics/orders"),
-                await standby.client.get("/operations/op_0123456789abcdefghijkl"),
-            ):
-                assert problem(answer) == (307, "not_the_active_controller")
-                target = answer.request.url.raw_path.decode()
-                assert answer.headers["location"] == f"http://c1:8080{target}"
-            assert problem(await active.client.get("/clusters/prod/topics/orders")) == (
-                404,
-                "topic_not_found",
-            )
+    async with (
+        controller(zookeeper, name="c1") as active,
+        controller(zookeeper, name="c2", is_active=False) as standby,
+    ):
+        await standby.clock.sleep_ms(5_000)
+        await active.form()
+        broker = {"broker_id": 9, "endpoint": "b9:9092"}
+        for answer in (
+            await standby.post("/clusters/prod/brokers", broker),
+            await standby.post("/topics", TOPIC),
+            await standby.client.get("/clusters/prod"),
+            await standby.client.get("/clusters/prod/topics/orders"),
+            await standby.client.get("/operations/op_0123456789abcdefghijkl"),
+        ):
+            assert problem(answer) == (307, "not_the_active_controller")
+            target = answer.request.url.raw_path.decode()
+            assert answer.headers["location"] == f"http://c1:8080{target}"
+        assert problem(await active.client.get("/clusters/prod/topics/orders")) == (
+            404,
+            "topic_not_found",
+        )
 
 
 async def test_a_standby_that_has_read_nothing_yet_does_not_say_that_there_is_nothing(
