@@ -19,8 +19,11 @@ ROUNDS ?= 20
 PYTEST_ARGS ?=
 KAFKA_HOME ?=
 UP_ARGS ?=
+FAULT_MINUTES ?= 12
+FAULT_SEED ?= 1
+PROFILE ?= full
 
-.PHONY: help demo up test check lint unit sim bench install packages clean
+.PHONY: help demo up test check lint unit sim faults proof bench install packages host-packages clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -48,6 +51,12 @@ unit: $(INSTALLED) ## unit tests only
 sim: $(INSTALLED) ## seeded simulation runs (SEEDS=500)
 	$(BIN)/python -m tests.simulation sweep --seeds $(SEEDS)
 
+faults: $(INSTALLED) host-packages ## real processes on hosts of their own, broken for FAULT_MINUTES=12; needs root
+	$(BIN)/python -m tests.faults.nemesis --minutes $(FAULT_MINUTES) --seed $(FAULT_SEED)
+
+proof: $(INSTALLED) host-packages ## everything that tries to lose a record; the table in build/proof.md (PROFILE=ci: smaller)
+	$(BIN)/python -m tests.proof run --profile $(PROFILE)
+
 bench: $(INSTALLED) ## throughput and latency (KAFKA_HOME=DIR compares with that Apache Kafka); build/bench.json
 	$(BIN)/python -m bench $(if $(KAFKA_HOME),--kafka-home $(KAFKA_HOME))
 
@@ -64,6 +73,9 @@ $(INSTALLED): pyproject.toml
 
 packages:
 	@.ci/debian-packages kcat
+
+host-packages:
+	@.ci/debian-packages iproute2 nftables e2fsprogs faketime
 
 clean: ## remove what was built, the virtual environment included
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=int(os.environ.get("FRAMES", "100000")),
         help="bad frames in the long wire test (default: $FRAMES or 100000)",
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Repeats the table of what was tried just above the last line, which is what people read of a CI run."""
+    table = os.environ.get("PROOF_TABLE")
+    if table and Path(table).is_file():
+        terminalreporter.section("proof")
+        terminalreporter.write_line(Path(table).read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="session")
