@@ -172,18 +172,18 @@ class BrokerNode:
         self._after(FLUSH_MS * self.random.random(), self._flush)
         self._after(100, self._tick)
 
-    def crash(self, *, machine: bool) -> None:
-        """The process ends without a word. machine: what was not flushed goes too."""
+    def crash(self, *, machine: Random | None = None) -> None:
+        """The process ends without a word. machine: what was not flushed goes too, by these choices."""
         self.is_up = False
         self.is_paused = False
         self.parked.clear()
         self.replicas = {}
         self.network.close(self.name)
-        if machine:
+        if machine is not None:
             self.disk.boot_id += 1
             for _, log in sorted(self.disk.logs.items()):
-                log.crash(self.random)
-        self.events.note(f"{self.name} {'loses power' if machine else 'is killed'}")
+                log.crash(machine)
+        self.events.note(f"{self.name} {'loses power' if machine is not None else 'is killed'}")
         self.cluster.on_broker_down(self)
 
     def replace_disk(self) -> None:
@@ -321,7 +321,7 @@ class BrokerNode:
             if replica is not None:
                 self.disk.high_watermarks[key] = replica.high_watermark
         self.disk.clean_marker = self.broker_epoch
-        self.crash(machine=False)
+        self.crash()
 
     def _poll(self) -> None:
         request = PollRequest(

@@ -23,13 +23,17 @@ from dataplane.wire.errors import ErrorCode
 from dataplane.wire.record_batch import BatchHeader, decode_header, iter_headers
 from dataplane.wire.records import NewRecord, encode_batch
 from tests.simulation.broker_node import BrokerNode, Disk, ProduceAnswer, ProduceCall
+from tests.simulation.budget import LossBudget
 from tests.simulation.controller_node import ControllerNode, row_key
 from tests.simulation.events import Events, keyed_random
 from tests.simulation.memory_log import MemoryLog
 from tests.simulation.network import Network, NetworkOptions
+from tests.simulation.ongoing import OngoingFaults
 from tests.simulation.zookeeper import ModelZooKeeper, Znode, ZooKeeperOptions
 
 TOPIC_ID = base64.urlsafe_b64encode(bytes(range(16))).decode().rstrip("=")
+
+STOP_ASKED_MS = 20
 
 
 class Violation(AssertionError):
@@ -156,6 +160,8 @@ class Cluster:
             Producer(1000 + n, key, keyed_random(seed, "producer", n))
             for n, key in enumerate(self.keys * options.producers)
         ]
+        self.ongoing = OngoingFaults(self.events)
+        self.budget = LossBudget(self)
         self.polling: dict[int, str] = {}
         self._verified: dict[tuple[int, PartitionKey], int] = {}
         self._evidence: dict[tuple[int, int, PartitionKey, int], dict[int, int]] = {}
@@ -174,6 +180,15 @@ class Cluster:
         for broker in self.brokers.values():
             broker.start()
         self._set_up()
+
+    @property
+    def node_names(self) -> list[str]:
+        return [b.name for b in self.brokers.values()] + [c.name for c in self.controllers]
+
+    def heal(self) -> None:
+        """End every fault; what is down comes back."""
+        self.ongoing.end_all()
+        self.events.note("all healed")
 
     def active_controller(self) -> ControllerNode | None:
         for controller in self.controllers:
@@ -521,10 +536,15 @@ class Cluster:
                     raise Violation("I13", f"{key} broker {broker_id} differs at the end")
 
     def run_until(self, until_ms: int, stop: Callable[[], bool] | None = None) -> bool:
-        while self.events.step(until_ms):
-            if stop is not None and self.events.count % 64 == 0 and stop():
+        """Let it go on to that time, or until `stop` says so, which is asked every STOP_ASKED_MS."""
+        while True:
+            pause_ms = until_ms if stop is None else min(until_ms, self.events.now_ms + STOP_ASKED_MS)
+            while self.events.step(pause_ms):
+                pass
+            if stop is not None and stop():
                 return True
-        return False
+            if pause_ms >= until_ms:
+                return False
 
 
 def batches_of(log: MemoryLog, offset: int, end_offset: int) -> list[Committed]:

@@ -298,7 +298,7 @@ class ControllerNode:
 
         def arrive() -> None:
             name = f"broker-{probe.broker_id}"
-            cut = {(self.name, name), (name, self.name)} & self.network.cuts
+            cut = {(self.name, name), (name, self.name)} & self.network.cuts.keys()
             if not cut and not self.is_broker_listening(probe.broker_id):
                 died = BrokerProvenDead(
                     wall_ms=self.events.now_ms, broker_id=probe.broker_id, broker_epoch=probe.broker_epoch

@@ -40,6 +40,7 @@ class Events:
         self.now_ns = 0
         self.count = 0
         self._sequence = 0
+        self._first = -(2**60)
         self._heap: list[tuple[int, int, Timer]] = []
         self._digest = hashlib.blake2b(digest_size=16)
         self.recent: list[str] = []
@@ -53,6 +54,15 @@ class Events:
         timer = Timer(call)
         self._sequence += 1
         heapq.heappush(self._heap, (self.now_ns + int(delay_ms * MS), self._sequence, timer))
+        return timer
+
+    def at(self, at_ms: int, call: Callable[[], None]) -> Timer:
+        """At a whole millisecond, before all else that falls on it: whoever schedules a strike, early or
+        late, it then comes in the same order."""
+        assert at_ms * MS >= self.now_ns
+        timer = Timer(call)
+        self._first += 1
+        heapq.heappush(self._heap, (at_ms * MS, self._first, timer))
         return timer
 
     def step(self, until_ms: int) -> bool:

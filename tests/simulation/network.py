@@ -39,10 +39,12 @@ class Network:
     random: Random
     options: NetworkOptions
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
-    cuts: set[tuple[str, str]] = field(default_factory=set)
+    #: Pairs whose messages are lost one way, with the number of faults that cut each.
+    cuts: dict[tuple[str, str], int] = field(default_factory=dict)
     sent: int = 0
     lost: int = 0
     _generation: int = 0
+    _weather: list[NetworkOptions] = field(default_factory=list)
 
     def listen(self, name: str, handler: Handler) -> None:
         self._generation += 1
@@ -55,11 +57,22 @@ class Network:
         return name in self.endpoints
 
     def cut(self, source: str, target: str) -> None:
-        self.cuts.add((source, target))
+        self.cuts[(source, target)] = self.cuts.get((source, target), 0) + 1
 
-    def heal(self) -> None:
-        self.cuts.clear()
-        self.options = NetworkOptions()
+    def mend(self, source: str, target: str) -> None:
+        """Take one cut back; the pair talks again when all are."""
+        left = self.cuts.pop((source, target)) - 1
+        if left:
+            self.cuts[(source, target)] = left
+
+    def worsen(self, weather: NetworkOptions) -> None:
+        """From now on, until `calm` with the same object or another one comes on top."""
+        self._weather.append(weather)
+        self.options = weather
+
+    def calm(self, weather: NetworkOptions) -> None:
+        self._weather = [other for other in self._weather if other is not weather]
+        self.options = self._weather[-1] if self._weather else NetworkOptions()
 
     def _delay_ms(self) -> float:
         low, high = self.options.delay_ms

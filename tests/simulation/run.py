@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import gc
 import traceback
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.simulation.cluster import Cluster, ClusterOptions, Violation
 from tests.simulation.events import keyed_random
 from tests.simulation.faults import FaultPlanner
+from tests.simulation.schedule import Replayer, Strike
 
 SET_UP_MS_MAX = 20_000
 FAULTS_MS = 20_000
@@ -23,7 +26,7 @@ class Verdict:
 
     seed: int
     options: ClusterOptions
-    faults: dict[str, int]
+    strikes: tuple[Strike, ...]
     events: int
     simulated_ms: int
     acked: int
@@ -35,6 +38,11 @@ class Verdict:
     digest: str
     failure: str | None
     last_events: tuple[str, ...]
+
+    @property
+    def faults(self) -> dict[str, int]:
+        """How often each kind struck."""
+        return dict(sorted(Counter(strike.kind for strike in self.strikes).items()))
 
     def report(self) -> str:
         """What a person needs to begin: rule, seed, options, the last events, one command to replay it."""
@@ -67,13 +75,23 @@ def draw_options(seed: int) -> ClusterOptions:
     )
 
 
-def run_seed(seed: int, *, faults_ms: int = FAULTS_MS, options: ClusterOptions | None = None) -> Verdict:
-    """Deterministic: equal seeds give equal verdicts, digests included, in any process."""
+def run_seed(
+    seed: int,
+    *,
+    options: ClusterOptions | None = None,
+    strikes: Sequence[Strike] | None = None,
+    faults_ms: int = FAULTS_MS,
+) -> Verdict:
+    """Deterministic: equal arguments give equal verdicts, digests included, in any process.
+
+    options: instead of those that the seed draws. strikes: played instead of what the seed would draw; a
+    verdict's own strikes, given with its seed and length, give the same verdict.
+    """
     options = options or draw_options(seed)
     was_enabled = gc.isenabled()
     gc.disable()
     cluster = Cluster(seed, options)
-    planner = FaultPlanner(cluster)
+    planner = FaultPlanner(cluster) if strikes is None else Replayer(cluster, strikes)
     failure: str | None = None
     recovery_ms = -1
     try:
@@ -90,7 +108,7 @@ def run_seed(seed: int, *, faults_ms: int = FAULTS_MS, options: ClusterOptions |
     return Verdict(
         seed=seed,
         options=options,
-        faults=dict(sorted(planner.counts.items())),
+        strikes=tuple(planner.strikes),
         events=events.count,
         simulated_ms=events.now_ms,
         acked=cluster.acked,
@@ -105,7 +123,7 @@ def run_seed(seed: int, *, faults_ms: int = FAULTS_MS, options: ClusterOptions |
     )
 
 
-def _run_phases(cluster: Cluster, planner: FaultPlanner, faults_ms: int) -> int:
+def _run_phases(cluster: Cluster, planner: FaultPlanner | Replayer, faults_ms: int) -> int:
     events = cluster.events
     cluster.start()
     cluster.run_until(SET_UP_MS_MAX, lambda: cluster.acked > 0)
@@ -114,7 +132,8 @@ def _run_phases(cluster: Cluster, planner: FaultPlanner, faults_ms: int) -> int:
     planner.start()
     _expire_sessions(cluster)
     cluster.run_until(events.now_ms + faults_ms)
-    planner.heal()
+    planner.stop()
+    cluster.heal()
     healed_ms = events.now_ms
     cluster.run_until(healed_ms + 1_000)
     for producer in cluster.producers:

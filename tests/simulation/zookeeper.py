@@ -64,7 +64,27 @@ class ModelZooKeeper:
     leader: str | None = None
     writes: list[WriteLogged] = field(default_factory=list)
     on_write: Callable[[str, int], None] | None = None
-    available: bool = True
+    outages: int = 0
+    _losses: list[float] = field(default_factory=list)
+
+    @property
+    def available(self) -> bool:
+        return not self.outages
+
+    def go_down(self) -> None:
+        self.outages += 1
+
+    def come_back(self) -> None:
+        """End one outage; it answers again when all have ended."""
+        self.outages -= 1
+
+    def lose_answers(self, rate: float) -> None:
+        self._losses.append(rate)
+        self.options.lost_answer_rate = max(self._losses)
+
+    def answer_again(self, rate: float) -> None:
+        self._losses.remove(rate)
+        self.options.lost_answer_rate = max(self._losses, default=0.0)
 
     def connect(self, session: str) -> None:
         self.sessions[session] = Session(session, self.events.now_ms)

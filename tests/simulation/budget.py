@@ -1,0 +1,46 @@
+"""How much may be lost at once, so that nothing acknowledged may be.
+
+Lossy faults, a machine that loses unflushed bytes or its whole disk, stay within what the promise covers: at
+most min.insync.replicas - 1 brokers at a time have lost something that the controller does not know of, and
+every partition that counts on such a broker has another whole replica to count on. Beyond that the promise
+allows nothing but to stop; the strikes that go beyond it say so themselves (`over_budget`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.broker_node import BrokerNode
+    from tests.simulation.cluster import Cluster
+
+
+class LossBudget:
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        #: Brokers that lost bytes and have not been given a new broker epoch since: epoch at the loss.
+        self._epochs: dict[int, int] = {}
+        self.is_exceeded = False
+
+    def may_lose(self, broker: BrokerNode) -> bool:
+        cluster = self.cluster
+        unknown = {b for b, epoch in self._epochs.items() if cluster.registered_epoch(b) <= epoch}
+        if len(unknown | {broker.broker_id}) >= cluster.options.min_insync_replicas:
+            return False
+        for key in cluster.keys:
+            state = cluster.truth(key)
+            if state is None:
+                return False
+            seats = {*state.isr, *state.elr}
+            if broker.broker_id in seats and not seats - unknown - {broker.broker_id}:
+                return False
+        return True
+
+    def spend(self, broker: BrokerNode, *, over_budget: bool) -> bool:
+        """Take note that `broker` is about to lose something. False: it must not."""
+        if not self.may_lose(broker):
+            if not over_budget:
+                return False
+            self.is_exceeded = True
+        self._epochs[broker.broker_id] = self.cluster.registered_epoch(broker.broker_id)
+        return True

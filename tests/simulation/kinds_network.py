@@ -1,0 +1,109 @@
+"""Faults between nodes."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.simulation.kinds_brokers import any_leader, draw_ms
+from tests.simulation.network import NetworkOptions
+from tests.simulation.schedule import Arguments, kind
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+CUT_MS = ((100, 1_000), (2_000, 5_000), (7_000, 12_000))
+
+Pair = tuple[str, str]
+
+
+def _cut(cluster: Cluster, pairs: list[Pair], for_ms: int) -> bool:
+    """Each link ends by itself when a core of nodes is healed; all at once otherwise."""
+    for source, target in pairs:
+        cluster.network.cut(source, target)
+        cluster.ongoing.begin(
+            nodes=(source, target),
+            for_ms=for_ms,
+            end=lambda source=source, target=target: cluster.network.mend(source, target),
+        )
+    cluster.events.note(f"cut {pairs}")
+    return True
+
+
+def _draw_pair(cluster: Cluster, random: Random) -> Arguments | None:
+    one, other = random.sample(cluster.node_names, 2)
+    return {"source": one, "target": other, "for_ms": draw_ms(random, CUT_MS)}
+
+
+@kind(_draw_pair)
+def cut_both_ways(cluster: Cluster, *, source: str, target: str, for_ms: int) -> bool:
+    return _cut(cluster, [(source, target), (target, source)], for_ms)
+
+
+@kind(_draw_pair)
+def cut_one_way(cluster: Cluster, *, source: str, target: str, for_ms: int) -> bool:
+    """Nothing from `source` reaches `target`; the other way is open."""
+    return _cut(cluster, [(source, target)], for_ms)
+
+
+def _draw_isolation(cluster: Cluster, random: Random) -> Arguments | None:
+    leader = any_leader(cluster, random)
+    if leader is None:
+        return None
+    ways = random.choice(["both", "to", "from"])
+    return {"broker": leader.broker_id, "ways": ways, "for_ms": draw_ms(random, CUT_MS)}
+
+
+def _isolate(cluster: Cluster, broker: int, others: list[str], ways: str, for_ms: int) -> bool:
+    name = cluster.brokers[broker].name
+    pairs: list[Pair] = []
+    if ways != "from":
+        pairs += [(name, other) for other in others]
+    if ways != "to":
+        pairs += [(other, name) for other in others]
+    return bool(pairs) and _cut(cluster, pairs, for_ms)
+
+
+@kind(_draw_isolation)
+def isolate_from_controllers(cluster: Cluster, *, broker: int, ways: str, for_ms: int) -> bool:
+    """S13, S15: a leader is cut off from the controllers only. ways: "both", "to" or "from" them."""
+    return _isolate(cluster, broker, [c.name for c in cluster.controllers], ways, for_ms)
+
+
+@kind(_draw_isolation)
+def isolate_from_brokers(cluster: Cluster, *, broker: int, ways: str, for_ms: int) -> bool:
+    """S14 and 2013: a leader is cut off from its followers, but not from the controllers."""
+    others = [b.name for b in cluster.brokers.values() if b.broker_id != broker]
+    return _isolate(cluster, broker, others, ways, for_ms)
+
+
+def _draw_weather(cluster: Cluster, random: Random) -> Arguments | None:
+    return {
+        "delay_ms_max": random.choice([2.0, 20.0, 80.0]),
+        "slow_rate": random.choice([0.0, 0.05]),
+        "loss_rate": random.choice([0.0, 0.05, 0.2]),
+        "duplicate_rate": random.choice([0.0, 0.1]),
+        "for_ms": random.randint(1_000, 6_000),
+    }
+
+
+@kind(_draw_weather)
+def bad_network(
+    cluster: Cluster,
+    *,
+    delay_ms_max: float,
+    slow_rate: float,
+    loss_rate: float,
+    duplicate_rate: float,
+    for_ms: int,
+) -> bool:
+    """Messages are late, lost, doubled, and overtake each other."""
+    weather = NetworkOptions(
+        delay_ms=(0.05, delay_ms_max),
+        slow_rate=slow_rate,
+        loss_rate=loss_rate,
+        duplicate_rate=duplicate_rate,
+    )
+    cluster.network.worsen(weather)
+    cluster.ongoing.begin(nodes=(), for_ms=for_ms, end=lambda: cluster.network.calm(weather))
+    return True

@@ -1,0 +1,58 @@
+"""Faults that last: what each disturbs, when it ends, and how it ends.
+
+A fault's end belongs to the fault, not to whoever drew it: taking one strike out of a schedule leaves the
+ends of all others where they were. Two that overlap end one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from tests.simulation.events import Events, Timer
+
+
+@dataclass(slots=True, eq=False)
+class Ongoing:
+    """`nodes`: names of those it disturbs; empty when everybody is disturbed."""
+
+    nodes: frozenset[str]
+    end: Callable[[], None]
+    timer: Timer | None = None
+
+
+class OngoingFaults:
+    """Those that have begun and not ended, in the order in which they began."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._ongoing: list[Ongoing] = []
+
+    def __len__(self) -> int:
+        return len(self._ongoing)
+
+    def begin(self, *, nodes: Collection[str], for_ms: float, end: Callable[[], None]) -> None:
+        """Something that began just now and ends, by `end`, after `for_ms`."""
+        fault = Ongoing(frozenset(nodes), end)
+
+        def ends() -> None:
+            self._ongoing.remove(fault)
+            fault.end()
+
+        fault.timer = self._events.after(for_ms, ends)
+        self._ongoing.append(fault)
+
+    def end_all(self) -> None:
+        self.end_within(None)
+
+    def end_within(self, core: Collection[str] | None) -> None:
+        """End what disturbs nobody outside `core` (None: end all), and make the rest permanent."""
+        ongoing, self._ongoing = self._ongoing, []
+        for fault in ongoing:
+            if fault.timer is not None:
+                fault.timer.cancel()
+                fault.timer = None
+            if core is None or fault.nodes <= frozenset(core):
+                fault.end()
+            else:
+                self._ongoing.append(fault)

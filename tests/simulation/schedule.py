@@ -1,0 +1,98 @@
+"""Faults as values: a schedule of strikes that can be printed, stored, cut down and played again.
+
+A strike says when, what, and everything that was chosen by chance: whom it hits by name, how long it lasts,
+what a power cut leaves of a disk. Applying it draws nothing. So a run is its seed (options, pace, delays)
+plus its strikes, and one strike can be taken out without moving any other.
+
+The kinds, with their arguments, are in kinds_brokers.py, kinds_network.py and kinds_controllers.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+Arguments = dict[str, Any]
+
+
+class Strike(msgspec.Struct, frozen=True):
+    """One fault. at_ms: virtual time at which it strikes. args: JSON values, all choices made."""
+
+    at_ms: int
+    kind: str
+    args: Arguments = {}
+
+    def __str__(self) -> str:
+        arguments = " ".join(f"{name}={value}" for name, value in self.args.items())
+        return f"{self.at_ms:>8} {self.kind} {arguments}"
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind of fault. draw: choose the arguments in the cluster's present state; None when there is nothing
+    to strike. apply: do it; False when it makes no sense in this state, and then nothing has happened."""
+
+    name: str
+    draw: Callable[[Cluster, Random], Arguments | None]
+    apply: Callable[..., bool]
+    weight: int = 1
+
+
+KINDS: dict[str, Kind] = {}
+
+
+def kind(
+    draw: Callable[[Cluster, Random], Arguments | None], *, weight: int = 1
+) -> Callable[[Callable[..., bool]], Callable[..., bool]]:
+    """Registers the decorated `apply(cluster, **args)` under its name."""
+
+    def add(apply: Callable[..., bool]) -> Callable[..., bool]:
+        name = apply.__name__
+        assert name not in KINDS, name
+        KINDS[name] = Kind(name, draw, apply, weight)
+        return apply
+
+    return add
+
+
+def apply(cluster: Cluster, strike: Strike) -> bool:
+    """Strike now, whatever `at_ms` says. False: in this state it makes no sense, and nothing happened."""
+    return KINDS[strike.kind].apply(cluster, **strike.args)
+
+
+class Replayer:
+    """Plays a given schedule. What no longer makes sense, because an earlier strike is missing, is skipped.
+
+    strikes: those that were applied, as a FaultPlanner keeps them.
+    """
+
+    def __init__(self, cluster: Cluster, strikes: Sequence[Strike]) -> None:
+        self.cluster = cluster
+        self.given = sorted(strikes, key=lambda strike: strike.at_ms)
+        self.strikes: list[Strike] = []
+        self.stopped = False
+
+    def start(self) -> None:
+        for strike in self.given:
+            self.cluster.events.at(strike.at_ms, lambda strike=strike: self._strike(strike))
+
+    def _strike(self, strike: Strike) -> None:
+        if not self.stopped and apply(self.cluster, strike):
+            self.strikes.append(strike)
+
+    def stop(self) -> None:
+        """No strike any more. What has begun goes on until it ends or is healed."""
+        self.stopped = True
+
+
+def to_json(strikes: Sequence[Strike]) -> bytes:
+    return msgspec.json.encode(strikes)
+
+
+def from_json(text: bytes | str) -> tuple[Strike, ...]:
+    return msgspec.json.decode(text, type=tuple[Strike, ...])

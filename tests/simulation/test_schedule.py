@@ -1,0 +1,36 @@
+"""Strikes are values: a run's own strikes replay it, and taking one out leaves the others where they were."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.run import run_seed
+from tests.simulation.schedule import from_json, to_json
+
+SHORT_MS = 8_000
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_a_verdicts_strikes_through_json_replay_it_to_the_digest(seed: int) -> None:
+    verdict = run_seed(seed, faults_ms=SHORT_MS)
+    assert verdict.strikes
+    again = run_seed(seed, strikes=from_json(to_json(verdict.strikes)), faults_ms=SHORT_MS)
+    assert again.digest == verdict.digest
+    assert again.strikes == verdict.strikes
+
+
+def test_without_one_strike_the_others_still_strike_as_they_were_drawn() -> None:
+    verdict = run_seed(5, faults_ms=SHORT_MS)
+    assert len(verdict.strikes) > 3
+    fewer = verdict.strikes[:1] + verdict.strikes[2:]
+    again = run_seed(5, strikes=fewer, faults_ms=SHORT_MS)
+    assert again.failure is None, again.report()
+    assert all(strike in fewer for strike in again.strikes)
+    assert len(again.strikes) >= len(fewer) // 2
+
+
+def test_without_strikes_nothing_happens_to_anybody() -> None:
+    verdict = run_seed(5, strikes=(), faults_ms=SHORT_MS)
+    assert verdict.failure is None, verdict.report()
+    assert verdict.faults == {}
+    assert verdict.leader_changes == 0
