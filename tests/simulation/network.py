@@ -11,11 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.simulation.events import Events, Timer
 
 Handler = Callable[[str, Any, Callable[[Any], None]], None]
+
+
+class Message(NamedTuple):
+    """One request or one reply, one way."""
+
+    source: str
+    target: str
+    content: Any
+    is_reply: bool
+
+
+#: Looks at a message that sets out, with the call that delivers it. True: the interceptor has taken it, and
+#: it arrives when, as often as and if that call is made. False: it travels like any other.
+Interceptor = Callable[[Message, Callable[[], None]], bool]
 
 
 @dataclass(slots=True)
@@ -81,15 +95,17 @@ class Network:
             delay += self.options.slow_delay_ms * self.random.random()
         return delay
 
-    def _travel(self, source: str, target: str, arrive: Callable[[], None]) -> None:
+    def _travel(self, message: Message, arrive: Callable[[], None]) -> None:
         """One message, one way: nothing, one arrival or two."""
         self.sent += 1
+        if any(intercept(message, arrive) for intercept in self.interceptors):
+            return
         copies = 1
         if self.options.loss_rate and self.random.random() < self.options.loss_rate:
             copies = 0
         elif self.options.duplicate_rate and self.random.random() < self.options.duplicate_rate:
             copies = 2
-        if (source, target) in self.cuts:
+        if (message.source, message.target) in self.cuts:
             copies = 0
         self.lost += copies == 0
         for _ in range(copies):
@@ -134,10 +150,12 @@ class Network:
             current = self.endpoints.get(target)
             if current is None or current.generation != generation:
                 return
-            current.handler(
-                source, request, lambda reply: self._travel(target, source, lambda: deliver_reply(reply))
-            )
+
+            def answer(reply: Any) -> None:
+                self._travel(Message(target, source, reply, is_reply=True), lambda: deliver_reply(reply))
+
+            current.handler(source, request, answer)
 
         if endpoint is not None:
-            self._travel(source, target, deliver_request)
+            self._travel(Message(source, target, request, is_reply=False), deliver_request)
         return timer
