@@ -55,6 +55,7 @@ class Network:
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     #: Pairs whose messages are lost one way, with the number of faults that cut each.
     cuts: dict[tuple[str, str], int] = field(default_factory=dict)
+    interceptors: list[Interceptor] = field(default_factory=list)
     sent: int = 0
     lost: int = 0
     _generation: int = 0
