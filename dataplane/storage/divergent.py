@@ -5,18 +5,25 @@ An unclean election, or a truncation below the follower's own high watermark, dr
 have been told are safe. Nothing is lost silently: they go to `divergent/`, where an operator finds them and
 the salvage job can merge them back. If they can't be written (disk full), the answer is a value and the
 truncation must be held.
+
+`list_aside` and `read_aside` are how they are found and read again. A copy counts once its description
+stands: batches without one are the start of a copy whose truncation never happened.
 """
 
 from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from dataplane.core.log_port import FileRange
 from dataplane.storage.disk import Disk, File
-from dataplane.storage.health import DirectoryHealth
+from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.partition_log import PartitionLog
+from dataplane.storage.segment import ScanStop, SegmentScan
+from dataplane.wire.record_batch import CorruptBatch
+from dataplane.wire.records import Record, iter_records
 
 COPY_BYTES_MAX = 1024 * 1024
 SAME_RANGE_MAX = 1000
@@ -45,6 +52,15 @@ class DivergentRange:
 class WrittenAside:
     path: str
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAside:
+    """A copy that stands whole: `path` is that of its batches."""
+
+    path: str
+    size_bytes: int
+    range: DivergentRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +168,49 @@ def _copy_range(part: FileRange, target: File, position: int) -> int:
         target.pwrite(data, position + done)
         done += len(data)
     return done
+
+
+def list_aside(disk: Disk, directory: str) -> list[FoundAside]:
+    """Every copy in a log dir's divergent/, by name; none where nothing was ever cut. Raises CorruptLog for a
+    description that is none."""
+    if not disk.is_dir(directory):
+        return []
+    return [
+        _read_description(disk, f"{directory}/{name}")
+        for name in disk.listdir(directory)
+        if name.endswith(".json")
+    ]
+
+
+def _read_description(disk: Disk, path: str) -> FoundAside:
+    file = disk.open(path)
+    try:
+        raw = file.pread(file.size_bytes(), 0)
+    finally:
+        file.close()
+    try:
+        described = json.loads(raw)
+        size_bytes = int(described.pop("size_bytes"))
+        return FoundAside(f"{path.removesuffix('.json')}.batches", size_bytes, DivergentRange(**described))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CorruptLog(f"{path} does not describe a copy: {error}") from error
+
+
+def read_aside(disk: Disk, found: FoundAside) -> Iterator[Record]:
+    """The records that the cut dropped, by offset: of the first batch those before the cut are left out.
+    Raises CorruptLog, after the last good batch, if the copy is not what was written."""
+    file = disk.open(found.path)
+    try:
+        scan = SegmentScan(file, next_offset=0, leader_epoch=-1)
+        for position, header in scan:
+            for record in iter_records(file.pread(header.size_bytes, position)):
+                if record.offset >= found.range.first_offset:
+                    yield record
+        if scan.stop is not ScanStop.END or scan.size_bytes != found.size_bytes:
+            raise CorruptLog(
+                f"{found.path} has {scan.position} good bytes of the {found.size_bytes} that were written"
+            )
+    except CorruptBatch as error:
+        raise CorruptLog(f"{found.path} byte {scan.position}: {error.reason}") from error
+    finally:
+        file.close()

@@ -1,0 +1,95 @@
+"""What was written aside is found and read again, and a copy that is not whole never passes for one."""
+
+from __future__ import annotations
+
+import pytest
+
+from dataplane.storage.divergent import FoundAside, WrittenAside, list_aside, read_aside, write_aside
+from dataplane.storage.health import CorruptLog, DirectoryHealth
+from dataplane.storage.recovery import OpenedLog
+from tests.simulation.memory_disk import MemoryDisk
+from tests.unit.dataplane.storage.storage_batches import append, batch, open_log
+
+ASIDE = "/data/divergent"
+
+
+def disk_with_copy(*, first_offset: int) -> MemoryDisk:
+    """Six batches of three records, offsets 0 to 17, of which those from `first_offset` on are set aside."""
+    disk = MemoryDisk()
+    opened = open_log(disk)
+    assert isinstance(opened, OpenedLog)
+    for number in range(6):
+        append(opened.log, batch(3 * number, records=3, value=b"batch %d" % number))
+    written = write_aside(
+        disk,
+        ASIDE,
+        opened.log,
+        first_offset=first_offset,
+        high_watermark=18,
+        leader_epoch=4,
+        reason="unclean election",
+        now_ms=1,
+        health=DirectoryHealth("/data"),
+    )
+    assert isinstance(written, WrittenAside)
+    return disk
+
+
+def only_copy(disk: MemoryDisk) -> FoundAside:
+    (found,) = list_aside(disk, ASIDE)
+    return found
+
+
+def test_a_copy_is_read_from_the_cut_on_although_it_begins_with_the_whole_batch() -> None:
+    disk = disk_with_copy(first_offset=10)
+    found = only_copy(disk)
+    assert (found.range.topic, found.range.partition) == ("orders", 0)
+    assert (found.range.first_offset, found.range.next_offset) == (10, 18)
+    records = list(read_aside(disk, found))
+    assert [record.offset for record in records] == list(range(10, 18))
+    assert [record.value for record in records[:3]] == [b"batch 3", b"batch 3", b"batch 4"]
+
+
+def test_a_directory_in_which_nothing_was_ever_cut_has_no_copies() -> None:
+    assert list_aside(MemoryDisk(), ASIDE) == []
+
+
+def test_batches_without_a_description_are_no_copy() -> None:
+    disk = disk_with_copy(first_offset=10)
+    disk.unlink(only_copy(disk).path.replace(".batches", ".json"))
+    assert list_aside(disk, ASIDE) == []
+
+
+def test_a_description_that_is_none_is_corrupt() -> None:
+    disk = disk_with_copy(first_offset=10)
+    path = only_copy(disk).path.replace(".batches", ".json")
+    disk.open(path).pwrite(b"[", 0)
+    with pytest.raises(CorruptLog, match="does not describe a copy"):
+        list_aside(disk, ASIDE)
+
+
+@pytest.mark.parametrize("missing_bytes", [1, 80])
+def test_a_copy_that_lacks_its_end_gives_its_good_batches_and_then_fails(missing_bytes: int) -> None:
+    disk = disk_with_copy(first_offset=10)
+    found = only_copy(disk)
+    disk.open(found.path).truncate(found.size_bytes - missing_bytes)
+    records = read_aside(disk, found)
+    assert [next(records).offset for _ in range(2)] == [10, 11]
+    with pytest.raises(CorruptLog, match="good bytes"):
+        list(records)
+
+
+def test_a_copy_that_lacks_whole_batches_fails_too() -> None:
+    disk = disk_with_copy(first_offset=9)
+    found = only_copy(disk)
+    disk.open(found.path).truncate(found.size_bytes // 3)
+    with pytest.raises(CorruptLog, match="good bytes"):
+        list(read_aside(disk, found))
+
+
+def test_a_flipped_bit_in_a_copy_is_seen() -> None:
+    disk = disk_with_copy(first_offset=10)
+    found = only_copy(disk)
+    disk.flip_bit(found.path, found.size_bytes - 1)
+    with pytest.raises(CorruptLog):
+        list(read_aside(disk, found))
