@@ -18,8 +18,8 @@ import os
 import random
 import signal
 import sys
-import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from dataplane.shell.config import (
     split_pair,
 )
 from dataplane.shell.controller_session import RegistrationRefused
-from dataplane.shell.data_directory import Loaded, load_logs, read_controller_epoch
+from dataplane.shell.data_directory import load_logs, read_controller_epoch
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_dir import LogDir, open_log_dir
@@ -117,21 +117,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     logging.getLogger("httpx").setLevel(logging.WARNING)
     settings = _settings(arguments)
-    disk = PosixDisk()
+    ports = Ports()
     data_dir = str(Path(arguments.data_dir).absolute())
     try:
-        log_dir = open_log_dir(
-            disk,
-            data_dir,
-            broker_id=settings.broker_id,
-            new_dir_id=_new_dir_id(random.SystemRandom()),
-            boot_id=_boot_id(),
-            options=settings.config.topic_settings({}).log,
-        )
-        _log.info("%s: last shutdown was %s", data_dir, log_dir.last_shutdown.value)
-        loaded = load_logs(log_dir, wall_ms=lambda: time.time_ns() // 1_000_000)
-        _log.info("%d logs open", len(loaded.logs))
-        epoch_seen = read_controller_epoch(disk, data_dir)
+        opened = open_broker(settings, ports, data_dir=data_dir, boot_id=_boot_id())
     except LogDirRefused as error:
         print(f"dataplane: {error}; choose another --data-dir, or see what is in it", file=sys.stderr)
         return EXIT_FAILED
@@ -139,7 +128,35 @@ def _serve(arguments: argparse.Namespace) -> int:
         print(f"dataplane: {data_dir} can't be used: {error}", file=sys.stderr)
         return EXIT_FAILED
     _calm_the_collector()
-    return trio.run(_run_broker, settings, log_dir, loaded, epoch_seen)
+    return trio.run(_run_broker, settings, opened)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedBroker:
+    """A broker whose directory is locked and whose logs are recovered, before its loop runs."""
+
+    broker: Broker
+    log_dir: LogDir
+    controller_epoch_seen: int
+
+
+def open_broker(settings: BrokerSettings, ports: Ports, *, data_dir: str, boot_id: str) -> OpenedBroker:
+    """Lock the directory, recover the logs, put the broker together. Blocks on the disk.
+
+    Raises LogDirRefused, LogError, OSError."""
+    log_dir = open_log_dir(
+        ports.disk,
+        data_dir,
+        broker_id=settings.broker_id,
+        new_dir_id=_new_dir_id(ports.rng),
+        boot_id=boot_id,
+        options=settings.config.topic_settings({}).log,
+    )
+    _log.info("%s: last shutdown was %s", data_dir, log_dir.last_shutdown.value)
+    loaded = load_logs(log_dir, wall_ms=ports.clock.wall_ms)
+    _log.info("%d logs open", len(loaded.logs))
+    epoch_seen = read_controller_epoch(ports.disk, data_dir)
+    return OpenedBroker(Broker(settings, ports, log_dir, loaded), log_dir, epoch_seen)
 
 
 def _calm_the_collector() -> None:
@@ -150,17 +167,15 @@ def _calm_the_collector() -> None:
     gc.set_threshold(GC_ALLOCATIONS, GC_MIDDLE_EVERY, GC_FULL_EVERY)
 
 
-async def _run_broker(
-    settings: BrokerSettings, log_dir: LogDir, loaded: Loaded, controller_epoch_seen: int
-) -> int:
-    broker = Broker(settings, Ports(), log_dir, loaded)
+async def _run_broker(settings: BrokerSettings, opened: OpenedBroker) -> int:
+    broker = opened.broker
     exit_code = EXIT_FAILED
     try:
         async with trio.open_nursery() as nursery:
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
 
                 async def run() -> None:
-                    await broker.run(controller_epoch_seen=controller_epoch_seen)
+                    await broker.run(controller_epoch_seen=opened.controller_epoch_seen)
 
                 nursery.start_soon(run)
                 await anext(aiter(signals))

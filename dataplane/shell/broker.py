@@ -51,6 +51,7 @@ from dataplane.shell.producer_ids import ProducerIds
 from dataplane.shell.produces import Produces
 from dataplane.shell.replica_fetcher import ReplicaFetchers
 from dataplane.shell.server import Server, ServerLimits
+from dataplane.shell.threads import Threads, WorkerThreads
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import LogDir
 
@@ -79,11 +80,12 @@ class BrokerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The world: clocks, network, disk, randomness, and the road to the controller."""
+    """The world: clocks, network, disk, threads, randomness, and the road to the controller."""
 
     clock: Clock = field(default_factory=SystemClock)
     net: Net = field(default_factory=SystemNet)
     disk: Disk = field(default_factory=PosixDisk)
+    threads: Threads = field(default_factory=WorkerThreads)
     rng: random.Random = field(default_factory=random.SystemRandom)
     controller_transport: httpx.AsyncBaseTransport | None = None
 
@@ -108,6 +110,7 @@ class Broker:
             log_dir=log_dir,
             settings_for=self.topic_settings,
             clock=clock,
+            threads=ports.threads,
             spawn=self.spawn,
             on_storage_error=self._on_storage_error,
         )
@@ -152,6 +155,7 @@ class Broker:
             config=config,
             settings_for=self.topic_settings,
             clock=clock,
+            threads=ports.threads,
             counters=self.counters,
             end_turn=self.end_turn,
         )
@@ -167,7 +171,7 @@ class Broker:
             is_view_complete=self.is_view_complete,
             wall_ms=clock.wall_ms,
             mono_ms=clock.mono_ms,
-            lookups=Lookups(spawn=self.spawn, end_turn=self.end_turn),
+            lookups=Lookups(threads=ports.threads, spawn=self.spawn, end_turn=self.end_turn),
         )
         self.server: Server
         self.session: ControllerSession
@@ -259,6 +263,7 @@ class Broker:
             poller=ports.net.poller(),
             dispatch=make_dispatch(self.context, ports.clock),
             clock=ports.clock,
+            threads=ports.threads,
             counters=self.counters,
             limits=ServerLimits(
                 connections_max=config.number("max.connections"),

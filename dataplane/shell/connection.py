@@ -370,7 +370,7 @@ class Connection:
             return
         self._is_in_thread = True
         try:
-            sent = await trio.to_thread.run_sync(
+            sent = await self._server.threads.run(
                 lambda: self._channel.send_file(descriptor, position=part.position, length=length)
             )
         except BlockingIOError:

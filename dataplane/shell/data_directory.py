@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-
-import trio
+from functools import partial
 
 from controller.contract.lag_report import ReplicaProblem
 from controller.contract.partition_state import PartitionKey, PartitionState
@@ -20,6 +19,7 @@ from dataplane.core.log_port import LogError
 from dataplane.shell.clock import Clock
 from dataplane.shell.config import TopicSettings
 from dataplane.shell.partitions import HostedPartition
+from dataplane.shell.threads import Threads
 from dataplane.storage.disk import Disk, read_whole, replace_durably
 from dataplane.storage.divergent import NotWritten, write_aside
 from dataplane.storage.health import ClosedLog
@@ -104,6 +104,7 @@ class DataDirectory:
         log_dir: LogDir,
         settings_for: Callable[[str], TopicSettings],
         clock: Clock,
+        threads: Threads,
         spawn: Callable[[Callable[[], Awaitable[None]]], None],
         on_storage_error: Callable[[str], None],
     ) -> None:
@@ -111,6 +112,7 @@ class DataDirectory:
         self._log_dir = log_dir
         self._settings_for = settings_for
         self._clock = clock
+        self._threads = threads
         self._spawn = spawn
         self._on_storage_error = on_storage_error
         self._asides: dict[tuple[PartitionKey, int], None] = {}
@@ -131,7 +133,7 @@ class DataDirectory:
     async def create_log(self, state: PartitionState) -> PartitionLog:
         partition = PartitionId(state.topic_id, state.topic, state.partition)
         wall_ms = self._clock.wall_ms()
-        log = await trio.to_thread.run_sync(lambda: self._log_dir.create(partition, now_ms=wall_ms))
+        log = await self._threads.run(lambda: self._log_dir.create(partition, now_ms=wall_ms))
         log.options = self._settings_for(state.topic_id).log
         return log
 
@@ -176,7 +178,7 @@ class DataDirectory:
 
         async def work() -> None:
             try:
-                error = await trio.to_thread.run_sync(copy)
+                error = await self._threads.run(copy)
             except LogError as failure:
                 error = str(failure)
                 if not isinstance(failure, ClosedLog):
@@ -190,7 +192,7 @@ class DataDirectory:
     def start_persist_epochs(self, hosted: HostedPartition) -> None:
         async def work() -> None:
             try:
-                await trio.to_thread.run_sync(hosted.log.persist_epochs)
+                await self._threads.run(hosted.log.persist_epochs)
             except LogError as failure:
                 # A log that was closed meanwhile (deleted, quarantined) has nothing to persist.
                 if self.failure is not None:
@@ -203,7 +205,7 @@ class DataDirectory:
 
         async def unlink() -> None:
             try:
-                await trio.to_thread.run_sync(self._log_dir.unlink_deleted, path)
+                await self._threads.run(partial(self._log_dir.unlink_deleted, path))
             except LogError as failure:
                 self._on_storage_error(str(failure))
 
@@ -211,18 +213,18 @@ class DataDirectory:
 
     async def quarantine_log(self, log: PartitionLog, reason: str) -> None:
         key = (log.partition.topic_id, log.partition.partition)
-        moved = await trio.to_thread.run_sync(self._log_dir.quarantine, key)
+        moved = await self._threads.run(partial(self._log_dir.quarantine, key))
         _log.warning("set %s-%d aside as %s: %s", log.partition.topic, key[1], moved, reason)
 
     # Registration, checkpoints, the clean stop
 
     async def on_registering(self, incarnation_id: str) -> None:
         """Before the first request for an epoch: a successor must be able to name this incarnation."""
-        await trio.to_thread.run_sync(self._log_dir.on_registering, incarnation_id)
+        await self._threads.run(partial(self._log_dir.on_registering, incarnation_id))
 
     async def on_registered(self, *, cluster_id: str, broker_epoch: int) -> None:
         """Durable before the new incarnation does anything. Raises LogDirRefused."""
-        await trio.to_thread.run_sync(
+        await self._threads.run(
             lambda: self._log_dir.on_registered(cluster_id=cluster_id, broker_epoch=broker_epoch)
         )
 
@@ -231,8 +233,8 @@ class DataDirectory:
 
         async def work() -> None:
             try:
-                await trio.to_thread.run_sync(
-                    replace_durably, self._disk, path, str(controller_epoch).encode("ascii")
+                await self._threads.run(
+                    partial(replace_durably, self._disk, path, str(controller_epoch).encode("ascii"))
                 )
             except OSError as error:
                 self._on_storage_error(str(error))
@@ -251,4 +253,4 @@ class DataDirectory:
         self._log_dir.checkpoint_recovery_points()
 
     async def close_cleanly(self, high_watermarks: dict[PartitionKey, int]) -> bool:
-        return await trio.to_thread.run_sync(self._log_dir.close_cleanly, high_watermarks)
+        return await self._threads.run(partial(self._log_dir.close_cleanly, high_watermarks))

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
 from dataplane.core.log_port import LogError, LogPort, TimestampHit
 from dataplane.core.results import TimestampLookup
+from dataplane.shell.threads import Threads
 
 LOOKUP_THREADS_MAX = 2
 
@@ -32,13 +34,18 @@ class Lookups:
     """`spawn` starts a task of the broker's; `end_turn` sends what a finished lookup completed."""
 
     def __init__(
-        self, *, spawn: Callable[[Callable[[], Awaitable[None]]], None], end_turn: Callable[[], None]
+        self,
+        *,
+        threads: Threads,
+        spawn: Callable[[Callable[[], Awaitable[None]]], None],
+        end_turn: Callable[[], None],
     ) -> None:
         self._spawn = spawn
         self._end_turn = end_turn
         self._waiting: deque[_Job] = deque()
         self._workers = 0
-        self._threads = trio.CapacityLimiter(LOOKUP_THREADS_MAX)
+        self._threads = threads
+        self._limiter = trio.CapacityLimiter(LOOKUP_THREADS_MAX)
 
     def start(self, log: LogPort, lookup: TimestampLookup, done: Callable[[Found], None]) -> None:
         """`done` is called on the loop, with what was found or what went wrong."""
@@ -51,7 +58,7 @@ class Lookups:
         try:
             while self._waiting:
                 job = self._waiting.popleft()
-                found = await trio.to_thread.run_sync(look_up, job.log, job.lookup, limiter=self._threads)
+                found = await self._threads.run(partial(look_up, job.log, job.lookup), limiter=self._limiter)
                 job.done(found)
                 self._end_turn()
         finally:

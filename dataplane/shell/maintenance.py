@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
@@ -20,6 +21,7 @@ from dataplane.shell.config import BrokerConfig, TopicSettings
 from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.partitions import HostedPartition, PartitionTable
+from dataplane.shell.threads import Threads
 from dataplane.storage.health import ClosedLog
 
 _log = logging.getLogger(__name__)
@@ -42,6 +44,7 @@ class Maintenance:
         config: BrokerConfig,
         settings_for: Callable[[str], TopicSettings],
         clock: Clock,
+        threads: Threads,
         counters: BrokerCounters,
         end_turn: Callable[[], None],
     ) -> None:
@@ -52,7 +55,8 @@ class Maintenance:
         self._clock = clock
         self._counters = counters
         self._end_turn = end_turn
-        self._threads = trio.CapacityLimiter(BACKGROUND_THREADS_MAX)
+        self._threads = threads
+        self._limiter = trio.CapacityLimiter(BACKGROUND_THREADS_MAX)
         self._reported_failure = False
         self._scope = trio.CancelScope()
 
@@ -154,7 +158,9 @@ class Maintenance:
                 options = hosted.log.options
                 include_active = options.flush_messages is not None or options.flush_ms is not None
                 try:
-                    await self._in_thread(_flush, hosted, include_active, now_ms)
+                    await self._in_thread(
+                        partial(hosted.log.flush, include_active=include_active, now_ms=now_ms)
+                    )
                 except LogError as error:  # one log's damage must not keep the others from their flush
                     self._on_log_error(hosted, error)
 
@@ -167,7 +173,7 @@ class Maintenance:
                 detached = self._detach_expired(hosted, wall_ms)
                 if detached:
                     _log.info("%s-%d: deleting %d files", hosted.topic, hosted.partition, len(detached))
-                    await trio.to_thread.run_sync(hosted.log.unlink_detached, detached, limiter=self._threads)
+                    await self._in_thread(partial(hosted.log.unlink_detached, detached))
             except LogError as error:
                 self._on_log_error(hosted, error)
 
@@ -187,20 +193,10 @@ class Maintenance:
 
     async def checkpoint_high_watermarks(self) -> None:
         offsets = {hosted.key: hosted.replica.high_watermark for hosted in self._table}
-        await trio.to_thread.run_sync(self._directory.write_high_watermarks, offsets, limiter=self._threads)
+        await self._in_thread(partial(self._directory.write_high_watermarks, offsets))
 
     async def checkpoint_recovery_points(self) -> None:
-        await trio.to_thread.run_sync(self._directory.write_recovery_points, limiter=self._threads)
+        await self._in_thread(self._directory.write_recovery_points)
 
-    async def _in_thread(
-        self,
-        work: Callable[[HostedPartition, bool, int], None],
-        hosted: HostedPartition,
-        flag: bool,
-        now_ms: int,
-    ) -> None:
-        await trio.to_thread.run_sync(work, hosted, flag, now_ms, limiter=self._threads)
-
-
-def _flush(hosted: HostedPartition, include_active: bool, now_ms: int) -> None:
-    hosted.log.flush(include_active=include_active, now_ms=now_ms)
+    async def _in_thread(self, work: Callable[[], object]) -> None:
+        await self._threads.run(work, limiter=self._limiter)

@@ -25,6 +25,7 @@ from dataplane.shell.clock import Clock
 from dataplane.shell.connection import Connection, Dispatch
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.net import READABLE, Channel, Listener, Poller
+from dataplane.shell.threads import Threads
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ class Server:
         poller: Poller,
         dispatch: Dispatch,
         clock: Clock,
+        threads: Threads,
         counters: BrokerCounters,
         limits: ServerLimits,
         wake_fetches: Callable[[], None],
@@ -101,6 +103,7 @@ class Server:
         self._is_waiting = False
         self.poller = poller
         self.clock = clock
+        self.threads = threads
         #: Monotonic time of the running pass.
         self.now_ms = clock.mono_ms()
         self.counters = counters

@@ -25,6 +25,7 @@ from dataplane.shell.maintenance import Maintenance
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.partitions import Fetching, HostedPartition, PartitionTable
 from dataplane.shell.produces import Produces
+from dataplane.shell.threads import WorkerThreads
 from dataplane.storage.disk import Disk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.partition_log import PartitionLog
@@ -168,6 +169,7 @@ class Node:
             log_dir=self.log_dir,
             settings_for=self.settings_for,
             clock=self.clock,
+            threads=WorkerThreads(),
             spawn=self.spawned.append,
             on_storage_error=self._on_storage_error,
         )
@@ -197,6 +199,7 @@ class Node:
             config=self.config,
             settings_for=self.settings_for,
             clock=self.clock,
+            threads=WorkerThreads(),
             counters=self.counters,
             end_turn=lambda: None,
         )

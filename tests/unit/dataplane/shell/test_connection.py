@@ -19,6 +19,7 @@ from dataplane.shell.server import (
     Server,
     ServerLimits,
 )
+from dataplane.shell.threads import WorkerThreads
 from dataplane.wire.primitives import MalformedRequest
 
 
@@ -46,6 +47,7 @@ class Harness:
             poller=self.poller,
             dispatch=self.dispatch,
             clock=SystemClock(),
+            threads=WorkerThreads(),
             counters=self.counters,
             limits=ServerLimits(**limits),
             wake_fetches=lambda: None,
