@@ -130,27 +130,30 @@ def elect_leaderless(draft: Draft, broker_id: int) -> int:
 
 def elect_uncleanly_if_allowed(draft: Draft, key: PartitionKey) -> bool:
     """A topic that prefers availability to its records said so in `unclean.leader.election.enable`. Only
-    live candidates (S38), in assignment order: nothing is known of their logs here."""
+    live candidates (S38). Their logs are not known here, only this: who had a seat that was taken, because it
+    could not prove its log, held every committed record at the time; who was behind did not (KIP-966).
+    """
     image = draft.image
     topic = image.topics.get(key[0])
     if topic is None or not is_unclean_election_allowed(topic.configs, image.configs):
         return False
     state = image.partitions[key]
-    for candidate in state.replicas:
-        if image.is_eligible(candidate):
-            draft.write_partition(
-                with_unclean_leader(state, candidate),
-                draft.change(Cause.UNCLEAN_LEADER_ELECTED, reason="unclean.leader.election.enable is true"),
-            )
-            draft.note(
-                "unclean_leader_elected",
-                f"{state.topic}-{state.partition}: broker {candidate} leads without proof of its log",
-                topic=state.topic,
-                partition=state.partition,
-                broker=candidate,
-            )
-            return True
-    return False
+    live = [b for b in state.replicas if image.is_eligible(b)]
+    if not live:
+        return False
+    candidate = next((b for b in live if b in state.last_known_elr), live[0])
+    draft.write_partition(
+        with_unclean_leader(state, candidate),
+        draft.change(Cause.UNCLEAN_LEADER_ELECTED, reason="unclean.leader.election.enable is true"),
+    )
+    draft.note(
+        "unclean_leader_elected",
+        f"{state.topic}-{state.partition}: broker {candidate} leads without proof of its log",
+        topic=state.topic,
+        partition=state.partition,
+        broker=candidate,
+    )
+    return True
 
 
 def elect_preferred(draft: Draft, key: PartitionKey, change: Change) -> bool:

@@ -93,6 +93,24 @@ async def test_a_topic_is_created_by_either_path_and_found_where_location_says(
         assert [topic["name"] for topic in listed["items"]] == ["events", "orders"]
 
 
+async def test_a_topic_may_prefer_availability_to_its_records(zookeeper: MemoryZooKeeper) -> None:
+    """A minimum of one and unclean elections: Kafka's names, per topic, and shown to who asks."""
+    configs = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        body = {"name": "clicks", "partitions": 2, "replication_factor": 3, "configs": configs}
+        created = await rest.post("/topics", body)
+        assert created.status_code == 201
+        view = created.json()
+        assert (view["configs"], view["min_insync_replicas"]) == (configs, 1)
+        partitions = (await rest.client.get("/clusters/prod/topics/clicks/partitions")).json()["items"]
+        assert [partition["min_insync_replicas"] for partition in partitions] == [1, 1]
+        refused = await rest.post(
+            "/topics", body | {"name": "views", "configs": {"unclean.leader.election.enable": "maybe"}}
+        )
+        assert problem(refused)[:2] == (422, "invalid_config")
+
+
 async def test_lists_come_in_pages_that_go_on_where_the_last_one_ended(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         await rest.form()

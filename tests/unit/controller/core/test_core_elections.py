@@ -359,6 +359,45 @@ def test_an_opted_in_partition_with_nobody_live_waits_for_the_first_to_return() 
     assert (cluster.partition().leader, cluster.partition().recovery) == (3, RECOVERING)
 
 
+def test_an_unclean_election_prefers_who_held_a_seat_but_could_not_prove_its_log() -> None:
+    """KIP-966: after a power cut that log may lack a tail; the log of one who was behind lacks more."""
+    cluster = Cluster()
+    cluster.create((2, 3, 1), configs={"unclean.leader.election.enable": "true"})
+    cluster.propose(2, 1)  # 3 is behind from here on
+    cluster.kill(1)
+    cluster.restart(1, last_shutdown=ShutdownKind.MACHINE_CRASH)
+    assert cluster.partition().last_known_elr == (1,)
+    cluster.kill(2)
+    assert (cluster.partition().leader, cluster.partition().recovery) == (1, RECOVERING)
+
+
+def test_with_a_minimum_of_one_an_isolated_leader_shrinks_to_itself_and_is_replaced_uncleanly() -> None:
+    """The settings of 2013: what it acknowledged alone is lost, and the record that loses it says so."""
+    cluster = Cluster()
+    configs = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+    cluster.create((1, 2, 3), configs=configs)
+    assert cluster.propose(1).error == "none"
+    alone = cluster.partition()
+    assert (seats(alone), alone.min_insync_replicas) == ((1, (1,), ()), 1)
+    cluster.pass_ms(cluster.options.grace_ms - 1)
+    for broker_id in (2, 3):
+        cluster.heartbeat(broker_id)
+    cluster.pass_ms(2)  # 1 is fenced for its silence
+    state = cluster.partition()
+    assert seats(state) == (2, (2,), ())
+    assert (state.recovery, state.unclean_leader_epoch) == (RECOVERING, state.leader_epoch)
+    record = cluster.last.records[-1]
+    assert (record.change.cause, record.change.reason) == (
+        Cause.UNCLEAN_LEADER_ELECTED,
+        "unclean.leader.election.enable is true",
+    )
+    assert [effect.code for effect in cluster.last.effects if isinstance(effect, Note)].count(
+        "unclean_leader_elected"
+    ) == 1
+    alarms = [effect.key.code for effect in cluster.last.effects if isinstance(effect, Alarm)]
+    assert AlarmCode.PARTITION_RECOVERING in alarms
+
+
 # --- lost logs -------------------------------------------------------------------------------------
 
 
