@@ -34,6 +34,7 @@ from typing import Self, TypeVar
 import httpx
 
 from localcluster.java import find_java
+from localcluster.place import PlaceOf, this_machine
 from localcluster.ports import LOOPBACK, PortReservation, is_accepting
 from localcluster.processes import STOP_SECONDS_MAX, Command, ProcessFailed, SupervisedProcess
 from localcluster.rest import ControllerApi, Json, PartitionView, RestFailed, open_rest_client
@@ -78,10 +79,11 @@ class ControllerProcess:
     index: int
     port: int
     process: SupervisedProcess
+    address: str = LOOPBACK
 
     @property
     def url(self) -> str:
-        return f"http://{LOOPBACK}:{self.port}"
+        return f"http://{self.address}:{self.port}"
 
     def readiness(self) -> Json | None:
         """The body of `GET /readyz` when it says 200, else None."""
@@ -104,14 +106,15 @@ class BrokerProcess:
     metrics_port: int
     data_directory: Path
     process: SupervisedProcess
+    address: str = LOOPBACK
 
     @property
     def endpoint(self) -> str:
-        return f"{LOOPBACK}:{self.port}"
+        return f"{self.address}:{self.port}"
 
     def metrics(self) -> str:
         """The text of its Prometheus page."""
-        return httpx.get(f"http://{LOOPBACK}:{self.metrics_port}/metrics", timeout=PROBE_SECONDS_MAX).text
+        return httpx.get(f"http://{self.address}:{self.metrics_port}/metrics", timeout=PROBE_SECONDS_MAX).text
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,7 @@ class LocalCluster:
         name: the cluster that the brokers belong to.
         first_ports: None draws free ports.
         on_progress: called with a line for each thing worth telling a person who waits.
+        place_of: where each process runs; the folder must be the same everywhere.
     """
 
     def __init__(
@@ -154,6 +158,7 @@ class LocalCluster:
         name: str = DEFAULT_CLUSTER,
         first_ports: FirstPorts | None = None,
         on_progress: Callable[[str], None] | None = None,
+        place_of: PlaceOf = this_machine,
     ) -> None:
         self.shape = ClusterShape(
             brokers=brokers,
@@ -166,6 +171,7 @@ class LocalCluster:
         self.name = name
         self._given_directory = directory
         self._first_ports = first_ports
+        self._place_of = place_of
         self._tell = on_progress or (lambda line: None)
         self._ports = PortReservation()
         self._directory: Path | None = None
@@ -210,12 +216,14 @@ class LocalCluster:
                     client=self._reserve(None if first is None else first.zookeeper + index),
                     quorum=self._ports.reserve_free(),
                     election=self._ports.reserve_free(),
+                    address=self._place_of(f"zookeeper-{index + 1}").address,
                 )
                 for index in range(self.shape.zookeepers)
             ],
             java=java,
             log_directory=self.log_directory,
             force_sync=self.shape.force_sync,
+            place_of=self._place_of,
         )
         for index in range(1, self.shape.controllers + 1):
             port = self._reserve(None if first is None else first.controller + index - 1)
@@ -488,24 +496,28 @@ class LocalCluster:
         return self._ports.reserve_free(preferred=preferred)
 
     def _describe_controller(self, index: int, port: int) -> ControllerProcess:
+        place = self._place_of(f"controller-{index}")
         # One SQL file for all of them: the audit trail belongs to the service, not to one of its processes.
         arguments = [
             *(sys.executable, "-m", "controller", "serve"),
-            *("--listen", f"{LOOPBACK}:{port}"),
-            *("--advertise", f"http://{LOOPBACK}:{port}"),
+            *("--listen", f"{place.address}:{port}"),
+            *("--advertise", f"http://{place.address}:{port}"),
             *("--zookeeper", self.zookeeper.connection_string),
             *("--database-url", f"sqlite:///{self.directory / 'audit.db'}"),
             *self.shape.controller_flags,
         ]
         process = SupervisedProcess(
             name=f"controller {index}",
-            command=Command(arguments=arguments, working_directory=self.directory / f"controller-{index}"),
+            command=place.run(
+                Command(arguments=arguments, working_directory=self.directory / f"controller-{index}")
+            ),
             log_path=self.log_directory / f"controller-{index}.log",
         )
-        return ControllerProcess(index=index, port=port, process=process)
+        return ControllerProcess(index=index, port=port, process=process, address=place.address)
 
     def _describe_broker(self, broker_id: int) -> BrokerProcess:
         first = self._first_ports
+        place = self._place_of(f"broker-{broker_id}")
         port = self._reserve(None if first is None else first.broker + broker_id - 1)
         metrics_port = self._reserve(None if first is None else first.broker_metrics + broker_id - 1)
         directory = self.directory / f"broker-{broker_id}"
@@ -517,15 +529,15 @@ class LocalCluster:
             *(sys.executable, "-m", "dataplane", "serve"),
             *("--cluster", self.name),
             *("--broker-id", str(broker_id)),
-            *("--listen", f"{LOOPBACK}:{port}"),
-            *("--metrics-listen", f"{LOOPBACK}:{metrics_port}"),
+            *("--listen", f"{place.address}:{port}"),
+            *("--metrics-listen", f"{place.address}:{metrics_port}"),
             *("--controllers", ",".join(self.controller_urls)),
             *("--data-dir", str(data_directory)),
             *configs,
         ]
         process = SupervisedProcess(
             name=f"broker {broker_id}",
-            command=Command(arguments=arguments, working_directory=directory),
+            command=place.run(Command(arguments=arguments, working_directory=directory)),
             log_path=self.log_directory / f"broker-{broker_id}.log",
         )
         return BrokerProcess(
@@ -534,10 +546,11 @@ class LocalCluster:
             metrics_port=metrics_port,
             data_directory=data_directory,
             process=process,
+            address=place.address,
         )
 
     def _wait_controller_ready(self, controller: ControllerProcess) -> None:
         controller.process.wait_ready(lambda: controller.readiness() is not None)
 
     def _wait_broker_listens(self, broker: BrokerProcess) -> None:
-        broker.process.wait_ready(lambda: is_accepting(broker.port))
+        broker.process.wait_ready(lambda: is_accepting(broker.port, address=broker.address))

@@ -137,10 +137,10 @@ def _has_time_wait(port: int) -> bool:
     return any(local.endswith(f":{port:04X}") and state == _TIME_WAIT for local, state in local_ends)
 
 
-def is_accepting(port: int, *, timeout_seconds: float = 0.5) -> bool:
+def is_accepting(port: int, *, address: str = LOOPBACK, timeout_seconds: float = 0.5) -> bool:
     """Whether something listens on the port and accepts a connection."""
     try:
-        with socket.create_connection((LOOPBACK, port), timeout=timeout_seconds):
+        with socket.create_connection((address, port), timeout=timeout_seconds):
             return True
     except OSError:
         return False

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localcluster.java import Java
+from localcluster.place import Place, PlaceOf, this_machine
 from localcluster.ports import LOOPBACK
 from localcluster.processes import Command, SupervisedProcess
 
@@ -96,11 +97,13 @@ def select_zookeeper_jars(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperPorts:
-    """A server's three ports. An ensemble uses all; a single server listens on `client` only."""
+    """A server's three ports. An ensemble uses all; a single server listens on `client` only. `address`: of its
+    host."""
 
     client: int
     quorum: int
     election: int
+    address: str = LOOPBACK
 
 
 def render_zoo_cfg(
@@ -111,7 +114,7 @@ def render_zoo_cfg(
         f"tickTime={TICK_TIME_MS}",
         f"dataDir={data_directory}",
         f"clientPort={ports_by_id[server_id].client}",
-        f"clientPortAddress={LOOPBACK}",
+        f"clientPortAddress={ports_by_id[server_id].address}",
         "admin.enableServer=false",
         "4lw.commands.whitelist=ruok,srvr,mntr,cons",
         "maxClientCnxns=0",
@@ -127,18 +130,20 @@ def render_zoo_cfg(
             "standaloneEnabled=false",
         ]
         lines += [
-            f"server.{peer_id}={LOOPBACK}:{ports.quorum}:{ports.election}"
+            f"server.{peer_id}={ports.address}:{ports.quorum}:{ports.election}"
             for peer_id, ports in sorted(ports_by_id.items())
         ]
     return "\n".join(lines) + "\n"
 
 
-def ask_four_letter_word(port: int, word: str, *, timeout_seconds: float = ANSWER_SECONDS_MAX) -> str | None:
+def ask_four_letter_word(
+    port: int, word: str, *, address: str = LOOPBACK, timeout_seconds: float = ANSWER_SECONDS_MAX
+) -> str | None:
     """Sends one of ZooKeeper's four-letter words and returns the answer; None when nobody answers in time."""
     deadline = time.monotonic() + timeout_seconds
     answer = bytearray()
     try:
-        with socket.create_connection((LOOPBACK, port), timeout=timeout_seconds) as connection:
+        with socket.create_connection((address, port), timeout=timeout_seconds) as connection:
             connection.sendall(word.encode("ascii"))
             while len(answer) < ANSWER_BYTES_MAX:
                 connection.settimeout(max(0.001, deadline - time.monotonic()))
@@ -170,6 +175,7 @@ class ZooKeeperServer:
         ports_by_id: the ports of every member, this one included.
         force_sync: False skips ZooKeeper's fsyncs: faster, and a crash of the *machine* may lose what it
             promised.
+        place: where it runs; its address is in `ports_by_id` too.
     """
 
     def __init__(
@@ -182,9 +188,11 @@ class ZooKeeperServer:
         jars: Sequence[Path],
         log_path: Path,
         force_sync: bool = True,
+        place: Place | None = None,
     ) -> None:
         self.server_id = server_id
         self.port = ports_by_id[server_id].client
+        self.address = ports_by_id[server_id].address
         self.data_directory = directory / "data"
         self._config_path = directory / "zoo.cfg"
         self._config = render_zoo_cfg(
@@ -196,16 +204,18 @@ class ZooKeeperServer:
         class_path = ":".join(str(jar) for jar in jars)
         self.process = SupervisedProcess(
             name=f"zookeeper {server_id}",
-            command=Command(
-                arguments=[
-                    str(java.executable),
-                    *JVM_FLAGS,
-                    "-cp",
-                    class_path,
-                    MAIN_CLASS,
-                    str(self._config_path),
-                ],
-                working_directory=directory,
+            command=(place or Place()).run(
+                Command(
+                    arguments=[
+                        str(java.executable),
+                        *JVM_FLAGS,
+                        "-cp",
+                        class_path,
+                        MAIN_CLASS,
+                        str(self._config_path),
+                    ],
+                    working_directory=directory,
+                )
             ),
             log_path=log_path,
         )
@@ -219,7 +229,7 @@ class ZooKeeperServer:
 
     def mode(self) -> str | None:
         """Its role, or None while it does not serve (an ensemble member without a quorum does not)."""
-        return parse_server_mode(ask_four_letter_word(self.port, "srvr"))
+        return parse_server_mode(ask_four_letter_word(self.port, "srvr", address=self.address))
 
     def wait_ready(self) -> None:
         self.process.wait_ready(lambda: self.mode() is not None)
@@ -231,6 +241,7 @@ class ZooKeeper:
     Args:
         directory: one subfolder a server.
         ports: one entry a server; an odd number is what makes sense.
+        place_of: where each runs.
     """
 
     def __init__(
@@ -241,6 +252,7 @@ class ZooKeeper:
         java: Java,
         log_directory: Path,
         force_sync: bool = True,
+        place_of: PlaceOf = this_machine,
     ) -> None:
         ports_by_id = dict(enumerate(ports, start=1))
         jars = find_zookeeper_jars()
@@ -253,6 +265,7 @@ class ZooKeeper:
                 jars=jars,
                 log_path=log_directory / f"zookeeper-{server_id}.log",
                 force_sync=force_sync,
+                place=place_of(f"zookeeper-{server_id}"),
             )
             for server_id in ports_by_id
         ]
@@ -260,7 +273,7 @@ class ZooKeeper:
     @property
     def connection_string(self) -> str:
         """What a ZooKeeper client takes: `host:port,host:port`."""
-        return ",".join(f"{LOOPBACK}:{server.port}" for server in self.servers)
+        return ",".join(f"{server.address}:{server.port}" for server in self.servers)
 
     def start(self) -> None:
         """Starts every server that is not running and waits until all serve."""

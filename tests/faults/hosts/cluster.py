@@ -1,0 +1,226 @@
+"""A cluster whose every process has a host of its own: a network, a disk, a boot id and a wall clock.
+
+It is the local cluster with other places: the same commands, the same REST calls, the same waits. What is
+added is what can happen to a machine. Build it inside the sandbox:
+
+    enter_sandbox()
+    with HostCluster(brokers=5, controllers=2, zookeepers=3) as cluster:
+        cluster.form()
+        cluster.create_topic("orders", partitions=5, replication_factor=3)
+        with cluster.network.cut("broker-1", ["broker-2", "broker-3"]):
+            ...
+        cluster.cut_power(2)
+        cluster.start_broker(2)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from localcluster.cluster import FirstPorts, LocalCluster
+from localcluster.place import Place
+from localcluster.processes import SupervisedProcess
+from tests.faults.hosts.disk import HostDisk, remove_stale_cgroups
+from tests.faults.hosts.network import Network
+from tests.faults.hosts.sandbox import NETNS_FOLDER, find_faketime, require_sandbox
+
+_ENTER_HOST = Path(__file__).with_name("enter_host.py")
+NO_SHIFT = "+0"
+
+
+def broker_host(broker_id: int) -> str:
+    return f"broker-{broker_id}"
+
+
+def controller_host(index: int) -> str:
+    return f"controller-{index}"
+
+
+def zookeeper_host(server_id: int) -> str:
+    return f"zookeeper-{server_id}"
+
+
+@dataclass(slots=True)
+class Host:
+    """One simulated machine. Only brokers' hosts have a disk of their own: theirs is the data."""
+
+    name: str
+    boot_id_file: Path
+    clock_file: Path
+    disk: HostDisk | None = None
+
+    def reboot(self) -> None:
+        """The next process that starts here sees that the machine was started anew."""
+        self.boot_id_file.write_text(f"{uuid.uuid4()}\n", encoding="ascii")
+
+    def shift_clock(self, seconds: float) -> None:
+        """How far the wall clock is off from now on; elapsed time goes on as ever. Processes see it at
+        once."""
+        shift = f"{seconds:+g}" if seconds else NO_SHIFT
+        # In place: a reader sees one or the other, both of which fit one write.
+        self.clock_file.write_text(f"{shift}\n", encoding="ascii")
+
+
+class HostCluster(LocalCluster):
+    """Starts, breaks, mends and stops a cluster of simulated hosts.
+
+    Args:
+        directory: where everything lives; None makes a temporary folder, removed when all went well. Disks
+            are gone at the end in any case: their contents are the caller's to save.
+        force_sync: whether ZooKeeper fsyncs. No ZooKeeper host loses power here, so it need not.
+        others: see `LocalCluster`.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        brokers: int = 5,
+        controllers: int = 2,
+        zookeepers: int = 3,
+        broker_config: Mapping[str, str] | None = None,
+        controller_flags: Sequence[str] = (),
+        force_sync: bool = False,
+        on_progress: Callable[[str], None] | None = None,
+    ) -> None:
+        require_sandbox()
+        self._is_own_directory = directory is None
+        root = (
+            Path(tempfile.mkdtemp(prefix="springtide-hosts-")) if directory is None else directory.resolve()
+        )
+        super().__init__(
+            root,
+            brokers=brokers,
+            controllers=controllers,
+            zookeepers=zookeepers,
+            broker_config=broker_config,
+            controller_flags=controller_flags,
+            force_sync=force_sync,
+            first_ports=FirstPorts(required=True),
+            on_progress=on_progress,
+            place_of=self._place,
+        )
+        self.root = root
+        names = [
+            *(zookeeper_host(number) for number in range(1, zookeepers + 1)),
+            *(controller_host(number) for number in range(1, controllers + 1)),
+            *(broker_host(number) for number in range(1, brokers + 1)),
+        ]
+        self.network = Network(names)
+        self._faketime = find_faketime()
+        self.hosts = {name: self._describe_host(name) for name in names}
+
+    def _describe_host(self, name: str) -> Host:
+        folder = self.root / "hosts" / name
+        disk = None
+        if name.startswith("broker-"):
+            # Where LocalCluster keeps a broker's data.
+            disk = HostDisk(
+                name=name,
+                medium=folder / "medium",
+                mount_point=self.root / name,
+                kept=self.root / "kept",
+            )
+        return Host(name=name, boot_id_file=folder / "boot_id", clock_file=folder / "clock", disk=disk)
+
+    def _place(self, name: str) -> Place:
+        host = self.hosts[name]
+        environment = {}
+        if self._faketime is not None and not name.startswith("zookeeper-"):
+            environment = {
+                "LD_PRELOAD": str(self._faketime),
+                "FAKETIME_TIMESTAMP_FILE": str(host.clock_file),
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+                "FAKETIME_NO_CACHE": "1",
+            }
+        prefix = [
+            *(sys.executable, "-I", "-S", str(_ENTER_HOST)),
+            str(NETNS_FOLDER / name),
+            str(host.boot_id_file),
+            "-" if host.disk is None else host.disk.cgroup_procs,
+        ]
+        return Place(address=self.network.addresses[name], prefix=prefix, environment=environment)
+
+    # --- life ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Builds network and disks, then starts every process."""
+        remove_stale_cgroups()
+        self.network.open()
+        for host in self.hosts.values():
+            host.boot_id_file.parent.mkdir(parents=True, exist_ok=True)
+            host.reboot()
+            host.shift_clock(0)
+            if host.disk is not None:
+                host.disk.open()
+                host.disk.mount()
+        super().start()
+
+    def stop(self, *, keep_directory: bool = False) -> None:
+        """Heals and stops everything; leaves no mount, namespace or loop device."""
+        with contextlib.suppress(Exception):  # The kernel would do it all; stopping processes comes first.
+            self.network.heal_all()
+        try:
+            super().stop(keep_directory=keep_directory)
+        finally:
+            for host in self.hosts.values():
+                if host.disk is not None:
+                    host.disk.close()
+            self.network.close()
+        if self._is_own_directory and not keep_directory:
+            shutil.rmtree(self.root, ignore_errors=True)
+        elif keep_directory:
+            self._tell(f"logs are kept in {self.log_directory}")
+
+    # --- breaking and mending -----------------------------------------------------------------------------
+
+    def disk(self, broker_id: int) -> HostDisk:
+        disk = self.hosts[broker_host(broker_id)].disk
+        assert disk is not None
+        return disk
+
+    def process_on(self, host: str) -> SupervisedProcess:
+        """The one process of a host."""
+        kind, _, number = host.partition("-")
+        match kind:
+            case "broker":
+                return self.brokers[int(number)].process
+            case "controller":
+                return self.controllers[int(number)].process
+            case _:
+                return self.zookeeper.servers[int(number) - 1].process
+
+    def cut_power(self, broker_id: int) -> None:
+        """The broker's machine loses power: what was not synced is gone. `start_broker` is its return, with
+        another boot id."""
+        self.disk(broker_id).cut_power()
+        self.kill_broker(broker_id)
+        self.disk(broker_id).unmount()
+        self.hosts[broker_host(broker_id)].reboot()
+        self.disk(broker_id).mount()
+
+    def turn_off(self, broker_id: int) -> None:
+        """SIGKILL and the disk unmounted, flushed: its image can be changed, then `turn_on`."""
+        self.kill_broker(broker_id)
+        self.disk(broker_id).unmount()
+
+    def turn_on(self, broker_id: int) -> None:
+        """After `turn_off`: the machine starts anew, and the broker with it."""
+        self.hosts[broker_host(broker_id)].reboot()
+        self.disk(broker_id).mount()
+        self.start_broker(broker_id)
+
+    def wipe_broker_disk(self, broker_id: int) -> None:
+        """Replaces the disk of a broker that is not running by an empty one."""
+        disk = self.disk(broker_id)
+        if disk.is_mounted:
+            disk.unmount()
+        disk.format()
+        disk.mount()
