@@ -489,6 +489,7 @@ class BrokerNode:
                 self._after(delay_ms, lambda: self.backing_off.discard(key))
             case WriteAside(hold_id=hold_id):
                 self.disk.asides += 1
+                self.cluster.history.written_aside(self.name, key, self.disk.logs[key], effect)
                 self._after(5 + 20 * self.random.random(), lambda: self._written_aside(key, hold_id))
             case ProposalReady():
                 self._after(1, self._report)

@@ -26,6 +26,7 @@ from tests.simulation.broker_node import BrokerNode, Disk, ProduceAnswer, Produc
 from tests.simulation.budget import LossBudget
 from tests.simulation.controller_node import ControllerNode, row_key
 from tests.simulation.events import Events, keyed_random
+from tests.simulation.history import HistoryRecorder, OpenSend
 from tests.simulation.memory_log import MemoryLog
 from tests.simulation.network import Network, NetworkOptions
 from tests.simulation.ongoing import OngoingFaults
@@ -109,6 +110,7 @@ class Producer:
     sequence: int = 0
     batch: bytes | None = None
     attempts: int = 0
+    send: OpenSend | None = None
     acked: list[tuple[int, Content]] = field(default_factory=list)  # (base offset, what)
     stopped: bool = False
     #: Highest leader epoch that metadata ever told: older metadata is ignored, as clients do since KIP-320.
@@ -122,6 +124,7 @@ class Cluster:
         self.seed = seed
         self.options = options
         self.events = Events()
+        self.history = HistoryRecorder(self.events)
         self.network = Network(self.events, keyed_random(seed, "network"), NetworkOptions())
         self.zookeeper = ModelZooKeeper(self.events, keyed_random(seed, "zookeeper"), ZooKeeperOptions())
         change = Change(cause=Cause.CLUSTER_CREATED, at_ms=0)
@@ -437,6 +440,9 @@ class Cluster:
                 producer_epoch=0,
                 base_sequence=producer.sequence,
             )
+            producer.send = self.history.begin_send(
+                f"producer-{producer.producer_id}", producer.key, producer.batch
+            )
         leader = self._leader_as_known(producer)
         if leader is None:
             self.events.after(60, lambda: self._produce(producer))
@@ -448,6 +454,8 @@ class Cluster:
             self._on_produced(producer, answer)
 
         def lost() -> None:
+            assert producer.send is not None
+            producer.send.unanswered()
             self.events.after(30, lambda: self._produce(producer))
 
         self.network.call("client", f"broker-{leader}", call, answered, timeout_ms=1_500, on_timeout=lost)
@@ -464,7 +472,8 @@ class Cluster:
         return state.leader
 
     def _on_produced(self, producer: Producer, answer: ProduceAnswer) -> None:
-        assert producer.batch is not None
+        assert producer.batch is not None and producer.send is not None
+        producer.send.answered(answer.error, answer.base_offset)
         match answer.error:
             case ErrorCode.NONE:
                 header = decode_header(producer.batch)

@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tests.checker.verdict import Figures
 from tests.simulation.cluster import Cluster, ClusterOptions, Violation
 from tests.simulation.events import keyed_random
 from tests.simulation.faults import FaultPlanner
+from tests.simulation.judge import failure_of, judge
 from tests.simulation.schedule import Replayer, Strike
 
 SET_UP_MS_MAX = 20_000
@@ -22,7 +24,11 @@ EVENTS_SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one seed did. `failure` is None when every invariant held; otherwise it begins with the rule."""
+    """What one seed did. `failure` is None when every invariant held; otherwise it begins with `rule`.
+
+    checked: the checker's figures; None when the run ended before its history was whole. history_digest:
+    covers every operation of it.
+    """
 
     seed: int
     options: ClusterOptions
@@ -36,7 +42,10 @@ class Verdict:
     truncations_written_aside: int
     recovery_ms: int
     digest: str
+    rule: str | None
     failure: str | None
+    checked: Figures | None
+    history_digest: str
     last_events: tuple[str, ...]
 
     @property
@@ -92,15 +101,22 @@ def run_seed(
     gc.disable()
     cluster = Cluster(seed, options)
     planner = FaultPlanner(cluster) if strikes is None else Replayer(cluster, strikes)
+    rule: str | None = None
     failure: str | None = None
+    checked: Figures | None = None
     recovery_ms = -1
     try:
         recovery_ms = _run_phases(cluster, planner, faults_ms)
+        judged = judge(cluster)
+        checked = judged.figures
+        if (found := failure_of(judged)) is not None:
+            raise Violation(*found)
     except Violation as violation:
-        failure = str(violation)
+        rule, failure = violation.rule, str(violation)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        failure = f"crash: {type(error).__name__}: {error} ({where.filename}:{where.lineno})"
+        rule = f"crash {type(error).__name__}"
+        failure = f"{rule}: {error} ({where.filename}:{where.lineno})"
     finally:
         if was_enabled:
             gc.enable()
@@ -118,7 +134,10 @@ def run_seed(
         truncations_written_aside=sum(b.disk.asides for b in cluster.brokers.values()),
         recovery_ms=recovery_ms,
         digest=events.digest(),
+        rule=rule,
         failure=failure,
+        checked=checked,
+        history_digest=cluster.history.digest(),
         last_events=tuple(events.recent[-EVENTS_SHOWN:]),
     )
 

@@ -1,0 +1,89 @@
+"""The last acts of a run: a fresh consumer reads everything, every replica's log is opened, and the checker
+judges the history.
+
+It stands beside the oracle in cluster.py, which knows what the cluster believes; the checker knows only what
+clients were told. What both overlook, no client can see either.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dataplane.wire.errors import ErrorCode
+from tests.checker.check import STRICT, check
+from tests.checker.options import CheckOptions
+from tests.checker.verdict import Verdict as CheckerVerdict
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+READER = "final-reader"
+FETCH_BYTES_MAX = 1 << 20
+
+
+class Unreadable(Exception):
+    """The final read got an error where everything was healed and settled."""
+
+
+def final_read(cluster: Cluster) -> None:
+    """A consumer that has seen nothing reads each partition from offset 0 to its end, from whoever leads.
+
+    It asks the leaders directly: the network is healed by now, and its delays would prove nothing. Raises
+    Unreadable when a leader refuses.
+    """
+    for key in cluster.keys:
+        state = cluster.truth(key)
+        replica = None if state is None else cluster.brokers[state.leader].replicas.get(key)
+        if replica is None:
+            raise Unreadable(f"{key} has no leader to read from")
+        cluster.history.assigned(READER, key, from_offset=0)
+        offset, end_offset = 0, 1
+        while offset < end_offset:
+            now_ns = cluster.events.now_ns
+            result, _ = replica.on_consumer_fetch(
+                leader_epoch=-1,
+                fetch_offset=offset,
+                last_fetched_epoch=-1,
+                max_bytes=FETCH_BYTES_MAX,
+                now_ms=cluster.events.now_ms,
+            )
+            if result.error is not ErrorCode.NONE or result.records is None:
+                raise Unreadable(f"{key} at offset {offset}: {result.error.name}")
+            next_offset = cluster.history.polled(
+                READER,
+                key,
+                from_offset=offset,
+                parts=result.records.parts,
+                invoked_ns=now_ns,
+                high_watermark=result.high_watermark,
+                log_start_offset=result.log_start_offset,
+                final=True,
+            )
+            if next_offset == offset and offset < result.high_watermark:
+                raise Unreadable(f"{key} gives nothing at offset {offset} of {result.high_watermark}")
+            offset, end_offset = next_offset, result.high_watermark
+
+
+def dump_replicas(cluster: Cluster) -> None:
+    """The contents of every log on every disk, of replicas that run and of those that do not."""
+    for broker in cluster.brokers.values():
+        for key, log in sorted(broker.disk.logs.items()):
+            replica = broker.replicas.get(key)
+            high_watermark = None if replica is None else replica.high_watermark
+            cluster.history.dumped(broker.name, key, log, high_watermark=high_watermark)
+
+
+def judge(cluster: Cluster, options: CheckOptions = STRICT) -> CheckerVerdict:
+    """Ends the history with a final read and dumps, and has it checked. Raises Unreadable."""
+    cluster.history.close_sends()
+    final_read(cluster)
+    dump_replicas(cluster)
+    return check(cluster.history.history(), options)
+
+
+def failure_of(verdict: CheckerVerdict) -> tuple[str, str] | None:
+    """The first bad anomaly as rule and detail; None when the history is clean."""
+    for anomaly in verdict.anomalies:
+        if anomaly.severity == "bad":
+            return anomaly.kind.value, anomaly.explanation
+    return None
