@@ -74,7 +74,8 @@ class WriteAside(msgspec.Struct, frozen=True):
     `on_written_aside(hold_id, ...)`. The log is not touched before that (nothing is lost silently).
 
     May come again with the same hold_id while the first is under way: do it once. `cut_offset` is
-    first_offset, or lower when the whole log goes. Below `high_watermark` only after an unclean election.
+    first_offset; lower when the whole log goes; at or beyond next_offset when the log begins anew at the
+    leader's start. Below `high_watermark` only after an unclean election.
     """
 
     hold_id: int
@@ -86,7 +87,8 @@ class WriteAside(msgspec.Struct, frozen=True):
 
 
 class PersistEpochs(msgspec.Struct, frozen=True):
-    """A leader epoch began: fsync the leader-epoch file in a thread (I20, KAFKA-15046). Nothing waits for it:
+    """A leader epoch began, or a mark had its effect: fsync the leader-epoch file in a thread (I20, I15,
+    KAFKA-15046). Nothing waits for it:
     the port wrote it already, so only a machine crash can lose it, and that costs the replica its seat."""
 
 

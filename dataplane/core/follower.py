@@ -28,6 +28,7 @@ from controller.contract.lag_report import ReplicaProblem
 from controller.contract.partition_state import NO_LEADER, PartitionState
 from dataplane.core.effects import (
     NO_EFFECTS,
+    PERSIST_EPOCHS,
     STOP_FETCHING,
     BackOff,
     Effects,
@@ -66,7 +67,6 @@ class Follower:
         "last_fetched_ms",
         "options",
         "phase",
-        "reconciled_epoch",
     )
 
     def __init__(
@@ -77,7 +77,6 @@ class Follower:
         watermark: HighWatermark,
         options: ReplicaOptions,
         hold_ids: Iterator[int],
-        reconciled_epoch: int,
     ) -> None:
         self.options = options
         self.phase = Phase.IDLE if state.leader == NO_LEADER else Phase.FETCHING
@@ -87,9 +86,6 @@ class Follower:
         self._hold_ids = hold_ids
         self._hold: WriteAside | None = None
         self._retry_aside_ms: int | None = None
-        #: The latest leader epoch whose leader found our log to be a prefix of its own: a mark of an unclean
-        #: election at or before it has had its effect.
-        self.reconciled_epoch = reconciled_epoch
         #: When the leader last answered without an error; for operators.
         self.last_fetched_ms: int | None = None
 
@@ -130,11 +126,12 @@ class Follower:
         self.last_fetched_ms = now_ms
         if fetched.diverging is not None:
             return self._on_diverging(fetched.diverging)
-        self.reconciled_epoch = leader_epoch
+        effects = self._reconcile()
         if len(fetched.records):
             refusal = self._append(memoryview(fetched.records), wall_ms=wall_ms)
             if refusal is not None:
                 return (
+                    *effects,
                     BackOff(self.options.fetch_backoff_ms, ErrorCode.CORRUPT_MESSAGE),
                     Note(f"leader {self._state.leader} sent {refusal}", is_warning=True),
                 )
@@ -146,7 +143,16 @@ class Follower:
             start = min(fetched.log_start_offset, self._watermark.offset)
             if start > log.log_start_offset:
                 log.advance_log_start(start)
-        return NO_EFFECTS
+        return effects
+
+    def _reconcile(self) -> Effects:
+        """The leader found our log to be a prefix of its own: a mark of an unclean election that our state
+        carries has had its effect, and must not have it again under another leader (I15)."""
+        log = self._log
+        if self._state.unclean_leader_epoch <= log.epochs.reconciled:
+            return NO_EFFECTS
+        log.note_reconciled(self._state.leader_epoch)
+        return (PERSIST_EPOCHS,)
 
     def _append(self, records: memoryview, *, wall_ms: int) -> str | None:
         """Write the whole batches verbatim; what is wrong with them if not (then nothing is written)."""
@@ -207,15 +213,18 @@ class Follower:
         if cut >= end_offset:
             self._cut_to(cut)
             return NO_EFFECTS
+        return self._hold_for(first_offset=max(cut, log.log_start_offset), cut_offset=cut)
+
+    def _hold_for(self, *, first_offset: int, cut_offset: int) -> Effects:
         self.phase = Phase.HOLDING
         self._retry_aside_ms = None
         self._hold = WriteAside(
             hold_id=next(self._hold_ids),
-            first_offset=max(cut, log.log_start_offset),
-            next_offset=end_offset,
+            first_offset=first_offset,
+            next_offset=self._log.log_end_offset,
             leader_epoch=self._state.leader_epoch,
             high_watermark=self._watermark.offset,
-            cut_offset=cut,
+            cut_offset=cut_offset,
         )
         return (STOP_FETCHING, self._hold)
 
@@ -255,14 +264,20 @@ class Follower:
         return self._retry_aside_ms
 
     def _on_out_of_range(self, leader_start_offset: int) -> Effects:
-        """Below the leader's log start: what we hold, the leader has deleted; begin anew there. Otherwise we
-        are ahead of the leader without evidence of another epoch, which only corruption explains."""
+        """Below the leader's log start: what stood at our offsets, the leader has deleted; begin anew there.
+        Its epochs of that time are gone with it, so nobody can tell whether our records were the same: what
+        is not known to be committed, or under a mark all of it, is written aside. Otherwise we are ahead of
+        the leader without evidence of another epoch, which only corruption explains."""
         log = self._log
         if leader_start_offset < 0:
             return (BackOff(self.options.fetch_backoff_ms, ErrorCode.OFFSET_OUT_OF_RANGE),)
+        is_marked = self._is_marked_unclean
         if log.log_end_offset < leader_start_offset or (
-            log.log_end_offset == log.log_start_offset and self._is_marked_unclean
+            log.log_end_offset == log.log_start_offset and is_marked
         ):
+            unproven = log.log_start_offset if is_marked else self._watermark.offset
+            if unproven < log.log_end_offset:
+                return self._hold_for(first_offset=unproven, cut_offset=leader_start_offset)
             self._restart_at(leader_start_offset)
             return NO_EFFECTS
         return self._quarantine(
@@ -272,10 +287,12 @@ class Follower:
     @property
     def _is_marked_unclean(self) -> bool:
         """I15: a mark that is newer than this log."""
-        return self._state.unclean_leader_epoch > max(self._log.epochs.latest, self.reconciled_epoch)
+        epochs = self._log.epochs
+        return self._state.unclean_leader_epoch > max(epochs.latest, epochs.reconciled)
 
     def _cut_to(self, offset: int) -> None:
-        if offset < self._log.log_start_offset:
+        log = self._log
+        if offset < log.log_start_offset or offset > log.log_end_offset:
             self._restart_at(offset)
             return
         self._log.truncate_to(offset)

@@ -28,6 +28,7 @@ CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024
 """More than a million elections of one partition; a larger file is no checkpoint of ours."""
 
 _CHECKPOINT_TITLE = "leader-epochs 1"
+_RECONCILED = "reconciled"
 
 
 class CorruptEpochCheckpoint(Exception):
@@ -56,11 +57,14 @@ UNDEFINED_END = EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
 class LeaderEpochs:
     """Mutable history of one log. All offsets absolute; epochs from 0 on (0 is valid: KAFKA-10432)."""
 
-    __slots__ = ("_epochs", "_starts", "version")
+    __slots__ = ("_epochs", "_starts", "reconciled", "version")
 
     def __init__(self, entries: Iterable[EpochStart] = ()) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self.reconciled = UNDEFINED_EPOCH
+        """The latest leader epoch in which this log is known to have agreed with a leader's while the
+        partition bore the mark of an unclean election: marks up to here have had their effect (I15)."""
         self.version = 0
         """Counts changes, so that a writer in a thread knows whether the file is still behind."""
         for leader_epoch, start_offset in entries:
@@ -160,9 +164,20 @@ class LeaderEpochs:
             self._starts.clear()
             self.version += 1
 
+    def reconcile(self, leader_epoch: int) -> bool:
+        """Raise `reconciled`; true if that was news. Nothing that happens to the log takes it back."""
+        if leader_epoch <= self.reconciled:
+            return False
+        self.reconciled = leader_epoch
+        self.version += 1
+        return True
+
     def encode(self) -> bytes:
-        """The checkpoint file: a title with the CRC32C of the rest, then one "epoch offset" line each."""
+        """The checkpoint file: a title with the CRC32C of the rest, then one "epoch offset" line each, and
+        "reconciled epoch" if there was an unclean election."""
         body = "".join(f"{epoch} {start}\n" for epoch, start in self.entries).encode()
+        if self.reconciled != UNDEFINED_EPOCH:
+            body += f"{_RECONCILED} {self.reconciled}\n".encode()
         return f"{_CHECKPOINT_TITLE} {crc32c(body):08x}\n".encode() + body
 
 
@@ -174,7 +189,10 @@ def decode_leader_epochs(encoded: bytes) -> LeaderEpochs:
     if not newline or title != f"{_CHECKPOINT_TITLE} {crc32c(body):08x}".encode():
         raise CorruptEpochCheckpoint("title or CRC does not match")
     try:
-        pairs = [line.split() for line in body.decode("ascii").splitlines()]
-        return LeaderEpochs(EpochStart(int(epoch), int(start)) for epoch, start in pairs)
-    except ValueError as error:
+        lines = [line.split() for line in body.decode("ascii").splitlines()]
+        reconciled = int(lines.pop()[1]) if lines and lines[-1][0] == _RECONCILED else UNDEFINED_EPOCH
+        epochs = LeaderEpochs(EpochStart(int(epoch), int(start)) for epoch, start in lines)
+        epochs.reconcile(reconciled)
+    except (ValueError, IndexError) as error:
         raise CorruptEpochCheckpoint(str(error)) from error
+    return epochs

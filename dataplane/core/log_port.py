@@ -105,6 +105,10 @@ class LogPort(Protocol):
     def begin_leader_epoch(self, leader_epoch: int) -> None:
         """Record that `leader_epoch` starts at log_end_offset, even when no record ever follows (I20)."""
 
+    def note_reconciled(self, leader_epoch: int) -> None:
+        """Remember in `epochs` that marks of unclean elections up to this epoch have had their effect (I15),
+        so that a killed process knows it when it starts again."""
+
     def truncate_to(self, offset: int) -> None:
         """Drop everything at or beyond `offset`, epochs and producer states with it. No-op beyond the end
         but for the epochs (KAFKA-10706). Raises LogError."""

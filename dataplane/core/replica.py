@@ -105,7 +105,6 @@ class Replica:
         "_partition",
         "_proposal_ids",
         "_purgatory",
-        "_reconciled_epoch",
         "_state",
         "_topic_id",
         "_watermark",
@@ -139,7 +138,6 @@ class Replica:
         # Never reused within this incarnation, whatever roles it goes through.
         self._proposal_ids = count(1)
         self._hold_ids = count(1)
-        self._reconciled_epoch = -1
 
     # What it is now.
 
@@ -254,6 +252,9 @@ class Replica:
             detail = f"elected in leader epoch {state.leader_epoch}, but the log holds {log.epochs.latest}"
             return (*self._leave(), self._problem("quarantined", detail, state.leader_epoch))
         log.begin_leader_epoch(state.leader_epoch)
+        if state.unclean_leader_epoch > log.epochs.reconciled:
+            # Every log is to agree with this one from here on; no mark so far may make it cut (I15).
+            log.note_reconciled(state.leader_epoch)
         was_following = self._follower is not None
         self._follower = None
         # Waiting producers stay: as long as this replica has not followed anyone, its log still holds what
@@ -271,7 +272,6 @@ class Replica:
             epoch_start_offset=log.epochs.latest_start_offset,
             now_ms=now_ms,
         )
-        self._reconciled_epoch = state.leader_epoch
         effects: Effects = (PERSIST_EPOCHS, LEADERSHIP_CHANGED, *self._leader.begin(now_ms))
         return (STOP_FETCHING, *effects) if was_following else effects
 
@@ -291,7 +291,6 @@ class Replica:
             watermark=self._watermark,
             options=self._options,
             hold_ids=self._hold_ids,
-            reconciled_epoch=self._reconciled_epoch,
         )
         return effects + self._follower.standing_effects()
 
@@ -301,8 +300,6 @@ class Replica:
     def _retire(self, error: ErrorCode) -> Effects:
         """Drop the present role; no producer waits on in vain (L1)."""
         was_leading = self._leader is not None
-        if self._follower is not None:
-            self._reconciled_epoch = self._follower.reconciled_epoch
         self._leader = None
         self._follower = None
         waiters = self._purgatory.take_all()

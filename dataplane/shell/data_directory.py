@@ -94,6 +94,14 @@ def load_logs(log_dir: LogDir, *, wall_ms: Callable[[], int]) -> Loaded:
     return Loaded(tuple(logs), tuple(problems))
 
 
+def _why_aside(effect: WriteAside) -> str:
+    if effect.cut_offset >= effect.next_offset:
+        return "the leader has deleted these offsets; whether it had the same records here is not known"
+    if effect.cut_offset < effect.high_watermark:
+        return "below the high watermark, after an unclean election"
+    return "the leader's log has other records here"
+
+
 class DataDirectory:
     """LogStore for the table, and what maintenance and shutdown need."""
 
@@ -145,11 +153,7 @@ class DataDirectory:
             return
         self._asides[token] = None
         wall_ms = self._clock.wall_ms()
-        reason = (
-            "below the high watermark, after an unclean election"
-            if effect.cut_offset < effect.high_watermark
-            else "the leader's log has other records here"
-        )
+        reason = _why_aside(effect)
 
         def copy() -> str | None:
             written = write_aside(

@@ -256,6 +256,12 @@ class PartitionLog:
         if self._epochs.assign(leader_epoch, start_offset=self._log_end_offset):
             self._write_epochs()
 
+    def note_reconciled(self, leader_epoch: int) -> None:
+        """See LogPort. Written and made durable like a new epoch."""
+        self._check_usable()
+        if self._epochs.reconcile(leader_epoch):
+            self._write_epochs()
+
     def truncate_to(self, offset: int) -> None:
         """See LogPort. A cut inside a batch drops the whole batch, and the end is then the batch's start."""
         self._check_usable()

@@ -252,7 +252,9 @@ class _Recovery:
         is_believed = False
         if encoded is not None:
             try:
-                entries = decode_leader_epochs(encoded).entries
+                stored = decode_leader_epochs(encoded)
+                entries = stored.entries
+                self.epochs.reconcile(stored.reconciled)
                 is_believed = True
             except CorruptEpochCheckpoint as error:
                 self.report.notes.append(f"leader epochs rebuilt from the batches: {error}")

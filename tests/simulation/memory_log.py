@@ -71,6 +71,16 @@ class MemoryLog:
     def batches(self) -> Sequence[StoredBatch]:
         return self._batches
 
+    def headers(self, offset: int, end_offset: int) -> list[BatchHeader]:
+        """Of the whole batches in [offset, end_offset), for who looks on; touches no disk."""
+        found: list[BatchHeader] = []
+        for index in range(self._index_of(offset), len(self._batches)):
+            header = self._batches[index].header
+            if header.next_offset > end_offset:
+                break
+            found.append(header)
+        return found
+
     def append(self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer], *, now_ms: int) -> None:
         self._touch_disk()
         data = b"".join(chunks)
@@ -135,6 +145,10 @@ class MemoryLog:
         self._touch_disk()
         self._epochs.assign(leader_epoch, start_offset=self._log_end_offset)
 
+    def note_reconciled(self, leader_epoch: int) -> None:
+        self._touch_disk()
+        self._epochs.reconcile(leader_epoch)
+
     def truncate_to(self, offset: int) -> None:
         self._touch_disk()
         assert offset >= self._log_start_offset
@@ -198,7 +212,7 @@ class MemoryLog:
     def recover(self) -> None:
         """What the next process makes of the bytes it finds."""
         found = b"".join([data for _, data in self._batches]) + self._torn
-        entries = self._epochs.entries
+        entries, reconciled = self._epochs.entries, self._epochs.reconciled
         end_offset = self._log_end_offset
         self._torn = b""
         self._batches, self._bases, self._size_bytes = [], [], 0
@@ -211,6 +225,7 @@ class MemoryLog:
         self._epochs = LeaderEpochs(
             entry for entry in entries if not self._is_tail_lost or entry.start_offset < self._log_end_offset
         )
+        self._epochs.reconcile(reconciled)
         self._is_tail_lost = False
         self._flushed_batches = len(self._batches)
 

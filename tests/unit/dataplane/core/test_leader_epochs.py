@@ -95,15 +95,33 @@ def test_the_answer_is_the_largest_known_epoch_not_above_the_asked(
     assert answer == (below[-1][0] if below else asked, above[0][1] if above else end_offset)
 
 
-@given(entries)
-def test_the_checkpoint_reads_back(pairs: list[tuple[int, int]]) -> None:
+@given(entries, st.integers(-1, 60))
+def test_the_checkpoint_reads_back(pairs: list[tuple[int, int]], reconciled: int) -> None:
     epochs = history(*pairs)
-    assert decode_leader_epochs(epochs.encode()).entries == epochs.entries
+    epochs.reconcile(reconciled)
+    read = decode_leader_epochs(epochs.encode())
+    assert (read.entries, read.reconciled) == (epochs.entries, reconciled)
 
 
-@given(entries, st.data())
-def test_no_damaged_checkpoint_is_believed(pairs: list[tuple[int, int]], data: st.DataObject) -> None:
-    encoded = bytearray(history(*pairs).encode())
+def test_what_was_reconciled_never_goes_back_and_outlives_the_history() -> None:
+    epochs = history((1, 0))
+    assert epochs.reconcile(5)
+    version = epochs.version
+    assert not epochs.reconcile(4)
+    assert not epochs.reconcile(5)
+    assert epochs.version == version
+    epochs.truncate_from_end(0)
+    epochs.clear()
+    assert epochs.reconciled == 5
+
+
+@given(entries, st.sampled_from([-1, 7]), st.data())
+def test_no_damaged_checkpoint_is_believed(
+    pairs: list[tuple[int, int]], reconciled: int, data: st.DataObject
+) -> None:
+    epochs = history(*pairs)
+    epochs.reconcile(reconciled)
+    encoded = bytearray(epochs.encode())
     position = data.draw(st.integers(0, len(encoded) - 1))
     encoded[position] ^= data.draw(st.integers(1, 255))
     for damaged in (bytes(encoded), bytes(encoded[:position])):

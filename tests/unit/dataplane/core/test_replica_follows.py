@@ -9,6 +9,7 @@ from controller.contract.lag_report import ReplicaProblem
 from controller.contract.partition_state import NO_LEADER
 from dataplane.core.effects import (
     NO_EFFECTS,
+    PERSIST_EPOCHS,
     STOP_FETCHING,
     BackOff,
     Effects,
@@ -293,6 +294,39 @@ def test_i15_a_mark_has_its_effect_once() -> None:
     assert bench.log.log_end_offset == 3
 
 
+def test_i15_a_mark_has_its_effect_once_even_if_the_process_starts_again() -> None:
+    log = log_of(1, 1, 1)
+    before = following(log, high_watermark=3, unclean_leader_epoch=5)
+    assert before.fetched(FetchedPartition(high_watermark=3)) == (PERSIST_EPOCHS,)
+    assert before.fetched(FetchedPartition(high_watermark=3)) == NO_EFFECTS  # once
+    log.recover()
+    bench = Bench(2, log=log, high_watermark=3)
+    bench.apply(leader=3, leader_epoch=6, partition_epoch=2, unclean_leader_epoch=5)
+    assert bench.fetched(diverging(1, 1))[0] == STOP_FETCHING
+    assert bench.replica.next_fetch() is None
+    assert bench.log.log_end_offset == 3
+
+
+def test_i15_who_leads_under_a_mark_has_seen_its_effect() -> None:
+    """Else its epoch would vanish with a truncation, and the mark be newer than its log again."""
+    log = log_of(1, 1, 1)
+    leader = Bench(2, log=log, high_watermark=3)
+    leader.apply(leader=2, leader_epoch=5, unclean_leader_epoch=5)
+    log.recover()
+    bench = Bench(2, log=log, high_watermark=3)
+    bench.apply(leader=3, leader_epoch=6, partition_epoch=2, unclean_leader_epoch=5)
+    assert bench.fetched(diverging(1, 3)) == NO_EFFECTS  # epoch 5, in which it wrote nothing, goes
+    bench.fetched(diverging(1, 1))
+    assert bench.replica.next_fetch() is None
+    assert bench.log.log_end_offset == 3
+
+
+def test_a_log_that_saw_no_mark_writes_nothing_about_any() -> None:
+    bench = following(log_of(1, 1))
+    assert bench.fetched(FetchedPartition(high_watermark=2)) == NO_EFFECTS
+    assert bench.log.epochs.reconciled == -1
+
+
 def test_i16_s34_a_diverging_answers_watermarks_are_not_looked_at() -> None:
     bench = following(log_of(1, 1, 4), high_watermark=1)
     bench.fetched(
@@ -313,15 +347,44 @@ def test_a_divergence_that_makes_no_sense_cuts_nothing(end: EpochEnd) -> None:
 # Log start.
 
 
+OUT_OF_RANGE_AT_7 = FetchedPartition(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=7)
+
+
 def test_s30_below_the_leaders_log_start_the_log_begins_anew_there_with_its_high_watermark() -> None:
-    bench = following(log_of(1, 1), high_watermark=1)
-    out_of_range = FetchedPartition(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=7)
-    assert bench.fetched(out_of_range) == NO_EFFECTS
+    bench = following(log_of(1, 1), high_watermark=2)
+    assert bench.fetched(OUT_OF_RANGE_AT_7) == NO_EFFECTS
     assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.high_watermark) == (7, 7, 7)
     assert bench.replica.next_fetch() == FetchPosition(7, -1, 5, 7)
     # Elected at once: it serves from there, and nothing is out of range (KAFKA-9491).
     bench.apply(leader=2, leader_epoch=6, partition_epoch=2)
     assert bench.consume(7).error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("mark", "first_offset"),
+    [(-1, 1), (5, 0)],
+    ids=["what was not known to be committed", "under a mark, all of it"],
+)
+def test_what_a_log_below_the_leaders_start_may_alone_have_held_is_written_aside_first(
+    mark: int, first_offset: int
+) -> None:
+    """The leader has forgotten the epochs of these offsets, so nobody can say whether the records match."""
+    bench = following(log_of(1, 1, 1), high_watermark=1, unclean_leader_epoch=mark)
+    hold = WriteAside(
+        hold_id=1, first_offset=first_offset, next_offset=3, leader_epoch=5, high_watermark=1, cut_offset=7
+    )
+    assert bench.fetched(OUT_OF_RANGE_AT_7) == (STOP_FETCHING, hold)
+    assert (bench.log.log_end_offset, bench.replica.next_fetch()) == (3, None)
+    problem, again = bench.replica.on_written_aside(1, error=None, now_ms=0)
+    assert isinstance(problem, ReportProblem)
+    assert (problem.problem.code, problem.problem.first_offset, problem.problem.next_offset) == (
+        "divergent",
+        first_offset,
+        3,
+    )
+    assert again == StartFetching(1, 5)
+    assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.high_watermark) == (7, 7, 7)
+    assert bench.replica.next_fetch() == FetchPosition(7, -1, 5, 7)
 
 
 def test_ahead_of_the_leader_in_the_same_epochs_is_corruption_not_a_reason_to_cut() -> None:

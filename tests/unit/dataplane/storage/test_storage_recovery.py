@@ -226,6 +226,21 @@ def test_a_persisted_epoch_survives_a_power_cut() -> None:
         assert opened(entry).epochs.entries == ((1, 0), (4, 1))
 
 
+def test_that_a_mark_had_its_effect_survives_a_killed_process_and_if_persisted_a_power_cut() -> None:
+    disk, log = new_log()
+    append(log, batch(0, leader_epoch=1))
+    log.note_reconciled(5)
+    disk.crash_process()
+    log = opened(open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH))
+    assert (log.epochs.reconciled, log.epochs.entries) == (5, ((1, 0),))
+    log.restart_at(7)
+    log.note_reconciled(6)
+    log.persist_epochs()
+    disk.crash_machine(Random(1))
+    log = opened(open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH, recovery_point=7))
+    assert log.epochs.reconciled == 6
+
+
 def test_a_broken_epoch_file_is_rebuilt_from_the_batches() -> None:
     disk, log = new_log()
     for i in range(30):
