@@ -1,0 +1,195 @@
+"""A broker's machine: its disk, its process over many lives, and the ways in which either ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+import trio
+
+from dataplane.__main__ import open_broker
+from dataplane.core.log_port import LogError
+from dataplane.shell.broker import Broker, BrokerSettings, Ports
+from dataplane.shell.config import parse_config
+from dataplane.shell.controller_session import RegistrationRefused
+from dataplane.storage.log_dir_identity import LogDirRefused
+from tests.fullstack.http import SimTransport
+from tests.fullstack.life import Life
+from tests.fullstack.ports import DiskHost, FencedDisk, SimThreads
+from tests.fullstack.sockets import SimNet
+from tests.simulation.memory_disk import MemoryDisk
+
+if TYPE_CHECKING:
+    from tests.fullstack.cluster import Cluster
+
+DATA_DIR = "/data"
+PORT = 9092
+RESTART_MS = 1_000
+"""After a process ended by itself: what supervises it starts it again."""
+BOOT_MS = (2, 50)
+"""From a process's start to its first act."""
+
+_log = logging.getLogger(__name__)
+
+
+class BrokerNode:
+    """`cluster` runs it. A broker keeps its machine and address over its lives; its disk, until it is
+    replaced."""
+
+    def __init__(self, cluster: Cluster, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.name = f"broker-{broker_id}"
+        self.machine = cluster.network.add(self.name)
+        self.host = DiskHost(MemoryDisk())
+        self.life: Life | None = None
+        self.broker: Broker | None = None
+        self.lives = 0
+        self.boots = 0
+        self.disk: FencedDisk | None = None
+        self.wants_shutdown = False
+        #: Changes after which a life kills itself, for the next one to be started.
+        self.kill_at: int | None = None
+        self._cluster = cluster
+
+    @property
+    def is_up(self) -> bool:
+        return self.life is not None and not self.life.is_dead
+
+    @property
+    def is_paused(self) -> bool:
+        return self.life is not None and self.life.is_paused
+
+    # Life and death
+
+    def start(self) -> None:
+        """Power on if it was off, and start the process."""
+        if self.is_up:
+            return
+        self.machine.is_on = True
+        self.lives += 1
+        self.wants_shutdown = False
+        self.life = Life(self._cluster.world, self.name, self.lives)
+        self._cluster.world.note(f"{self.name} starts, life {self.lives}")
+        self._cluster.spawn(self._live, self.life)
+
+    def kill(self) -> None:
+        """SIGKILL. The kernel keeps what was written, and ends the connections."""
+        if self._die():
+            self._cluster.world.note(f"{self.name} is killed")
+            self.host.memory.crash_process()
+            for listener in list(self.machine.listeners.values()):
+                listener.kernel_close()
+            for channel in list(self.machine.channels):
+                channel.kernel_close()
+
+    def power_off(self, random: Random) -> None:
+        """The machine loses power: what was not synced is lost, as `random` chooses, and nobody is told."""
+        if self._die():
+            self._cluster.world.note(f"{self.name} loses power")
+            self.boots += 1
+            self._cluster.network.power_off(self.machine)
+            self.host.memory.crash_machine(random)
+
+    def _die(self) -> bool:
+        life = self.life
+        if life is None or life.is_dead:
+            return False
+        self.life = None
+        self.broker = None
+        life.die()
+        return True
+
+    def replace_disk(self) -> None:
+        """The broker is down. It will come back with an empty disk."""
+        assert not self.is_up
+        self.host = DiskHost(MemoryDisk())
+        self._cluster.world.note(f"{self.name} gets a new disk")
+
+    def pause(self) -> None:
+        assert self.life is not None
+        self.life.pause()
+        self._cluster.world.note(f"{self.name} is paused")
+
+    def resume(self) -> None:
+        if self.life is not None and self.life.is_paused:
+            self._cluster.world.note(f"{self.name} goes on")
+            self.life.resume()
+
+    def stop(self) -> None:
+        """SIGTERM: a controlled shutdown, after which the process is gone."""
+        if self.broker is not None and not self.wants_shutdown:
+            self.wants_shutdown = True
+            self._cluster.world.note(f"{self.name} is asked to stop")
+            assert self.life is not None
+            self._cluster.spawn(self._shut_down, self.life, self.broker)
+
+    # The process
+
+    async def _live(self, life: Life) -> None:
+        reason = ""
+        with life.scope:
+            try:
+                await life.clock.sleep_ms(life.world.random("boot", self.name, life.number).uniform(*BOOT_MS))
+                await self._run(life)
+            except* (RegistrationRefused, LogDirRefused, LogError, OSError) as group:
+                reason = f"{group.exceptions[0]!r}"
+            except* Exception as group:
+                if not life.is_dead:
+                    self._cluster.fail(f"{self.name} crashed", group)
+        if not life.is_dead:
+            self._on_exit(life, reason)
+
+    async def _run(self, life: Life) -> None:
+        cluster = self._cluster
+        net = SimNet(cluster.network, life, self.machine)
+        self.disk = disk = FencedDisk(self.host.memory, life, self.kill)
+        disk.kill_at, self.kill_at = self.kill_at, None
+        ports = Ports(
+            clock=life.clock,  # type: ignore[arg-type] # its timeouts are scopes that can be held
+            net=net,
+            disk=disk,
+            threads=SimThreads(life, self.host),
+            rng=life.world.random("broker", self.name, life.number),
+            controller_transport=SimTransport(life, net),
+        )
+        settings = BrokerSettings(
+            cluster=cluster.name,
+            broker_id=self.broker_id,
+            listen_host=self.machine.address,
+            listen_port=PORT,
+            controllers=tuple(cluster.controller_urls),
+            config=parse_config(cluster.options.broker_configs().items()),
+            version="simulated",
+        )
+        opened = open_broker(settings, ports, data_dir=DATA_DIR, boot_id=f"{self.name}-{self.boots}")
+        self.broker = opened.broker
+        await opened.broker.run(controller_epoch_seen=opened.controller_epoch_seen)
+
+    async def _shut_down(self, life: Life, broker: Broker) -> None:
+        with trio.CancelScope() as scope:
+            life.shields[scope] = None  # so that it ends with the process
+            try:
+                await broker.shut_down()
+            except (LogError, OSError) as error:
+                _log.warning("%s: no clean shutdown: %s", self.name, error)
+            life.shields.pop(scope, None)
+        if not life.is_dead:
+            self._cluster.world.note(f"{self.name} has stopped")
+            self.kill()
+
+    def _on_exit(self, life: Life, reason: str) -> None:
+        """The process ended by itself."""
+        self._cluster.world.note(f"{self.name} exits: {reason}")
+        self.kill()
+        number = life.number
+
+        def again() -> None:
+            if self.lives == number and not self.is_up:
+                self.start()
+
+        self._cluster.world.after_ms(RESTART_MS, again)
+
+
+Restart = Callable[[], None]

@@ -1,0 +1,152 @@
+"""A whole cluster in one trio run: machines, the network between them, ZooKeeper, SQL, and clients."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import trio
+
+from controller.audit.store import create_sql_engine, run_in_place
+from controller.audit.tables import metadata as sql_tables
+from controller.contract.partition_state import PartitionKey, PartitionState
+from controller.shell.published import Published
+from tests.fullstack.broker_node import PORT as KAFKA_PORT
+from tests.fullstack.broker_node import BrokerNode
+from tests.fullstack.clients import ClientHost
+from tests.fullstack.controller_node import ControllerNode
+from tests.fullstack.net import Network
+from tests.fullstack.operator import Operator
+from tests.fullstack.options import Options
+from tests.fullstack.world import World
+from tests.simulation.memory_zookeeper import MemoryZooKeeper
+
+T = TypeVar("T")
+
+
+class Failure(Exception):
+    """The run has shown something that must not be."""
+
+
+class Cluster:
+    """`run` keeps it going; everything else may be called while it does."""
+
+    name = "prod"
+
+    def __init__(self, world: World, options: Options) -> None:
+        self.world = world
+        self.options = options
+        self.network = Network(world)
+        #: For delays that belong to no part of the system.
+        self.chance = world.random("cluster")
+        self.zookeeper = MemoryZooKeeper()
+        self.is_zookeeper_out = False
+        self.sql = create_sql_engine("sqlite://")
+        sql_tables.create_all(self.sql)
+        self.controllers = [ControllerNode(self, number) for number in range(1, options.controllers + 1)]
+        self.brokers = {broker_id: BrokerNode(self, broker_id) for broker_id in range(1, options.brokers + 1)}
+        self.clients = ClientHost(world, self.network)
+        self.clients.bootstrap = [(broker.machine.address, KAFKA_PORT) for broker in self.brokers.values()]
+        self.operator = Operator(self.clients, self.name, self.controller_urls)
+        self._nursery: trio.Nursery | None = None
+        self._failures: list[str] = []
+
+    @property
+    def controller_urls(self) -> list[str]:
+        return [controller.url for controller in self.controllers]
+
+    @property
+    def node_names(self) -> list[str]:
+        return [broker.name for broker in self.brokers.values()] + [c.name for c in self.controllers]
+
+    async def run_sql(self, work: Callable[[], T], *, exclusive: bool) -> T:
+        return await run_in_place(work, exclusive=exclusive)
+
+    # Tasks
+
+    def spawn(self, task: Callable[..., Awaitable[Any]], *arguments: object) -> None:
+        assert self._nursery is not None, "not running"
+        self._nursery.start_soon(task, *arguments)
+
+    def fail(self, what: str, error: BaseException | None = None) -> None:
+        """Ends the run."""
+        if error is not None:
+            what += ": " + "".join(traceback.format_exception(error)[-40:])
+        self.world.note(f"FAILED: {what}")
+        self._failures.append(what)
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+
+    async def run(self, story: Callable[[Cluster], Awaitable[None]]) -> None:
+        """Runs the story to its end, over running machines. Raises Failure."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self.world.pump)
+            await story(self)
+            self._kill_all()
+            nursery.cancel_scope.cancel()
+        self._nursery = None
+        self.sql.dispose()
+        if self._failures:
+            raise Failure(self._failures[0])
+
+    def _kill_all(self) -> None:
+        for node in (*self.brokers.values(), *self.controllers):
+            node.kill()
+
+    # What stories wait for
+
+    async def until(self, condition: Callable[[], bool], *, ms: int, what: str) -> None:
+        """Raises Failure when it takes longer."""
+        due_ms = self.world.now_ms + ms
+        while not condition():
+            if self.world.now_ms >= due_ms:
+                raise Failure(f"after {ms} ms still not: {what}")
+            await trio.sleep(0.01)
+
+    async def form(self) -> None:
+        """Starts everything, as an operator would, and returns when every broker is active."""
+        for controller in self.controllers:
+            controller.start()
+        for broker in self.brokers.values():
+            broker.start()
+        specs = {
+            broker_id: f"{broker.machine.address}:{KAFKA_PORT}" for broker_id, broker in self.brokers.items()
+        }
+        await self.operator.form(specs, {})
+        await self.until(
+            lambda: all(b.broker is not None and b.broker.is_ready() for b in self.brokers.values()),
+            ms=20_000,
+            what="every broker is active",
+        )
+
+    # The truth
+
+    @property
+    def active(self) -> ControllerNode | None:
+        for controller in self.controllers:
+            engine = controller.engine
+            if engine is not None and controller.is_up and engine.role == "active":
+                return controller
+        return None
+
+    def published(self) -> Published | None:
+        """As the active controller has it; None while there is none."""
+        active = self.active
+        if active is None or active.engine is None or self.name not in active.engine.clusters():
+            return None
+        return active.engine.image(self.name)
+
+    def truth(self, key: PartitionKey) -> PartitionState | None:
+        published = self.published()
+        return None if published is None else published.image.partitions.get(key)
+
+    def keys(self) -> list[PartitionKey]:
+        published = self.published()
+        return [] if published is None else sorted(published.image.partitions)
+
+    def registered_epoch(self, broker_id: int) -> int:
+        published = self.published()
+        row = None if published is None else published.image.brokers.get(broker_id)
+        return -1 if row is None else row.broker_epoch

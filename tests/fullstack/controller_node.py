@@ -1,0 +1,201 @@
+"""A controller's machine: its process over many lives, and its session with ZooKeeper, which outlives them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+from prometheus_client import CollectorRegistry
+
+from admin_api.app import create_app
+from admin_api.settings import ApiSettings
+from controller.audit.outbox import AuditOutbox
+from controller.audit.store import AuditStore
+from controller.shell.broker_api import create_router
+from controller.shell.engine import Engine
+from controller.shell.meta import SessionState
+from controller.shell.metrics import EngineCollector
+from tests.fullstack.broker_node import RESTART_MS
+from tests.fullstack.http import serve_http
+from tests.fullstack.life import Life
+from tests.fullstack.ports import FencedMeta, SimListeners
+from tests.fullstack.sockets import SimNet
+from tests.simulation.memory_zookeeper import MemoryMeta
+
+if TYPE_CHECKING:
+    from tests.fullstack.cluster import Cluster
+
+PORT = 8080
+SESSION_TIMEOUT_MS = 4_000
+BOOT_MS = (2, 50)
+RECONNECT_MS = (5, 200)
+
+
+class ControllerNode:
+    """`cluster` runs it."""
+
+    def __init__(self, cluster: Cluster, number: int) -> None:
+        self.name = f"controller-{number}"
+        self.machine = cluster.network.add(self.name)
+        self.url = f"http://{self.machine.address}:{PORT}"
+        self.life: Life | None = None
+        self.lives = 0
+        self.engine: Engine | None = None
+        self.outbox: AuditOutbox | None = None
+        self.meta: MemoryMeta | None = None
+        self.elections_won = 0
+        self._cluster = cluster
+
+    @property
+    def is_up(self) -> bool:
+        return self.life is not None and not self.life.is_dead
+
+    @property
+    def is_paused(self) -> bool:
+        return self.life is not None and self.life.is_paused
+
+    def start(self) -> None:
+        if self.is_up:
+            return
+        self.lives += 1
+        self.life = Life(self._cluster.world, self.name, self.lives)
+        self._cluster.world.note(f"{self.name} starts, life {self.lives}")
+        self._cluster.spawn(self._live, self.life)
+
+    def kill(self) -> None:
+        """SIGKILL: its session lives on until ZooKeeper misses its pings."""
+        life, meta = self.life, self.meta
+        if life is None or life.is_dead:
+            return
+        self._cluster.world.note(f"{self.name} is killed")
+        if self.engine is not None:
+            self.elections_won += self.engine.elections_won
+        self.life = self.engine = self.outbox = self.meta = None
+        life.die()
+        for listener in list(self.machine.listeners.values()):
+            listener.kernel_close()
+        for channel in list(self.machine.channels):
+            channel.kernel_close()
+        if meta is not None:
+            self._expire_after_silence(meta)
+
+    def pause(self) -> None:
+        assert self.life is not None
+        self._cluster.world.note(f"{self.name} is paused")
+        self.life.pause()
+        if self.meta is not None:
+            self._expire_after_silence(self.meta)
+
+    def resume(self) -> None:
+        if self.life is None or not self.life.is_paused:
+            return
+        self._cluster.world.note(f"{self.name} goes on")
+        self.life.resume()
+        if self.meta is not None and not self._has_session(self.meta):
+            self._reconnect(self.meta)
+
+    # Its session
+
+    def _has_session(self, meta: MemoryMeta) -> bool:
+        return meta.session.session_id in self._cluster.zookeeper.sessions
+
+    def _is_silent(self, meta: MemoryMeta) -> bool:
+        """Whether ZooKeeper hears nothing of this session."""
+        is_ours = self.meta is meta and self.is_up and not self.is_paused
+        return not is_ours or meta.session.state is not SessionState.CONNECTED
+
+    def _expire_after_silence(self, meta: MemoryMeta) -> None:
+        session_id = meta.session.session_id
+
+        def expire() -> None:
+            if meta.session.session_id == session_id and self._is_silent(meta) and self._has_session(meta):
+                self._cluster.world.note(f"session {session_id} of {self.name} expires")
+                meta.expire_at_server()
+
+        self._cluster.world.after_ms(SESSION_TIMEOUT_MS, expire)
+
+    def disconnect(self) -> None:
+        """Its connection to ZooKeeper breaks, and cannot be made again until `reconnect`."""
+        if self.meta is not None and self.meta.session.state is SessionState.CONNECTED:
+            self.meta.disconnect()
+            self._expire_after_silence(self.meta)
+
+    def reconnect(self) -> None:
+        if self.meta is not None and self.meta.session.state is not SessionState.CONNECTED:
+            self._reconnect(self.meta)
+
+    def expire_session(self) -> bool:
+        """ZooKeeper gives the session up; its holder hears of it a moment later."""
+        meta = self.meta
+        if meta is None or not self._has_session(meta):
+            return False
+        meta.expire_at_server()
+        if not self.is_paused:
+            self._reconnect(meta)
+        return True
+
+    def _reconnect(self, meta: MemoryMeta) -> None:
+        def suspend() -> None:
+            if self.meta is meta and meta.session.state is SessionState.CONNECTED:
+                meta.disconnect()
+
+        def connect() -> None:
+            if self.meta is meta and not self._cluster.is_zookeeper_out and not self.is_paused:
+                meta.reconnect()
+
+        delay_ms = self._cluster.chance.randint(*RECONNECT_MS)
+        self._cluster.world.after_ms(delay_ms, suspend)
+        self._cluster.world.after_ms(2 * delay_ms, connect)
+
+    # The process
+
+    async def _live(self, life: Life) -> None:
+        with life.scope:
+            try:
+                await life.clock.sleep_ms(life.world.random("boot", self.name, life.number).uniform(*BOOT_MS))
+                await self._run(life)
+            except* Exception as group:
+                if not life.is_dead:
+                    self._cluster.fail(f"{self.name} crashed", group)
+        if not life.is_dead:
+            self._cluster.world.note(f"{self.name} exits")
+            self.kill()
+            self._cluster.world.after_ms(RESTART_MS, self.start)
+
+    async def _run(self, life: Life) -> None:
+        cluster = self._cluster
+        net = SimNet(cluster.network, life, self.machine)
+        random = life.world.random("controller", self.name, life.number)
+        self.meta = meta = cluster.zookeeper.connect(timeout_ms=SESSION_TIMEOUT_MS)
+        if cluster.is_zookeeper_out:
+            self.disconnect()
+        engine = Engine(
+            meta=FencedMeta(life, meta, cluster.zookeeper),
+            clock=life.clock,  # type: ignore[arg-type] # its timeouts are scopes that can be held
+            random_bytes=random.randbytes,
+            listeners=SimListeners(life, net),
+            url=self.url,
+            options=cluster.options.controller_options(),
+        )
+        store = AuditStore(cluster.sql, cluster.run_sql)
+        outbox = AuditOutbox(store, clock=life.clock, truth=engine.truth)
+        engine.attach_outbox(outbox)
+        registry = CollectorRegistry()
+        registry.register(EngineCollector(engine))
+        app = create_app(
+            engine=engine,
+            audit=store,
+            outbox=outbox,
+            settings=ApiSettings(),
+            clock=life.clock,  # type: ignore[arg-type]
+            random_bytes=random.randbytes,
+            registry=registry,
+            internal_routers=[create_router(engine)],
+        )
+        self.engine, self.outbox = engine, outbox
+        listener = await net.listen(self.machine.address, PORT)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(engine.run)
+            nursery.start_soon(outbox.run)
+            nursery.start_soon(app.state.operations.run)
+            nursery.start_soon(serve_http, app, listener)

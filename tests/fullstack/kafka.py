@@ -1,0 +1,205 @@
+"""A Kafka client's connection: requests made from Kafka's own definitions, answers matched by order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import trio
+
+from dataplane.wire.apis import ApiKey
+from dataplane.wire.codec import build, decode, encode, request_type, response_type
+from dataplane.wire.framing import FrameReader, encode_request_frame
+from dataplane.wire.headers import decode_response_header, encode_request_header
+from tests.fullstack.http import send_all
+from tests.fullstack.life import Life
+from tests.fullstack.sockets import SimChannel, SimNet
+
+CONNECT_MS = 1_000
+ANSWER_MS = 4_000
+
+VERSIONS = {
+    ApiKey.PRODUCE: 9,
+    ApiKey.FETCH: 12,
+    ApiKey.METADATA: 12,
+    ApiKey.INIT_PRODUCER_ID: 4,
+}
+"""What these clients speak. Fetch 12 is the last that names topics."""
+
+
+class ConnectionLost(Exception):
+    """No answer, and there will be none."""
+
+
+class Ask:
+    """A request under way."""
+
+    def __init__(self, api: ApiKey, correlation_id: int) -> None:
+        self.api = api
+        self.correlation_id = correlation_id
+        self._answered = trio.Event()
+        self._answer: Any = None
+        self._is_lost = False
+
+    def settle(self, answer: object) -> None:
+        self._answer = answer
+        self._answered.set()
+
+    def lose(self) -> None:
+        self._is_lost = True
+        self._answered.set()
+
+    async def answer(self) -> Any:
+        """Raises ConnectionLost."""
+        await self._answered.wait()
+        if self._is_lost:
+            raise ConnectionLost
+        return self._answer
+
+
+class KafkaConnection:
+    """One connection to one broker. `run` reads the answers; whoever opened it runs it."""
+
+    def __init__(self, life: Life, channel: SimChannel, client_id: str) -> None:
+        self._life = life
+        self._channel = channel
+        self._client_id = client_id
+        self._asks: deque[Ask] = deque()
+        self._correlation_id = 0
+        self._reader = FrameReader(frame_bytes_max=64 * 1024 * 1024)
+        self.is_lost = False
+
+    @classmethod
+    async def open(cls, life: Life, net: SimNet, address: tuple[str, int], client_id: str) -> KafkaConnection:
+        """Raises ConnectionLost."""
+        with life.clock.timeout_ms(CONNECT_MS):
+            try:
+                return cls(life, await net.connect(*address), client_id)
+            except OSError as error:
+                raise ConnectionLost from error
+        raise ConnectionLost
+
+    async def ask(self, api: ApiKey, fields: Mapping[str, object]) -> Ask:
+        """Sends; the answer is the caller's to await. Raises ConnectionLost."""
+        if self.is_lost:
+            raise ConnectionLost
+        version = VERSIONS[api]
+        self._correlation_id += 1
+        head = encode_request_header(
+            api_key=api,
+            api_version=version,
+            correlation_id=self._correlation_id,
+            client_id=self._client_id,
+        )
+        ask = Ask(api, self._correlation_id)
+        self._asks.append(ask)
+        body = encode(build(request_type(api, version), fields))
+        try:
+            await send_all(self._channel, encode_request_frame(head, body))
+        except (OSError, trio.ClosedResourceError) as error:
+            self.close()
+            raise ConnectionLost from error
+        return ask
+
+    async def call(self, api: ApiKey, fields: Mapping[str, object]) -> Any:
+        """Asks and reads the answer, for connections that carry one request at a time. Raises
+        ConnectionLost."""
+        ask = await self.ask(api, fields)
+        with self._life.clock.timeout_ms(ANSWER_MS):
+            await self._read_until(ask)
+            return await ask.answer()
+        self.close()
+        raise ConnectionLost
+
+    async def read_answers(self) -> None:
+        """Settles asks until the connection ends. Silence ends it too."""
+        while not self.is_lost:
+            with self._life.clock.timeout_ms(ANSWER_MS) as scope:
+                await self._read_one()
+            if scope.cancelled_caught and self._asks:
+                self.close()
+
+    async def _read_until(self, ask: Ask) -> None:
+        while not self.is_lost and ask in self._asks:
+            await self._read_one()
+
+    async def _read_one(self) -> None:
+        reader = self._reader
+        while (frame := reader.next_frame()) is None:
+            try:
+                count = self._channel.recv_into(reader.writable())
+            except BlockingIOError:
+                try:
+                    await self._channel.wait_readable()
+                except trio.ClosedResourceError:
+                    self.close()
+                    return
+                continue
+            except OSError:
+                self.close()
+                return
+            if count == 0:
+                self.close()
+                return
+            reader.received(count)
+        ask = self._asks.popleft()
+        version = VERSIONS[ask.api]
+        correlation_id, position = decode_response_header(frame, api_key=ask.api, api_version=version)
+        assert correlation_id == ask.correlation_id, "answers come in the order of the requests"
+        ask.settle(decode(response_type(ask.api, version), bytes(frame), position))
+
+    def close(self) -> None:
+        if not self.is_lost:
+            self.is_lost = True
+            self._channel.close()
+            asks, self._asks = self._asks, deque()
+            for ask in asks:
+                ask.lose()
+
+
+class Metadata:
+    """Where partitions are led, as a client knows it."""
+
+    def __init__(self, life: Life, net: SimNet, bootstrap: list[tuple[str, int]], client_id: str) -> None:
+        self._life = life
+        self._net = net
+        self._bootstrap = bootstrap
+        self._client_id = client_id
+        self._turn = 0
+        self._leaders: dict[tuple[str, int], tuple[str, int]] = {}
+
+    def leader_of(self, topic: str, partition: int) -> tuple[str, int] | None:
+        return self._leaders.get((topic, partition))
+
+    def forget(self, topic: str, partition: int) -> None:
+        self._leaders.pop((topic, partition), None)
+
+    async def refresh(self, topic: str) -> dict[str, str]:
+        """Asks one broker after another until one answers for the topic. The topic's error and id by name;
+        empty when nobody answered."""
+        for _ in self._bootstrap:
+            address = self._bootstrap[self._turn % len(self._bootstrap)]
+            self._turn += 1
+            try:
+                answer = await self._ask(address, topic)
+            except ConnectionLost:
+                continue
+            brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+            for found in answer.topics:
+                for partition in found.partitions:
+                    address_of = brokers.get(partition.leader_id)
+                    if partition.error_code == 0 and address_of is not None:
+                        self._leaders[(topic, partition.partition_index)] = address_of
+                return {"error": found.error_code.name, "topic_id": str(found.topic_id or "")}
+        return {}
+
+    async def _ask(self, address: tuple[str, int], topic: str) -> Any:
+        connection = await KafkaConnection.open(self._life, self._net, address, self._client_id)
+        try:
+            return await connection.call(
+                ApiKey.METADATA,
+                {"topics": ({"name": topic, "topic_id": None},), "allow_auto_topic_creation": False},
+            )
+        finally:
+            connection.close()

@@ -1,0 +1,66 @@
+"""What a seed chooses before it begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from controller.core.options import ControllerOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Small segments and short lags, so that rolls, ISR changes and checkpoints happen within seconds.
+
+    flush_messages: 0 leaves flushing to the page cache, as in production.
+    """
+
+    brokers: int = 3
+    controllers: int = 1
+    partitions: int = 2
+    replication_factor: int = 3
+    min_insync_replicas: int = 2
+    unclean: bool = False
+    lag_ms_max: int = 2_000
+    segment_bytes: int = 16 * 1024
+    flush_messages: int = 0
+    producer_pause_ms: tuple[float, float] = (20.0, 150.0)
+
+    def broker_configs(self) -> dict[str, str]:
+        configs = {
+            "replica.lag.time.max.ms": str(self.lag_ms_max),
+            "log.segment.bytes": str(self.segment_bytes),
+            "log.index.interval.bytes": "1024",
+            "replica.high.watermark.checkpoint.interval.ms": "1000",
+            "log.flush.offset.checkpoint.interval.ms": "3000",
+            "log.flush.scheduler.interval.ms": "500",
+            "log.retention.check.interval.ms": "5000",
+            "replica.socket.timeout.ms": "5000",
+            "controlled.shutdown.timeout.ms": "5000",
+        }
+        if self.flush_messages:
+            configs["log.flush.interval.messages"] = str(self.flush_messages)
+        return configs
+
+    def topic_configs(self) -> dict[str, str]:
+        configs = {"min.insync.replicas": str(self.min_insync_replicas)}
+        if self.unclean:
+            configs["unclean.leader.election.enable"] = "true"
+        return configs
+
+    def controller_options(self) -> ControllerOptions:
+        return ControllerOptions()
+
+
+def draw_options(random: Random) -> Options:
+    brokers = random.choice([3, 3, 3, 4])
+    return Options(
+        brokers=brokers,
+        controllers=random.choice([1, 2, 2]),
+        partitions=random.choice([1, 2, 2]),
+        replication_factor=3,
+        min_insync_replicas=2,
+        lag_ms_max=random.choice([600, 2_000]),
+        segment_bytes=random.choice([2 * 1024, 16 * 1024, 1024 * 1024]),
+        flush_messages=random.choice([0, 0, 0, 1, 20]),
+    )
