@@ -97,8 +97,8 @@ def select_zookeeper_jars(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperPorts:
-    """A server's three ports. An ensemble uses all; a single server listens on `client` only. `address`: of its
-    host."""
+    """A server's three ports, and its host's address. An ensemble uses all; a single server listens on
+    `client` only."""
 
     client: int
     quorum: int

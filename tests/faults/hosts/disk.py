@@ -1,7 +1,7 @@
 """A disk that one simulated host has to itself: an ext4 image, and what can become of it.
 
-The image is a sparse file on a tmpfs of its own; the tmpfs is the medium, what has reached the file is durable.
-The file system is a real one and forgets at a power cut exactly what was not synced: metadata is committed
+The image is a sparse file on a tmpfs of its own; the tmpfs is the medium: what has reached it is durable. The
+file system is a real one and forgets at a power cut exactly what was not synced: metadata is committed
 every five minutes only, and renames do not flush (`noauto_da_alloc`), so that a missing fsync shows.
 
     cut power     FS_IOC_SHUTDOWN: nothing that is in memory reaches the medium any more
@@ -138,7 +138,7 @@ class HostDisk:
 
     def throttle(self, bytes_per_second: int) -> None:
         """Limits reads and writes of this host's processes; 0 ends it."""
-        number = os.stat(self.mount_point).st_dev
+        number = self.mount_point.stat().st_dev
         limit = f"{os.major(number)}:{os.minor(number)} {bytes_per_second}"
         for direction in ("read", "write"):
             (self._cgroup / f"blkio.throttle.{direction}_bps_device").write_text(limit, encoding="ascii")
