@@ -138,8 +138,7 @@ def leads_again_without_having_followed(s: Script) -> None:
     a, b, c = s.b, s.a, s.c  # B of the rule book is the preferred leader here
     s.kill(b)
     s.until("A leads", lambda: s.leads(a))
-    b.start()
-    s.until("B is in sync", lambda: s.in_isr(a, b, c))
+    s.restart(b)
     s.quiet()
     first = s.replica(a).leader_epoch
     behind = s.hold_fetches(b, a)

@@ -188,6 +188,10 @@ class Script:
     def log_end(self, broker: BrokerNode) -> int:
         return broker.disk.logs[self.key].log_end_offset
 
+    def log_end_or_0(self, broker: BrokerNode) -> int:
+        log = broker.disk.logs.get(self.key)
+        return 0 if log is None else log.log_end_offset
+
     @property
     def committed(self) -> int:
         """The ghost's end: one past the last offset that any leader's high watermark ever covered."""
@@ -214,7 +218,7 @@ class Script:
         while self.events.step(until_ns // MS):
             pass
 
-    def until(self, what: str, is_so: Callable[[], bool], within_ms: int = WAIT_MS_MAX) -> None:
+    def until(self, what: str, is_so: Callable[[], object], within_ms: int = WAIT_MS_MAX) -> None:
         """Go on event by event until it is so."""
         deadline_ms = self.events.now_ms + within_ms
         while not is_so():
@@ -227,6 +231,11 @@ class Script:
             raise NotReached(moment)
         self.moments.append(moment)
         self.events.note(f"reached: {moment}")
+
+    def expect(self, rule: str, what: str, is_so: bool) -> None:
+        """An outcome that the oracle does not look at: a violation of `rule` otherwise."""
+        if not is_so:
+            raise Violation(rule, what)
 
     # --- strikes ----------------------------------------------------------------------------------------
 
@@ -256,6 +265,17 @@ class Script:
 
     def kill(self, broker: BrokerNode) -> None:
         broker.crash()
+
+    def restart(self, broker: BrokerNode) -> None:
+        """Start it, and wait until this incarnation is in sync."""
+        broker.start()
+        self.until(
+            f"{broker.name} is in sync again",
+            lambda: broker.registered and broker.broker_id in self.state.isr and self.replica_or_none(broker),
+        )
+
+    def replica_or_none(self, broker: BrokerNode) -> Replica | None:
+        return broker.replicas.get(self.key)
 
     def power_cut(self, broker: BrokerNode, *, batches_kept: int = 0, torn_bytes: int = 0) -> None:
         """The machine dies: of the batches that were not flushed so many remain, and a piece of the next."""
@@ -395,9 +415,35 @@ class Script:
             producer.acked.append((answer.base_offset, write.content))
             producer.acked.sort(key=lambda each: each[1].base_sequence)
 
+    def append(self, producer: Producer, to: BrokerNode, *, records: int = 1) -> Write:
+        """The producer's next batch, sent until it stands in that leader's log."""
+        end = self.log_end(to)
+        write = self.send(producer, to, records=records)
+        for _ in range(100):
+            self.until("written or refused", lambda: self.log_end(to) > end or bool(write.answers))
+            if self.log_end(to) > end:
+                return write
+            write.answers.clear()
+            self.run_for(50)
+            self.resend(write, to)
+        raise NotReached(f"{to.name} appends")
+
+    def retry(self, write: Write, to: BrokerNode) -> None:
+        """Send it again until it is acknowledged, as a client would."""
+        for _ in range(100):
+            count = len(write.answers)
+            self.resend(write, to)
+            self.until("the retry is answered", lambda: len(write.answers) > count)  # noqa: B023
+            if write.answer is not None and write.answer.error is ErrorCode.NONE:
+                return
+            self.run_for(50)
+        raise NotReached(f"the retry is acknowledged: {write.answer}")
+
     def write_acked(self, producer: Producer, to: BrokerNode, *, records: int = 1) -> Write:
         write = self.send(producer, to, records=records)
-        self.until("the write is acknowledged", lambda: write.is_acked)
+        self.until("the write is answered", lambda: bool(write.answers))
+        if not write.is_acked:
+            self.retry(write, to)
         return write
 
 

@@ -1,0 +1,12 @@
+"""Bugs planted on purpose, each a way in which a replicated log has lost records: the harness must find them.
+
+A plant replaces methods or functions of the product for the length of a `with` block; the product itself has
+no switch. Each says what it breaks, where it was seen in the field, and how soon it must be found.
+"""
+
+from __future__ import annotations
+
+from tests.simulation.planted import controllers, disks, followers, leaders
+from tests.simulation.planted.plant import PLANTS, Plant, planted
+
+__all__ = ["PLANTS", "Plant", "controllers", "disks", "followers", "leaders", "planted"]

@@ -1,0 +1,104 @@
+"""Bugs of what survives a restart: logs, histories, and what a broker says of them."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+from controller.contract.partition_state import PartitionState
+from controller.contract.session import ShutdownKind
+from controller.core import registration, sessions
+from dataplane.core.leader_epochs import LeaderEpochs
+from dataplane.core.producer_state import ProducerStates
+from dataplane.wire.record_batch import HEADER_BYTES, decode_header
+from tests.simulation import memory_log
+from tests.simulation.broker_node import BrokerNode, Disk
+from tests.simulation.memory_log import MemoryLog, StoredBatch
+from tests.simulation.planted.plant import Patches, plant
+
+
+@plant(
+    breaks="I20",
+    seen="KAFKA-7415: a leader's epoch without records leaves no trace",
+    seeds_max=400,
+    scenario="S5",
+)
+def epoch_start_not_recorded() -> Patches:
+    return [(MemoryLog, "begin_leader_epoch", lambda self, leader_epoch: None)]
+
+
+@plant(breaks="I1", seen="KAFKA-1647, 3.8: a lost log is created anew, empty", scenario="S1")
+def missing_log_created() -> Patches:
+    original = BrokerNode._apply_partition
+
+    def apply_partition(self: BrokerNode, state: PartitionState) -> None:
+        key = (state.topic_id, state.partition)
+        if self.broker_id in state.replicas and key not in self.disk.logs:
+            self.disk.logs[key] = MemoryLog()
+        original(self, state)
+
+    vouches = [
+        (module, "vouches_for_seats", lambda before, request: True) for module in (registration, sessions)
+    ]
+    return [(BrokerNode, "_apply_partition", apply_partition), *vouches]
+
+
+@plant(breaks="I14", seen="KAFKA-7415: the epoch history is not on the disk", scenario="S10", seeds_max=120)
+def epoch_history_lost_at_restart() -> Patches:
+    original = MemoryLog.recover
+
+    def recover(self: MemoryLog) -> None:
+        original(self)
+        self._epochs = LeaderEpochs()
+
+    return [(MemoryLog, "recover", recover)]
+
+
+@plant(breaks="I23", seen="producer state is not rebuilt at start", scenario="S23", seeds_max=120)
+def producers_lost_at_restart() -> Patches:
+    original = MemoryLog.recover
+
+    def recover(self: MemoryLog) -> None:
+        original(self)
+        self._producers = ProducerStates()
+
+    return [(MemoryLog, "recover", recover)]
+
+
+@plant(breaks="I11", seen="a power cut is taken for a killed process: the boot id is not compared (3.8)")
+def boot_id_not_compared() -> Patches:
+    original = Disk.shutdown_kind
+
+    def shutdown_kind(self: Disk) -> Any:
+        kind = original(self)
+        return ShutdownKind.PROCESS_CRASH if kind is ShutdownKind.MACHINE_CRASH else kind
+
+    return [(Disk, "shutdown_kind", shutdown_kind)]
+
+
+@plant(breaks="I11", seen="the clean marker is written before the last flush (3.7)", seeds_max=120)
+def clean_marker_without_flush() -> Patches:
+    original = Disk.shutdown_kind
+
+    def shutdown_kind(self: Disk) -> Any:
+        return original(self) if self.broker_epoch < 0 else ShutdownKind.CLEAN
+
+    return [(Disk, "shutdown_kind", shutdown_kind)]
+
+
+@plant(breaks="I13", seen="KAFKA-15653: a torn last batch is kept at recovery", scenario="S11", seeds_max=60)
+def torn_batch_kept() -> Patches:
+    original = MemoryLog.recover
+
+    def recover(self: MemoryLog) -> None:
+        torn, self._torn = self._torn, b""
+        if len(torn) >= HEADER_BYTES:
+            # Zeros where the rest of the batch should be, and nobody looks at the CRC.
+            size = decode_header(torn).size_bytes
+            data = torn.ljust(size, b"\0")
+            self._batches.append(StoredBatch(decode_header(data), data))
+        with patch.object(memory_log, "crc_is_valid", lambda batch, header: True):
+            self._is_tail_lost = self._is_tail_lost or bool(torn)
+            original(self)
+
+    return [(MemoryLog, "recover", recover)]

@@ -1,0 +1,94 @@
+"""Bugs of a follower: where it cuts its log, and what it believes of its leader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.contract.partition_state import PartitionState
+from dataplane.core.follower import Follower
+from dataplane.core.leader_epochs import LeaderEpochs
+from dataplane.core.producer_state import ProducerStates
+from dataplane.core.replica import Replica
+from tests.simulation.planted.plant import Patches, plant
+
+
+@plant(
+    breaks="I14",
+    seen="KAFKA-1211, KIP-101: truncation to the own high watermark",
+    seeds_max=120,
+    scenario="S8",
+)
+def truncate_to_high_watermark() -> Patches:
+    original = Replica._follow
+
+    def follow(self: Replica, state: PartitionState) -> Any:
+        if self._state is not None and state.leader_epoch > self._state.leader_epoch:
+            self._log.truncate_to(self._watermark.offset)
+        return original(self, state)
+
+    return [(Replica, "_follow", follow)]
+
+
+@plant(
+    breaks="I14", seen="KIP-279: one truncation step where epochs differ (S8)", seeds_max=400, scenario="S8"
+)
+def one_step_truncation() -> Patches:
+    original = LeaderEpochs.end_offset_for
+
+    def end_offset_for(self: LeaderEpochs, leader_epoch: int, *, log_end_offset: int) -> Any:
+        end = original(self, leader_epoch, log_end_offset=log_end_offset)
+        return end._replace(leader_epoch=leader_epoch) if end.is_defined else end
+
+    return [(LeaderEpochs, "end_offset_for", end_offset_for)]
+
+
+@plant(breaks="I16", seen="KAFKA-14704: the high watermark of a diverging answer is applied", scenario="S34")
+def high_watermark_before_truncation() -> Patches:
+    original = Follower.on_fetched
+
+    def on_fetched(self: Follower, fetched: Any, **kwargs: Any) -> Any:
+        self._watermark.raise_to(max(self._watermark.offset, self._log.log_end_offset))
+        return original(self, fetched, **kwargs)
+
+    return [(Follower, "on_fetched", on_fetched)]
+
+
+@plant(breaks="I13", seen="KAFKA-7786: the answer to an older leader epoch is applied", seeds_max=400)
+def late_answer_applied() -> Patches:
+    original = Follower.on_fetched
+
+    def on_fetched(self: Follower, fetched: Any, **kwargs: Any) -> Any:
+        kwargs["leader_epoch"] = self._state.leader_epoch
+        return original(self, fetched, **kwargs)
+
+    return [(Follower, "on_fetched", on_fetched)]
+
+
+@plant(
+    breaks="I23",
+    seen="producer state outlives the truncation of its batches (S22)",
+    seeds_max=200,
+    scenario="S22",
+)
+def producer_state_not_rolled_back() -> Patches:
+    return [(ProducerStates, "has_batch_at_or_beyond", lambda self, offset: False)]
+
+
+@plant(breaks="I23", seen="only leaders know producers; a new one knows no retry", scenario="S21")
+def producers_unknown_to_followers() -> Patches:
+    original = Follower._append
+
+    def append(self: Follower, records: memoryview, *, wall_ms: int) -> Any:
+        log: Any = self._log
+        kept, log._producers = log._producers, ProducerStates()
+        try:
+            return original(self, records, wall_ms=wall_ms)
+        finally:
+            log._producers = kept
+
+    return [(Follower, "_append", append)]
+
+
+@plant(breaks="I14", seen="KAFKA-10706: epochs are left where no record is cut", scenario="S9")
+def epochs_not_cut() -> Patches:
+    return [(LeaderEpochs, "truncate_from_end", lambda self, end_offset: False)]

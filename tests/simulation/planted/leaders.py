@@ -1,0 +1,251 @@
+"""Bugs of a leader: what it counts as committed, whom it waits for, what it tells producers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.contract.errors import ControllerError
+from controller.contract.partition_state import PartitionState
+from controller.core import isr, machine
+from dataplane.core import leader
+from dataplane.core.isr import FollowerProgress, InSyncSet
+from dataplane.core.leader import Leader
+from dataplane.core.producer_state import Duplicate, ProducerStates
+from dataplane.core.purgatory import Purgatory
+from dataplane.core.replica import Replica
+from dataplane.wire.errors import ErrorCode
+from tests.simulation.planted.plant import Patches, plant
+
+
+@plant(breaks="I4", seen="acks=all answered after the local append")
+def ack_before_replication() -> Patches:
+    original = Leader.append
+
+    def append(self: Leader, *args: Any, **kwargs: Any) -> Any:
+        kwargs["acks"] = 1 if kwargs["acks"] == -1 else kwargs["acks"]
+        return original(self, *args, **kwargs)
+
+    return [(Leader, "append", append)]
+
+
+@plant(breaks="I3", seen="high watermark taken from the leader's log end")
+def high_watermark_is_log_end() -> Patches:
+    return [(leader, "committable_offset", lambda log_end_offset, waited_for: log_end_offset)]
+
+
+@plant(breaks="I3", seen="KAFKA-15583: high watermark moves under min.insync.replicas", scenario="S31")
+def commit_under_min() -> Patches:
+    return [(InSyncSet, "is_under_min", property(lambda self: False))]
+
+
+@plant(
+    breaks="I3",
+    seen="Kafka: the same leader re-elected keeps its followers' offsets (S7)",
+    seeds_max=400,
+    scenario="S7",
+)
+def followers_kept_over_epochs() -> Patches:
+    original = Replica._lead
+
+    def lead(self: Replica, state: PartitionState, now_ms: int) -> Any:
+        before = self._leader
+        effects = original(self, state, now_ms)
+        after = self._leader
+        if before is not None and after is not None and after is not before:
+            after.in_sync._followers.update(before.in_sync._followers)
+            after.in_sync._arrange(now_ms)
+            effects = (*effects, *after.commit(now_ms))
+        return effects
+
+    return [(Replica, "_lead", lead)]
+
+
+@plant(breaks="I2", seen="KIP-497: a promised member is not waited for (S6)", scenario="S6")
+def promise_not_waited_for() -> Patches:
+    def maximal(self: InSyncSet) -> tuple[int, ...]:
+        return self.state.isr
+
+    return [(InSyncSet, "maximal_isr", property(maximal))]
+
+
+@plant(breaks="I2", seen="a shrink counts before the controller has persisted it")
+def shrink_before_confirmed() -> Patches:
+    def maximal(self: InSyncSet) -> tuple[int, ...]:
+        if self.pending is None:
+            return self.state.isr
+        return tuple(member.broker_id for member in self.pending.proposal.isr)
+
+    return [(InSyncSet, "maximal_isr", property(maximal))]
+
+
+@plant(breaks="I2", seen="an unanswered promise is given up after a while (2.5)", seeds_max=200)
+def promise_given_up() -> Patches:
+    original = InSyncSet.due_proposal
+
+    def due_proposal(self: InSyncSet, **kwargs: Any) -> Any:
+        if self.pending is not None and kwargs["now_ms"] - self.pending.sent_ms >= kwargs["retry_ms"]:
+            self.pending = None
+            self._arrange(kwargs["now_ms"])
+        return original(self, **kwargs)
+
+    return [(InSyncSet, "due_proposal", due_proposal)]
+
+
+@plant(
+    breaks="I2",
+    seen="a refusal leaves the partition epoch as it is: a late copy is accepted",
+    seeds_max=400,
+    scenario="S3",
+)
+def refusal_without_epoch() -> Patches:
+    original = isr.on_proposal
+
+    def on_proposal(draft: Any, broker_id: int, proposal: Any) -> Any:
+        state = draft.image.partitions.get((proposal.topic_id, proposal.partition))
+        if state is not None:
+            error = isr.check_proposal(draft.image, state, broker_id, proposal)
+            if error is ControllerError.INELIGIBLE_REPLICA:
+                return isr.IsrProposalResult(
+                    topic_id=proposal.topic_id,
+                    partition=proposal.partition,
+                    proposal_id=proposal.proposal_id,
+                    error=error,
+                    state=state,
+                )
+        return original(draft, broker_id, proposal)
+
+    def on_refusal(self: InSyncSet, result: Any, **kwargs: Any) -> None:
+        if self.pending is not None and result.proposal_id == self.pending.proposal.proposal_id:
+            self.pending = None
+            self._arrange(kwargs["now_ms"])
+
+    return [(machine, "on_proposal", on_proposal), (InSyncSet, "on_refusal", on_refusal)]
+
+
+@plant(
+    breaks="I9",
+    seen="KAFKA-7128: a follower joins at a new leader's old high watermark (S5)",
+    seeds_max=400,
+    scenario="S5",
+)
+def join_before_epoch_start() -> Patches:
+    def may_join(self: InSyncSet, follower: FollowerProgress, *, high_watermark: int) -> bool:
+        return follower.log_end_offset >= high_watermark and self.is_eligible(follower)
+
+    return [(InSyncSet, "may_join", may_join)]
+
+
+@plant(breaks="I7", seen="KAFKA-9338: the leader epoch of a fetch is not checked")
+def fetch_epoch_unchecked() -> Patches:
+    original = Leader.on_replica_fetch
+
+    def on_replica_fetch(self: Leader, **kwargs: Any) -> Any:
+        kwargs["leader_epoch"] = self.leader_epoch
+        return original(self, **kwargs)
+
+    return [(Leader, "on_replica_fetch", on_replica_fetch)]
+
+
+@plant(
+    breaks="I8",
+    seen="KIP-903: a late fetch of an earlier incarnation counts (S4)",
+    seeds_max=200,
+    scenario="S4",
+)
+def fetch_of_dead_incarnation_counts() -> Patches:
+    return [(InSyncSet, "known_broker_epoch", lambda self, follower: -1)]
+
+
+@plant(breaks="I17", seen="the follower's position taken from what was sent to it, not from what it asks")
+def position_counted_on_send() -> Patches:
+    original = Leader.on_replica_fetch
+
+    def on_replica_fetch(self: Leader, **kwargs: Any) -> Any:
+        result, effects = original(self, **kwargs)
+        if result.records is not None and result.records.size_bytes:
+            follower = self.in_sync.follower(kwargs["replica_id"])
+            assert follower is not None
+            follower.log_end_offset = result.records.next_offset
+            effects = (*effects, *self.commit(kwargs["now_ms"]))
+        return result, effects
+
+    return [(Leader, "on_replica_fetch", on_replica_fetch)]
+
+
+@plant(breaks="I14", seen="KAFKA-6361: divergence is not looked for", seeds_max=120)
+def divergence_ignored() -> Patches:
+    def check_position(self: Leader, fetch_offset: int, last_fetched_epoch: int) -> Any:
+        return self._out_of_range() if fetch_offset > self._log.log_end_offset else None
+
+    return [(Leader, "_check_position", check_position)]
+
+
+@plant(
+    breaks="I23", seen="a duplicate is answered before it is committed (6.3)", seeds_max=120, scenario="S22"
+)
+def duplicate_not_awaited() -> Patches:
+    original = Leader._answer_duplicate
+
+    def answer(self: Leader, duplicate: Duplicate, **kwargs: Any) -> Any:
+        kwargs["acks"] = 1
+        return original(self, duplicate, **kwargs)
+
+    return [(Leader, "_answer_duplicate", answer)]
+
+
+@plant(breaks="I23", seen="retries are not recognised", scenario="S21")
+def retries_appended_again() -> Patches:
+    return [(ProducerStates, "check", lambda self, header: ErrorCode.NONE)]
+
+
+@plant(breaks="I3", seen="a new leader takes its log end for committed", scenario="S7")
+def high_watermark_jumps_on_election() -> Patches:
+    original = Leader.begin
+
+    def begin(self: Leader, now_ms: int) -> Any:
+        self._watermark.raise_to(self._log.log_end_offset)
+        return original(self, now_ms)
+
+    return [(Leader, "begin", begin)]
+
+
+@plant(breaks="I2", seen="a push of the state that a promise was built on ends it (S39)", scenario="S39")
+def push_of_the_base_ends_a_promise() -> Patches:
+    original = Replica.on_partition_state
+
+    def on_partition_state(self: Replica, state: PartitionState, *, now_ms: int) -> Any:
+        leading = self._leader
+        pending = None if leading is None else leading.in_sync.pending
+        if leading is not None and pending is not None:
+            is_base = state.partition_epoch == pending.proposal.partition_epoch
+            leading.in_sync.pending = None if is_base else pending
+            leading.in_sync._arrange(now_ms)
+        return original(self, state, now_ms=now_ms)
+
+    return [(Replica, "on_partition_state", on_partition_state)]
+
+
+@plant(breaks="I6", seen="KAFKA-13790: an older state replaces a newer one", seeds_max=200, scenario="S20")
+def older_state_applied() -> Patches:
+    original = Replica.on_partition_state
+
+    def on_partition_state(self: Replica, state: PartitionState, *, now_ms: int) -> Any:
+        if self._state is not None and state.partition_epoch < self._state.partition_epoch:
+            self._state = None
+            self._leader = None
+        return original(self, state, now_ms=now_ms)
+
+    return [(Replica, "on_partition_state", on_partition_state)]
+
+
+@plant(breaks="L1", seen="KAFKA-9198: waiting producers are forgotten on demotion", seeds_max=60)
+def waiters_kept_on_demotion() -> Patches:
+    from dataplane.core.purgatory import Purgatory
+
+    def complete_to(self: Purgatory, high_watermark: int, *, leader_epoch: int, epochs: Any) -> Any:
+        done = [waiting.waiter for waiting in self._queue if waiting.required_offset <= high_watermark]
+        for _ in done:
+            self._queue.popleft()
+        return tuple(done), ()
+
+    return [(Purgatory, "take_all", lambda self: ()), (Purgatory, "complete_to", complete_to)]

@@ -1,0 +1,212 @@
+"""S1, S2, S14, S18, S27, S28, S36, S38: who may lead, and who may not."""
+
+from __future__ import annotations
+
+from controller.contract.partition_state import NO_LEADER
+from controller.core.events import ElectUnclean
+from dataplane.core.replica import Role
+from dataplane.wire.errors import ErrorCode
+from tests.simulation.scenarios.registry import scenario
+from tests.simulation.scenarios.script import Script
+
+
+def leader_alone(s: Script) -> None:
+    """A is cut off from the other brokers until its ISR is A alone, and they are in the ELR or behind."""
+    s.cut(s.c, s.a)
+    s.send(s.producer(), s.a)
+    s.until("C has to go", lambda: s.in_isr(s.a, s.b))
+    s.until("what A has is committed", lambda: s.committed == s.log_end(s.a))
+    s.cut(s.b, s.a)
+    s.send(s.producer(), s.a)
+    s.until("B has to go", lambda: s.in_isr(s.a))
+
+
+@scenario("S1")
+def last_in_sync_replica_returns_empty(s: Script) -> None:
+    """ISR {A}; A dies and returns with an empty disk."""
+    leader_alone(s)
+    committed = s.committed
+    s.kill(s.a)
+    s.a.replace_disk()
+    s.b.pause()  # so that A's new incarnation is there before anyone could have been elected
+    s.until("nobody leads", lambda: s.state.leader == NO_LEADER)
+    s.a.start()
+    s.until("A is registered", lambda: s.a.registered)
+    s.run_for(500)
+    s.reached(
+        "A is back, empty, and may not lead",
+        s.a.broker_id not in (*s.state.isr, *s.state.elr)
+        and s.state.leader == NO_LEADER
+        and s.log_end_or_0(s.a) == 0 < committed,
+    )
+    s.b.resume()
+    s.mend()
+    s.until("B leads from the ELR", lambda: s.leads(s.b))
+    s.expect("I1", "B holds every committed record", s.log_end(s.b) >= committed)
+
+
+@scenario("S2", min_insync_replicas=2)
+def power_lost_everywhere(s: Script) -> None:
+    """All three lose power and different tails: nobody is elected until a person chooses."""
+    a, b, c = s.a, s.b, s.c
+    for broker in (a, b, c):
+        broker.disk.logs[s.key].flush()
+    behind = s.hold_fetches(c, a)
+    s.until("C asks in vain", lambda: len(behind) > 0)
+    for _ in range(3):
+        s.send(s.producer(), a)
+    s.until("B has three that are not committed", lambda: s.log_end(b) == s.committed + 3)
+    for kept, broker in ((1, a), (2, b), (0, c)):
+        s.power_cut(broker, batches_kept=kept)
+    behind.drop()
+    for broker in (a, b, c):
+        broker.start()
+    s.until("all are registered", lambda: all(broker.registered for broker in (a, b, c)))
+    s.run_for(2_000)
+    ends = [s.log_end(broker) for broker in (a, b, c)]
+    s.reached(
+        "nobody leads, nobody is eligible, and the tails differ",
+        s.state.leader == NO_LEADER and not s.state.isr and not s.state.elr and len(set(ends)) == 3,
+    )
+    s.submit(
+        ElectUnclean(
+            wall_ms=s.events.now_ms,
+            actor="operator",
+            topic_id=s.key[0],
+            partition=s.key[1],
+            broker_id=a.broker_id,
+            partition_epoch=s.state.partition_epoch,
+        )
+    )
+    s.until("A leads", lambda: s.leads(a))
+    s.until("all are in sync", lambda: s.in_isr(a, b, c))
+    s.reached("what B had beyond A is set aside", b.disk.asides > 0)
+
+
+@scenario("S14")
+def leader_cut_off_from_its_followers(s: Script) -> None:
+    """Jepsen 2013: A shrinks its ISR to itself, then loses the controllers too."""
+    a, b, c = s.a, s.b, s.c
+    s.cut_off(a, b, c)
+    producer = s.producer()
+    writes = [s.send(producer, a) for _ in range(3)]
+    s.until("A is alone", lambda: s.in_isr(a))
+    more = [s.send(s.producer(), a) for _ in range(3)]
+    s.run_for(500)
+    s.reached(
+        "A alone acknowledges nothing; who left below the minimum is eligible",
+        not any(write.is_acked for write in (*writes, *more))
+        and s.state.elr != ()
+        and s.log_end(a) > s.committed,
+    )
+    s.cut_off(a, *s.cluster.controllers)
+    s.until("another leads from the ELR", lambda: s.leads(b) or s.leads(c))
+    s.mend()
+    s.until("all are in sync", lambda: s.in_isr(a, b, c))
+    s.expect("I24", "nothing that was refused is acknowledged", not any(write.is_acked for write in more))
+
+
+@scenario("S18", controllers=2)
+def successor_after_the_last_heartbeats(s: Script) -> None:
+    """A controller takes over when the brokers' last heartbeats are almost a grace old: it waits another."""
+    first = s.controller
+    other = next(c for c in s.cluster.controllers if c is not first)
+    grace_ms = other.options.grace_ms
+    first.crash()
+    heard_ms = s.events.now_ms
+    s.cut_off(other, *s.cluster.brokers.values())
+    s.until("the other has taken over", lambda: other.machine is not None)
+    took_over_ms = s.events.now_ms
+    epoch = s.state.leader_epoch
+    s.run_for(grace_ms - 300)
+    s.reached(
+        "everybody was silent for longer than the grace",
+        s.events.now_ms - heard_ms > grace_ms + 1_000 and took_over_ms > heard_ms,
+    )
+    s.expect(
+        "2.10",
+        "nobody is fenced before a whole grace from the take-over",
+        not any(r.fenced for r in other.published.brokers.values()) and s.state.leader_epoch == epoch,
+    )
+    s.mend()
+
+
+@scenario("S27")
+def successor_dies_at_the_hand_over(s: Script) -> None:
+    """A is asked to stop, B is to lead in its place, and dies at that moment."""
+    a, b, c = s.a, s.b, s.c
+    s.traffic()
+    a.wants_shutdown = True
+    s.until("B is to lead", lambda: s.state.leader == b.broker_id)
+    was_up = a.is_up
+    s.kill(b)
+    s.until("C leads, or A again", lambda: s.leads(c) or s.leads(a))
+    s.reached("A was still there", was_up)
+    s.run_for(3_000)
+    a.wants_shutdown = False
+    if a.is_up:
+        s.kill(a)
+
+
+@scenario("S28")
+def disk_error_at_the_leader(s: Script) -> None:
+    """EIO: the directory is over, its seats are gone, and it does not come back by itself."""
+    a = s.a
+    a.disk.logs[s.key].failing = "Input/output error"
+    write = s.send(s.producer(), a)
+    s.until("the producer is refused", lambda: bool(write.answers))
+    s.until("another leads", lambda: s.leads(s.b) or s.leads(s.c))
+    s.reached(
+        "A is offline and out",
+        s.replica(a).role is Role.OFFLINE
+        and write.answers[0].error is ErrorCode.KAFKA_STORAGE_ERROR
+        and a.broker_id not in (*s.state.isr, *s.state.elr),
+    )
+    a.disk.logs[s.key].failing = None
+    s.traffic()
+    s.run_for(1_000)
+    s.expect("5.4", "the process does not trust that disk again", s.replica(a).role is Role.OFFLINE)
+    s.kill(a)
+    a.replace_disk()
+
+
+@scenario("S36")
+def two_expire_in_one_tick(s: Script) -> None:
+    """A and B fall silent together, and the controller looks again when both are over their grace."""
+    a, b, c = s.a, s.b, s.c
+    controller = s.controller
+    a.pause()
+    b.pause()
+    s.run_for(controller.options.grace_ms - 600)
+    controller.pause()
+    s.run_for(1_500)
+    epoch = s.state.partition_epoch
+    controller.resume()
+    s.until("the controller has looked", lambda: s.state.partition_epoch > epoch)
+    fenced = (
+        {n for n, r in controller.machine.image.brokers.items() if r.fenced} if controller.machine else set()
+    )
+    s.reached("both are fenced by the same write", fenced == {a.broker_id, b.broker_id})
+    s.expect("3.4", "nobody who was silent leads", s.state.leader == c.broker_id)
+    s.expect("3.4", "nobody who is silent is in the ISR", s.in_isr(c))
+
+
+@scenario("S38")
+def only_eligible_candidate_is_dead(s: Script) -> None:
+    """ISR {A}, ELR {B}: both die, C lives. C has missed what they committed."""
+    a, b, c = s.a, s.b, s.c
+    s.cut(c, a)
+    s.send(s.producer(), a)
+    s.until("C has to go", lambda: s.in_isr(a, b))
+    s.write_acked(s.producer(), a, records=2)
+    s.kill(b)
+    s.until("B is eligible", lambda: s.in_isr(a) and s.state.elr == (b.broker_id,))
+    s.kill(a)
+    s.mend()
+    s.until("A is fenced", lambda: s.state.leader != a.broker_id)
+    s.run_for(3_000)
+    s.expect("3.4", "no dead broker leads", s.state.leader not in (a.broker_id, b.broker_id))
+    s.expect("I1", "nobody leads who lacks what is committed", s.state.leader != c.broker_id)
+    s.reached("nobody leads while C lives", s.state.leader == NO_LEADER and s.log_end(c) < s.committed)
+    b.start()
+    s.until("B leads", lambda: s.leads(b))

@@ -1,0 +1,88 @@
+"""S21 to S23: retries of an idempotent producer over a failover."""
+
+from __future__ import annotations
+
+from tests.simulation.broker_node import ProduceAnswer
+from tests.simulation.scenarios.registry import scenario
+from tests.simulation.scenarios.script import CLIENT, Script
+
+
+@scenario("S21")
+def five_in_flight_retried_at_the_next_leader(s: Script) -> None:
+    """Appended and copied, the answers lost with the leader: the same offsets, after the wait."""
+    answers = s.hold(ProduceAnswer, source=s.a, target=CLIENT, reply=True)
+    producer = s.producer()
+    end = s.log_end(s.a)
+    writes = [s.send(producer, s.a, records=2)]
+    for _ in range(4):
+        s.until("it has arrived", lambda: s.log_end(s.a) == end + 2 * len(writes))
+        writes.append(s.send(producer, s.a, records=2))
+    s.until("B and C have all five", lambda: min(s.log_end(s.b), s.log_end(s.c)) == end + 10)
+    s.kill(s.a)
+    answers.drop()
+    slow = s.hold_fetches(s.c, s.b)
+    s.until("B leads", lambda: s.leads(s.b))
+    for write in writes:
+        s.resend(write, s.b)
+    s.run_for(20)
+    s.reached("nothing is acknowledged before C has asked", not any(write.is_acked for write in writes))
+    slow.release()
+    s.until("all are acknowledged", lambda: all(write.is_acked for write in writes))
+    s.reached(
+        "at their first offsets",
+        [write.answers[-1].base_offset for write in writes] == [end + 2 * n for n in range(5)]
+        and s.log_end(s.b) == end + 10,
+    )
+
+
+@scenario("S22")
+def appended_truncated_and_retried(s: Script) -> None:
+    """A wrote it, nobody copied it, A cut it as a follower, A leads again: no duplicate of anything."""
+    a, b, c = s.a, s.b, s.c
+    lost = [s.hold_fetches(b, a), s.hold_fetches(c, a)]
+    blind = s.blind(a)
+    s.until("nobody reads A", lambda: all(len(held) > 0 for held in (*lost, blind)))
+    fork = s.log_end(a)
+    producer = s.producer()
+    write = s.send(producer, a, records=2)
+    s.until("A has written it", lambda: s.log_end(a) == fork + 2)
+    s.cut_off(a, *s.cluster.controllers)
+    s.until("B leads", lambda: s.leads(b))
+    s.write_acked(s.producer(), b, records=3)
+    s.mend()
+    blind.drop()
+    for held in lost:
+        held.drop()
+    s.until("A has cut it and is in sync", lambda: s.in_isr(a, b, c) and s.log_end(a) == fork + 3)
+    s.elect_preferred()
+    s.until("A leads again", lambda: s.leads(a))
+    s.resend(write, a)
+    s.run_for(1)
+    s.reached(
+        "the retry reaches A, which once had the batch and has it no more",
+        all(header.producer_id != producer.producer_id for header, _ in b.disk.logs[s.key].batches)
+        and s.replica(a).leader_epoch == s.state.leader_epoch >= 2,
+    )
+    s.retry(write, a)
+    s.reached("as a new batch", write.answers[-1].base_offset == fork + 3)
+
+
+@scenario("S23")
+def retry_of_an_older_batch_at_a_restarted_leader(s: Script) -> None:
+    """B rebuilt its producers from its disk, leads, and is asked for batch n-3 again."""
+    producer = s.producer()
+    writes = [s.write_acked(producer, s.a) for _ in range(5)]
+    s.until("B has all", lambda: s.log_end(s.b) == s.log_end(s.a))
+    s.kill(s.b)
+    s.restart(s.b)
+    s.kill(s.a)
+    s.until("B leads", lambda: s.leads(s.b))
+    end = s.log_end(s.b)
+    s.retry(writes[1], s.b)
+    first, *_, again = writes[1].answers
+    s.reached("B knows the producer from its disk alone", s.b.life == 2 and len(writes[1].answers) > 1)
+    s.expect(
+        "I23",
+        "a retry of the last batches but three is a duplicate of its first offset",
+        again.base_offset == first.base_offset and s.log_end(s.b) == end,
+    )
