@@ -8,7 +8,8 @@ to what was flushed when the machine dies), the high-watermark checkpoint, and t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +28,7 @@ from controller.contract.updates import ApplyFailure, BrokerEndpoint, PollReques
 from dataplane.core.effects import (
     BackOff,
     CompleteProduce,
+    DataAppended,
     Effect,
     Effects,
     HighWatermarkMoved,
@@ -37,21 +39,25 @@ from dataplane.core.effects import (
     StopFetching,
     WriteAside,
 )
-from dataplane.core.fetch_session import FetchPosition
+from dataplane.core.fetch_session import HIGH_WATERMARK_TELL_MS, FetchPosition
 from dataplane.core.lease import Lease
 from dataplane.core.replica import FetchedPartition, Replica, ReplicaOptions, Role
+from dataplane.core.results import LATEST_TIMESTAMP, OffsetResult
 from dataplane.wire.errors import ErrorCode
 from dataplane.wire.record_batch import decode_header
+from tests.simulation.clients import READ_BYTES_MAX, ProduceAnswer, ProduceCall, ReadAnswer, ReadCall
+from tests.simulation.clock import NodeClock
 from tests.simulation.events import Events, Timer
 from tests.simulation.memory_log import MemoryLog
 from tests.simulation.network import Network
+from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
-FETCH_BYTES_MAX = 4_096
 HIGH_WATERMARK_CHECKPOINT_MS = 1_000
-FLUSH_MS = 700
+FETCH_SLACK_MS = 600
+PRODUCE_WAIT_MS = 3_000
 
 
 class FetchCall(NamedTuple):
@@ -62,15 +68,13 @@ class FetchCall(NamedTuple):
     partitions: tuple[tuple[PartitionKey, FetchPosition], ...]
 
 
-class ProduceCall(NamedTuple):
-    key: PartitionKey
-    batch: bytes
-    acks: int
+@dataclass(slots=True)
+class ParkedFetch:
+    """A follower's fetch that waits at the leader for news."""
 
-
-class ProduceAnswer(NamedTuple):
-    error: ErrorCode
-    base_offset: int
+    request: FetchCall
+    answer: Callable[[Any], None]
+    timer: Timer
 
 
 @dataclass(slots=True)
@@ -88,6 +92,23 @@ class Disk:
     clean_marker: int | None = None
     unanswered: tuple[str, ...] = ()
     asides: int = 0
+    #: What every write fails with, and until when an fsync hangs (S28, S29).
+    failing: str | None = None
+    hung: bool = False
+
+    def copy(self) -> Disk:
+        """As a backup would have it, byte for byte."""
+        return replace(
+            self,
+            logs={key: log.copy() for key, log in self.logs.items()},
+            high_watermarks=dict(self.high_watermarks),
+        )
+
+    def fail(self, detail: str | None) -> None:
+        """From now on every write fails; or, with None, none does."""
+        self.failing = detail
+        for log in self.logs.values():
+            log.failing = detail
 
     def shutdown_kind(self) -> ShutdownKind:
         if self.broker_epoch < 0:
@@ -133,6 +154,20 @@ class BrokerNode:
     registered: bool = False
     incarnation: str = ""
     problems_seen: list[ReplicaProblem] = field(default_factory=list)
+    parked_fetches: dict[int, ParkedFetch] = field(default_factory=dict)
+    told: dict[tuple[int, PartitionKey], int] = field(default_factory=dict)
+    woken: bool = False
+    directory_failed: bool = False
+    #: Faults that hold its metadata stream back, each by so many milliseconds.
+    poll_delays_ms: list[int] = field(default_factory=list)
+    clock: NodeClock = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.clock = NodeClock(self.events)
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.mono_ms
 
     @property
     def name(self) -> str:
@@ -156,6 +191,9 @@ class BrokerNode:
         self.failures = []
         self.problems = []
         self.applied = (-1, -1)
+        self.parked_fetches = {}
+        self.told = {}
+        self.woken = self.directory_failed = False
         self.reporting = self.report_soon = self.wants_shutdown = self.registered = False
         self.incarnation = f"{self.name}#{self.life}"
         kind = self.disk.shutdown_kind()
@@ -169,11 +207,12 @@ class BrokerNode:
         self.events.note(f"{self.name} starts ({kind.value})")
         self._register(kind, previous_epoch, unanswered)
         self._after(HIGH_WATERMARK_CHECKPOINT_MS, self._checkpoint)
-        self._after(FLUSH_MS * self.random.random(), self._flush)
-        self._after(100, self._tick)
+        self._after(self.cluster.options.flush_ms * self.random.random(), self._flush)
+        self._after(self.cluster.options.tick_ms, self._tick)
 
-    def crash(self, *, machine: Random | None = None) -> None:
-        """The process ends without a word. machine: what was not flushed goes too, by these choices."""
+    def crash(self, *, machine: Random | None = None, torn_bytes: int = 0) -> None:
+        """The process ends without a word. machine: what was not flushed goes too, by these choices.
+        torn_bytes: it died in an append, and so many bytes of that batch are there (S11)."""
         self.is_up = False
         self.is_paused = False
         self.parked.clear()
@@ -183,13 +222,26 @@ class BrokerNode:
             self.disk.boot_id += 1
             for _, log in sorted(self.disk.logs.items()):
                 log.crash(machine)
+        if torn_bytes:
+            for log in self.disk.logs.values():
+                log.die_in_append(bytes(torn_bytes) if not log.batches else log.batches[-1].data[:torn_bytes])
         self.events.note(f"{self.name} {'loses power' if machine is not None else 'is killed'}")
         self.cluster.on_broker_down(self)
 
     def replace_disk(self) -> None:
         assert not self.is_up
         self.disk = Disk(f"{self.disk.directory_id}'", boot_id=self.disk.boot_id)
+        self.cluster.oracle.on_log_replaced(self.broker_id)
         self.events.note(f"{self.name} gets an empty disk")
+
+    def restore_disk(self, copy: Disk) -> None:
+        """An earlier copy of its disk, in another boot of the machine: nothing that runs survives that."""
+        assert not self.is_up
+        boot_id = self.disk.boot_id + 1
+        self.disk = copy.copy()
+        self.disk.boot_id = boot_id
+        self.cluster.oracle.on_log_replaced(self.broker_id)
+        self.events.note(f"{self.name} gets an older copy of its disk")
 
     def pause(self) -> None:
         self.is_paused = True
@@ -214,7 +266,7 @@ class BrokerNode:
         return run
 
     def _after(self, delay_ms: float, call: Callable[[], None]) -> Timer:
-        return self.events.after(delay_ms, self._guarded(call))
+        return self.events.after(self.clock.true_ms(delay_ms), self._guarded(call))
 
     def _call(
         self,
@@ -235,7 +287,7 @@ class BrokerNode:
             target,
             request,
             replied,
-            timeout_ms=timeout_ms,
+            timeout_ms=self.clock.true_ms(timeout_ms),
             on_timeout=self._guarded(on_timeout),
         )
 
@@ -289,7 +341,7 @@ class BrokerNode:
         self._call(self._controller, request, answered, again)
 
     def _heartbeat(self) -> None:
-        sent_ms = self.events.now_ms
+        sent_ms = self.now_ms
         request = HeartbeatRequest(
             broker_id=self.broker_id,
             broker_epoch=self.broker_epoch,
@@ -297,10 +349,11 @@ class BrokerNode:
             applied_controller_epoch=self.applied[0],
             applied_sequence=self.applied[1],
             wants_shutdown=self.wants_shutdown,
+            offline_log_dir_ids=(self.disk.directory_id,) if self.directory_failed else (),
         )
 
         def answered(response: HeartbeatResponse) -> None:
-            self.lease.on_heartbeat_acked(response, sent_ms=sent_ms, now_ms=self.events.now_ms)
+            self.lease.on_heartbeat_acked(response, sent_ms=sent_ms, now_ms=self.now_ms)
             if response.error in (
                 ControllerError.STALE_BROKER_EPOCH,
                 ControllerError.BROKER_NOT_REGISTERED,
@@ -312,7 +365,8 @@ class BrokerNode:
                 self._finish_shutdown()
 
         self._call(self._controller, request, answered, self._next_controller, timeout_ms=900)
-        self._after(450 + 100 * self.random.random(), self._heartbeat)
+        interval_ms = self.cluster.options.heartbeat_interval_ms
+        self._after(interval_ms * (0.9 + 0.2 * self.random.random()), self._heartbeat)
 
     def _finish_shutdown(self) -> None:
         for key, log in self.disk.logs.items():
@@ -344,7 +398,14 @@ class BrokerNode:
             self._after(20, self._poll)
 
         self.cluster.on_poll_sent(self, self._controller)
-        self._call(self._controller, request, answered, lost, timeout_ms=1_500)
+        timeout_ms = self.cluster.options.poll_wait_ms + 500
+        if self.poll_delays_ms:  # it hears of things late, and then of several at once
+            self._after(
+                max(self.poll_delays_ms),
+                lambda: self._call(self._controller, request, answered, lost, timeout_ms=timeout_ms),
+            )
+            return
+        self._call(self._controller, request, answered, lost, timeout_ms=timeout_ms)
 
     def _apply(self, batch: UpdateBatch) -> None:
         if batch.broker_epoch != self.broker_epoch or not self.lease.on_controller_epoch(
@@ -353,7 +414,7 @@ class BrokerNode:
             return
         if (batch.controller_epoch, batch.sequence) < self.applied and not batch.full:
             return
-        now_ms = self.events.now_ms
+        now_ms = self.now_ms
         changed = [e for e in batch.brokers if self.endpoints.get(e.broker_id) != e]
         for endpoint in batch.brokers:
             self.endpoints[endpoint.broker_id] = endpoint
@@ -375,7 +436,7 @@ class BrokerNode:
 
     def _delete_topic(self, topic_id: str) -> None:
         for key in [k for k in self.replicas if k[0] == topic_id]:
-            self._run(key, self.replicas[key].on_deleted(now_ms=self.events.now_ms))
+            self._run(key, self.replicas[key].on_deleted(now_ms=self.now_ms))
             del self.replicas[key]
         for key in [k for k in self.disk.logs if k[0] == topic_id]:
             del self.disk.logs[key]
@@ -402,6 +463,7 @@ class BrokerNode:
                     )
                     return
                 self.disk.logs[key] = MemoryLog()
+                self.disk.logs[key].failing = self.disk.failing
             replica = Replica(
                 broker_id=self.broker_id,
                 topic_id=state.topic_id,
@@ -413,18 +475,19 @@ class BrokerNode:
                 high_watermark=self.disk.high_watermarks.get(key, 0),
             )
             self.replicas[key] = replica
-        self._run(key, replica.on_partition_state(state, now_ms=self.events.now_ms))
+        self._run(key, replica.on_partition_state(state, now_ms=self.now_ms))
         self.cluster.on_replica_touched(self, key)
 
     def _report_periodically(self) -> None:
         self._report()
-        self._after(250 + 50 * self.random.random(), self._report_periodically)
+        report_ms = self.cluster.options.report_ms
+        self._after(report_ms * (1 + 0.2 * self.random.random()), self._report_periodically)
 
     def _report(self) -> None:
         if self.reporting:
             self.report_soon = True
             return
-        now_ms = self.events.now_ms
+        now_ms = self.now_ms
         leading = [(key, r) for key, r in sorted(self.replicas.items()) if r.role is Role.LEADER]
         proposals = tuple(p for _, r in leading if (p := r.due_proposal(now_ms)) is not None)
         for key, _ in leading:
@@ -453,7 +516,7 @@ class BrokerNode:
                     key = (result.topic_id, result.partition)
                     replica = self.replicas.get(key)
                     if replica is not None:
-                        self._run(key, replica.on_proposal_result(result, now_ms=self.events.now_ms))
+                        self._run(key, replica.on_proposal_result(result, now_ms=self.now_ms))
                         self.cluster.on_replica_touched(self, key)
             else:
                 self.problems.extend(problems)
@@ -499,9 +562,15 @@ class BrokerNode:
                 self.events.note(
                     f"{self.name} {key[0][:4]}-{key[1]} problem {problem.code}: {problem.detail}"
                 )
+                if problem.code == "storage_error" and self.disk.failing is not None:
+                    self._after(0, self._on_directory_failed)
             case HighWatermarkMoved():
                 self.cluster.on_high_watermark_moved(self, key)
+                self._tell_soon(key)
+            case DataAppended():
+                self._wake(key)
             case LeadershipChanged():
+                self._wake(key)
                 replica = self.replicas[key]
                 self.events.note(
                     f"{self.name} {key[0][:4]}-{key[1]} {replica.role} epoch {replica.leader_epoch}"
@@ -512,14 +581,26 @@ class BrokerNode:
     def _written_aside(self, key: PartitionKey, hold_id: int) -> None:
         replica = self.replicas.get(key)
         if replica is not None:
-            self._run(key, replica.on_written_aside(hold_id, error=None, now_ms=self.events.now_ms))
+            self._run(key, replica.on_written_aside(hold_id, error=None, now_ms=self.now_ms))
             self.cluster.on_replica_touched(self, key)
 
     def _tick(self) -> None:
+        now_ms = self.now_ms
         for key, replica in sorted(self.replicas.items()):
-            self._run(key, replica.on_tick(self.events.now_ms))
+            self._run(key, replica.on_tick(now_ms))
             self.cluster.on_replica_touched(self, key)
-        self._after(100, self._tick)
+        self._after(self.cluster.options.tick_ms, self._tick)
+
+    def _on_directory_failed(self) -> None:
+        """The first failed write ends the directory for this process's life: all its replicas go offline, and
+        the heartbeats say so (S28)."""
+        if self.directory_failed:
+            return
+        self.directory_failed = True
+        self.events.note(f"{self.name} gives its directory up")
+        for key, replica in sorted(self.replicas.items()):
+            self._run(key, replica.on_storage_error("the directory has failed", now_ms=self.now_ms))
+            self.cluster.on_replica_touched(self, key)
 
     def _checkpoint(self) -> None:
         for key, replica in self.replicas.items():
@@ -528,9 +609,9 @@ class BrokerNode:
 
     def _flush(self) -> None:
         for _, log in sorted(self.disk.logs.items()):
-            if self.random.random() < 0.5:
+            if self.random.random() < 0.5 and not self.disk.hung and self.disk.failing is None:
                 log.flush()
-        self._after(FLUSH_MS, self._flush)
+        self._after(self.cluster.options.flush_ms, self._flush)
 
     # --- replication ------------------------------------------------------------------------------------
 
@@ -564,15 +645,22 @@ class BrokerNode:
                     fetched,
                     leader_epoch=position.leader_epoch,
                     fetch_offset=position.fetch_offset,
-                    now_ms=self.events.now_ms,
-                    wall_ms=self.events.now_ms,
+                    now_ms=self.now_ms,
+                    wall_ms=self.clock.wall_ms,
                 )
                 self._run(key, effects)
                 self.cluster.on_replica_touched(self, key)
-            again(1 if got else 15 + 30 * self.random.random())
+            again(1 if got or wait_ms else 15 + 30 * self.random.random())
 
+        wait_ms = self.cluster.options.fetch_wait_ms
         request = FetchCall(self.broker_id, self.broker_epoch, tuple(partitions))
-        self._call(f"broker-{leader_id}", request, answered, lambda: again(20), timeout_ms=600)
+        self._call(
+            f"broker-{leader_id}",
+            request,
+            answered,
+            lambda: again(20),
+            timeout_ms=wait_ms + FETCH_SLACK_MS,
+        )
 
     def _on_request(self, source: str, request: Any, answer: Callable[[Any], None]) -> None:
         self._guarded(lambda: self._dispatch(request, answer))()
@@ -580,11 +668,101 @@ class BrokerNode:
     def _dispatch(self, request: Any, answer: Callable[[Any], None]) -> None:
         match request:
             case FetchCall():
-                answer({key: self._serve(request, key, position) for key, position in request.partitions})
+                self._on_fetch(request, answer)
             case ProduceCall():
                 self._produce(request, answer)
+            case ReadCall():
+                answer(self._read(request))
             case _:
                 raise AssertionError(request)
+
+    def _on_fetch(self, request: FetchCall, answer: Callable[[Any], None]) -> None:
+        """Answer at once what is news; park the rest, as the data plane's shell does."""
+        wait_ms = self.cluster.options.fetch_wait_ms
+        answers = {key: self._serve(request, key, position) for key, position in request.partitions}
+        if not wait_ms or is_news(answers):
+            self._answer_fetch(request, answers, answer)
+            return
+        told = self.told
+        if any(told.get((request.broker_id, k), -1) < a.high_watermark for k, a in answers.items()):
+            wait_ms = min(wait_ms, HIGH_WATERMARK_TELL_MS)
+        earlier = self.parked_fetches.pop(request.broker_id, None)
+        if earlier is not None:  # its follower has given it up
+            earlier.timer.cancel()
+        self.parked_fetches[request.broker_id] = ParkedFetch(
+            request, answer, self._after(wait_ms, lambda: self._end_wait(request))
+        )
+
+    def _answer_fetch(
+        self,
+        request: FetchCall,
+        answers: dict[PartitionKey, FetchedPartition],
+        answer: Callable[[Any], None],
+    ) -> None:
+        for key, fetched in answers.items():
+            self.told[(request.broker_id, key)] = fetched.high_watermark
+        answer(answers)
+
+    def _end_wait(self, request: FetchCall) -> None:
+        parked = self.parked_fetches.get(request.broker_id)
+        if parked is None or parked.request is not request:
+            return
+        del self.parked_fetches[request.broker_id]
+        parked.timer.cancel()
+        answers = {key: self._serve(request, key, position) for key, position in request.partitions}
+        self._answer_fetch(request, answers, parked.answer)
+
+    def _wake(self, key: PartitionKey) -> None:
+        """At the end of this turn, look again at every fetch that waits; one that has news is answered."""
+        if self.parked_fetches and not self.woken:
+            self.woken = True
+            self._after(0, self._evaluate_parked)
+
+    def _evaluate_parked(self) -> None:
+        self.woken = False
+        for replica_id, parked in list(self.parked_fetches.items()):
+            request = parked.request
+            if self.parked_fetches.get(replica_id) is not parked:
+                continue
+            answers = {key: self._serve(request, key, position) for key, position in request.partitions}
+            if is_news(answers) and self.parked_fetches.get(replica_id) is parked:
+                del self.parked_fetches[replica_id]
+                parked.timer.cancel()
+                self._answer_fetch(request, answers, parked.answer)
+
+    def _tell_soon(self, key: PartitionKey) -> None:
+        """A high watermark alone wakes nobody at once, but is told before long."""
+        for parked in self.parked_fetches.values():
+            request = parked.request
+            if any(k == key for k, _ in request.partitions):
+                parked.timer.cancel()
+                parked.timer = self._after(HIGH_WATERMARK_TELL_MS, partial(self._end_wait, request))
+
+    def _read(self, request: ReadCall) -> ReadAnswer:
+        """A consumer's fetch, or its question for the end."""
+        replica = self.replicas.get(request.key)
+        if replica is None:
+            return ReadAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, ())
+        if request.offset is None:
+            found = replica.list_offset(
+                LATEST_TIMESTAMP, leader_epoch=request.leader_epoch, now_ms=self.now_ms
+            )
+            assert isinstance(found, OffsetResult)
+            return ReadAnswer(found.error, found.offset, ())
+        result, effects = replica.on_consumer_fetch(
+            leader_epoch=request.leader_epoch,
+            fetch_offset=request.offset,
+            last_fetched_epoch=-1,
+            max_bytes=READ_BYTES_MAX,
+            now_ms=self.now_ms,
+        )
+        self._run(request.key, effects)
+        parts = () if result.records is None else result.records.parts
+        return ReadAnswer(
+            result.error,
+            result.high_watermark,
+            tuple(bytes(part) for part in parts if isinstance(part, memoryview)),
+        )
 
     def _serve(self, request: FetchCall, key: PartitionKey, position: FetchPosition) -> FetchedPartition:
         replica = self.replicas.get(key)
@@ -596,8 +774,8 @@ class BrokerNode:
             leader_epoch=position.leader_epoch,
             fetch_offset=position.fetch_offset,
             last_fetched_epoch=position.last_fetched_epoch,
-            max_bytes=FETCH_BYTES_MAX,
-            now_ms=self.events.now_ms,
+            max_bytes=self.cluster.options.fetch_bytes_max,
+            now_ms=self.now_ms,
         )
         if result.error is ErrorCode.NONE and result.diverging is None:
             self.cluster.on_fetch_served(self, key, request.broker_id, request.broker_epoch, position)
@@ -617,23 +795,45 @@ class BrokerNode:
         if replica is None:
             answer(ProduceAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1))
             return
-        now_ms = self.events.now_ms
+        now_ms = self.now_ms
         base_offset = -1
+        is_answered = False
 
         def complete(error: ErrorCode) -> None:
+            nonlocal is_answered
+            is_answered = True
             answer(ProduceAnswer(error, base_offset))
+
+        def check() -> None:
+            if not is_answered:
+                raise Violation("L1", f"{self.name} {request.key} still owes a producer an answer")
 
         result, effects = replica.append(
             decode_header(request.batch),
             memoryview(request.batch),
             acks=request.acks,
             waiter=complete,
-            expires_ms=now_ms + 3_000,
+            expires_ms=now_ms + PRODUCE_WAIT_MS,
             now_ms=now_ms,
             wall_ms=now_ms,
         )
         base_offset = result.base_offset
-        if not result.is_waiting:
+        if result.is_waiting:
+            # Twice, because a pause lets timers fall due together: after it, ticks come first once more.
+            wait_ms = PRODUCE_WAIT_MS + self.cluster.options.tick_ms
+            self._after(wait_ms, lambda: self._check_later(check))
+        else:
             answer(ProduceAnswer(result.error, result.base_offset))
         self._run(request.key, effects)
         self.cluster.on_replica_touched(self, request.key)
+
+    def _check_later(self, check: Callable[[], None]) -> None:
+        self._after(2 * self.cluster.options.tick_ms, check)
+
+
+def is_news(answers: dict[PartitionKey, FetchedPartition]) -> bool:
+    """Whether a follower is to be told at once."""
+    return any(
+        len(fetched.records) or fetched.error is not ErrorCode.NONE or fetched.diverging is not None
+        for fetched in answers.values()
+    )

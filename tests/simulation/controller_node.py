@@ -42,12 +42,12 @@ from controller.core.records import (
     TopicRecord,
 )
 from controller.core.stream import build_update
+from tests.simulation.clock import NodeClock
 from tests.simulation.events import Events, Timer
 from tests.simulation.network import Network
 from tests.simulation.zookeeper import ModelZooKeeper, Outcome
 
 CLUSTER = "prod"
-POLL_WAIT_MS = 1_000
 
 
 def row_key(record: Record) -> str:
@@ -86,7 +86,7 @@ class Pending:
     answer: Callable[[Any], None]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class WaitingPoll:
     request: PollRequest
     answer: Callable[[Any], None]
@@ -103,6 +103,7 @@ class ControllerNode:
     #: Whether a broker's process is running: the truth that a refused connection shows.
     is_broker_listening: Callable[[int], bool]
     on_published: Callable[[ControllerNode, Record], None]
+    poll_wait_ms: int = 1_000
     life: int = 0
     is_up: bool = False
     is_paused: bool = False
@@ -116,6 +117,10 @@ class ControllerNode:
     write_count: int = 0
     elections: int = 0
     tick_timer: Timer | None = None
+    clock: NodeClock = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.clock = NodeClock(self.events)
 
     # --- life -------------------------------------------------------------------------------------------
 
@@ -174,7 +179,7 @@ class ControllerNode:
         return run
 
     def _after(self, delay_ms: float, call: Callable[[], None]) -> Timer:
-        return self.events.after(delay_ms, self._guarded(self.life, call))
+        return self.events.after(self.clock.true_ms(delay_ms), self._guarded(self.life, call))
 
     def _keep_session(self, life: int) -> None:
         """Ping ZooKeeper; try to lead when nobody does; learn of an expired session."""
@@ -202,7 +207,7 @@ class ControllerNode:
             cluster=CLUSTER,
             controller_epoch=epoch,
             options=self.options,
-            now_ms=self.events.now_ms,
+            now_ms=self.clock.mono_ms,
         )
         self.events.note(f"{self.name} leads, controller epoch {epoch}")
         self._submit_tick()
@@ -214,7 +219,7 @@ class ControllerNode:
         self._drain()
 
     def _submit_tick(self) -> None:
-        self.submit(Tick(wall_ms=self.events.now_ms), lambda _: None)
+        self.submit(Tick(wall_ms=self.clock.wall_ms), lambda _: None)
 
     def _drain(self) -> None:
         machine = self.machine
@@ -225,7 +230,7 @@ class ControllerNode:
         probes: list[ProbeBroker] = []
         while self.queue:
             pending = self.queue.popleft()
-            step = machine.step(pending.event, self.events.now_ms)
+            step = machine.step(pending.event, self.clock.mono_ms)
             records.extend(step.records)
             replies.append((pending.answer, step.reply))
             probes.extend(effect for effect in step.effects if isinstance(effect, ProbeBroker))
@@ -301,7 +306,7 @@ class ControllerNode:
             cut = {(self.name, name), (name, self.name)} & self.network.cuts.keys()
             if not cut and not self.is_broker_listening(probe.broker_id):
                 died = BrokerProvenDead(
-                    wall_ms=self.events.now_ms, broker_id=probe.broker_id, broker_epoch=probe.broker_epoch
+                    wall_ms=self.clock.wall_ms, broker_id=probe.broker_id, broker_epoch=probe.broker_epoch
                 )
                 self.submit(died, lambda _: None)
 
@@ -317,7 +322,7 @@ class ControllerNode:
             self.tick_timer = None
         deadline_ms = machine.next_deadline_ms()
         if deadline_ms is not None:
-            delay_ms = max(1, deadline_ms - self.events.now_ms)
+            delay_ms = max(1, deadline_ms - self.clock.mono_ms)
             self.tick_timer = self._after(delay_ms, self._submit_tick)
 
     # --- requests of brokers ----------------------------------------------------------------------------
@@ -331,11 +336,11 @@ class ControllerNode:
         return silent_ms < self.zookeeper.options.session_timeout_ms * 2 // 3
 
     def _on_request(self, source: str, request: Any, answer: Callable[[Any], None]) -> None:
-        received_ms = self.events.now_ms
+        received_ms = self.clock.mono_ms
         self._guarded(self.life, lambda: self._dispatch(request, answer, received_ms))()
 
     def _dispatch(self, request: Any, answer: Callable[[Any], None], received_ms: int) -> None:
-        wall_ms = self.events.now_ms
+        wall_ms = self.clock.wall_ms
         if not self.is_authoritative():
             answer(refuse(request))
             return
@@ -375,6 +380,8 @@ class ControllerNode:
         waiting: list[WaitingPoll] = []
 
         def expire() -> None:
+            if waiting[0] not in self.polls:
+                return  # answered after a pause in which its time ran out
             self.polls.remove(waiting[0])
             answer(
                 UpdateBatch(
@@ -384,7 +391,7 @@ class ControllerNode:
                 )
             )
 
-        poll = WaitingPoll(request, answer, self._after(POLL_WAIT_MS, expire))
+        poll = WaitingPoll(request, answer, self._after(self.poll_wait_ms, expire))
         waiting.append(poll)
         self.polls.append(poll)
 

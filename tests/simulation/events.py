@@ -50,10 +50,19 @@ class Events:
         return self.now_ns // MS
 
     def after(self, delay_ms: float, call: Callable[[], None]) -> Timer:
-        assert delay_ms >= 0
         timer = Timer(call)
         self._sequence += 1
-        heapq.heappush(self._heap, (self.now_ns + int(delay_ms * MS), self._sequence, timer))
+        at_ns = self.now_ns + int(delay_ms * MS)
+        assert at_ns >= self.now_ns, delay_ms
+        heapq.heappush(self._heap, (at_ns, self._sequence, timer))
+        return timer
+
+    def at_ns(self, at_ns: int, call: Callable[[], None]) -> Timer:
+        """At an exact time, not before now."""
+        assert at_ns >= self.now_ns
+        timer = Timer(call)
+        self._sequence += 1
+        heapq.heappush(self._heap, (at_ns, self._sequence, timer))
         return timer
 
     def at(self, at_ms: int, call: Callable[[], None]) -> Timer:
@@ -78,6 +87,21 @@ class Events:
             return True
         self.now_ns = max(self.now_ns, until_ms * MS)
         return False
+
+    def run(self, until_ms: int) -> None:
+        """All that is due by then, in one loop."""
+        heap = self._heap
+        until_ns = until_ms * MS
+        pop = heapq.heappop
+        while heap and heap[0][0] <= until_ns:
+            at, _, timer = pop(heap)
+            call = timer.call
+            if call is not None:
+                self.now_ns = at
+                self.count += 1
+                timer.call = None
+                call()
+        self.now_ns = max(self.now_ns, until_ns)
 
     def note(self, text: str) -> None:
         """Record what happened: into the digest, and among the last events that a failure prints."""

@@ -27,6 +27,8 @@ from dataplane.wire.records import iter_records
 from tests.checker.history import (
     ACKS_ALL,
     NO_OFFSET,
+    AdminAction,
+    AdminCall,
     Batch,
     Function,
     History,
@@ -162,6 +164,16 @@ class HistoryRecorder:
                 send.unanswered()  # its last attempt may still be on its way
             send.give_up()
 
+    def deleted(self, topic_id: str) -> None:
+        """An operator deleted the topic: what was acknowledged in it before is not to be found any more."""
+        self._add(
+            process="operator",
+            f=Function.ADMIN,
+            type=Outcome.INFO,
+            invoked_ns=self.events.now_ns,
+            admin=AdminCall(action=AdminAction.DELETE, topic=topic_id),
+        )
+
     # --- consumers --------------------------------------------------------------------------------------
 
     def assigned(self, process: str, key: PartitionKey, *, from_offset: int) -> None:
@@ -182,7 +194,7 @@ class HistoryRecorder:
         from_offset: int,
         parts: Iterable[Any],
         invoked_ns: int,
-        high_watermark: int,
+        high_watermark: int | None,
         log_start_offset: int,
         final: bool = False,
     ) -> int:

@@ -34,7 +34,7 @@ def final_read(cluster: Cluster) -> None:
     for key in cluster.keys:
         state = cluster.truth(key)
         replica = None if state is None else cluster.brokers[state.leader].replicas.get(key)
-        if replica is None:
+        if state is None or replica is None:
             raise Unreadable(f"{key} has no leader to read from")
         cluster.history.assigned(READER, key, from_offset=0)
         offset, end_offset = 0, 1
@@ -45,7 +45,7 @@ def final_read(cluster: Cluster) -> None:
                 fetch_offset=offset,
                 last_fetched_epoch=-1,
                 max_bytes=FETCH_BYTES_MAX,
-                now_ms=cluster.events.now_ms,
+                now_ms=cluster.brokers[state.leader].now_ms,
             )
             if result.error is not ErrorCode.NONE or result.records is None:
                 raise Unreadable(f"{key} at offset {offset}: {result.error.name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ def _cut(cluster: Cluster, pairs: list[Pair], for_ms: int) -> bool:
         cluster.ongoing.begin(
             nodes=(source, target),
             for_ms=for_ms,
-            end=lambda source=source, target=target: cluster.network.mend(source, target),
+            end=partial(cluster.network.mend, source, target),
         )
     cluster.events.note(f"cut {pairs}")
     return True

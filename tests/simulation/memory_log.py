@@ -186,6 +186,20 @@ class MemoryLog:
         self._touch_disk()
         self._flushed_batches = len(self._batches)
 
+    def copy(self) -> MemoryLog:
+        """What a backup of the disk has now: everything written, flushed or not."""
+        other = MemoryLog()
+        other._batches = list(self._batches)
+        other._bases = list(self._bases)
+        other._log_start_offset = self._log_start_offset
+        other._log_end_offset = self._log_end_offset
+        other._size_bytes = self._size_bytes
+        other._epochs = LeaderEpochs(self._epochs.entries)
+        other._flushed_batches = len(self._batches)
+        other._torn = self._torn
+        other.recover()  # rebuilds the producers' states
+        return other
+
     def crash(self, random: Random) -> None:
         """A power cut: of what was not flushed a random prefix survives, perhaps with a torn end."""
         unflushed = len(self._batches) - self._flushed_batches

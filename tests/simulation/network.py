@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
-from tests.simulation.events import Events, Timer
+from tests.simulation.events import MS, Events, Timer
 
 Handler = Callable[[str, Any, Callable[[Any], None]], None]
 
@@ -59,6 +59,8 @@ class Network:
     sent: int = 0
     lost: int = 0
     _generation: int = 0
+    #: When the last message of each connection arrives; -1: one was lost.
+    _connections: dict[tuple[object, str], int] = field(default_factory=dict)
     _weather: list[NetworkOptions] = field(default_factory=list)
 
     def listen(self, name: str, handler: Handler) -> None:
@@ -96,21 +98,43 @@ class Network:
             delay += self.options.slow_delay_ms * self.random.random()
         return delay
 
-    def _travel(self, message: Message, arrive: Callable[[], None]) -> None:
+    def _travel(
+        self,
+        source: str,
+        target: str,
+        content: Any,
+        is_reply: bool,
+        arrive: Callable[[], None],
+        connection: object,
+    ) -> None:
         """One message, one way: nothing, one arrival or two."""
         self.sent += 1
-        if any(intercept(message, arrive) for intercept in self.interceptors):
-            return
+        if self.interceptors:
+            message = Message(source, target, content, is_reply)
+            if any(intercept(message, arrive) for intercept in self.interceptors):
+                return
+        options = self.options
         copies = 1
-        if self.options.loss_rate and self.random.random() < self.options.loss_rate:
+        if options.loss_rate and self.random.random() < options.loss_rate:
             copies = 0
-        elif self.options.duplicate_rate and self.random.random() < self.options.duplicate_rate:
+        elif options.duplicate_rate and self.random.random() < options.duplicate_rate:
             copies = 2
-        if (message.source, message.target) in self.cuts:
+        if self.cuts and (source, target) in self.cuts:
             copies = 0
         self.lost += copies == 0
-        for _ in range(copies):
-            self.events.after(self._delay_ms(), arrive)
+        if connection is None:
+            for _ in range(copies):
+                self.events.after(self._delay_ms(), arrive)
+            return
+        # In order, or not at all: what follows a lost message on a connection is lost with it.
+        place = (connection, target)
+        earlier_ns = self._connections.get(place, 0)
+        if not copies or earlier_ns < 0:
+            self._connections[place] = -1
+            return
+        arrives_ns = max(self.events.now_ns + int(self._delay_ms() * MS), earlier_ns + 1)
+        self._connections[place] = arrives_ns
+        self.events.at_ns(arrives_ns, arrive)
 
     def call(
         self,
@@ -121,42 +145,33 @@ class Network:
         *,
         timeout_ms: float,
         on_timeout: Callable[[], None],
+        connection: object = None,
     ) -> Timer:
         """Send `request`; exactly one of `on_reply` and `on_timeout` is called.
 
         A caller that dies ignores both by checking its own liveness. A target that is not listening answers
         nothing: to the caller a refused connection and a lost request are both "unknown" here; the listener
-        probe has its own, truthful way (`is_listening`).
+        probe has its own, truthful way (`is_listening`). connection: the request neither overtakes an
+        earlier one on the same connection nor arrives when one of them did not.
         """
-        done = False
         endpoint = self.endpoints.get(target)
-        generation = endpoint.generation if endpoint is not None else -1
-
-        def expire() -> None:
-            nonlocal done
-            if not done:
-                done = True
-                on_timeout()
-
-        timer = self.events.after(timeout_ms, expire)
+        timer = self.events.after(timeout_ms, on_timeout)
+        if endpoint is None:
+            return timer
+        generation = endpoint.generation
 
         def deliver_reply(reply: Any) -> None:
-            nonlocal done
-            if not done:
-                done = True
-                timer.cancel()
+            if timer.call is not None:  # neither answered nor expired yet
+                timer.call = None
                 on_reply(reply)
+
+        def answer(reply: Any) -> None:
+            self._travel(target, source, reply, True, lambda: deliver_reply(reply), None)
 
         def deliver_request() -> None:
             current = self.endpoints.get(target)
-            if current is None or current.generation != generation:
-                return
+            if current is not None and current.generation == generation:
+                current.handler(source, request, answer)
 
-            def answer(reply: Any) -> None:
-                self._travel(Message(target, source, reply, is_reply=True), lambda: deliver_reply(reply))
-
-            current.handler(source, request, answer)
-
-        if endpoint is not None:
-            self._travel(Message(source, target, request, is_reply=False), deliver_request)
+        self._travel(source, target, request, False, deliver_request, connection)
         return timer

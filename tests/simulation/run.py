@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from tests.checker.verdict import Figures
 from tests.simulation.cluster import Cluster, ClusterOptions, Violation
-from tests.simulation.events import keyed_random
 from tests.simulation.faults import FaultPlanner
 from tests.simulation.judge import failure_of, judge
+from tests.simulation.options import draw_options
 from tests.simulation.schedule import Replayer, Strike
 
 SET_UP_MS_MAX = 20_000
-FAULTS_MS = 20_000
+FAULTS_MS = None  # the options' own
 LIVENESS_MS_MAX = 60_000
 EVENTS_SHOWN = 60
 
@@ -26,8 +26,8 @@ EVENTS_SHOWN = 60
 class Verdict:
     """What one seed did. `failure` is None when every invariant held; otherwise it begins with `rule`.
 
-    checked: the checker's figures; None when the run ended before its history was whole. history_digest:
-    covers every operation of it.
+    checked: the checker's figures; None when the run ended before its history was whole. anomalies: how many
+    of each bad kind it found. history_digest: covers every operation. marks: how often the run came to each.
     """
 
     seed: int
@@ -45,6 +45,7 @@ class Verdict:
     rule: str | None
     failure: str | None
     checked: Figures | None
+    anomalies: dict[str, int]
     history_digest: str
     last_events: tuple[str, ...]
 
@@ -68,33 +69,18 @@ class Verdict:
         )
 
 
-def draw_options(seed: int) -> ClusterOptions:
-    random = keyed_random(seed, "options")
-    brokers = random.choice([3, 3, 3, 4, 5])
-    replication_factor = random.choice([2, 3, 3, 3, min(brokers, 4)])
-    majority = replication_factor // 2 + 1
-    return ClusterOptions(
-        brokers=brokers,
-        controllers=random.choice([1, 2, 2]),
-        partitions=random.choice([1, 2, 3]),
-        replication_factor=replication_factor,
-        min_insync_replicas=random.choice([majority, majority, 2]),
-        producers=random.choice([1, 2]),
-        lag_ms_max=random.choice([600, 2_000]),
-    )
-
-
 def run_seed(
     seed: int,
     *,
     options: ClusterOptions | None = None,
     strikes: Sequence[Strike] | None = None,
-    faults_ms: int = FAULTS_MS,
+    faults_ms: int | None = None,
 ) -> Verdict:
     """Deterministic: equal arguments give equal verdicts, digests included, in any process.
 
     options: instead of those that the seed draws. strikes: played instead of what the seed would draw; a
-    verdict's own strikes, given with its seed and length, give the same verdict.
+    verdict's own strikes, given with its seed and length, give the same verdict. faults_ms: length of the
+    safety phase, instead of the one in the options.
     """
     options = options or draw_options(seed)
     was_enabled = gc.isenabled()
@@ -104,11 +90,12 @@ def run_seed(
     rule: str | None = None
     failure: str | None = None
     checked: Figures | None = None
+    anomalies: dict[str, int] = {}
     recovery_ms = -1
     try:
-        recovery_ms = _run_phases(cluster, planner, faults_ms)
+        recovery_ms = _run_phases(cluster, planner, options.faults_ms if faults_ms is None else faults_ms)
         judged = judge(cluster)
-        checked = judged.figures
+        checked, anomalies = judged.figures, judged.bad
         if (found := failure_of(judged)) is not None:
             raise Violation(*found)
     except Violation as violation:
@@ -137,6 +124,7 @@ def run_seed(
         rule=rule,
         failure=failure,
         checked=checked,
+        anomalies=anomalies,
         history_digest=cluster.history.digest(),
         last_events=tuple(events.recent[-EVENTS_SHOWN:]),
     )
@@ -155,10 +143,11 @@ def _run_phases(cluster: Cluster, planner: FaultPlanner | Replayer, faults_ms: i
     cluster.heal()
     healed_ms = events.now_ms
     cluster.run_until(healed_ms + 1_000)
+    cluster.operator.stopped = True
     for producer in cluster.producers:
         producer.stopped = True
-    cluster.run_until(healed_ms + LIVENESS_MS_MAX, lambda: cluster.is_settled() is None)
-    missing = cluster.is_settled()
+    cluster.run_until(healed_ms + LIVENESS_MS_MAX, lambda: _missing(cluster) is None)
+    missing = _missing(cluster)
     if missing is not None:
         raise Violation("L2", f"{LIVENESS_MS_MAX} ms after the faults ended: {missing}")
     recovery_ms = events.now_ms - healed_ms
@@ -168,6 +157,10 @@ def _run_phases(cluster: Cluster, planner: FaultPlanner | Replayer, faults_ms: i
     return recovery_ms
 
 
+def _missing(cluster: Cluster) -> str | None:
+    return cluster.is_settled() or cluster.operator.is_settled()
+
+
 def _expire_sessions(cluster: Cluster) -> None:
     cluster.zookeeper.expire_due()
-    cluster.events.after(100, lambda: _expire_sessions(cluster))
+    cluster.events.after(200, lambda: _expire_sessions(cluster))

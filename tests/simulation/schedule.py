@@ -10,6 +10,7 @@ The kinds, with their arguments, are in kinds_brokers.py, kinds_network.py and k
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,7 @@ class Replayer:
 
     def start(self) -> None:
         for strike in self.given:
-            self.cluster.events.at(strike.at_ms, lambda strike=strike: self._strike(strike))
+            self.cluster.events.at(strike.at_ms, partial(self._strike, strike))
 
     def _strike(self, strike: Strike) -> None:
         if not self.stopped and apply(self.cluster, strike):

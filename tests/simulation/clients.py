@@ -1,0 +1,319 @@
+"""Clients of the simulated cluster: producers that retry, producers that don't, and readers.
+
+Metadata comes from a random broker that is up, so it may be old; a client ignores what is older than what it
+knows (KIP-320).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from controller.contract.partition_state import NO_LEADER, PartitionKey
+from dataplane.wire.errors import ErrorCode
+from dataplane.wire.record_batch import decode_header, iter_headers
+from dataplane.wire.records import NewRecord, encode_batch
+from tests.simulation.oracle import Content, content_of
+from tests.simulation.violation import Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+#: How long a client waits for an answer before it asks again, perhaps somebody else.
+REQUEST_TIMEOUT_MS = 1_500
+READ_BYTES_MAX = 4_096
+ACKS_ALL = -1
+
+
+class ProduceCall(NamedTuple):
+    key: PartitionKey
+    batch: bytes
+    acks: int
+
+
+class ProduceAnswer(NamedTuple):
+    error: ErrorCode
+    base_offset: int
+
+
+class ReadCall(NamedTuple):
+    """A consumer's fetch; with `offset` None, its question for the latest offset."""
+
+    key: PartitionKey
+    leader_epoch: int
+    offset: int | None
+
+
+class ReadAnswer(NamedTuple):
+    error: ErrorCode
+    high_watermark: int
+    parts: tuple[bytes, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Sending:
+    """One batch from its making until it is acknowledged. was_first: when it was last sent, everything before
+    it had been acknowledged, so that nothing excuses an answer of "out of order"."""
+
+    batch: bytes
+    content: Content
+    records: int
+    was_first: bool = False
+    is_out: bool = False
+    open: Any = None  # of the history
+
+
+@dataclass(slots=True)
+class Producer:
+    """An idempotent one retries each batch until it is acknowledged, with several in flight; the other kind
+    sends each batch once."""
+
+    producer_id: int
+    key: PartitionKey
+    random: Random
+    sequence: int = 0
+    acks: int = ACKS_ALL
+    is_idempotent: bool = True
+    in_flight_max: int = 1
+    in_flight: deque[Sending] = field(default_factory=deque)
+    acked: list[tuple[int, Content]] = field(default_factory=list)  # (base offset, what)
+    stopped: bool = False
+    has_room_to_fill: bool = False
+    attempts: int = 0
+    #: A new one after each failure, when everything that was out has come back; then all is sent again in
+    #: order, as a client with idempotence does.
+    connection: int = 0
+    is_failing: bool = False
+    #: Whether some broker knows of it. Until then it has one batch in flight: a broker that knows nothing of
+    #: a producer takes any sequence for its first.
+    is_known: bool = False
+    #: Highest leader epoch that metadata ever told: older metadata is ignored, as clients do since KIP-320.
+    leader_epoch: int = -1
+
+    @property
+    def name(self) -> str:
+        return f"producer {self.producer_id}"
+
+    @property
+    def batch(self) -> bytes | None:
+        """The first one that waits for its acknowledgement."""
+        return self.in_flight[0].batch if self.in_flight else None
+
+
+@dataclass(slots=True)
+class Consumer:
+    """Reads one partition from its beginning, and asks for its end now and then."""
+
+    consumer_id: int
+    key: PartitionKey
+    random: Random
+    position: int = 0
+    end_seen: int = 0
+    leader_epoch: int = -1
+    stopped: bool = False
+
+
+class Clients:
+    """Drives them all."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.events = cluster.events
+        self.acked = 0
+        self.read = 0
+        self.refused = 0
+
+    def leader_of(self, client: Producer | Consumer) -> int | None:
+        up = [
+            b for b in self.cluster.brokers.values() if b.is_up and not b.is_paused and client.key in b.states
+        ]
+        if not up:
+            return None
+        state = client.random.choice(up).states[client.key]
+        if state.leader == NO_LEADER or state.leader_epoch < client.leader_epoch:
+            return None
+        client.leader_epoch = state.leader_epoch
+        return state.leader
+
+    # --- producing --------------------------------------------------------------------------------------
+
+    def produce(self, producer: Producer) -> None:
+        """Make the next batch and send it; then again, after the producer's pace."""
+        if producer.stopped:
+            return
+        room = producer.in_flight_max if producer.is_known else 1
+        if len(producer.in_flight) >= room or producer.is_failing:
+            producer.has_room_to_fill = True  # the next acknowledgement goes on
+            return
+        options = self.cluster.options
+        random = producer.random
+        count = 1 + int(random.random() * options.records_max)
+        first = producer.sequence
+        values = [f"{producer.producer_id}/{first + i}".encode() for i in range(count)]
+        if producer.is_idempotent:
+            batch = encode_batch(
+                [NewRecord(timestamp=0, key=None, value=value) for value in values],
+                producer_id=producer.producer_id,
+                producer_epoch=0,
+                base_sequence=first,
+            )
+        else:
+            batch = encode_batch([NewRecord(timestamp=0, key=None, value=value) for value in values])
+        producer.sequence = first + count
+        sending = Sending(batch, content_of(decode_header(batch)), count)
+        history = self.cluster.history
+        if history is not None:
+            sending.open = history.begin_send(
+                f"producer-{producer.producer_id}", producer.key, batch, acks=producer.acks
+            )
+        producer.in_flight.append(sending)
+        self._send(producer, sending)
+        self.events.after(options.pace_ms * (0.2 + 1.6 * random.random()), lambda: self.produce(producer))
+
+    def _send(self, producer: Producer, sending: Sending) -> None:
+        if producer.is_failing:
+            return  # it goes out with the others, in order
+        leader = self.leader_of(producer)
+        if leader is None:
+            self._fail(producer, sending, 60)
+            return
+        producer.attempts += 1
+        sending.was_first = producer.in_flight[0] is sending
+        sending.is_out = True
+        call = ProduceCall(producer.key, sending.batch, producer.acks)
+
+        def lost() -> None:
+            sending.is_out = False
+            if sending.open is not None:
+                sending.open.unanswered()
+            self._fail(producer, sending, 30)
+
+        def answered(answer: ProduceAnswer) -> None:
+            sending.is_out = False
+            self._on_answer(producer, sending, answer)
+
+        self.cluster.network.call(
+            "client",
+            f"broker-{leader}",
+            call,
+            answered,
+            timeout_ms=REQUEST_TIMEOUT_MS,
+            on_timeout=lost,
+            connection=(producer.producer_id, producer.connection),
+        )
+
+    def _fail(self, producer: Producer, sending: Sending, delay_ms: float) -> None:
+        """One attempt came to nothing."""
+        if not producer.is_idempotent or producer.key not in self.cluster.living:
+            self._forget(producer, sending)
+            if sending.open is not None:
+                sending.open.give_up()
+            return
+        if not producer.is_failing:
+            producer.is_failing = True
+            self.events.after(delay_ms, lambda: self._send_again(producer))
+
+    def _send_again(self, producer: Producer) -> None:
+        if any(sending.is_out for sending in producer.in_flight):
+            self.events.after(50, lambda: self._send_again(producer))
+            return
+        producer.is_failing = False
+        producer.connection += 1
+        for sending in list(producer.in_flight):
+            self._send(producer, sending)
+        if producer.has_room_to_fill and len(producer.in_flight) < producer.in_flight_max:
+            producer.has_room_to_fill = False
+            self.produce(producer)
+
+    def _forget(self, producer: Producer, sending: Sending) -> None:
+        if sending in producer.in_flight:
+            producer.in_flight.remove(sending)
+        if producer.has_room_to_fill:
+            producer.has_room_to_fill = False
+            self.produce(producer)
+
+    def _on_answer(self, producer: Producer, sending: Sending, answer: ProduceAnswer) -> None:
+        if sending.open is not None:
+            # Only acks=all makes an offset one that nothing else will ever stand at.
+            base_offset = answer.base_offset if producer.acks == ACKS_ALL else -1
+            sending.open.answered(answer.error, base_offset)
+        match answer.error:
+            case ErrorCode.NONE:
+                if producer.acks == ACKS_ALL:
+                    self.cluster.oracle.check_ack(producer.key, sending.content, answer.base_offset)
+                    self.acked += sending.records
+                    producer.acked.append((answer.base_offset, sending.content))
+                producer.is_known = True
+                self._forget(producer, sending)
+            case ErrorCode.INVALID_PRODUCER_EPOCH:
+                raise Violation("I23", f"{producer.name} was told {answer.error.name}")
+            case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if sending.was_first:
+                raise Violation("I23", f"{producer.name} was told {answer.error.name}")
+            case _:
+                self.refused += 1
+                self._fail(producer, sending, 20 + 60 * producer.random.random())
+
+    # --- reading ----------------------------------------------------------------------------------------
+
+    def consume(self, consumer: Consumer) -> None:
+        if consumer.stopped or consumer.key not in self.cluster.living:
+            return
+        pace_ms = self.cluster.options.consumer_pace_ms
+        leader = self.leader_of(consumer)
+        if leader is None:
+            self.events.after(pace_ms, lambda: self.consume(consumer))
+            return
+        offset = None if consumer.random.random() < 0.1 else consumer.position
+        began_ns = self.events.now_ns
+
+        def answered(answer: ReadAnswer) -> None:
+            if answer.error is ErrorCode.NONE:
+                self._on_read(consumer, offset, answer, began_ns)
+            full = len(answer.parts) > 0
+            self.events.after(1 if full else pace_ms, lambda: self.consume(consumer))
+
+        self.cluster.network.call(
+            "client",
+            f"broker-{leader}",
+            ReadCall(consumer.key, consumer.leader_epoch, offset),
+            answered,
+            timeout_ms=REQUEST_TIMEOUT_MS,
+            on_timeout=lambda: self.consume(consumer),
+        )
+
+    def _on_read(self, consumer: Consumer, offset: int | None, answer: ReadAnswer, began_ns: int) -> None:
+        """I18 of what was read; I19: the end, once told, never goes back for who asks again."""
+        oracle = self.cluster.oracle
+        history = self.cluster.history
+        process = f"consumer-{consumer.consumer_id}"
+        if offset is None:
+            oracle.check_read(consumer.key, 0, (), answer.high_watermark)
+            if answer.high_watermark < consumer.end_seen:
+                raise Violation(
+                    "I19",
+                    f"{consumer.key} told consumer {consumer.consumer_id} the end is "
+                    f"{answer.high_watermark} after {consumer.end_seen}",
+                )
+            consumer.end_seen = answer.high_watermark
+            if history is not None:
+                history.listed_offsets(
+                    process, consumer.key, invoked_ns=began_ns, high_watermark=answer.high_watermark
+                )
+            return
+        headers = [header for part in answer.parts for _, header in iter_headers(memoryview(part))]
+        oracle.check_read(consumer.key, offset, headers, answer.high_watermark)
+        if history is not None:
+            history.polled(
+                process,
+                consumer.key,
+                from_offset=offset,
+                parts=answer.parts,
+                invoked_ns=began_ns,
+                high_watermark=None,  # a new leader's may lag, and no client relies on it
+                log_start_offset=0,
+            )
+        if headers:
+            consumer.position = headers[-1].next_offset
+            self.read += sum(header.record_count for header in headers)

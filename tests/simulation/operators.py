@@ -1,0 +1,141 @@
+"""The operator of the simulated cluster: creates further topics, deletes them, and makes them again.
+
+It does so whatever is down (S24): a broker that was away while a topic went and came back under the same name
+must not serve its old bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from controller.core.events import CreateTopic, DeleteTopic, TopicCreated, TopicDeletionStarted
+from tests.simulation.events import keyed_random
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+PAUSE_MS = (1_000, 8_000)
+
+
+class Operator:
+    """topics: name to id of those that exist. deleted: ids that were deleted, whose bytes must go."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.random = keyed_random(cluster.seed, "operator")
+        self.topics: dict[str, str] = {}
+        self.deleted: list[str] = []
+        self.stopped = False
+        self.created_count = 0
+
+    def start(self) -> None:
+        if self.cluster.options.topics_max:
+            self._again()
+
+    def _again(self) -> None:
+        low, high = PAUSE_MS
+        self.cluster.events.after(low + (high - low) * self.random.random(), self._act)
+
+    def _act(self) -> None:
+        if self.stopped:
+            return
+        self.adopt()
+        controller = self.cluster.active_controller()
+        if controller is not None:
+            names = [f"side-{n}" for n in range(self.cluster.options.topics_max)]
+            name = self.random.choice(names)
+            if name in self.topics:
+                self._delete(controller, name)
+            else:
+                self._create(controller, name)
+        self._again()
+
+    def _create(self, controller: Any, name: str) -> None:
+        topic_id = base64.urlsafe_b64encode(self.random.randbytes(16)).decode().rstrip("=")
+        options = self.cluster.options
+
+        def created(reply: Any) -> None:
+            if isinstance(reply, TopicCreated):
+                self._on_created(name, topic_id)
+
+        controller.submit(
+            CreateTopic(
+                wall_ms=self.cluster.events.now_ms,
+                actor="operator",
+                topic_id=topic_id,
+                topic=name,
+                partitions=1,
+                replication_factor=options.replication_factor,
+                configs={"min.insync.replicas": str(options.min_insync_replicas)},
+            ),
+            created,
+        )
+
+    def _on_created(self, name: str, topic_id: str) -> None:
+        cluster = self.cluster
+        key = (topic_id, 0)
+        if name in self.topics or key in cluster.living:
+            return
+        self.topics[name] = topic_id
+        self.created_count += 1
+        cluster.events.note(f"topic {name} {topic_id[:4]} is created")
+        cluster.keys.append(key)
+        cluster.living.add(key)
+        added = cluster.add_clients(key)
+        if any(producer.stopped for producer in cluster.producers):
+            for producer in added:
+                producer.stopped = True
+        cluster.start_clients(key)
+
+    def _delete(self, controller: Any, name: str) -> None:
+        topic_id = self.topics[name]
+
+        def deleted(reply: Any) -> None:
+            if isinstance(reply, TopicDeletionStarted) and self.topics.get(name) == topic_id:
+                self._on_deleted(name, topic_id)
+
+        controller.submit(
+            DeleteTopic(wall_ms=self.cluster.events.now_ms, actor="operator", topic_id=topic_id), deleted
+        )
+
+    def _on_deleted(self, name: str, topic_id: str) -> None:
+        cluster = self.cluster
+        key = (topic_id, 0)
+        del self.topics[name]
+        self.deleted.append(topic_id)
+        cluster.keys.remove(key)
+        cluster.living.discard(key)
+        for producer in cluster.producers:
+            producer.stopped = producer.stopped or producer.key == key
+        for consumer in cluster.consumers:
+            consumer.stopped = consumer.stopped or consumer.key == key
+        cluster.history.deleted(topic_id)
+        cluster.events.note(f"topic {name} {topic_id[:4]} is deleted")
+
+    def notice_deletions(self) -> None:
+        """Deletions that took effect although their answer was lost, or before it arrived."""
+        nodes = self.cluster.zookeeper.nodes
+        for name, topic_id in list(self.topics.items()):
+            node = nodes.get(f"topic/{topic_id}")
+            if node is None or node.value.state.deleting:
+                self._on_deleted(name, topic_id)
+
+    def adopt(self) -> None:
+        """Creations that took effect although their answer was lost."""
+        for path, node in list(self.cluster.zookeeper.nodes.items()):
+            if path.startswith("topic/"):
+                state = node.value.state
+                if state.topic.startswith("side-") and not state.deleting and state.topic not in self.topics:
+                    self._on_created(state.topic, state.topic_id)
+
+    def is_settled(self) -> str | None:
+        """L5: whatever was deleted is gone from the controller and from every disk that is there."""
+        cluster = self.cluster
+        for topic_id in self.deleted:
+            if f"topic/{topic_id}" in cluster.zookeeper.nodes:
+                return f"topic {topic_id} is still being deleted"
+            for broker in cluster.brokers.values():
+                if any(key[0] == topic_id for key in broker.disk.logs):
+                    return f"{broker.name} still holds bytes of topic {topic_id}"
+        return None

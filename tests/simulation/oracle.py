@@ -1,0 +1,354 @@
+"""The oracle: what must hold after every step, and the ghost that it compares with.
+
+The oracle keeps what no part of the system has: the *ghost*, every batch that some leader's high watermark
+ever covered, by offset. A violation is an exception that names the invariant; the seed that found it replays
+to the same step.
+
+    after                     checked                                          cost
+    a replica was touched     I26; I13 of what is newly below its watermark;   O(1) if nothing moved, else
+                              I2 if it leads and it, the controller's state    O(batches that moved)
+                              or its promise changed since
+    a fetch was served        I7, I8                                           O(1)
+    a high watermark moved    I3 by our own list of fetches; I1 of every       O(replicas + new batches)
+                              candidate
+    a write in ZooKeeper      I5; I6, I7, I1, I2 of the partitions written     O(partitions written)
+    an answer to a client     I4, I18, I19, I23                                O(log batches + batches read)
+    the end                   I13, I23, I24 over everything                    O(all batches)
+
+Nothing is sampled. What is skipped has not changed since it was checked: logs are append-only between
+truncations, a truncation lowers the mark up to which a log counts as checked, and I2 is a function of three
+values that are compared by identity.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
+from dataplane.core.fetch_session import FetchPosition
+from dataplane.core.replica import Replica, Role
+from dataplane.wire.record_batch import BatchHeader, iter_headers
+from tests.simulation.memory_log import MemoryLog
+from tests.simulation.violation import Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.broker_node import BrokerNode
+    from tests.simulation.cluster import Cluster
+
+
+class Content(NamedTuple):
+    """What a batch is, wherever it stands. A CRC alone is not enough: among some hundred thousand batches of
+    a sweep two different ones had the same (seed 300)."""
+
+    producer_id: int
+    base_sequence: int
+    crc: int
+
+
+class Committed(NamedTuple):
+    """One batch below some leader's high watermark. Its offsets never hold anything else again (I13)."""
+
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    content: Content
+
+
+def content_of(header: BatchHeader) -> Content:
+    return Content(header.producer_id, header.base_sequence, header.crc)
+
+
+def committed_of(header: BatchHeader) -> Committed:
+    return Committed(header.base_offset, header.next_offset, header.leader_epoch, content_of(header))
+
+
+@dataclass(slots=True)
+class Ghost:
+    """`headers`: of the same batches, to compare as a whole."""
+
+    batches: list[Committed] = field(default_factory=list)
+    headers: list[BatchHeader] = field(default_factory=list)
+    end_offset: int = 0
+
+    def append(self, header: BatchHeader) -> None:
+        self.headers.append(header)
+        self.batches.append(committed_of(header))
+        self.end_offset = header.next_offset
+
+    def from_offset(self, offset: int) -> int:
+        """Index of the first batch at or beyond `offset`."""
+        headers = self.headers
+        if offset >= self.end_offset:
+            return len(headers)
+        low, high = 0, len(headers)
+        while low < high:
+            middle = (low + high) // 2
+            if headers[middle].base_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+class Oracle:
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.ghosts: defaultdict[PartitionKey, Ghost] = defaultdict(Ghost)
+        self.isr_changes = 0
+        self._verified: dict[tuple[int, PartitionKey], int] = {}
+        self._evidence: dict[tuple[int, int, PartitionKey, int], dict[int, int]] = {}
+        self._leaders: dict[tuple[PartitionKey, int], int] = {}
+        self._partition_epochs: dict[PartitionKey, int] = {}
+        self._superset_checked: dict[PartitionKey, tuple[Any, Any, Any]] = {}
+
+    # --- brokers ----------------------------------------------------------------------------------------
+
+    def on_replica_touched(self, broker: BrokerNode, key: PartitionKey) -> None:
+        replica = broker.replicas.get(key)
+        if replica is None:
+            return
+        log = replica.log
+        high_watermark, log_end = replica.high_watermark, log.log_end_offset
+        if not log.log_start_offset <= high_watermark <= log_end:
+            raise Violation(
+                "I26",
+                f"{key} on broker {broker.broker_id}: {log.log_start_offset} <= {high_watermark}"
+                f" <= {log_end} does not hold",
+            )
+        self._check_matching(broker.broker_id, log, key, high_watermark)
+        state = self.cluster.truth(key)
+        if state is not None and state.leader == broker.broker_id:
+            self._check_quorum_superset(key, state, replica)
+
+    def on_fetch_served(
+        self,
+        leader: BrokerNode,
+        key: PartitionKey,
+        replica_id: int,
+        broker_epoch: int,
+        position: FetchPosition,
+    ) -> None:
+        replica = leader.replicas[key]
+        if replica.leader_epoch != position.leader_epoch:
+            raise Violation("I7", f"{key} served epoch {position.leader_epoch} in {replica.leader_epoch}")
+        if broker_epoch < leader.endpoints[replica_id].broker_epoch:
+            raise Violation("I8", f"{key} served an earlier incarnation of broker {replica_id}")
+        seen = self._evidence.setdefault((leader.broker_id, leader.life, key, replica.leader_epoch), {})
+        seen[replica_id] = max(seen.get(replica_id, -1), position.fetch_offset)
+
+    def on_high_watermark_moved(self, broker: BrokerNode, key: PartitionKey) -> None:
+        replica = broker.replicas[key]
+        state = replica.state
+        if replica.role is not Role.LEADER or state is None:
+            return
+        high_watermark = replica.high_watermark
+        if len(state.isr) < state.min_insync_replicas:
+            raise Violation("I3", f"{key} high watermark moved with ISR {state.isr}")
+        evidence = self._evidence.get((broker.broker_id, broker.life, key, replica.leader_epoch), {})
+        for member in replica.maximal_isr:
+            if member != broker.broker_id and evidence.get(member, -1) < high_watermark:
+                raise Violation(
+                    "I3",
+                    f"{key} high watermark {high_watermark} on broker {broker.broker_id} in leader epoch "
+                    f"{replica.leader_epoch}, but broker {member} fetched only {evidence.get(member)}",
+                )
+        ghost = self.ghosts[key]
+        if ghost.end_offset < high_watermark:
+            for header in headers_of(replica.log, ghost.end_offset, high_watermark):
+                ghost.append(header)
+            state = self.cluster.truth(key)
+            if state is not None:
+                self._check_candidates(key, state)
+
+    # --- ZooKeeper --------------------------------------------------------------------------------------
+
+    def on_zookeeper_write(self, session: str, controller_epoch: int) -> None:
+        """I5, and of every partition that this write changed I6, I7, I1 and I2. What changed is found by the
+        identity of values, so that a write which bypasses the model's own path is seen as well."""
+        cluster = self.cluster
+        if controller_epoch != cluster.zookeeper.nodes["controller_epoch"].value:
+            raise Violation("I5", f"{session} wrote under controller epoch {controller_epoch}")
+        cluster.operator.notice_deletions()
+        for key in cluster.keys:
+            state = cluster.truth(key)
+            if state is None:
+                continue
+            before = self._partition_epochs.get(key, -1)
+            if state.partition_epoch < before:
+                raise Violation("I6", f"{key} partition epoch went from {before} to {state.partition_epoch}")
+            if state.partition_epoch > before:
+                self._partition_epochs[key] = state.partition_epoch
+                self.isr_changes += 1
+                if state.leader != NO_LEADER:
+                    other = self._leaders.setdefault((key, state.leader_epoch), state.leader)
+                    if other != state.leader:
+                        raise Violation(
+                            "I7", f"{key} leader epoch {state.leader_epoch}: {other} and {state.leader}"
+                        )
+                self._check_candidates(key, state)
+                if state.leader != NO_LEADER:
+                    replica = cluster.brokers[state.leader].replicas.get(key)
+                    if replica is not None:
+                        self._check_quorum_superset(key, state, replica)
+
+    # --- clients ----------------------------------------------------------------------------------------
+
+    def check_ack(self, key: PartitionKey, content: Content, base_offset: int) -> None:
+        """I4: what acks=all acknowledges is committed, where the answer says."""
+        ghost = self.ghosts[key]
+        if base_offset < 0:
+            known = any(committed.content == content for committed in ghost.batches)
+        else:
+            index = ghost.from_offset(base_offset)
+            known = (
+                index < len(ghost.batches)
+                and ghost.batches[index].base_offset == base_offset
+                and ghost.batches[index].content == content
+            )
+        if not known:
+            raise Violation("I4", f"{key} acknowledged offset {base_offset}, which is not committed")
+
+    def check_read(
+        self, key: PartitionKey, offset: int, headers: Sequence[BatchHeader], high_watermark: int
+    ) -> None:
+        """I18: a consumer sees committed batches and nothing else, without a gap."""
+        ghost = self.ghosts[key]
+        if high_watermark > ghost.end_offset:
+            raise Violation("I18", f"{key} told a consumer of high watermark {high_watermark}")
+        if not headers:
+            return
+        index = ghost.from_offset(offset)
+        for header in headers:
+            if index >= len(ghost.headers) or ghost.headers[index] != header:
+                raise Violation("I18", f"{key} gave a consumer {committed_of(header)} at {offset}")
+            index += 1
+
+    # --- checks -----------------------------------------------------------------------------------------
+
+    def _check_matching(self, broker_id: int, log: Any, key: PartitionKey, end_offset: int) -> None:
+        """I13 through the ghost: below its high watermark every replica holds exactly what was committed."""
+        ghost = self.ghosts[key]
+        place = (broker_id, key)
+        verified = self._verified.get(place, 0)
+        log_end = log.log_end_offset
+        if verified > log_end:  # truncated since: what follows is new
+            verified = self._verified[place] = log_end
+        end_offset = min(end_offset, ghost.end_offset, log_end)
+        if verified >= end_offset:
+            return
+        index = ghost.from_offset(verified)
+        for header in headers_of(log, verified, end_offset):
+            if index >= len(ghost.headers) or ghost.headers[index] != header:
+                expected = ghost.batches[index] if index < len(ghost.batches) else None
+                raise Violation(
+                    "I13",
+                    f"{key} on broker {broker_id}: {committed_of(header)}, where {expected} was committed",
+                )
+            index += 1
+        self._verified[place] = end_offset
+
+    def on_log_replaced(self, broker_id: int) -> None:
+        """Another disk, or an earlier copy of this one: nothing on it has been looked at."""
+        for place in self._verified:
+            if place[0] == broker_id:
+                self._verified[place] = 0
+
+    def _check_candidates(self, key: PartitionKey, state: PartitionState) -> None:
+        """I1: whoever may be elected and is up holds every committed record."""
+        ghost = self.ghosts[key]
+        if not ghost.end_offset:
+            return
+        cluster = self.cluster
+        for broker_id in (*state.isr, *state.elr):
+            broker = cluster.brokers[broker_id]
+            if not broker.is_up or broker.broker_epoch != cluster.registered_epoch(broker_id):
+                continue
+            log = broker.disk.logs.get(key)
+            end_offset = 0 if log is None else log.log_end_offset
+            if end_offset < ghost.end_offset:
+                raise Violation(
+                    "I1",
+                    f"{key} broker {broker_id} is in isr {state.isr} elr {state.elr} with log end "
+                    f"{end_offset}, but {ghost.end_offset} was committed",
+                )
+            self._check_matching(broker_id, log, key, ghost.end_offset)
+
+    def _check_quorum_superset(self, key: PartitionKey, state: PartitionState, replica: Replica) -> None:
+        """I2: the leader may be stricter than the controller, never laxer."""
+        leader = replica._leader
+        if leader is None or leader.leader_epoch != state.leader_epoch:
+            return
+        held = leader.in_sync.state
+        pending = leader.in_sync.pending
+        checked = self._superset_checked.get(key)
+        if checked is not None and checked[0] is state and checked[1] is held and checked[2] is pending:
+            return
+        if len(held.isr) >= held.min_insync_replicas:
+            maximal = replica.maximal_isr
+            missing = [b for b in (*state.isr, *state.elr) if b not in maximal]
+            if missing:
+                raise Violation(
+                    "I2",
+                    f"{key} leader {state.leader} does not wait for {missing}: maximal {maximal}, "
+                    f"controller isr {state.isr} elr {state.elr}",
+                )
+        self._superset_checked[key] = (state, held, pending)
+
+    # --- the end ----------------------------------------------------------------------------------------
+
+    def check_end(self) -> None:
+        """Everything acknowledged is in every replica, once, in each producer's order (I13, I23, I24)."""
+        cluster = self.cluster
+        for key in cluster.keys:
+            ghost = self.ghosts[key]
+            contents = [committed.content for committed in ghost.batches]
+            known = [content for content in contents if content.producer_id >= 0]
+            if len(known) != len(set(known)):
+                raise Violation("I23", f"{key} holds a batch twice")
+            where = {content: position for position, content in enumerate(contents)}
+            for producer in cluster.producers:
+                if producer.key != key or producer.acks != -1:
+                    continue
+                acked = sorted(producer.acked, key=lambda each: each[1].base_sequence)
+                positions = [where[content] for _, content in acked if content in where]
+                if len(positions) != len(acked):
+                    raise Violation("I24", f"{key} lost an acknowledged batch of {producer.name}")
+                if producer.is_idempotent and positions != sorted(positions):
+                    raise Violation("I24", f"{key} reordered {producer.name}")
+            state = cluster.truth(key)
+            assert state is not None
+            for broker_id in state.replicas:
+                log = cluster.brokers[broker_id].disk.logs[key]
+                if list(headers_of(log, 0, log.log_end_offset)) != ghost.headers:
+                    raise Violation("I13", f"{key} broker {broker_id} differs at the end")
+
+
+def headers_of(log: Any, offset: int, end_offset: int) -> Sequence[BatchHeader]:
+    """Of the whole batches of a log in [offset, end_offset)."""
+    if isinstance(log, MemoryLog):
+        return log.headers(offset, end_offset)
+    found: list[BatchHeader] = []
+    while offset < end_offset:
+        piece = log.read(offset, max_bytes=1 << 20, end_offset=end_offset)
+        if not piece.size_bytes:
+            break
+        for part in piece.parts:
+            assert isinstance(part, memoryview)
+            found.extend(header for _, header in iter_headers(part))
+        offset = piece.next_offset
+    return found
+
+
+__all__ = [
+    "Committed",
+    "Content",
+    "Ghost",
+    "Oracle",
+    "Violation",
+    "committed_of",
+    "content_of",
+    "headers_of",
+]
