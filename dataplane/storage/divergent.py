@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from dataplane.core.log_port import FileRange
+from dataplane.core.log_port import FileRange, LogChanged, LogError
 from dataplane.storage.disk import Disk, File
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.partition_log import PartitionLog
@@ -83,8 +83,9 @@ def write_aside(
     health: DirectoryHealth,
 ) -> WrittenAside | NotWritten:
     """Copy [first_offset, log end) of `log` to files in `directory` (the log dir's divergent/) and fsync
-    them and their names. In a thread; the log must not be truncated meanwhile. `leader_epoch` is that of the
-    leader whose log disagrees. Raises LogError if the disk fails in another way than by being full."""
+    them and their names. In a thread. `leader_epoch` is that of the leader whose log disagrees. Raises
+    LogChanged, and leaves no copy, if the log is cut meanwhile: its leader has changed, and with it what is
+    to be copied. Raises LogError if the disk fails in another way than by being full."""
     aside = DivergentRange(
         *log.partition,
         first_offset=first_offset,
@@ -121,13 +122,16 @@ def _free_path(disk: Disk, stem: str) -> str | None:
 
 def _write(disk: Disk, directory: str, path: str, log: PartitionLog, aside: DivergentRange) -> WrittenAside:
     batches = f"{path}.batches"
+    changes = log.changes
     file = disk.open(batches, create=True)
     try:
         size = _copy(log, file, aside.first_offset, aside.next_offset)
         file.fsync()
-    except OSError:
+        _check_unchanged(log, changes)
+    except (OSError, LogError):
         file.close()
         disk.unlink(batches)  # half a copy would pass for a whole one, and fill a full disk
+        _check_unchanged(log, changes)  # bytes that the loop has cut are no failure of the disk
         raise
     file.close()
     # The description last: where it stands, the batches are whole.
@@ -142,10 +146,15 @@ def _write(disk: Disk, directory: str, path: str, log: PartitionLog, aside: Dive
     return WrittenAside(batches, size)
 
 
+def _check_unchanged(log: PartitionLog, changes: int) -> None:
+    if log.changes != changes:
+        raise LogChanged(f"{log.directory} was cut while it was copied")
+
+
 def _copy(log: PartitionLog, target: File, log_offset: int, end_offset: int) -> int:
     written = 0
     while log_offset < end_offset:
-        piece = log.read(log_offset, max_bytes=COPY_BYTES_MAX, end_offset=end_offset)
+        piece = log.read_in_thread(log_offset, max_bytes=COPY_BYTES_MAX, end_offset=end_offset)
         if not piece.size_bytes:
             break  # a gap up to the end
         for part in piece.parts:

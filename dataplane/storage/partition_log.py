@@ -27,7 +27,7 @@ from typing import NamedTuple
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.log_port import LogChanged, LogError, LogSlice, TimestampHit
 from dataplane.core.producer_state import EXPIRATION_MS, PRODUCERS_MAX, ProducerStates
-from dataplane.storage.disk import Buffer, Disk
+from dataplane.storage.disk import Buffer, Disk, replace_durably
 from dataplane.storage.health import ClosedLog, CorruptLog, DirectoryHealth
 from dataplane.storage.reads import find_max_timestamp, find_timestamp, read_segments, segment_index
 from dataplane.storage.retention import SegmentView, segments_to_delete
@@ -218,6 +218,19 @@ class PartitionLog:
                 max_bytes=max_bytes,
                 end_offset=end_offset,
                 at_least_one=at_least_one,
+            )
+
+    @property
+    def changes(self) -> int:
+        """Counts cuts and deletions, before each begins: who reads in a thread compares."""
+        return self._changes
+
+    def read_in_thread(self, offset: int, *, max_bytes: int, end_offset: int) -> LogSlice:
+        """As `read`, from files only, beside a loop that goes on with the log. LogChanged if it was cut."""
+        self._check_usable()
+        with self._reading():
+            return read_segments(
+                list(self._segments), offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=True
             )
 
     def find_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampHit | None:
@@ -439,8 +452,8 @@ class PartitionLog:
                     active.file.fsync()
                 for path in snapshots:
                     _fsync_unless_gone(lambda path=path: self._fsync_path(path))  # type: ignore[misc]
-                self._fsync_epochs()
-                if is_directory_unsynced or closed or snapshots:
+                are_epochs_renamed = self._fsync_epochs()
+                if is_directory_unsynced or closed or snapshots or are_epochs_renamed:
                     self._disk.fsync_dir(self.directory)
             except OSError as error:
                 raise self._failed(error, "flushing") from error
@@ -465,7 +478,8 @@ class PartitionLog:
     def settle_after_recovery(self) -> None:
         """Make durable what a scan found good, so that the next one need not begin as early."""
         try:
-            self._write_epochs()
+            # A power cut now must leave the old epochs or these: one without batches has no other witness.
+            replace_durably(self._disk, f"{self.directory}/{EPOCHS_FILE}", self._epochs.encode())
             self._snapshots.write(self._producers, log_offset=self._segments[-1].next_offset)
         except OSError as error:
             raise self._health.fail(error, f"recovering {self.directory}") from error

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from dataplane.core.log_port import LogChanged
 from dataplane.storage.divergent import FoundAside, WrittenAside, list_aside, read_aside, write_aside
 from dataplane.storage.health import CorruptLog, DirectoryHealth
+from dataplane.storage.partition_log import LogOptions
 from dataplane.storage.recovery import OpenedLog
 from tests.simulation.memory_disk import MemoryDisk
-from tests.unit.dataplane.storage.storage_batches import append, batch, open_log
+from tests.unit.dataplane.storage.storage_batches import NO_TAIL, SMALL, append, batch, open_log
 
 ASIDE = "/data/divergent"
 
@@ -33,6 +35,37 @@ def disk_with_copy(*, first_offset: int) -> MemoryDisk:
     )
     assert isinstance(written, WrittenAside)
     return disk
+
+
+@pytest.mark.parametrize("options", [SMALL, NO_TAIL], ids=["from the tail cache too", "from files"])
+def test_a_log_that_is_cut_during_the_copy_is_no_failure_of_the_disk(options: LogOptions) -> None:
+    """The leader changed while a thread was copying, and the next one's copy was done first."""
+    disk = MemoryDisk()
+    opened = open_log(disk, options=options)
+    assert isinstance(opened, OpenedLog)
+    for number in range(40):
+        append(opened.log, batch(number, value=b"v" * 100))
+    health = DirectoryHealth("/data")
+
+    def cut(operation: str, path: str, is_done: bool) -> None:
+        if operation == "pwrite" and path.endswith(".batches") and is_done:
+            opened.log.truncate_to(3)
+
+    disk.on_operation = cut
+    with pytest.raises(LogChanged):
+        write_aside(
+            disk,
+            ASIDE,
+            opened.log,
+            first_offset=2,
+            high_watermark=2,
+            leader_epoch=4,
+            reason="the leader's log has other records here",
+            now_ms=1,
+            health=health,
+        )
+    assert health.failure is None
+    assert disk.listdir(ASIDE) == []
 
 
 def only_copy(disk: MemoryDisk) -> FoundAside:
