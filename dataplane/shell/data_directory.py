@@ -15,7 +15,7 @@ from functools import partial
 from controller.contract.lag_report import ReplicaProblem
 from controller.contract.partition_state import PartitionKey, PartitionState
 from dataplane.core.effects import WriteAside
-from dataplane.core.log_port import LogError
+from dataplane.core.log_port import LogChanged, LogError
 from dataplane.shell.clock import Clock
 from dataplane.shell.config import TopicSettings
 from dataplane.shell.partitions import HostedPartition
@@ -124,6 +124,9 @@ class DataDirectory:
         self._spawn = spawn
         self._on_storage_error = on_storage_error
         self._asides: dict[tuple[PartitionKey, int], None] = {}
+        #: The highest that was to be saved.
+        self._controller_epoch = -1
+        self._is_saving_controller_epoch = False
 
     @property
     def path(self) -> str:
@@ -185,7 +188,7 @@ class DataDirectory:
                 error = await self._threads.run(copy)
             except LogError as failure:
                 error = str(failure)
-                if not isinstance(failure, ClosedLog):
+                if not isinstance(failure, ClosedLog | LogChanged):
                     self._on_storage_error(error)
             finally:
                 self._asides.pop(token, None)
@@ -233,17 +236,25 @@ class DataDirectory:
         )
 
     def start_saving_controller_epoch(self, controller_epoch: int) -> None:
+        """One write at a time, and only upwards: of two threads the later could else be done first."""
+        self._controller_epoch = max(self._controller_epoch, controller_epoch)
+        if not self._is_saving_controller_epoch:
+            self._is_saving_controller_epoch = True
+            self._spawn(self._save_controller_epoch)
+
+    async def _save_controller_epoch(self) -> None:
         path = f"{self._log_dir.path}/{CONTROLLER_EPOCH_FILE}"
-
-        async def work() -> None:
-            try:
-                await self._threads.run(
-                    partial(replace_durably, self._disk, path, str(controller_epoch).encode("ascii"))
-                )
-            except OSError as error:
-                self._on_storage_error(str(error))
-
-        self._spawn(work)
+        saved = -1
+        try:
+            while saved < self._controller_epoch:
+                epoch = self._controller_epoch
+                content = str(epoch).encode("ascii")
+                await self._threads.run(partial(replace_durably, self._disk, path, content))
+                saved = epoch
+        except OSError as error:
+            self._on_storage_error(str(error))
+        finally:
+            self._is_saving_controller_epoch = False
 
     def high_watermark(self, key: PartitionKey) -> int:
         return self._log_dir.stored_high_watermark(key)

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import pytest
+import trio
+import trio.testing
+from shell_kit import PATH, Node
 
 from dataplane.core.effects import WriteAside
-from dataplane.shell.data_directory import _why_aside
+from dataplane.shell.data_directory import _why_aside, read_controller_epoch
+from tests.simulation.memory_disk import MemoryDisk
+
+T = TypeVar("T")
+
+
+class SlowThreads:
+    """Threads whose works end when the test says so, each in its own time."""
+
+    def __init__(self) -> None:
+        self.may_begin: list[trio.Event] = []
+
+    async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
+        self.may_begin.append(trio.Event())
+        await self.may_begin[-1].wait()
+        return work()
 
 
 def aside(*, first_offset: int, cut_offset: int) -> WriteAside:
@@ -31,3 +52,45 @@ def aside(*, first_offset: int, cut_offset: int) -> WriteAside:
 )
 def test_a_copys_description_says_why_it_was_made(first_offset: int, cut_offset: int, why: str) -> None:
     assert _why_aside(aside(first_offset=first_offset, cut_offset=cut_offset)) == why
+
+
+def test_the_controller_epoch_on_disk_never_goes_back_whatever_thread_is_done_first() -> None:
+    """I5: else a controller that was replaced long ago would be believed after a restart."""
+
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = Node(disk)
+        threads = SlowThreads()
+        node.directory._threads = threads
+        async with trio.open_nursery() as nursery:
+
+            def begin_spawned() -> None:
+                for work in node.spawned:
+                    nursery.start_soon(work)
+                node.spawned.clear()
+
+            for controller_epoch in (7, 8, 9):
+                node.directory.start_saving_controller_epoch(controller_epoch)
+                begin_spawned()
+                await trio.testing.wait_all_tasks_blocked()
+            while begun := [event for event in reversed(threads.may_begin) if not event.is_set()]:
+                begun[0].set()
+                await trio.testing.wait_all_tasks_blocked()
+        assert read_controller_epoch(disk, PATH) == 9
+
+    trio.run(test)
+
+
+def test_a_failing_disk_does_not_keep_later_controller_epochs_from_being_saved() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = Node(disk)
+        disk.fail_next("fsync", OSError("EIO"), path_contains="controller-epoch")
+        for controller_epoch in (7, 8):
+            node.directory.start_saving_controller_epoch(controller_epoch)
+            for work in node.spawned:
+                await work()
+            node.spawned.clear()
+        assert read_controller_epoch(disk, PATH) == 8
+
+    trio.run(test)
