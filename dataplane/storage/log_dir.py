@@ -129,6 +129,7 @@ class LogDir:
         self._is_registered = False
         self._checkpoint_lock = Lock()
         self._damaged: dict[PartitionKey, str] = {}  # their checkpoints are evidence until quarantined
+        self._is_forgotten_stored = False  # a checkpoint file still speaks of a log that is gone
         self._settings = LogSettings(disk, options, self.health, tail_budget, self._persist_lowered)
         self._high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS)
@@ -209,7 +210,7 @@ class LogDir:
         known = self.logs.keys() | self._damaged.keys()
         for offsets in (self._high_watermarks, self._recovery_points, self._log_starts):
             for key in [key for key in offsets if key not in known]:
-                del offsets[key]
+                self._forget(key)
         self.checkpoint_recovery_points()
 
     def load_all(self, *, now_ms: int) -> list[LoadedEntry]:
@@ -232,6 +233,11 @@ class LogDir:
         path = f"{self.path}/{partition_directory(partition)}"
         key = (partition.topic_id, partition.partition)
         assert key not in self.logs, "one log a partition"
+        if self._is_forgotten_stored:
+            # What they say of an earlier log of this partition must not be taken for this one's.
+            self.checkpoint_high_watermarks({})
+            self.checkpoint_recovery_points()
+            self._is_forgotten_stored = False
         try:
             assert not self._disk.exists(path), "a directory that was not loaded is not overwritten"
             self._disk.mkdir(path)
@@ -284,7 +290,9 @@ class LogDir:
     def quarantine_directory(self, path: str) -> str:
         """The same for one that could not be loaded (DamagedLog.directory). Thread."""
         name = path.rpartition("/")[2]
-        self._damaged = {key: damaged for key, damaged in self._damaged.items() if damaged != path}
+        for key in [key for key, damaged in self._damaged.items() if damaged == path]:
+            del self._damaged[key]
+            self._forget(key)
         return self._guarded(
             f"quarantining {path}", lambda: self._move(path, f"{self.path}/{QUARANTINE}/{name}")
         )
@@ -372,6 +380,7 @@ class LogDir:
     def _forget(self, key: PartitionKey) -> None:
         for offsets in (self._high_watermarks, self._recovery_points, self._log_starts):
             offsets.pop(key, None)
+        self._is_forgotten_stored = True
 
     def _identify(self, name: str) -> PartitionId | StrayDirectory:
         encoded = read_whole(self._disk, f"{self.path}/{name}/{PARTITION_FILE}", bytes_max=META_BYTES_MAX)

@@ -242,6 +242,8 @@ def test_a_damaged_log_stays_damaged_until_it_is_quarantined() -> None:
     assert isinstance(entry, DamagedLog)
     log_dir.quarantine_directory(entry.directory)
     assert log_dir.create(ORDERS, now_ms=0).log_end_offset == 0
+    log_dir.abandon()
+    assert running(disk).logs[KEY].log_end_offset == 0
 
 
 def test_a_directory_that_is_no_partition_is_set_aside_and_an_empty_one_removed() -> None:
@@ -283,6 +285,28 @@ def test_a_lowered_recovery_point_is_on_disk_before_the_cut() -> None:
     disk.crash_process()
     assert read_checkpoint(disk, PATH, "recovery-point-checkpoint").offsets[KEY] <= 2
     assert running(disk).logs[KEY].log_end_offset == 2
+
+
+def test_a_log_made_again_is_not_taken_for_the_one_before_by_the_next_start() -> None:
+    """A learner in place of a quarantined log: cut to its predecessor's log start, it would claim to be whole
+    with nothing in it; held against its recovery point, it would be called damaged."""
+    for set_aside in (LogDir.quarantine, LogDir.delete):
+        disk = MemoryDisk()
+        log_dir = running(disk)
+        log = log_dir.create(ORDERS, now_ms=0)
+        for i in range(9):
+            append(log, batch(i))
+        log.flush()
+        log.advance_log_start(8)
+        log_dir.checkpoint_high_watermarks({KEY: 9})
+        log_dir.checkpoint_recovery_points()
+        set_aside(log_dir, KEY)
+        append(log_dir.create(ORDERS, now_ms=0), batch(0), batch(1))
+        disk.crash_process()
+        log_dir = running(disk)
+        log = log_dir.logs[KEY]
+        assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+        assert log_dir.stored_high_watermark(KEY) == 0
 
 
 def test_a_lowered_log_start_is_on_disk_before_new_bytes() -> None:

@@ -241,6 +241,23 @@ def test_that_a_mark_had_its_effect_survives_a_killed_process_and_if_persisted_a
     assert log.epochs.reconciled == 6
 
 
+def test_a_persisted_epoch_survives_a_power_cut_during_the_recovery_from_another() -> None:
+    """A leader of epoch 4 wrote nothing: no batch could bring its epoch back."""
+    disk, log = new_log()
+    append(log, batch(0, leader_epoch=1))
+    log.begin_leader_epoch(4)
+    log.flush()
+    log.persist_epochs()
+    disk.crash_machine(Random(1))
+    images: list[MemoryDisk] = []
+    disk.on_operation = lambda *_: images.extend(disk.power_cut_image(Random(seed)) for seed in range(20))
+    open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH, recovery_point=1)
+    assert images
+    for image in images:
+        log = opened(open_log(image, last_shutdown=ShutdownKind.MACHINE_CRASH, recovery_point=1))
+        assert log.epochs.entries == ((1, 0), (4, 1))
+
+
 def test_a_broken_epoch_file_is_rebuilt_from_the_batches() -> None:
     disk, log = new_log()
     for i in range(30):

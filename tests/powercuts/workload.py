@@ -1,0 +1,351 @@
+"""What the storage engine is made to do before the power goes: everything it can do, in a seeded order.
+
+The engine is the real one, on whatever disk; before and after each of its operations the ledger hears what it
+may have begun and what it has promised. The same seed does the same on every disk, to the single write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from controller.contract.session import ShutdownKind
+from dataplane.core.leader_epochs import EpochStart
+from dataplane.storage.checkpoints import PartitionKey
+from dataplane.storage.disk import Disk
+from dataplane.storage.divergent import NotWritten, write_aside
+from dataplane.storage.log_dir import DIVERGENT, LogDir, open_log_dir
+from dataplane.storage.partition_log import LogOptions, PartitionId, PartitionLog
+from dataplane.storage.recovery import OpenedLog
+from dataplane.wire.record_batch import decode_header
+from dataplane.wire.records import NewRecord, encode_batch
+from tests.powercuts.ledger import Incarnation, Ledger
+from tests.simulation.memory_disk import SECTOR_BYTES
+
+BROKER_ID = 1
+BOOT_ID = "boot-1"
+CLUSTER_ID = "cluster"
+PARTITIONS_MAX = 3
+PRODUCERS = 3
+OPTIONS = LogOptions(segment_bytes=4096, index_interval_bytes=900, tail_bytes_max=4096)
+"""Small, so that everything that happens to a log happens within a few dozen operations."""
+
+WEIGHTS = {
+    "append": 40,
+    "flush": 12,
+    "checkpoint": 6,
+    "begin_epoch": 5,
+    "truncate": 6,
+    "roll": 3,
+    "retention": 4,
+    "advance_start": 3,
+    "restart_at": 1,
+    "create": 3,
+    "delete": 1,
+    "unlink_deleted": 1,
+    "quarantine": 1,
+    "write_aside": 1,
+    "stop_cleanly": 2,
+    "die": 2,
+}
+
+
+class Workload:
+    """In some of them every batch is a whole number of sectors, so that one that is lost leaves those around
+    it readable."""
+
+    def __init__(self, disk: Disk, path: str, seed: int, ledger: Ledger | None = None) -> None:
+        self.disk = disk
+        self.path = path
+        self.ledger = ledger or Ledger()
+        self._random = Random(f"storage workload {seed}")
+        self._has_whole_sectors = self._random.random() < 0.4
+        self._sequences: dict[tuple[PartitionKey, int], int] = {}
+        self._created = 0
+        self._deleted: list[tuple[PartitionKey, str]] = []
+        self._quarantined: list[PartitionId] = []
+        self._leader_epoch = 0
+        self._broker_epoch = 0
+        self._now_ms = 1_000
+        self.log_dir: LogDir = self._open()
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.step()
+
+    def step(self) -> None:
+        (name,) = self._random.choices(list(WEIGHTS), weights=list(WEIGHTS.values()))
+        self._now_ms += self._random.randint(1, 1_000)
+        if name in _OF_DIRECTORY:
+            _OF_DIRECTORY[name](self)
+        elif not self.ledger.live:
+            self.create()
+        else:
+            key = self._random.choice(sorted(self.ledger.live))
+            _OF_LOG[name](self, self.log_dir.logs[key], self.ledger.live[key])
+
+    # ---- one log
+
+    def append(self, log: PartitionLog, known: Incarnation) -> None:
+        batches: list[bytes] = []
+        end_offset = log.log_end_offset
+        for _ in range(self._random.choice((1, 1, 1, 2, 3))):
+            gap = self._random.choice((0, 0, 0, 0, 2))
+            batches.append(self._batch(known, end_offset + gap, max(log.epochs.latest, 0)))
+            end_offset = decode_header(batches[-1]).next_offset
+        known.appending(batches)
+        log.append([decode_header(batch) for batch in batches], batches, now_ms=self._now_ms)
+        known.appended(_epochs(log))
+        if self._random.random() < 0.7:
+            known.high_watermark = self._random.randint(known.high_watermark, log.log_end_offset)
+            known.high_watermark_max = max(known.high_watermark_max, known.high_watermark)
+
+    def flush(self, log: PartitionLog, known: Incarnation) -> None:
+        if self._random.random() < 0.2:
+            log.persist_epochs()
+        else:
+            include_active = self._random.random() < 0.7
+            known.flushed = max(known.flushed, log.flush(include_active=include_active, now_ms=self._now_ms))
+        known.epochs_durable = _epochs(log)
+
+    def begin_epoch(self, log: PartitionLog, known: Incarnation) -> None:
+        self._leader_epoch += self._random.randint(1, 2)
+        known.epochs_known.add(EpochStart(self._leader_epoch, log.log_end_offset))
+        known.writing_epochs(log.log_end_offset)
+        log.begin_leader_epoch(self._leader_epoch)
+        known.epochs = _epochs(log)
+
+    def truncate(self, log: PartitionLog, known: Incarnation) -> None:
+        """What a follower does that finds another leader's log: cut, and in the next epoch fill in others,
+        often the same records again (a producer's retry)."""
+        lowest = max(known.high_watermark, log.log_start_offset)
+        cut_offset = self._random.randint(lowest, log.log_end_offset)
+        retried = [node.batch for node in known.chain if node.header.base_offset >= cut_offset]
+        known.cutting(cut_offset)
+        log.truncate_to(cut_offset)
+        self._resume_sequences(log, known)
+        if self._random.random() < 0.7:
+            self.begin_epoch(log, known)
+            if self._random.random() < 0.5 and retried and log.log_end_offset == cut_offset:
+                batches = [_relabelled(batch, self._leader_epoch) for batch in retried]
+                if decode_header(batches[0]).base_offset >= log.log_end_offset:
+                    known.appending(batches)
+                    log.append([decode_header(batch) for batch in batches], batches, now_ms=self._now_ms)
+                    known.appended(_epochs(log))
+                    self._resume_sequences(log, known)
+            else:
+                self.append(log, known)
+
+    def roll(self, log: PartitionLog, _known: Incarnation) -> None:
+        log.roll(now_ms=self._now_ms)
+
+    def retention(self, log: PartitionLog, known: Incarnation) -> None:
+        known.start_max = max(known.start_max, known.high_watermark)
+        detached = log.apply_retention(
+            now_ms=self._now_ms,
+            retention_ms=-1,
+            retention_bytes=self._random.randint(0, 12_000),
+            high_watermark=known.high_watermark,
+        )
+        self._start_advanced(log, known, detached)
+
+    def advance_start(self, log: PartitionLog, known: Incarnation) -> None:
+        target = self._random.randint(log.log_start_offset, max(known.high_watermark, log.log_start_offset))
+        known.start_max = max(known.start_max, target)
+        log.advance_log_start(target)
+        self._start_advanced(log, known, log.detach_old_segments())
+
+    def restart_at(self, log: PartitionLog, known: Incarnation) -> None:
+        target = max(log.log_end_offset + self._random.randint(-20, 20), 0)
+        known.restarting(target)
+        log.restart_at(target)
+        known.restarted(target)
+        self._resume_sequences(log, known)
+
+    def write_aside(self, log: PartitionLog, known: Incarnation) -> None:
+        written = write_aside(
+            self.disk,
+            f"{self.path}/{DIVERGENT}",
+            log,
+            first_offset=self._random.randint(log.log_start_offset, log.log_end_offset),
+            high_watermark=known.high_watermark,
+            leader_epoch=self._leader_epoch,
+            reason="a workload",
+            now_ms=self._now_ms,
+            health=self.log_dir.health,
+        )
+        assert not isinstance(written, NotWritten), written
+
+    # ---- the directory
+
+    def checkpoint(self) -> None:
+        if self._random.random() < 0.5:
+            self.log_dir.checkpoint_recovery_points()
+        else:
+            self.log_dir.checkpoint_high_watermarks(self._high_watermarks())
+
+    def create(self) -> None:
+        if len(self.ledger.live) >= PARTITIONS_MAX:
+            return
+        if self._quarantined and self._random.random() < 0.7:
+            partition = self._quarantined.pop()  # the same one again, as a learner
+        else:
+            partition = PartitionId(f"{self._created:022d}", "orders", self._created % 2)
+            self._created += 1
+        key = (partition.topic_id, partition.partition)
+        self.ledger.creating(partition)
+        self.log_dir.create(partition, now_ms=self._now_ms)
+        self.ledger.created(key)
+        for producer_id in range(PRODUCERS):
+            self._sequences.pop((key, producer_id), None)
+
+    def delete(self) -> None:
+        key = self._any_key()
+        if key is not None:
+            partition = self.ledger.live[key].partition
+            self.ledger.deleting(key)
+            self._deleted.append((key, self.log_dir.delete(key)))
+            if self._random.random() < 0.5:
+                self._quarantined.append(partition)
+
+    def unlink_deleted(self) -> None:
+        if self._deleted:
+            key, path = self._deleted.pop()
+            self.log_dir.unlink_deleted(path)
+            self.ledger.deleted_durably(key)
+
+    def quarantine(self) -> None:
+        key = self._any_key()
+        if key is not None:
+            self._quarantined.append(self.ledger.live[key].partition)
+            self.ledger.deleting(key)
+            self.log_dir.quarantine(key)
+            self.ledger.deleted_durably(key)
+
+    def stop_cleanly(self) -> None:
+        """The whole shutdown protocol, and the next start."""
+        self.ledger.kinds |= {ShutdownKind.CLEAN}
+        assert self.log_dir.close_cleanly(self._high_watermarks())
+        self.ledger.kinds = frozenset({ShutdownKind.CLEAN})
+        for _, known in self.ledger.incarnations():
+            known.flushed = max([known.flushed, *(node.header.next_offset for node in known.chain)])
+        self.log_dir = self._open()
+
+    def die(self) -> None:
+        """The process is killed between two operations, and the next one starts on the same machine."""
+        self.log_dir.abandon()
+        self.log_dir = self._open()
+
+    # ---- inside
+
+    def _open(self) -> LogDir:
+        ledger = self.ledger
+        is_first = ShutdownKind.FIRST_START in ledger.kinds
+        if not is_first:
+            ledger.kinds |= CRASHED
+        log_dir = open_log_dir(
+            self.disk, self.path, broker_id=BROKER_ID, new_dir_id="dir-1", boot_id=BOOT_ID, options=OPTIONS
+        )
+        if not is_first:
+            ledger.kinds = CRASHED
+        entries = log_dir.load_all(now_ms=self._now_ms)
+        assert all(isinstance(entry, OpenedLog) for entry in entries), entries
+        for key in list(ledger.ghosts):
+            ledger.deleted_durably(key)
+        self._deleted.clear()
+        self._broker_epoch += 1
+        log_dir.on_registering(f"incarnation-{self._broker_epoch}")
+        ledger.kinds |= CRASHED
+        ledger.broker_epochs |= {self._broker_epoch}
+        log_dir.on_registered(cluster_id=CLUSTER_ID, broker_epoch=self._broker_epoch)
+        ledger.kinds = CRASHED
+        ledger.broker_epochs = frozenset({self._broker_epoch})
+        for key, known in ledger.incarnations():
+            known.flushed = max(known.flushed, log_dir.logs[key].recovery_point)
+            self._resume_sequences(log_dir.logs[key], known)
+        return log_dir
+
+    def _start_advanced(self, log: PartitionLog, known: Incarnation, detached: list[str]) -> None:
+        known.epochs_known.update(log.epochs.entries)
+        if self._random.random() < 0.7:
+            log.unlink_detached(detached)
+        known.start_max = log.log_start_offset
+        known.epochs = _epochs(log)
+
+    def _any_key(self) -> PartitionKey | None:
+        return self._random.choice(sorted(self.ledger.live)) if self.ledger.live else None
+
+    def _high_watermarks(self) -> dict[PartitionKey, int]:
+        return {key: known.high_watermark for key, known in self.ledger.incarnations()}
+
+    def _batch(self, known: Incarnation, base_offset: int, leader_epoch: int) -> bytes:
+        producer_id = self._random.randint(-1, PRODUCERS - 1)
+        records = self._random.choice((1, 1, 2, 5))
+        sequence = -1
+        if producer_id >= 0:
+            key = ((known.partition.topic_id, known.partition.partition), producer_id)
+            sequence = self._sequences.get(key, 0)
+            self._sequences[key] = sequence + records
+        value_bytes = self._random.choice((1, 60, 300, 900))
+        fill = self._random.choice(b"ab")
+
+        def encoded(value_bytes: int) -> bytes:
+            return encode_batch(
+                [NewRecord(value=bytes([fill]) * value_bytes, timestamp=self._now_ms)] * records,
+                base_offset=base_offset,
+                leader_epoch=leader_epoch,
+                producer_id=producer_id,
+                producer_epoch=0 if producer_id >= 0 else -1,
+                base_sequence=sequence,
+            )
+
+        if not self._has_whole_sectors:
+            return encoded(value_bytes)
+        records = 1
+        if producer_id >= 0:
+            self._sequences[key] = sequence + records
+        sectors = self._random.choice((1, 1, 2, 3))
+        value_bytes = sectors * SECTOR_BYTES - 80
+        while (missing := sectors * SECTOR_BYTES - len(encoded(value_bytes))) > 0:
+            value_bytes += missing
+        return encoded(value_bytes)
+
+    def _resume_sequences(self, log: PartitionLog, known: Incarnation) -> None:
+        """Producers go on where the log says."""
+        key = (known.partition.topic_id, known.partition.partition)
+        for producer_id in range(PRODUCERS):
+            self._sequences[key, producer_id] = 0
+        for view in log.producers.active_producers():
+            self._sequences[key, view.producer_id] = view.last_sequence + 1
+
+
+CRASHED = frozenset({ShutdownKind.PROCESS_CRASH, ShutdownKind.MACHINE_CRASH})
+
+_OF_LOG: dict[str, Callable[[Workload, PartitionLog, Incarnation], None]] = {
+    name: getattr(Workload, name)
+    for name in (
+        "append",
+        "flush",
+        "begin_epoch",
+        "truncate",
+        "roll",
+        "retention",
+        "advance_start",
+        "restart_at",
+        "write_aside",
+    )
+}
+_OF_DIRECTORY: dict[str, Callable[[Workload], None]] = {
+    name: getattr(Workload, name)
+    for name in ("checkpoint", "create", "delete", "unlink_deleted", "quarantine", "stop_cleanly", "die")
+}
+
+
+def _epochs(log: PartitionLog) -> tuple[EpochStart, ...]:
+    """Without the one that only begins where it does because what was before it is deleted."""
+    return tuple(entry for entry in log.epochs.entries if entry.start_offset > log.log_start_offset)
+
+
+def _relabelled(batch: bytes, leader_epoch: int) -> bytes:
+    """The same records under another leader epoch, which the CRC does not cover."""
+    return batch[:12] + leader_epoch.to_bytes(4, "big") + batch[16:]
