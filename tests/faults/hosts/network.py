@@ -141,6 +141,9 @@ class Network:
             run("ip", "-n", name, "link", "set", INTERFACE, "up")
 
     def close(self) -> None:
+        # The kernel clears a deleted namespace later: a network that is opened next would meet this wire.
+        if (NETNS_FOLDER / CLIENTS).exists() and INTERFACE in run("ip", "-brief", "link"):
+            run("ip", "link", "delete", INTERFACE)
         for name in [*self.hosts, SWITCH, CLIENTS]:
             if (NETNS_FOLDER / name).exists():
                 run("ip", "netns", "delete", name)
