@@ -32,10 +32,12 @@ def settle(
     eligible: Collection[int],
     leaving: int = NOBODY,
     excluded: int = NOBODY,
+    confirmed: Collection[int] = (),
 ) -> PartitionState | None:
     """The state once whoever is not live, leaves, or is excluded has lost its seat; None: nothing changes.
 
     live: unfenced brokers; eligible: those that may also be elected. A valid leader stays (3.1).
+    confirmed: see `advance`.
     """
     out = (leaving, excluded)
     isr = tuple([b for b in state.isr if b in live and b not in out])
@@ -52,7 +54,7 @@ def settle(
                     leader = candidate
                     isr = (candidate,)
                     break
-    return advance(state, isr=isr, leader=leader, excluded=excluded)
+    return advance(state, isr=isr, leader=leader, excluded=excluded, confirmed=confirmed)
 
 
 def live_brokers(image: ClusterImage) -> frozenset[int]:
@@ -65,10 +67,15 @@ def eligible_ids(image: ClusterImage) -> frozenset[int]:
     return frozenset(b.broker_id for b in image.brokers.values() if b.is_eligible)
 
 
-def vacate_seats(draft: Draft, broker_id: int, change: Change, *, excluded: bool) -> int:
+def vacate_seats(
+    draft: Draft, broker_id: int, change: Change, *, excluded: bool, applied_sequence: int = -1
+) -> int:
     """Take every ISR seat and leadership from a broker that is fenced in the image, and with `excluded` its
     ELR seats too. Partitions it leads come first: they are the ones that clients wait for. Returns how many
-    partitions changed."""
+    partitions changed.
+
+    applied_sequence: how far the broker had applied this controller's stream. A replica whose creation lies
+    before has made its log, and is new no more: should it return without one, that is a loss (3.8)."""
     image = draft.image
     live = live_brokers(image)
     eligible = eligible_ids(image)
@@ -78,7 +85,9 @@ def vacate_seats(draft: Draft, broker_id: int, change: Change, *, excluded: bool
     out = broker_id if excluded else NOBODY
     count = 0
     for key in keys:
-        after = settle(image.partitions[key], live=live, eligible=eligible, excluded=out)
+        has_log = image.unconfirmed_new.get(key, applied_sequence + 1) <= applied_sequence
+        confirmed = (broker_id,) if has_log else ()
+        after = settle(image.partitions[key], live=live, eligible=eligible, excluded=out, confirmed=confirmed)
         if after is None:
             continue
         count += 1

@@ -193,7 +193,8 @@ class Sessions:
         )
         if not before.fenced:
             draft.write_broker(msgspec.structs.replace(before, fenced=True), change)
-        count = vacate_seats(draft, before.broker_id, change, excluded=not vouched)
+        applied = self.applied.get(before.broker_id, -1)
+        count = vacate_seats(draft, before.broker_id, change, excluded=not vouched, applied_sequence=applied)
         if not vouched and count:
             draft.note(
                 cause.value,
@@ -338,7 +339,8 @@ class Sessions:
             draft.write_broker(msgspec.structs.replace(broker, fenced=True), change)
             if broker.admitted and not broker.shutting_down:
                 self._raise_fenced(draft, broker_id, reason)
-        count = vacate_seats(draft, broker_id, change, excluded=excluded)
+        applied = self.applied.get(broker_id, -1)
+        count = vacate_seats(draft, broker_id, change, excluded=excluded, applied_sequence=applied)
         self._by_id[broker_id].required_sequence = image.sequence
         self._is_stale = True
         self.has_news = True

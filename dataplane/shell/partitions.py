@@ -168,6 +168,8 @@ class PartitionTable:
         self._by_name: dict[tuple[str, int], HostedPartition] = {}
         #: Found on disk at start, not yet claimed by a state.
         self._found: dict[PartitionKey, PartitionLog] = {}
+        #: Found damaged at start and set aside.
+        self._set_aside: set[PartitionKey] = set()
         self._proposals_ready: dict[PartitionKey, None] = {}
         self._with_waiters: dict[PartitionKey, HostedPartition] = {}
         self._problems: list[ReplicaProblem] = []
@@ -212,6 +214,8 @@ class PartitionTable:
 
     def add_problem(self, problem: ReplicaProblem) -> None:
         """Found at start: goes into the first report."""
+        if problem.code == "log_missing":
+            self._set_aside.add((problem.topic_id, problem.partition))
         self._report(problem)
 
     async def apply(self, batch: UpdateBatch) -> list[ApplyFailure]:
@@ -303,11 +307,12 @@ class PartitionTable:
 
     def _may_create(self, state: PartitionState) -> bool:
         """A replica that stands in ISR or ELR without being new had a log: an empty one in its place would
-        be believed to hold every committed record. Anyone else starts from nothing and fetches."""
+        be believed to hold every committed record; nor is one new whose log was found damaged just now,
+        whatever the controller had time to note. Anyone else starts from nothing and fetches."""
         me = self._broker_id
-        return me in state.new_replicas or (
-            me not in state.isr and me not in state.elr and me != state.leader
-        )
+        if me not in state.isr and me not in state.elr and me != state.leader:
+            return True
+        return me in state.new_replicas and (state.topic_id, state.partition) not in self._set_aside
 
     async def _leave_found_log(self, state: PartitionState) -> ApplyFailure | None:
         log = self._found.pop((state.topic_id, state.partition), None)

@@ -401,6 +401,21 @@ def test_with_a_minimum_of_one_an_isolated_leader_shrinks_to_itself_and_is_repla
 # --- lost logs -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("has_applied", "new_replicas"), [(True, (1, 2)), (False, (1, 2, 3))])
+def test_who_loses_its_seat_is_new_no_more_if_it_had_made_its_log(
+    has_applied: bool, new_replicas: tuple[int, ...]
+) -> None:
+    """Its ELR seat says that it holds every committed record. Back without a log it must not begin an empty
+    one under that seat, as it may while the round that confirms new replicas has yet to come."""
+    cluster = Cluster()
+    cluster.create((1, 2, 3), configs={"min.insync.replicas": "3"})
+    if has_applied:
+        cluster.heartbeat(3)
+    cluster.kill(3)
+    state = cluster.partition()
+    assert (seats(state), state.new_replicas) == ((1, (1, 2), (3,)), new_replicas)
+
+
 def missing(cluster: Cluster, *, epoch: int | None = None, code: str = "log_missing") -> ApplyFailure:
     return ApplyFailure(
         topic_id=topic_id(),

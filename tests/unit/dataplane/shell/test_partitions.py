@@ -71,6 +71,31 @@ def test_an_empty_log_is_made_only_where_nobody_will_take_it_for_a_full_one(
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("seats", "is_created"),
+    [({"isr": (2, 1)}, False), ({"isr": (2,), "elr": (1,)}, False), ({"isr": (2,)}, True)],
+)
+def test_a_log_that_was_set_aside_as_damaged_is_not_begun_anew_under_its_seat_though_it_be_new(
+    seats: dict[str, object], is_created: bool
+) -> None:
+    """The controller may not have noted yet that this replica had made its log."""
+
+    async def test() -> None:
+        disk = MemoryDisk()
+        before = Node(disk)
+        await before.apply(state(), full=True)
+        before.produce(3)
+        disk.crash_process()
+        disk.flip_bit(f"{PATH}/{DIRECTORY}/{0:020d}.log", 70)  # in the first of three batches
+        node = Node(disk)  # adds what was found to its table
+        assert [problem.code for problem in node.loaded.problems] == ["log_missing"]
+        failures = await node.apply(following(new_replicas=(1, 2), **seats), full=True)
+        assert [failure.code for failure in failures] == ([] if is_created else ["log_missing"])
+        assert (len(node.table) == 1) is is_created
+
+    run(test)
+
+
 def test_an_entry_whose_directory_can_not_be_made_fails_and_the_broker_goes_on() -> None:
     async def test() -> None:
         disk = MemoryDisk()
