@@ -28,6 +28,7 @@ from tests.simulation.cluster import Cluster, ClusterOptions, Content, Producer,
 from tests.simulation.controller_node import ControllerNode
 from tests.simulation.events import MS, keyed_random
 from tests.simulation.network import Message
+from tests.simulation.zookeeper import ModelZooKeeper, Outcome
 
 WAIT_MS_MAX = 20_000
 RECOVERY_MS_MAX = 60_000
@@ -73,6 +74,39 @@ class Held:
     def drop(self) -> None:
         self.is_over = True
         self.messages.clear()
+
+
+class HeldWrites:
+    """Stands before the model of ZooKeeper for one controller, and keeps its writes until `release`."""
+
+    def __init__(self, zookeeper: ModelZooKeeper) -> None:
+        self._zookeeper = zookeeper
+        self._writes: list[tuple[Any, ...]] = []
+        self._is_over = False
+        self.outcomes: list[Outcome] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._zookeeper, name)
+
+    def __len__(self) -> int:
+        return len(self._writes)
+
+    def multi(self, *write: Any) -> None:
+        if self._is_over:
+            self._zookeeper.multi(*write)
+        else:
+            self._writes.append(write)
+
+    def release(self) -> None:
+        """Let them arrive now. `outcomes`: what ZooKeeper makes of them, when it has."""
+        self._is_over = True
+        for *write, done in self._writes:
+
+            def answered(outcome: Outcome, done: Callable[[Outcome], None] = done) -> None:
+                self.outcomes.append(outcome)
+                done(outcome)
+
+            self._zookeeper.multi(*write, answered)
 
 
 @dataclass(slots=True)
@@ -340,6 +374,30 @@ class Script:
 
         self.network.interceptors.insert(0, look)
         return seen
+
+    def double(self, kinds: tuple[type, ...], *, low_ms: int, high_ms: int) -> list[tuple[Any, int]]:
+        """Requests of these kinds arrive as ever, and again after so long. Returns each second arrival, when
+        it happens, with the partition epoch of that time."""
+        late: list[tuple[Any, int]] = []
+
+        def again(content: Any, arrive: Callable[[], None]) -> None:
+            late.append((content, self.state.partition_epoch))
+            arrive()
+
+        def intercept(message: Message, arrive: Callable[[], None]) -> bool:
+            if not message.is_reply and isinstance(message.content, kinds):
+                delay_ms = low_ms + (high_ms - low_ms) * self.random.random()
+                self.events.after(delay_ms, lambda: again(message.content, arrive))
+            return False
+
+        self.network.interceptors.append(intercept)
+        return late
+
+    def hold_writes(self, controller: ControllerNode) -> HeldWrites:
+        """Its writes set out for ZooKeeper and do not arrive."""
+        held = HeldWrites(self.cluster.zookeeper)
+        controller.zookeeper = held  # type: ignore[assignment]
+        return held
 
     # --- operators and producers ------------------------------------------------------------------------
 
