@@ -221,13 +221,15 @@ class ControllerApi:
         answer: Json = self.post("/topics", body).json()
         return answer
 
-    def partitions(self, cluster: str, topic: str) -> list[PartitionView]:
-        """All partitions of a topic in order; follows the list's pages."""
+    def partitions(
+        self, cluster: str, topic: str, *, timeout_seconds: float = RETRY_SECONDS_MAX
+    ) -> list[PartitionView]:
+        """All partitions of a topic in order; follows the list's pages, each retried for so long."""
         views: list[PartitionView] = []
         path = f"/clusters/{cluster}/topics/{topic}/partitions"
         query = ""
         while True:
-            page = self.get(path + query)
+            page = self.get(path + query, timeout_seconds=timeout_seconds)
             views += [parse_partition(item) for item in page["items"]]
             token = page.get("next_page_token")
             if not token:

@@ -151,9 +151,9 @@ def offset_for_leader_epoch(
     )
 
 
-def metadata(*topics: str) -> bytes:
-    """Metadata v4; topics are never created."""
-    return request(METADATA, 4, array(*(string(topic) for topic in topics)) + b"\x00")
+def metadata(*topics: str, version: int = 4) -> bytes:
+    """Metadata v4 to v7, which ask alike; topics are never created."""
+    return request(METADATA, version, array(*(string(topic) for topic in topics)) + b"\x00")
 
 
 def metadata_flexible(topic: str) -> bytes:

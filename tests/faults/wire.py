@@ -20,8 +20,8 @@ class Closed(Exception):
 class Wire:
     """Sends bytes, reads frames."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection((LOOPBACK, port), timeout=ANSWER_SECONDS_MAX)
+    def __init__(self, port: int, *, address: str = LOOPBACK) -> None:
+        self._socket = socket.create_connection((address, port), timeout=ANSWER_SECONDS_MAX)
 
     def send(self, raw: bytes) -> None:
         try:

@@ -197,6 +197,10 @@ class HostCluster(LocalCluster):
             case _:
                 return self.zookeeper.servers[int(number) - 1].process
 
+    def wait_broker_listens(self, broker_id: int) -> None:
+        """For those who start several side by side and wait afterwards."""
+        self._wait_broker_listens(self.brokers[broker_id])
+
     def cut_power(self, broker_id: int) -> None:
         """The broker's machine loses power: what was not synced is gone. `start_broker` is its return, with
         another boot id."""

@@ -136,8 +136,11 @@ class HostDisk:
     def mend_medium(self) -> None:
         self._ballast.unlink(missing_ok=True)
 
+    def unthrottle(self) -> None:
+        self.throttle(UNLIMITED)
+
     def throttle(self, bytes_per_second: int) -> None:
-        """Limits reads and writes of this host's processes; 0 ends it."""
+        """Limits reads and writes of this host's processes."""
         number = self.mount_point.stat().st_dev
         limit = f"{os.major(number)}:{os.minor(number)} {bytes_per_second}"
         for direction in ("read", "write"):

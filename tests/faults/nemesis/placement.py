@@ -1,0 +1,86 @@
+"""What each side says in the end about every partition: ZooKeeper, REST, and each broker to its clients.
+
+ZooKeeper is read from its own nodes and the brokers over their own protocol: nothing here asks a controller
+what somebody else would say.
+"""
+
+from __future__ import annotations
+
+from kazoo.client import KazooClient
+from kio.schema.metadata.v7.response import MetadataResponse
+
+from controller.shell.rows import chunk_path, chunks_of, decode_chunk
+from dataplane.wire.codec import decode
+from localcluster.rest import PartitionView
+from tests.checker.placement import Partition, View, check_placement
+from tests.checker.verdict import Anomaly
+from tests.faults import frames
+from tests.faults.hosts.cluster import HostCluster
+from tests.faults.wire import Wire
+
+ZOOKEEPER_ROOT = "/springtide"
+ZOOKEEPER_SECONDS_MAX = 15.0
+METADATA_VERSION = 7
+"""As in the import above: the first that tells leader epochs."""
+CORRELATION_ID_BYTES = 4
+
+
+def compare_views(cluster: HostCluster, topic: str) -> tuple[Anomaly, ...]:
+    """Everything that REST or a broker says otherwise than ZooKeeper."""
+    rest = cluster.partitions(topic)
+    topic_id = str(cluster.api.get(f"/clusters/{cluster.name}/topics/{topic}")["topic_id"])
+    views: dict[str, View] = {"rest": {(topic, view.partition): _facts(view) for view in rest}}
+    for broker in cluster.brokers.values():
+        views[f"broker {broker.broker_id}"] = ask_broker(broker.address, broker.port, topic)
+    return check_placement(read_zookeeper(cluster, topic, topic_id, partitions=len(rest)), views)
+
+
+def _facts(view: PartitionView) -> Partition:
+    return {
+        "leader": -1 if view.leader is None else view.leader,
+        "leader_epoch": view.leader_epoch,
+        "replicas": view.replicas,
+        "isr": view.isr,
+        "elr": view.elr,
+    }
+
+
+def read_zookeeper(cluster: HostCluster, topic: str, topic_id: str, *, partitions: int) -> View:
+    """The rows themselves."""
+    client = KazooClient(hosts=cluster.zookeeper.connection_string + ZOOKEEPER_ROOT, read_only=True)
+    client.start(timeout=ZOOKEEPER_SECONDS_MAX)
+    try:
+        found: dict[tuple[str, int], Partition] = {}
+        for chunk in chunks_of(partitions):
+            path = chunk_path(cluster.name, topic_id, chunk)
+            client.sync(path)
+            data, _ = client.get(path)
+            for row in decode_chunk(data):
+                found[topic, row.state.partition] = {
+                    "leader": row.state.leader,
+                    "leader_epoch": row.state.leader_epoch,
+                    "replicas": row.state.replicas,
+                    "isr": row.state.isr,
+                    "elr": row.state.elr,
+                }
+        return found
+    finally:
+        client.stop()
+        client.close()
+
+
+def ask_broker(address: str, port: int, topic: str) -> View:
+    """What this one broker tells its clients."""
+    with Wire(port, address=address) as wire:
+        wire.send(frames.metadata(topic, version=METADATA_VERSION))
+        answer = decode(MetadataResponse, wire.receive()[CORRELATION_ID_BYTES:])
+    found: dict[tuple[str, int], Partition] = {}
+    for told in answer.topics:
+        for partition in told.partitions:
+            found[topic, partition.partition_index] = {
+                "leader": partition.leader_id,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": tuple(partition.replica_nodes),
+                "isr": tuple(partition.isr_nodes),
+            }
+    return found

@@ -1,0 +1,227 @@
+"""One run: build, load, break, heal, read everything back, compare, and say what came of it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from localcluster.processes import ProcessFailed
+from localcluster.rest import RestFailed
+from tests.checker.check import check
+from tests.checker.from_clients import Recorder, ends_of, read_finally
+from tests.checker.history import Function, History, Key, Operation, Outcome, write_history
+from tests.checker.verdict import Verdict
+from tests.faults.hosts.cluster import HostCluster
+from tests.faults.nemesis.arena import Arena
+from tests.faults.nemesis.disks import dump_replicas
+from tests.faults.nemesis.figures import Acknowledged, Course, recoveries, render_faults, to_part
+from tests.faults.nemesis.kinds import Kind
+from tests.faults.nemesis.load import Load
+from tests.faults.nemesis.placement import compare_views
+from tests.faults.nemesis.schedule import Nemesis, Tell
+from tests.proof.part import Part
+
+BROKERS, CONTROLLERS, ZOOKEEPERS = 5, 2, 3
+TOPIC, PARTITIONS, COPIES = "ledger", 6, 3
+TOPIC_CONFIG = {"min.insync.replicas": "2"}
+BROKER_CONFIG = {
+    "replica.lag.time.max.ms": "5000",
+    "log.segment.bytes": str(512 * 1024),  # Rolls, and with them snapshots and syncs, every few seconds.
+    "log.flush.offset.checkpoint.interval.ms": "10000",
+}
+WARM_UP_SECONDS = 3.0
+WHOLE_SECONDS_MAX = 120.0
+CATCH_UP_SECONDS = 3.0
+FINAL_READ_SECONDS_MAX = 120.0
+VIEWS_AGREE_SECONDS_MAX = 20.0
+HISTORY_FILE = "history.jsonl"
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """What is known of a run so far: filled step by step, so that a failure can tell what came before it."""
+
+    failures: list[str] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    course: Course = field(default_factory=lambda: Course(0, 0, 0.0))
+
+
+def run(
+    *, seed: int, seconds: float, kinds: Sequence[Kind], directory: Path, tell: Tell
+) -> tuple[Part, Verdict]:
+    """Runs, and leaves histories and logs in `directory`.
+
+    Raises:
+        ProcessFailed, TimeoutError, RestFailed: the cluster did not start. Whatever happens after that is in
+            the part's failures.
+    """
+    began_at = time.monotonic()
+    recorder = Recorder()
+    outcomes = Outcomes()
+    cluster = HostCluster(
+        directory,
+        brokers=BROKERS,
+        controllers=CONTROLLERS,
+        zookeepers=ZOOKEEPERS,
+        broker_config=BROKER_CONFIG,
+        on_progress=tell,
+    )
+    with cluster:
+        cluster.form()
+        cluster.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=COPIES, configs=TOPIC_CONFIG)
+        load = Load(
+            directory=directory,
+            bootstrap_servers=cluster.bootstrap_servers,
+            topic=TOPIC,
+            partitions=PARTITIONS,
+        )
+        arena = Arena(cluster, TOPIC, random.Random(seed))
+        nemesis = Nemesis(arena, kinds, tell, check=lambda: require_running(load))
+        load.start()
+        try:
+            try:
+                time.sleep(WARM_UP_SECONDS)
+                nemesis.run(seconds)
+            except (ProcessFailed, TimeoutError, RestFailed) as failure:
+                outcomes.failures.append(f"while faults struck: {failure}")
+                mend(arena, tell)
+            finish(cluster, load, recorder, outcomes, tell)
+        finally:
+            load.kill()
+            arena.close()
+    return judge(
+        seed=seed,
+        seconds=seconds,
+        began_at=began_at,
+        nemesis=nemesis,
+        recorder=recorder,
+        outcomes=outcomes,
+        directory=directory,
+        tell=tell,
+    )
+
+
+def require_running(load: Load) -> None:
+    """A client that gives up for good is a finding: nothing here is beyond what a client bears."""
+    if ended := load.ended():
+        raise ProcessFailed("; ".join(ended))
+
+
+def mend(arena: Arena, tell: Tell) -> None:
+    """After a run that went wrong: heals what can be healed, so that everything can still be read."""
+    arena.cluster.network.heal_all()
+    for fault in list(arena.ongoing):
+        try:
+            fault.heal()
+        except (ProcessFailed, TimeoutError, RestFailed, OSError) as error:
+            tell(f"could not heal {fault.note}: {error}")
+        arena.remove(fault)
+
+
+def finish(cluster: HostCluster, load: Load, recorder: Recorder, outcomes: Outcomes, tell: Tell) -> None:
+    """After the last heal: waits until all is whole, reads everything, and stops the brokers."""
+    keys: list[Key] = [(TOPIC, partition) for partition in range(PARTITIONS)]
+    healed_at = time.monotonic()
+    tell("everything is healed; waiting until every replica is in sync")
+    try:
+        views = cluster.wait_until_in_sync(TOPIC, timeout_seconds=WHOLE_SECONDS_MAX)
+        whole_seconds = time.monotonic() - healed_at
+        outcomes.course = Course(
+            elections=sum(view.leader_epoch for view in views),
+            metadata_changes=sum(int(view.document.get("partition_epoch", 0)) for view in views),
+            whole_seconds=whole_seconds,
+        )
+        tell(f"in sync after {whole_seconds:.1f} s")
+    except (ProcessFailed, TimeoutError) as failure:
+        outcomes.failures.append(f"after the last heal: {failure}")
+    outcomes.failures += load.stop(producers=True)
+    time.sleep(CATCH_UP_SECONDS)  # The readers', to the end of what is there.
+    outcomes.failures += load.stop(producers=False)
+    outcomes.operations = load.operations()
+    tell("reading everything back")
+    unfinished = read_finally(
+        recorder,
+        config={"bootstrap.servers": cluster.bootstrap_servers},
+        keys=keys,
+        timeout_seconds=FINAL_READ_SECONDS_MAX,
+        at_least=ends_of(History.of(outcomes.operations)),
+    )
+    outcomes.failures += [f"the final read did not reach the end of {key[0]}-{key[1]}" for key in unfinished]
+    outcomes.failures += compare_until_equal(cluster)
+    tell("stopping the brokers and reading their disks")
+    for broker in cluster.brokers.values():
+        broker.process.begin_stop()
+    for broker in cluster.brokers.values():
+        broker.process.stop()
+    directories = {broker.broker_id: broker.data_directory for broker in cluster.brokers.values()}
+    for dump in dump_replicas(directories, TOPIC, now_ns=recorder.clock_ns()):
+        recorder.add(dump)
+
+
+def compare_until_equal(cluster: HostCluster) -> list[str]:
+    """What REST and the brokers still say otherwise than ZooKeeper when they had time to hear of it."""
+    deadline = time.monotonic() + VIEWS_AGREE_SECONDS_MAX
+    while True:
+        try:
+            differences = [anomaly.explanation for anomaly in compare_views(cluster, TOPIC)]
+        except (RestFailed, OSError) as error:
+            differences = [f"the views could not be compared: {error}"]
+        if not differences or time.monotonic() > deadline:
+            return differences
+        time.sleep(0.5)
+
+
+def judge(
+    *,
+    seed: int,
+    seconds: float,
+    began_at: float,
+    nemesis: Nemesis,
+    recorder: Recorder,
+    outcomes: Outcomes,
+    directory: Path,
+    tell: Tell,
+) -> tuple[Part, Verdict]:
+    """Merges the histories by time and checks them."""
+    for fault in nemesis.done:
+        recorder.add(
+            Operation(
+                process="nemesis",
+                f=Function.FAULT,
+                type=Outcome.INFO,
+                t_invoke_ns=fault.struck_ns,
+                t_return_ns=fault.healed_ns,
+                note=fault.note,
+            )
+        )
+    merged = sorted(
+        [*outcomes.operations, *recorder.history().operations], key=lambda operation: operation.t_return_ns
+    )
+    with (directory / HISTORY_FILE).open("wb") as stream:
+        write_history(stream, merged)
+    tell(f"checking {len(merged)} operations")
+    verdict = check(History.of(merged))
+    keys = [(TOPIC, partition) for partition in range(PARTITIONS)]
+    part = to_part(
+        seed=seed,
+        seconds=time.monotonic() - began_at,
+        minutes=seconds / 60,
+        faults=nemesis.done,
+        verdict=verdict,
+        course=outcomes.course,
+        recovered=recoveries(nemesis.done, Acknowledged(merged, keys)),
+        failures=outcomes.failures,
+    )
+    if not part.is_ok:
+        first_ns = min((operation.t_invoke_ns for operation in merged), default=0)
+        for line in render_faults(nemesis.done, started_ns=first_ns):
+            tell(line)
+    return part, verdict
+
+
+def remove(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
