@@ -1,4 +1,13 @@
-"""`python -m tests.simulation run --seed N` replays one; `... sweep --seeds 500` runs many in parallel."""
+"""The simulation by hand: sweep seeds, replay one, shrink a failure, play the schedule of 2013.
+
+    python -m tests.simulation sweep --seeds 500              many seeds in parallel, and a table
+    python -m tests.simulation run --seed 57                  one seed, its last events and its figures
+    python -m tests.simulation run --schedule FILE            a run that was saved, without its planner
+    python -m tests.simulation shrink --seed 57               the smallest run that fails by the same rule
+    python -m tests.simulation 2013                           the schedule that lost 520 of 987 records
+
+Exit status: 0 everything held, 1 something failed, 2 there was nothing to run.
+"""
 
 from __future__ import annotations
 
@@ -6,83 +15,100 @@ import argparse
 import os
 import sys
 import time
-from collections import Counter
-from multiprocessing import get_context
+from collections.abc import Sequence
+from pathlib import Path
 
-from tests.simulation.run import FAULTS_MS, Verdict, run_seed
+from tests.proof import part as proof
+from tests.simulation import report, schedule_2013
+from tests.simulation.corpus import BadCase, Case, encode_case, load_case, run_case
+from tests.simulation.shrink import RUNS_MAX, SECONDS_MAX, NotReproduced, shrink
+from tests.simulation.sweep import Plan, Sweep, Totals, table
 
-
-def sweep(first: int, count: int, *, jobs: int, faults_ms: int) -> tuple[list[Verdict], float]:
-    """Run seeds first .. first+count-1 in `jobs` processes; verdicts as they end, and seconds taken."""
-    began = time.monotonic()
-    verdicts: list[Verdict] = []
-    shows_progress = sys.stderr.isatty()
-    with get_context("fork").Pool(jobs) as pool:
-        for verdict in pool.imap_unordered(
-            _run_one, [(seed, faults_ms) for seed in range(first, first + count)], chunksize=4
-        ):
-            verdicts.append(verdict)
-            if shows_progress and len(verdicts) % 10 == 0:
-                print(f"\r{len(verdicts)}/{count} seeds", end="", file=sys.stderr, flush=True)
-    if shows_progress:
-        print(file=sys.stderr)
-    return verdicts, time.monotonic() - began
+HELD, FAILED, UNUSABLE = 0, 1, 2
 
 
-def _run_one(arguments: tuple[int, int]) -> Verdict:
-    seed, faults_ms = arguments
-    return run_seed(seed, faults_ms=faults_ms)
-
-
-def summary(verdicts: list[Verdict], seconds: float) -> str:
-    simulated_s = sum(v.simulated_ms for v in verdicts) / 1000
-    faults: Counter[str] = Counter()
-    for verdict in verdicts:
-        faults.update(verdict.faults)
-    recoveries = sorted(v.recovery_ms for v in verdicts if v.recovery_ms >= 0) or [0]
-    failed = [v for v in verdicts if v.failure is not None]
-    rows = [
-        ("seeds", f"{len(verdicts)}, of which {len(failed)} failed"),
-        ("simulated", f"{simulated_s / 3600:.2f} hours, {simulated_s / max(seconds, 1e-9):.0f} s a second"),
-        ("events", f"{sum(v.events for v in verdicts):,}"),
-        ("records acknowledged", f"{sum(v.acked for v in verdicts):,}"),
-        ("partition state changes", f"{sum(v.isr_changes for v in verdicts):,}"),
-        ("leader elections", f"{sum(v.leader_changes for v in verdicts):,}"),
-        ("controller elections", f"{sum(v.controller_elections for v in verdicts):,}"),
-        ("divergent suffixes aside", f"{sum(v.truncations_written_aside for v in verdicts):,}"),
-        ("recovery ms, median and worst", f"{recoveries[len(recoveries) // 2]}, {recoveries[-1]}"),
-        ("faults", f"{sum(faults.values()):,}: " + ", ".join(f"{k} {n}" for k, n in faults.most_common())),
-    ]
-    return "\n".join(f"{name:<30} {value}" for name, value in rows)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("run", help="replay one seed and show its last events")
-    one.add_argument("--seed", type=int, required=True)
-    one.add_argument("--faults-ms", type=int, default=FAULTS_MS, help="length of the safety phase")
-    many = commands.add_parser("sweep", help="run many seeds and print a table")
-    many.add_argument("--seeds", type=int, default=500)
-    many.add_argument("--first", type=int, default=0)
-    many.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    many.add_argument("--faults-ms", type=int, default=FAULTS_MS)
-    arguments = parser.parse_args()
-    if arguments.command == "run":
-        verdict = run_seed(arguments.seed, faults_ms=arguments.faults_ms)
-        print(verdict.report() if verdict.failure else "\n".join(verdict.last_events))
-        print(summary([verdict], 1.0))
-        return 1 if verdict.failure else 0
-    verdicts, seconds = sweep(
-        arguments.first, arguments.seeds, jobs=arguments.jobs, faults_ms=arguments.faults_ms
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    failed = sorted((v for v in verdicts if v.failure is not None), key=lambda v: v.seed)
-    for verdict in failed[:3]:
-        print(verdict.report(), end="\n\n")
-    for verdict in failed[3:40]:
-        print(f"seed {verdict.seed} failed: {verdict.failure}")
-    print(summary(verdicts, seconds))
-    return 1 if failed else 0
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in (
+        ("run", "replay one seed or schedule and show its last events"),
+        ("shrink", "find the smallest run that fails by the same rule"),
+    ):
+        one = commands.add_parser(name, help=text)
+        which = one.add_mutually_exclusive_group(required=True)
+        which.add_argument("--seed", type=int)
+        which.add_argument("--schedule", type=Path, metavar="FILE", help="as a failing run leaves it")
+        if name == "shrink":
+            one.add_argument("--runs-max", type=int, default=RUNS_MAX)
+            one.add_argument("--seconds-max", type=float, default=SECONDS_MAX)
+    many = commands.add_parser("sweep", help="run many seeds, the corpus first, and print a table")
+    many.add_argument("--seeds", type=int, default=500, help="at least so many")
+    many.add_argument("--hours", type=float, default=0.0, help="and until so many hours were simulated")
+    many.add_argument("--first", type=int, default=0, help="the first seed")
+    many.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    many.add_argument("--marks", action="store_true", help="show how often each mark was reached")
+    old = commands.add_parser("2013", help="the schedule of Jepsen's first test of Kafka")
+    old.add_argument("--seeds", type=int, default=10)
+    old.add_argument("--first", type=int, default=0)
+    return parser
+
+
+def _case(arguments: argparse.Namespace) -> Case:
+    return Case(seed=arguments.seed) if arguments.schedule is None else load_case(arguments.schedule)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    began = time.monotonic()
+    verdict = run_case(_case(arguments))
+    if verdict.failure is None:
+        print("\n".join(verdict.last_events))
+    else:
+        print(report.report_and_save(verdict))
+    totals = Totals(seeds=1)
+    totals.add(verdict)
+    for name, value in totals.figures(time.monotonic() - began).items():
+        print(f"{name:<34} {value}")
+    return HELD if verdict.failure is None else FAILED
+
+
+def _shrink(arguments: argparse.Namespace) -> int:
+    case = _case(arguments)
+    found = shrink(case, runs_max=arguments.runs_max, seconds_max=arguments.seconds_max)
+    path = report.save(found.case, name=f"seed-{case.seed}-shrunk")
+    print(report.report(found.verdict, saved=path))
+    print(f"{found.strikes_before} strikes became {len(found.verdict.strikes)} in {found.runs} runs")
+    print(f"for corpus.jsonl: {encode_case(found.case).decode()}")
+    return FAILED
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    plan = Plan(first=arguments.first, seeds=arguments.seeds, hours=arguments.hours, jobs=arguments.jobs)
+    sweep = Sweep(plan)
+    part = sweep.run()
+    print(table(part, marks=sweep.totals.marks if arguments.marks else None))
+    print(f"figures: {proof.save(part)}")
+    return HELD if part.is_ok else FAILED
+
+
+def _play_2013(arguments: argparse.Namespace) -> int:
+    part, text = schedule_2013.play(range(arguments.first, arguments.first + arguments.seeds))
+    print(text)
+    print(f"figures: {proof.save(part)}")
+    return HELD if part.is_ok else FAILED
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    asked = _parser().parse_args(arguments)
+    commands = {"run": _run, "shrink": _shrink, "sweep": _sweep, "2013": _play_2013}
+    try:
+        return commands[asked.command](asked)
+    except (BadCase, NotReproduced, OSError) as error:
+        print(error, file=sys.stderr)
+        return UNUSABLE
 
 
 if __name__ == "__main__":

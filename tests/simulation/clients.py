@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 #: How long a client waits for an answer before it asks again, perhaps somebody else.
 REQUEST_TIMEOUT_MS = 1_500
+BACKOFF_MS = (20.0, 400.0)
 READ_BYTES_MAX = 4_096
 ACKS_ALL = -1
 
@@ -86,6 +87,7 @@ class Producer:
     #: order, as a client with idempotence does.
     connection: int = 0
     is_failing: bool = False
+    backoff_ms: float = 0.0
     #: Whether some broker knows of it. Until then it has one batch in flight: a broker that knows nothing of
     #: a producer takes any sequence for its first.
     is_known: bool = False
@@ -177,18 +179,19 @@ class Clients:
             return  # it goes out with the others, in order
         leader = self.leader_of(producer)
         if leader is None:
-            self._fail(producer, sending, 60)
+            self._fail(producer, sending)
             return
         producer.attempts += 1
         sending.was_first = producer.in_flight[0] is sending
         sending.is_out = True
+        self.cluster.marks.on_asked(sending, leader)
         call = ProduceCall(producer.key, sending.batch, producer.acks)
 
         def lost() -> None:
             sending.is_out = False
             if sending.open is not None:
                 sending.open.unanswered()
-            self._fail(producer, sending, 30)
+            self._fail(producer, sending)
 
         def answered(answer: ProduceAnswer) -> None:
             sending.is_out = False
@@ -204,8 +207,8 @@ class Clients:
             connection=(producer.producer_id, producer.connection),
         )
 
-    def _fail(self, producer: Producer, sending: Sending, delay_ms: float) -> None:
-        """One attempt came to nothing."""
+    def _fail(self, producer: Producer, sending: Sending) -> None:
+        """One attempt came to nothing: back off, twice as long as the last time, and send all again."""
         if not producer.is_idempotent or producer.key not in self.cluster.living:
             self._forget(producer, sending)
             if sending.open is not None:
@@ -213,6 +216,9 @@ class Clients:
             return
         if not producer.is_failing:
             producer.is_failing = True
+            low, high = BACKOFF_MS
+            producer.backoff_ms = min(high, max(low, 2 * producer.backoff_ms))
+            delay_ms = producer.backoff_ms * (0.5 + producer.random.random())
             self.events.after(delay_ms, lambda: self._send_again(producer))
 
     def _send_again(self, producer: Producer) -> None:
@@ -241,11 +247,14 @@ class Clients:
             sending.open.answered(answer.error, base_offset)
         match answer.error:
             case ErrorCode.NONE:
+                lost = sending.open is not None and sending.open.had_no_answer
+                self.cluster.marks.on_acked(sending, lost=lost)
                 if producer.acks == ACKS_ALL:
                     self.cluster.oracle.check_ack(producer.key, sending.content, answer.base_offset)
                     self.acked += sending.records
                     producer.acked.append((answer.base_offset, sending.content))
                 producer.is_known = True
+                producer.backoff_ms = 0.0
                 self._forget(producer, sending)
             case ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise Violation("I23", f"{producer.name} was told {answer.error.name}")
@@ -253,7 +262,7 @@ class Clients:
                 raise Violation("I23", f"{producer.name} was told {answer.error.name}")
             case _:
                 self.refused += 1
-                self._fail(producer, sending, 20 + 60 * producer.random.random())
+                self._fail(producer, sending)
 
     # --- reading ----------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from tests.simulation.ongoing import OngoingFaults
 from tests.simulation.operators import Operator
 from tests.simulation.options import ClusterOptions
 from tests.simulation.oracle import Committed, Content, Ghost, Oracle, content_of
+from tests.simulation.sightings import Sightings
 from tests.simulation.violation import Violation
 from tests.simulation.zookeeper import ModelZooKeeper, Znode, ZooKeeperOptions
 
@@ -56,6 +57,7 @@ class Cluster:
         self.options = options
         self.events = Events()
         self.history = HistoryRecorder(self.events)
+        self.marks = Sightings(self)
         self.network = Network(self.events, keyed_random(seed, "network"), NetworkOptions())
         self.zookeeper = ModelZooKeeper(
             self.events,
@@ -84,6 +86,7 @@ class Cluster:
                 controller_options,
                 self._is_broker_listening,
                 self._on_published,
+                self.marks,
                 poll_wait_ms=options.poll_wait_ms,
             )
             for name in controllers
@@ -291,6 +294,7 @@ class Cluster:
     def _on_published(self, controller: ControllerNode, record: Record) -> None:
         if isinstance(record, PartitionRecord):
             state = record.state
+            self.marks.on_published(record)
             if record.change.cause in _ELECTIONS:
                 self.leader_changes += 1
             self.events.note(
@@ -339,6 +343,17 @@ class Cluster:
                 return True
             if pause_ms >= until_ms:
                 return False
+
+    def dismantle(self) -> None:
+        """After the last look at it: let go of what is bulky, so that its memory does not wait for the
+        collector of cycles, which would visit every batch and operation first."""
+        self.events.clear()
+        for broker in self.brokers.values():
+            broker.disk.logs.clear()
+            broker.replicas.clear()
+        self.ghosts.clear()
+        self.producers.clear()
+        self.history.operations.clear()
 
 
 _ELECTIONS = frozenset({Cause.LEADER_ELECTED, Cause.BROKER_DIED, Cause.BROKER_FENCED})

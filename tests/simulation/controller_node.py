@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from functools import partial
+from typing import TYPE_CHECKING, Any, assert_never
 
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
@@ -46,6 +47,9 @@ from tests.simulation.clock import NodeClock
 from tests.simulation.events import Events, Timer
 from tests.simulation.network import Network
 from tests.simulation.zookeeper import ModelZooKeeper, Outcome
+
+if TYPE_CHECKING:
+    from tests.simulation.sightings import Sightings
 
 CLUSTER = "prod"
 
@@ -103,6 +107,7 @@ class ControllerNode:
     #: Whether a broker's process is running: the truth that a refused connection shows.
     is_broker_listening: Callable[[int], bool]
     on_published: Callable[[ControllerNode, Record], None]
+    marks: Sightings
     poll_wait_ms: int = 1_000
     life: int = 0
     is_up: bool = False
@@ -148,6 +153,7 @@ class ControllerNode:
         self.is_paused = True
 
     def resume(self) -> None:
+        self.marks.on_controller_resumes(self)
         self.is_paused = False
         parked, self.parked = self.parked, []
         for call in parked:
@@ -166,17 +172,16 @@ class ControllerNode:
             self.tick_timer = None
 
     def _guarded(self, life: int, call: Callable[[], None]) -> Callable[[], None]:
-        """Run `call` only in this life, and not while paused."""
+        return partial(self._run_in_life, life, call)
 
-        def run() -> None:
-            if not self.is_up or self.life != life:
-                return
-            if self.is_paused:
-                self.parked.append(run)
-                return
-            call()
-
-        return run
+    def _run_in_life(self, life: int, call: Callable[[], None]) -> None:
+        """Run `call` only in that life, and not while paused."""
+        if not self.is_up or self.life != life:
+            return
+        if self.is_paused:
+            self.parked.append(partial(self._run_in_life, life, call))
+            return
+        call()
 
     def _after(self, delay_ms: float, call: Callable[[], None]) -> Timer:
         return self.events.after(self.clock.true_ms(delay_ms), self._guarded(self.life, call))
@@ -187,18 +192,21 @@ class ControllerNode:
         if not alive and self.zookeeper.available:
             if self.machine is not None:
                 self.events.note(f"{self.name} resigns: session lost")
+                self.marks.on_session_lost(self)
             self._forget()
             self.life += 1
             self.zookeeper.connect(self.session)
         elif alive and self.machine is None and self.zookeeper.leader is None:
             self._take_over()
-        self.events.after(200, self._guarded(self.life, lambda: self._keep_session(self.life)))
+        pause_ms = self.zookeeper.options.session_timeout_ms / 12
+        self.events.after(pause_ms, self._guarded(self.life, lambda: self._keep_session(self.life)))
 
     def _take_over(self) -> None:
         epoch = self.zookeeper.claim_leadership(self.session)
         if epoch is None:
             return
         self.elections += 1
+        self.marks.on_takeover(self)
         self.controller_epoch = epoch
         rows = self.zookeeper.read_all()
         self.published = image_from(rows)
@@ -263,6 +271,7 @@ class ControllerNode:
                     # Read back before deciding anything: whoever wrote last left its write id.
                     applied = self.zookeeper.nodes.get("write_id")
                     known = applied is not None and applied.value == write_id
+                    self.marks.on_read_back(known=known)
                     self._after(2, lambda: finished(Outcome.APPLIED if known else Outcome.BAD_VERSION))
                 case Outcome.BAD_VERSION | Outcome.SESSION_EXPIRED:
                     self.events.note(f"{self.name} resigns: {outcome.value}")
@@ -275,6 +284,7 @@ class ControllerNode:
         epoch = self.controller_epoch
 
         def answered(outcome: Outcome) -> None:
+            self.marks.on_written(outcome)
             self._guarded(life, lambda: finished(outcome) if self.controller_epoch == epoch else None)()
 
         self.zookeeper.multi(self.session, epoch, writes, answered)
@@ -304,7 +314,9 @@ class ControllerNode:
         def arrive() -> None:
             name = f"broker-{probe.broker_id}"
             cut = {(self.name, name), (name, self.name)} & self.network.cuts.keys()
-            if not cut and not self.is_broker_listening(probe.broker_id):
+            is_listening = self.is_broker_listening(probe.broker_id)
+            self.marks.on_probed(is_cut=bool(cut), is_listening=is_listening)
+            if not cut and not is_listening:
                 died = BrokerProvenDead(
                     wall_ms=self.clock.wall_ms, broker_id=probe.broker_id, broker_epoch=probe.broker_epoch
                 )
@@ -342,6 +354,7 @@ class ControllerNode:
     def _dispatch(self, request: Any, answer: Callable[[Any], None], received_ms: int) -> None:
         wall_ms = self.clock.wall_ms
         if not self.is_authoritative():
+            self.marks.on_silence(self)
             answer(refuse(request))
             return
         match request:

@@ -103,6 +103,10 @@ class Events:
                 call()
         self.now_ns = max(self.now_ns, until_ns)
 
+    def clear(self) -> None:
+        """Nothing is scheduled any more."""
+        self._heap.clear()
+
     def note(self, text: str) -> None:
         """Record what happened: into the digest, and among the last events that a failure prints."""
         line = f"{self.now_ns / MS:>12.3f} {text}"

@@ -98,6 +98,11 @@ class OpenSend:
         self._history.close_send(self, NO_OFFSET)
 
     @property
+    def had_no_answer(self) -> bool:
+        """Whether some attempt timed out."""
+        return NO_ANSWER in self._attempts
+
+    @property
     def outcome(self) -> Outcome:
         return outcome_of_send(self._attempts)
 

@@ -68,6 +68,11 @@ class MemoryLog:
         return self._producers
 
     @property
+    def has_lost_its_tail(self) -> bool:
+        """Whether a power cut took something that was not flushed; until recovery has seen it."""
+        return self._is_tail_lost
+
+    @property
     def batches(self) -> Sequence[StoredBatch]:
         return self._batches
 

@@ -67,7 +67,7 @@ class Operator:
                 topic=name,
                 partitions=1,
                 replication_factor=options.replication_factor,
-                configs={"min.insync.replicas": str(options.min_insync_replicas)},
+                configs=options.topic_configs,
             ),
             created,
         )

@@ -47,6 +47,7 @@ class Verdict:
     checked: Figures | None
     anomalies: dict[str, int]
     history_digest: str
+    marks: dict[str, int]
     last_events: tuple[str, ...]
 
     @property
@@ -82,10 +83,19 @@ def run_seed(
     verdict's own strikes, given with its seed and length, give the same verdict. faults_ms: length of the
     safety phase, instead of the one in the options.
     """
-    options = options or draw_options(seed)
     was_enabled = gc.isenabled()
     gc.disable()
-    cluster = Cluster(seed, options)
+    cluster = Cluster(seed, options or draw_options(seed))
+    try:
+        return _judged(cluster, strikes, faults_ms)
+    finally:
+        cluster.dismantle()
+        if was_enabled:
+            gc.enable()
+
+
+def _judged(cluster: Cluster, strikes: Sequence[Strike] | None, faults_ms: int | None) -> Verdict:
+    seed, options = cluster.seed, cluster.options
     planner = FaultPlanner(cluster) if strikes is None else Replayer(cluster, strikes)
     rule: str | None = None
     failure: str | None = None
@@ -104,9 +114,6 @@ def run_seed(
         where = traceback.extract_tb(error.__traceback__)[-1]
         rule = f"crash {type(error).__name__}"
         failure = f"{rule}: {error} ({where.filename}:{where.lineno})"
-    finally:
-        if was_enabled:
-            gc.enable()
     events = cluster.events
     return Verdict(
         seed=seed,
@@ -126,6 +133,7 @@ def run_seed(
         checked=checked,
         anomalies=anomalies,
         history_digest=cluster.history.digest(),
+        marks=dict(cluster.marks.counts),
         last_events=tuple(events.recent[-EVENTS_SHOWN:]),
     )
 
@@ -163,4 +171,5 @@ def _missing(cluster: Cluster) -> str | None:
 
 def _expire_sessions(cluster: Cluster) -> None:
     cluster.zookeeper.expire_due()
-    cluster.events.after(200, lambda: _expire_sessions(cluster))
+    pause_ms = cluster.options.session_timeout_ms / 10
+    cluster.events.after(pause_ms, lambda: _expire_sessions(cluster))
