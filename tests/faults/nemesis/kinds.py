@@ -103,8 +103,8 @@ def pause_leader(arena: Arena) -> Ongoing | None:
 
 
 def jump_clock(arena: Arena) -> Ongoing | None:
-    """The wall clock of a broker or of a controller is wrong, until it is set right again."""
-    host = arena.pick([*arena.brokers, *arena.controllers])
+    """A broker's wall clock is wrong, until it is set right again."""
+    host = arena.pick(arena.brokers)
     if host is None:
         return None
     seconds = arena.rng.choice(CLOCK_SHIFTS_SECONDS)

@@ -16,7 +16,7 @@ from tests.checker.placement import Partition, View, check_placement
 from tests.checker.verdict import Anomaly
 from tests.faults import frames
 from tests.faults.hosts.cluster import HostCluster
-from tests.faults.wire import Wire
+from tests.faults.wire import Closed, Wire
 
 ZOOKEEPER_ROOT = "/springtide"
 ZOOKEEPER_SECONDS_MAX = 15.0
@@ -25,13 +25,26 @@ METADATA_VERSION = 7
 CORRELATION_ID_BYTES = 4
 
 
+class NotTold(RuntimeError):
+    """Somebody did not answer."""
+
+
 def compare_views(cluster: HostCluster, topic: str) -> tuple[Anomaly, ...]:
-    """Everything that REST or a broker says otherwise than ZooKeeper."""
+    """Everything that REST or a broker says otherwise than ZooKeeper.
+
+    Raises:
+        NotTold: a broker did not answer.
+        RestFailed: no controller did.
+    """
     rest = cluster.partitions(topic)
     topic_id = str(cluster.api.get(f"/clusters/{cluster.name}/topics/{topic}")["topic_id"])
     views: dict[str, View] = {"rest": {(topic, view.partition): _facts(view) for view in rest}}
     for broker in cluster.brokers.values():
-        views[f"broker {broker.broker_id}"] = ask_broker(broker.address, broker.port, topic)
+        name = f"broker {broker.broker_id}"
+        try:
+            views[name] = ask_broker(broker.address, broker.port, topic)
+        except (OSError, Closed) as error:
+            raise NotTold(f"{name} does not tell: {type(error).__name__} {error}") from error
     return check_placement(read_zookeeper(cluster, topic, topic_id, partitions=len(rest)), views)
 
 

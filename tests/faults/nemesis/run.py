@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from localcluster.processes import ProcessFailed
-from localcluster.rest import RestFailed
+from localcluster.rest import PartitionView, RestFailed
 from tests.checker.check import check
 from tests.checker.from_clients import Recorder, ends_of, read_finally
 from tests.checker.history import Function, History, Key, Operation, Outcome, write_history
 from tests.checker.verdict import Verdict
 from tests.faults.hosts.cluster import HostCluster
-from tests.faults.nemesis.arena import Arena
+from tests.faults.nemesis.arena import Arena, is_whole
 from tests.faults.nemesis.disks import dump_replicas
 from tests.faults.nemesis.figures import Acknowledged, Course, recoveries, render_faults, to_part
 from tests.faults.nemesis.kinds import Kind
 from tests.faults.nemesis.load import Load
-from tests.faults.nemesis.placement import compare_views
+from tests.faults.nemesis.placement import NotTold, compare_views
 from tests.faults.nemesis.schedule import Nemesis, Tell
 from tests.proof.part import Part
 
@@ -35,6 +35,7 @@ BROKER_CONFIG = {
 }
 WARM_UP_SECONDS = 3.0
 WHOLE_SECONDS_MAX = 120.0
+STEADY_SECONDS = 3.0
 CATCH_UP_SECONDS = 3.0
 FINAL_READ_SECONDS_MAX = 120.0
 VIEWS_AGREE_SECONDS_MAX = 20.0
@@ -68,6 +69,7 @@ def run(
         controllers=CONTROLLERS,
         zookeepers=ZOOKEEPERS,
         broker_config=BROKER_CONFIG,
+        clock_faults=any(kind.name == "jump-clock" for kind in kinds),
         on_progress=tell,
     )
     with cluster:
@@ -128,8 +130,8 @@ def finish(cluster: HostCluster, load: Load, recorder: Recorder, outcomes: Outco
     healed_at = time.monotonic()
     tell("everything is healed; waiting until every replica is in sync")
     try:
-        views = cluster.wait_until_in_sync(TOPIC, timeout_seconds=WHOLE_SECONDS_MAX)
-        whole_seconds = time.monotonic() - healed_at
+        views = wait_until_whole(cluster)
+        whole_seconds = time.monotonic() - STEADY_SECONDS - healed_at
         outcomes.course = Course(
             elections=sum(view.leader_epoch for view in views),
             metadata_changes=sum(int(view.document.get("partition_epoch", 0)) for view in views),
@@ -162,13 +164,29 @@ def finish(cluster: HostCluster, load: Load, recorder: Recorder, outcomes: Outco
         recorder.add(dump)
 
 
+def wait_until_whole(cluster: HostCluster) -> list[PartitionView]:
+    """Every broker is active and every replica in sync, and stays so: right after a heal the controllers may
+    not yet have heard of what is broken."""
+    since = time.monotonic()
+
+    def whole() -> list[PartitionView] | None:
+        nonlocal since
+        brokers = cluster.api.get(f"/clusters/{cluster.name}/brokers")["items"]
+        views = cluster.partitions(TOPIC)
+        if not (is_whole(views) and all(broker["state"] == "active" for broker in brokers)):
+            since = time.monotonic()
+        return views if time.monotonic() - since >= STEADY_SECONDS else None
+
+    return cluster.wait_until("the cluster is whole", whole, timeout_seconds=WHOLE_SECONDS_MAX)
+
+
 def compare_until_equal(cluster: HostCluster) -> list[str]:
     """What REST and the brokers still say otherwise than ZooKeeper when they had time to hear of it."""
     deadline = time.monotonic() + VIEWS_AGREE_SECONDS_MAX
     while True:
         try:
             differences = [anomaly.explanation for anomaly in compare_views(cluster, TOPIC)]
-        except (RestFailed, OSError) as error:
+        except (RestFailed, NotTold) as error:
             differences = [f"the views could not be compared: {error}"]
         if not differences or time.monotonic() > deadline:
             return differences
