@@ -232,7 +232,7 @@ class Oracle:
         """I13 through the ghost: below its high watermark every replica holds exactly what was committed."""
         ghost = self.ghosts[key]
         place = (broker_id, key)
-        verified = self._verified.get(place, 0)
+        verified = max(self._verified.get(place, 0), log.log_start_offset)
         log_end = log.log_end_offset
         if verified > log_end:  # truncated since: what follows is new
             verified = self._verified[place] = log_end
@@ -320,9 +320,12 @@ class Oracle:
                     raise Violation("I24", f"{key} reordered {producer.name}")
             state = cluster.truth(key)
             assert state is not None
+            start = cluster.brokers[state.leader].disk.logs[key].log_start_offset
+            expected = ghost.headers[ghost.from_offset(start) :]
             for broker_id in state.replicas:
                 log = cluster.brokers[broker_id].disk.logs[key]
-                if list(headers_of(log, 0, log.log_end_offset)) != ghost.headers:
+                held = headers_of(log, log.log_start_offset, log.log_end_offset)
+                if log.log_start_offset != start or list(held) != expected:
                     raise Violation("I13", f"{key} broker {broker_id} differs at the end")
 
 
