@@ -46,9 +46,12 @@ REPLACED_SECONDS_MAX = 30.0
 IN_SYNC_SECONDS_MAX = 60.0
 DRAIN_SECONDS_MAX = 60.0
 PROBE_SECONDS_MAX = 2 * WRITABLE_SECONDS_MAX
-HISTORY_DIRECTORY = Path("build/jepsen2013")
 
 Tell = Callable[[str], None]
+
+
+class NothingToCut(RuntimeError):
+    """The chosen broker leads no partition: cutting it off would try nothing."""
 
 
 class NoActiveController(RuntimeError):
@@ -109,7 +112,10 @@ class Watcher:
 
 
 class Schedule:
-    """One run on a cluster that was formed and has no topic yet."""
+    """One run on a cluster that was formed and has no topic yet.
+
+    histories: the folder for the history. victim: None for the broker that leads most.
+    """
 
     def __init__(
         self,
@@ -117,16 +123,20 @@ class Schedule:
         plan: Plan,
         *,
         tell: Tell,
+        histories: Path,
         is_control: bool = False,
         is_idempotent: bool = False,
         led_by_one: int = LED_BY_ONE,
+        victim: int | None = None,
     ) -> None:
         self._cluster = cluster
         self._plan = plan
         self._tell = tell
+        self._histories = histories
         self._is_control = is_control
         self._is_idempotent = is_idempotent
         self._led_by_one = led_by_one
+        self._victim = victim
         self._recorder = Recorder()
         self._started_ns = 0
         self._cuts: list[tuple[Cut, str, int]] = []
@@ -161,8 +171,10 @@ class Schedule:
         try:
             self._sleep_until(plan.first_cut_seconds)
             before = watcher.ask()
-            victim = choose_victim(dict(enumerate(before.leaders)))
+            victim = self._victim or choose_victim(dict(enumerate(before.leaders)))
             led = before.led_by(victim)
+            if not led:
+                raise NothingToCut(f"broker {victim} leads no partition; leaders: {list(before.leaders)}")
             others = [broker_host(broker) for broker in self._cluster.brokers if broker != victim]
             port = self._cluster.brokers[victim].port
             self._tell(
@@ -266,8 +278,8 @@ class Schedule:
         return replace(result, seconds=time.monotonic() - began)
 
     def _save(self, history: History) -> None:
-        HISTORY_DIRECTORY.mkdir(parents=True, exist_ok=True)
-        path = HISTORY_DIRECTORY / f"{'control' if self._is_control else 'defaults'}.jsonl"
+        self._histories.mkdir(parents=True, exist_ok=True)
+        path = self._histories / f"{'control' if self._is_control else 'defaults'}.jsonl"
         with path.open("wb") as stream:
             write_history(stream, history.operations)
         self._tell(f"history: {path}")

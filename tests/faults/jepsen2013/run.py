@@ -27,7 +27,7 @@ from tests.faults.jepsen2013.report import (
     to_part,
 )
 from tests.faults.jepsen2013.schedule import BROKERS, LED_BY_ONE, PARTITIONS, RATE_DEFAULT, Plan
-from tests.proof.part import save
+from tests.proof.part import DIRECTORY, save
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -56,7 +56,16 @@ def build_parser() -> argparse.ArgumentParser:
         choices=range(1, PARTITIONS),
         help=f"partitions that prefer broker 1 (default {LED_BY_ONE})",
     )
+    parser.add_argument(
+        "--victim",
+        type=int,
+        choices=range(1, BROKERS + 1),
+        help="the broker to cut off, which must lead something (default: the one that leads most)",
+    )
     parser.add_argument("--zookeepers", type=int, default=1, choices=(1, 3), help="default 1")
+    parser.add_argument(
+        "--build", type=Path, default=DIRECTORY.parent, help="where figures and histories go (default build)"
+    )
     parser.add_argument(
         "--directory", type=Path, help="keep the processes' logs here (default: only if it fails)"
     )
@@ -83,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results.append(run_once(plan, options, is_control=False))
     if not options.no_control:
         results.append(run_once(plan, options, is_control=True))
-    return report(results, figure=options.figure)
+    return report(results, directory=options.build / DIRECTORY.name, figure=options.figure)
 
 
 def run_once(plan: Plan, options: argparse.Namespace, *, is_control: bool) -> Result:
@@ -96,9 +105,9 @@ def run_once(plan: Plan, options: argparse.Namespace, *, is_control: bool) -> Re
         controllers=CONTROLLERS,
         zookeepers=options.zookeepers,
         broker_config={"replica.lag.time.max.ms": str(plan.lag_ms_max)},
+        clock_faults=False,
         on_progress=tell,
     )
-    cluster._faketime = None
     with cluster:
         cluster.form()
         return Schedule(
@@ -108,6 +117,8 @@ def run_once(plan: Plan, options: argparse.Namespace, *, is_control: bool) -> Re
             is_control=is_control,
             is_idempotent=options.idempotent,
             led_by_one=options.led_by_one,
+            victim=options.victim,
+            histories=options.build / "jepsen2013",
         ).run()
 
 
@@ -122,8 +133,14 @@ class Narrator:
         print(f"[{self._name} {time.monotonic() - self._started_at:5.1f} s] {line}", flush=True)
 
 
-def report(results: Sequence[Result], *, figure: Path | None = None, tell: Tell = print) -> int:
-    """Prints everything, and saves the part when both runs are there: a half is no proof."""
+def report(
+    results: Sequence[Result],
+    *,
+    directory: Path = DIRECTORY,
+    figure: Path | None = None,
+    tell: Tell = print,
+) -> int:
+    """Prints everything, and saves the part in `directory` when both runs are there: a half is no proof."""
     wrong = [line for result in results for line in failures(result)]
     tell("")
     for result in results:
@@ -134,7 +151,7 @@ def report(results: Sequence[Result], *, figure: Path | None = None, tell: Tell 
         tell(line)
     by_kind = {result.is_control: result for result in results}
     if len(by_kind) == 2:
-        tell(f"figures: {save(to_part(by_kind[False], by_kind[True]))}")
+        tell(f"figures: {save(to_part(by_kind[False], by_kind[True]), directory)}")
     if figure is not None:
         bars = [Bar.of(row) for row in [ORIGINAL, *(result.row for result in reversed(results))]]
         figure.write_text(render_svg(bars), encoding="utf-8")

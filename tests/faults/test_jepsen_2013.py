@@ -1,0 +1,56 @@
+"""The 2013 schedule on simulated hosts, with our defaults and with the settings of 2013, at its highest rate.
+
+In a process of its own: hosts are made in namespaces that a process enters before it has threads, which
+pytest has by now. `python -m tests.faults.jepsen2013` does the same at the published pace.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.hosts.sandbox import why_no_sandbox
+from tests.faults.jepsen2013.schedule import RATE_MAX
+from tests.proof.part import load_all
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+RUN_SECONDS_MAX = 480.0
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def simulated_hosts() -> None:
+    reason = why_no_sandbox()
+    if reason and not os.environ.get("CI_REQUIRED"):
+        pytest.skip(reason)
+    assert not reason, f"{reason}; and CI must not skip it"
+
+
+@pytest.mark.parametrize("client", [[], ["--idempotent"]], ids=["as in 2013", "idempotent"])
+def test_defaults_lose_nothing_and_the_settings_of_2013_lose_nothing_silently(
+    client: list[str], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "tests.faults.jepsen2013", "--rate", f"{RATE_MAX:g}"]
+    ended = subprocess.run(
+        [*command, "--build", str(tmp_path), *client],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=RUN_SECONDS_MAX,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
+    (part,) = load_all(tmp_path / "proof")
+    assert part.figures["total"] == part.figures["control total"] == 1000
+    assert part.figures["lost"] == 0
+    lost = part.figures["control lost"]
+    assert isinstance(lost, int)
+    assert lost > 0
+    assert part.figures["control lost found in divergent files"] == lost
