@@ -5,7 +5,8 @@ Appends and tail reads run in the broker's loop against the page cache and memor
 Nothing here decides what may be truncated or deleted; this does it, in an order that survives a crash between
 any two steps:
 
-- truncation: recovery point lowered on disk first, newest segment dropped first, names fsynced;
+- truncation: recovery point lowered on disk first, newest segment dropped first, names fsynced, the cut fsynced
+  before anything is written behind it;
 - roll: snapshot and index of the closed segment reach the disk before the recovery point passes it;
 - the recovery point never passes bytes that were not fsynced *after* their last change (KAFKA-10101): a cut
   that happens while a flush runs holds it back.
@@ -568,6 +569,9 @@ class PartitionLog:
             self._disk.fsync_dir(self.directory)
             segment.reopen_for_append()
         segment.truncate(position)
+        # Before new bytes take the place of those that went: a power cut that brought some of them back among
+        # the new would leave a log that no leader ever had.
+        segment.file.fsync()
         self._size_bytes = sum(other.size_bytes for other in self._segments)
         self._tail.truncate_to(end_offset)
         self._log_end_offset = end_offset

@@ -21,6 +21,9 @@ PATH = "/data"
 STEPS = 70
 FAILURES_MAX = 20
 
+LOOK_SHARE = 0.25
+"""At so many moments of one workload. Another workload with the same operations shows more than another state of
+the same moment."""
 KILL_SHARE = 0.2
 """So many states are those of a killed process; the others, of a power cut."""
 AGAIN_SHARE = 0.25
@@ -82,6 +85,8 @@ class _Explorer:
 
     def look(self, operation: str, path: str, is_done: bool) -> None:
         self.moment += 1
+        if self.random.random() >= LOOK_SHARE:
+            return
         where = f"seed {self.explored.seed}, {'after' if is_done else 'before'} {operation} of {path}"
         state_seed = f"{self.explored.seed} {self.moment}"
         is_power_cut = self.random.random() >= KILL_SHARE

@@ -103,7 +103,6 @@ class Incarnation:
     def restarting(self, log_offset: int) -> None:
         self.chain = []
         self.flushed = 0
-        self.high_watermark = 0
         self.epochs = self.epochs_durable = ()
         self.beginning += 1
         self.beginnings_possible.add(self.beginning)
@@ -112,7 +111,8 @@ class Incarnation:
     def restarted(self, log_offset: int) -> None:
         self.beginnings_possible = {self.beginning}
         self.start_max = log_offset
-        self.high_watermark = self.high_watermark_max = log_offset
+        self.high_watermark = log_offset
+        self.high_watermark_max = max(self.high_watermark_max, log_offset)
 
     def places(self, batch: bytes, beginnings: frozenset[int]) -> list[Node]:
         """Where in the tree a log may begin with this batch: retention may have cut off what was before."""

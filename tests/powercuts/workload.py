@@ -156,7 +156,7 @@ class Workload:
         self._start_advanced(log, known, log.detach_old_segments())
 
     def restart_at(self, log: PartitionLog, known: Incarnation) -> None:
-        target = max(log.log_end_offset + self._random.randint(-20, 20), 0)
+        target = max(log.log_end_offset + self._random.randint(-20, 20), known.high_watermark)
         known.restarting(target)
         log.restart_at(target)
         known.restarted(target)
