@@ -833,6 +833,7 @@ class BrokerNode:
 
         self.produce_count += 1
         waiter_id = self.produce_count
+        end_offset = replica.log.log_end_offset
         result, effects = replica.append(
             decode_header(request.batch),
             memoryview(request.batch),
@@ -840,7 +841,7 @@ class BrokerNode:
             waiter=complete,
             expires_ms=now_ms + PRODUCE_WAIT_MS,
             now_ms=now_ms,
-            wall_ms=now_ms,
+            wall_ms=self.clock.wall_ms,
         )
         base_offset = result.base_offset
         self.cluster.marks.on_produced(replica, result, end_offset)

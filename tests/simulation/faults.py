@@ -18,6 +18,12 @@ from tests.simulation.schedule import KINDS, Kind, Strike, apply
 __all__ = ["FaultPlanner", "kinds_brokers", "kinds_controllers", "kinds_network"]
 
 
+#: One strike in so many is followed by another within this time: what is rare alone is found in the moment
+#: after something else.
+VOLLEY_RATE = 0.3
+VOLLEY_MS = 40
+
+
 class FaultPlanner:
     """Draws one strike after another until `stop`."""
 
@@ -25,24 +31,33 @@ class FaultPlanner:
         self.cluster = cluster
         self.random: Random = keyed_random(cluster.seed, "faults")
         every = [kind for kind in KINDS.values() for _ in range(kind.weight)]
-        self.kinds: list[Kind] = [kind for kind in every if self.random.random() < 0.5] or every[:3]
-        self.pace_ms = self.random.choice([300, 800, 2_000])
+        share = self.random.choice((0.15, 0.3, 0.5, 0.8))
+        self.kinds: list[Kind] = [kind for kind in every if self.random.random() < share] or every[:3]
         self.strikes: list[Strike] = []
         self.stopped = False
+        self._ends_ms: list[int] = []
 
     def start(self) -> None:
-        delay_ms = self.pace_ms * (0.2 + 1.6 * self.random.random())
+        options = self.cluster.options
+        if self.random.random() < VOLLEY_RATE:
+            delay_ms = self.random.random() * VOLLEY_MS
+        else:
+            delay_ms = options.strike_pace_ms * (0.2 + 1.6 * self.random.random())
         self.cluster.events.at(self.cluster.events.now_ms + 1 + int(delay_ms), self._strike)
 
     def _strike(self) -> None:
         if self.stopped:
             return
-        chosen = self.random.choice(self.kinds)
-        arguments = chosen.draw(self.cluster, self.random)
-        if arguments is not None:
-            strike = Strike(self.cluster.events.now_ms, chosen.name, arguments)
-            if apply(self.cluster, strike):
-                self.strikes.append(strike)
+        now_ms = self.cluster.events.now_ms
+        self._ends_ms = [end_ms for end_ms in self._ends_ms if end_ms > now_ms]
+        if len(self._ends_ms) < self.cluster.options.ongoing_max:
+            chosen = self.random.choice(self.kinds)
+            arguments = chosen.draw(self.cluster, self.random)
+            if arguments is not None:
+                strike = Strike(now_ms, chosen.name, arguments)
+                if apply(self.cluster, strike):
+                    self.strikes.append(strike)
+                    self._ends_ms.append(now_ms + arguments.get("for_ms", 0))
         self.start()
 
     def stop(self) -> None:

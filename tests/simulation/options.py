@@ -27,6 +27,7 @@ class ClusterOptions:
     topics_max: how many further topics an operator keeps creating and deleting.
     faults_ms: length of the safety phase. strike_pace_ms: mean time between strikes or volleys of them.
     unclean_election: whether topics have unclean.leader.election.enable, which gives the promise away.
+    ongoing_max: faults that last at one time; more would leave nothing that could go wrong.
     over_budget: brokers may lose more than the promise covers; then a partition may stop, but not lie.
     """
 
@@ -58,6 +59,7 @@ class ClusterOptions:
     topics_max: int = 0
     faults_ms: int = 20_000
     strike_pace_ms: int = 800
+    ongoing_max: int = 6
     unclean_election: bool = False
     over_budget: bool = False
 
@@ -106,11 +108,11 @@ def draw_options(seed: int) -> ClusterOptions:
         fetch_wait_ms=random.choice((0, 100, 300, 500)) if is_dense else random.choice((300, 500)),
         fetch_bytes_max=random.choice((300, 1_000, 4_096)),
         poll_wait_ms=random.choice((500, 1_000)) if is_dense else random.choice((1_000, 3_000)),
-        tick_ms=100 if is_dense else random.choice((100, 250, 500)),
+        tick_ms=100 if is_dense else random.choice((250, 500)),
         report_ms=250 if is_dense else 500,
-        flush_ms=random.choice((100, 700, 3_000)),
+        flush_ms=random.choice((100, 700)) if is_dense else random.choice((700, 3_000)),
         pace_ms=random.randint(*pace),
-        records_max=random.choice((1, 3, 10)),
+        records_max=random.choice((1, 5, 20)),
         in_flight_max=random.choice((1, 1, 2, 5)),
         plain_producers=random.choice((0, 0, 1)),
         consumers=random.choice((0, 1)),
@@ -118,6 +120,7 @@ def draw_options(seed: int) -> ClusterOptions:
         topics_max=random.choice((0, 0, 1, 2)),
         faults_ms=random.randint(*length),
         strike_pace_ms=random.randint(*strikes),
+        ongoing_max=random.choice((1, 2, 3, 6)),
         over_budget=random.random() < 0.1,
     )
 
