@@ -25,6 +25,9 @@ class StagedArena(Arena):
     def brokers(self) -> list[str]:
         return HOSTS
 
+    def is_back(self, host: str) -> bool:
+        return True
+
     def views(self) -> list[PartitionView] | None:
         return self.staged
 

@@ -26,7 +26,8 @@ from pathlib import Path
 
 from localcluster.cluster import FirstPorts, LocalCluster
 from localcluster.place import Place
-from localcluster.processes import SupervisedProcess
+from localcluster.ports import is_accepting
+from localcluster.processes import ProcessFailed, SupervisedProcess
 from tests.faults.hosts.disk import HostDisk, remove_stale_cgroups
 from tests.faults.hosts.network import Network
 from tests.faults.hosts.sandbox import NETNS_FOLDER, find_faketime, require_sandbox
@@ -210,9 +211,24 @@ class HostCluster(LocalCluster):
             case _:
                 return self.zookeeper.servers[int(number) - 1].process
 
-    def wait_broker_listens(self, broker_id: int) -> None:
-        """For those who start several side by side and wait afterwards."""
-        self._wait_broker_listens(self.brokers[broker_id])
+    def is_back(self, host: str) -> bool:
+        """Whether the host's process, which was started, serves again.
+
+        Raises:
+            ProcessFailed: it has ended instead.
+        """
+        process = self.process_on(host)
+        if process.has_failed:
+            raise ProcessFailed(f"{process.name} ended with {process.exit_code}.{process.last_words()}")
+        kind, _, number = host.partition("-")
+        match kind:
+            case "broker":
+                broker = self.brokers[int(number)]
+                return is_accepting(broker.port, address=broker.address)
+            case "controller":
+                return self.controllers[int(number)].readiness() is not None
+            case _:
+                return self.zookeeper.servers[int(number) - 1].mode() is not None
 
     def cut_power(self, broker_id: int) -> None:
         """The broker's machine loses power: what was not synced is gone. `start_broker` is its return, with
@@ -224,15 +240,16 @@ class HostCluster(LocalCluster):
         self.disk(broker_id).mount()
 
     def turn_off(self, broker_id: int) -> None:
-        """SIGKILL and the disk unmounted, flushed: its image can be changed, then `turn_on`."""
+        """SIGKILL and the disk unmounted, flushed: now its image can be changed. Then `turn_on`."""
         self.kill_broker(broker_id)
         self.disk(broker_id).unmount()
 
     def turn_on(self, broker_id: int) -> None:
-        """After `turn_off`: the machine starts anew, and the broker with it."""
+        """After `turn_off`: the machine starts anew, and its broker is started; `is_back` tells when it
+        serves."""
         self.hosts[broker_host(broker_id)].reboot()
         self.disk(broker_id).mount()
-        self.start_broker(broker_id)
+        self.brokers[broker_id].process.start()
 
     def wipe_broker_disk(self, broker_id: int) -> None:
         """Replaces the disk of a broker that is not running by an empty one."""

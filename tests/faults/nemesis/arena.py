@@ -37,7 +37,8 @@ def number_of(host: str) -> int:
 
 @dataclass(slots=True, eq=False)
 class Ongoing:
-    """A fault that holds. `heal` ends it; what it strikes stays harmed until then."""
+    """A fault that holds. `heal` ends it without waiting for what it starts again; its victims stay harmed
+    until all of them are back."""
 
     kind: str
     victims: tuple[str, ...]
@@ -46,6 +47,7 @@ class Ongoing:
     is_lossy: bool = False
     struck_ns: int = 0
     heal_due: float = 0.0
+    healed_ns: int | None = None
 
 
 @dataclass(slots=True)
@@ -135,6 +137,9 @@ class Arena:
             for host in self.brokers
             if all(set(view.isr) - {number_of(host)} for view in views if number_of(host) in view.replicas)
         )
+
+    def is_back(self, host: str) -> bool:
+        return self.cluster.is_back(host)
 
     def add(self, fault: Ongoing) -> None:
         self.ongoing.append(fault)

@@ -99,6 +99,7 @@ def _dump(
             t_return_ns=now_ns,
             key=key,
             items=tuple(items),
-            batches=tuple(batches),
+            # A fragment begins in the middle of every producer's sequence.
+            batches=() if high_watermark is None else tuple(batches),
             high_watermark=high_watermark,
         )

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.faults.nemesis.arena import Arena, Ongoing, kind_of, number_of
+from tests.faults.nemesis.arena import Arena, Ongoing, number_of
 
 HOUR_SECONDS = 3600
 CLOCK_SHIFTS_SECONDS = (HOUR_SECONDS, -60, -HOUR_SECONDS, 1)
@@ -30,18 +30,9 @@ class Kind:
         return round(rng.uniform(*self.seconds), 1)
 
 
-def restart(arena: Arena, host: str) -> None:
-    """Starts the host's process again and waits until it answers."""
-    cluster = arena.cluster
-    match kind_of(host):
-        case "broker":
-            cluster.start_broker(number_of(host))
-        case "controller":
-            cluster.start_controller(number_of(host))
-        case _:
-            server = cluster.zookeeper.servers[number_of(host) - 1]
-            server.start()
-            server.wait_ready()
+def start(arena: Arena, host: str) -> None:
+    """Starts the host's process again, without waiting."""
+    arena.cluster.process_on(host).start()
 
 
 def down(arena: Arena, kind: str, host: str | None, *, gently: bool = False) -> Ongoing | None:
@@ -53,7 +44,7 @@ def down(arena: Arena, kind: str, host: str | None, *, gently: bool = False) -> 
         process.stop()
     else:
         process.kill()
-    return Ongoing(kind, (host,), f"{kind} {host}", lambda: restart(arena, host))
+    return Ongoing(kind, (host,), f"{kind} {host}", lambda: start(arena, host))
 
 
 def paused(arena: Arena, kind: str, host: str | None) -> Ongoing | None:
@@ -85,9 +76,7 @@ def kill_all_brokers(arena: Arena) -> Ongoing | None:
 
     def heal() -> None:
         for host in arena.brokers:
-            arena.cluster.process_on(host).start()
-        for host in arena.brokers:
-            arena.cluster.wait_broker_listens(number_of(host))
+            start(arena, host)
 
     return Ongoing("kill-all-brokers", tuple(arena.brokers), "kill-all-brokers", heal)
 

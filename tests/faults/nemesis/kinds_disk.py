@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.faults.hosts.disk import can_throttle
 from tests.faults.nemesis.arena import Arena, Ongoing, number_of
-from tests.faults.nemesis.kinds import Kind
+from tests.faults.nemesis.kinds import Kind, start
 
 SLOW_BYTES_PER_SECOND = 128 * 1024
 IN_SERVICE_SECONDS_MAX = 60.0
@@ -24,9 +24,7 @@ def power_cut(arena: Arena) -> Ongoing | None:
         return None
     broker_id = number_of(host)
     arena.cluster.cut_power(broker_id)
-    return Ongoing(
-        "power-cut", (host,), f"power-cut {host}", lambda: arena.cluster.start_broker(broker_id), True
-    )
+    return Ongoing("power-cut", (host,), f"power-cut {host}", lambda: start(arena, host), True)
 
 
 def power_cut_and_kill_in_recovery(arena: Arena) -> Ongoing | None:
@@ -41,7 +39,7 @@ def power_cut_and_kill_in_recovery(arena: Arena) -> Ongoing | None:
 
     def heal() -> None:
         process.kill()
-        arena.cluster.start_broker(broker_id)
+        start(arena, host)
 
     return Ongoing("kill-in-recovery", (host,), f"kill-in-recovery {host}", heal, True)
 
@@ -58,7 +56,7 @@ def fill_disk(arena: Arena) -> Ongoing | None:
     def heal() -> None:
         arena.cluster.kill_broker(broker_id)
         disk.free()
-        arena.cluster.start_broker(broker_id)
+        start(arena, host)
 
     return Ongoing("fill-disk", (host,), f"fill-disk {host}", heal)
 

@@ -85,7 +85,7 @@ def read_zookeeper(cluster: HostCluster, topic: str, topic_id: str, *, partition
 def ask_broker(address: str, port: int, topic: str) -> View:
     """What this one broker tells its clients."""
     with Wire(port, address=address) as wire:
-        wire.send(frames.metadata(topic, version=METADATA_VERSION))
+        wire.send(frames.frame(frames.metadata(topic, version=METADATA_VERSION)))
         answer = decode(MetadataResponse, wire.receive()[CORRELATION_ID_BYTES:])
     found: dict[tuple[str, int], Partition] = {}
     for told in answer.topics:

@@ -7,11 +7,13 @@ one seed share their faults and their order, and not their every victim.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from localcluster.cluster import WaitedTooLong
 from tests.faults.nemesis.arena import Arena, Ongoing
 from tests.faults.nemesis.kinds import Kind
 
@@ -19,6 +21,7 @@ ONGOING_MAX = 2
 PAUSE_SECONDS = (0.5, 4.0)
 """Between the starts of two faults, beside what striking takes."""
 POLL_SECONDS = 0.05
+BACK_SECONDS_MAX = 90.0
 AGAIN_SECONDS = 1.0
 """When nobody may be struck now."""
 
@@ -75,14 +78,16 @@ class Nemesis:
         strike_at = time.monotonic()
         while (now := time.monotonic()) < until:
             self.check()
-            if due := [fault for fault in self.arena.ongoing if fault.heal_due <= now]:
-                self.heal(due[0])
-            elif now >= strike_at and len(self.arena.ongoing) < ONGOING_MAX:
+            if self._mend(now):
+                continue
+            if now >= strike_at and len(self.arena.ongoing) < ONGOING_MAX:
                 strike_at = self._strike(bag)
             else:
                 time.sleep(POLL_SECONDS)
         while self.arena.ongoing:
-            self.heal(self.arena.ongoing[0])
+            self.check()
+            if not self._mend(math.inf):
+                time.sleep(POLL_SECONDS)
 
     def _strike(self, bag: Bag) -> float:
         """Strikes if it can; when to strike next."""
@@ -98,8 +103,25 @@ class Nemesis:
         self.tell(f"{fault.note} for {seconds:g} s")
         return time.monotonic() + self.arena.rng.uniform(*PAUSE_SECONDS)
 
-    def heal(self, fault: Ongoing) -> None:
-        fault.heal()
-        self.arena.remove(fault)
-        self.done.append(Done(fault.kind, fault.note, fault.struck_ns, self.clock_ns()))
-        self.tell(f"    healed: {fault.note}")
+    def _mend(self, now: float) -> bool:
+        """Heals what is due, and lets go of what is back; whether it did anything.
+
+        Raises:
+            WaitedTooLong, ProcessFailed: a victim did not come back.
+        """
+        for fault in list(self.arena.ongoing):
+            if fault.healed_ns is None:
+                if fault.heal_due <= now:
+                    # Before what it starts: the time to start counts as recovery.
+                    healed_ns = self.clock_ns()
+                    fault.heal()
+                    fault.healed_ns = healed_ns
+                    return True
+            elif all(self.arena.is_back(victim) for victim in fault.victims):
+                self.arena.remove(fault)
+                self.done.append(Done(fault.kind, fault.note, fault.struck_ns, fault.healed_ns))
+                self.tell(f"    healed: {fault.note}")
+                return True
+            elif (self.clock_ns() - fault.healed_ns) / 1e9 > BACK_SECONDS_MAX:
+                raise WaitedTooLong(f"after {BACK_SECONDS_MAX:g} s not back: {fault.note}")
+        return False
