@@ -257,9 +257,10 @@ class Oracle:
                 self._verified[place] = 0
 
     def _check_candidates(self, key: PartitionKey, state: PartitionState) -> None:
-        """I1: whoever may be elected and is up holds every committed record."""
+        """I1: whoever may be elected and is up holds every committed record. Of a topic that is being deleted
+        nobody is elected any more, and each replica deletes its log when it hears of it."""
         ghost = self.ghosts[key]
-        if not ghost.end_offset:
+        if not ghost.end_offset or key not in self.cluster.living:
             return
         cluster = self.cluster
         for broker_id in (*state.isr, *state.elr):

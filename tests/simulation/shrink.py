@@ -78,6 +78,7 @@ class Shrinker:
         before = len(first.strikes)
         try:
             self._cut_tail()
+            self._change(_shorter)
             size = None
             while size != (size := self._size()):
                 self._drop_strikes()
@@ -121,13 +122,16 @@ class Shrinker:
 
     def _make_smaller(self) -> None:
         for change in _CHANGES:
-            case, verdict = self.best
-            assert case.options is not None and case.strikes is not None
-            for options in change(case.options, verdict):
-                if options != case.options:
-                    strikes = tuple(s for s in case.strikes if _is_possible(s, options))
-                    if self._keep(msgspec.structs.replace(case, options=options), strikes):
-                        break
+            self._change(change)
+
+    def _change(self, change: _Change) -> None:
+        """Of the clusters that this change offers, the first one in which the same rule fails."""
+        case, verdict = self.best
+        assert case.options is not None and case.strikes is not None
+        for options in change(case.options, verdict):
+            strikes = tuple(s for s in case.strikes if _is_possible(s, options))
+            if self._keep(msgspec.structs.replace(case, options=options), strikes):
+                return
 
     # --- runs -------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from tests.simulation.corpus import Case, load_corpus, run_case
 from tests.simulation.marks import DECLARED, missed
 from tests.simulation.report import report_and_save
 from tests.simulation.run import Verdict
-from tests.simulation.twice import Digests, SecondRunFailed, compare, digests_of, is_chosen
+from tests.simulation.twice import Digests, SecondRunFailed, compare, digests_of, is_chosen, sources_digest
 
 FAILED_MAX = 40
 """Failing seeds after which nothing more can be learned from going on."""
@@ -123,6 +123,7 @@ class Sweep:
         totals = self.totals
         corpus = load_corpus() if self.plan.with_corpus else ()
         totals.from_corpus = len(corpus)
+        sources = sources_digest()
         context = get_context("fork")
         with ProcessPoolExecutor(self.plan.jobs, mp_context=context) as pool:
             for case, verdict in _run_all(pool, corpus, jobs=self.plan.jobs):
@@ -133,7 +134,7 @@ class Sweep:
                 if is_chosen(case.seed) and verdict.rule is None:
                     self._digests[case.seed] = digests_of(verdict)
                 self._progress()
-        self._run_twice()
+        self._run_twice(sources)
         for mark in missed(totals.marks, seeds=totals.seeds):
             totals.failures.append(f"no seed came to the mark {mark}")
         seconds = time.monotonic() - self._began
@@ -163,12 +164,12 @@ class Sweep:
             text = report_and_save(verdict)
             self._show(text if len(self.failed) <= 3 else f"{name}: {verdict.failure}")
 
-    def _run_twice(self) -> None:
+    def _run_twice(self, sources: str) -> None:
         try:
-            self.totals.failures += compare(self._digests, jobs=self.plan.jobs)
+            self.totals.failures += compare(self._digests, jobs=self.plan.jobs, sources=sources)
             self.totals.compared = len(self._digests)
         except SecondRunFailed as error:
-            self.totals.failures.append(f"the second runs did not end: {error}")
+            self.totals.failures.append(f"no second runs: {error}")
 
     def _progress(self) -> None:
         now = time.monotonic()

@@ -8,25 +8,37 @@ that of the events and that of the history.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from tests.simulation.run import Verdict, run_seed
 
 ONE_IN = 20
 HASH_SEEDS = ("1", "4242", "31337", "77")
 SECONDS_MAX = 1_800
+SOURCES = ("controller", "dataplane", "tests/simulation")
 
 Digests = tuple[str, str]
 """Of the events and of the history."""
 
 
 class SecondRunFailed(Exception):
-    """The other process did not come to its end."""
+    """The other process did not come to its end, or it could not be the same run."""
+
+
+def sources_digest() -> str:
+    """Of every module that a run is made of. A fresh interpreter reads the files as they are by then."""
+    digest = hashlib.blake2b(digest_size=16)
+    for package in SOURCES:
+        for path in sorted(Path(package).rglob("*.py")):
+            digest.update(path.as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
 
 
 def is_chosen(seed: int) -> bool:
@@ -57,8 +69,11 @@ def run_elsewhere(seeds: Sequence[int], *, hash_seed: str) -> dict[int, Digests]
     return {int(seed): (one, other) for seed, (one, other) in json.loads(done.stdout).items()}
 
 
-def compare(first: Mapping[int, Digests], *, jobs: int) -> list[str]:
-    """Runs all of them again; what differs, one line a seed. Raises SecondRunFailed."""
+def compare(first: Mapping[int, Digests], *, jobs: int, sources: str) -> list[str]:
+    """Runs all of them again; what differs, one line a seed. sources: `sources_digest` when the first runs
+    began. Raises SecondRunFailed."""
+    if sources != sources_digest():
+        raise SecondRunFailed("source files changed while the first runs ran, so there is nothing to compare")
     seeds = sorted(first, reverse=True)
     parts = [seeds[n::jobs] for n in range(jobs)]
     with ThreadPoolExecutor(jobs) as pool:
