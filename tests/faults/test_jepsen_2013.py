@@ -31,13 +31,14 @@ def simulated_hosts() -> None:
     assert not reason, f"{reason}; and CI must not skip it"
 
 
-@pytest.mark.parametrize("client", [[], ["--idempotent"]], ids=["as in 2013", "idempotent"])
-def test_defaults_lose_nothing_and_the_settings_of_2013_lose_nothing_silently(
-    client: list[str], tmp_path: Path
-) -> None:
-    command = [sys.executable, "-m", "tests.faults.jepsen2013", "--rate", f"{RATE_MAX:g}"]
+def run_schedule(build: Path, *options: str) -> str:
+    """Returns what it printed; it must have found no fault."""
     ended = subprocess.run(
-        [*command, "--build", str(tmp_path), *client],
+        [
+            *(sys.executable, "-m", "tests.faults.jepsen2013"),
+            *("--rate", f"{RATE_MAX:g}", "--build", str(build)),
+            *options,
+        ],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -47,6 +48,11 @@ def test_defaults_lose_nothing_and_the_settings_of_2013_lose_nothing_silently(
         check=False,
     )
     assert ended.returncode == 0, ended.stdout
+    return ended.stdout
+
+
+def test_defaults_lose_nothing_and_the_settings_of_2013_lose_nothing_silently(tmp_path: Path) -> None:
+    run_schedule(tmp_path)
     (part,) = load_all(tmp_path / "proof")
     assert part.figures["total"] == part.figures["control total"] == 1000
     assert part.figures["lost"] == 0
@@ -54,3 +60,10 @@ def test_defaults_lose_nothing_and_the_settings_of_2013_lose_nothing_silently(
     assert isinstance(lost, int)
     assert lost > 0
     assert part.figures["control lost found in divergent files"] == lost
+
+
+def test_idempotent_writers_outlast_the_isolation_and_everything_is_acknowledged_once(tmp_path: Path) -> None:
+    printed = run_schedule(tmp_path, "--no-control", "--idempotent")
+    (row,) = [line for line in printed.splitlines() if line.startswith("Springtide, defaults, idempotent ")]
+    assert row.split()[-4:] == ["1000", "1000", "1000", "0"], printed
+    assert "integers read twice: 0" in printed

@@ -56,7 +56,9 @@ class Result:
 
     @property
     def name(self) -> str:
-        return "Springtide, settings of 2013" if self.is_control else "Springtide, defaults"
+        if self.is_control:
+            return "Springtide, settings of 2013"
+        return f"Springtide, defaults{', idempotent' if self.is_idempotent else ''}"
 
     @property
     def row(self) -> Row:
@@ -96,7 +98,7 @@ def _default_failures(result: Result) -> list[str]:
             f"{t.healthy_percent:.1f} % of the writes to healthy partitions succeeded; "
             f"{HEALTHY_PERCENT_MIN:g} % is the least"
         )
-    if not t.refused and not t.alone:
+    if not (t.refused or t.alone or t.outlasted):
         found.append("no write met the isolated leader: the schedule proves nothing")
     found += [f"the checker found {kind}: {count}" for kind, count in result.verdict.bad.items()]
     return found
@@ -131,7 +133,8 @@ def render_details(result: Result) -> list[str]:
         f"{result.name}: broker {course.victim} led partitions {sorted(course.victim_led)} at the first cut",
         f"  ISR shrunk to it alone {_since(course.first_cut_ns, alone)} after the first cut; "
         f"replaced {course.seconds_to_new_leaders:.1f} s after the second",
-        f"  acknowledged while alone: {len(t.alone)}; refused or timed out there: {refused}",
+        f"  acknowledged while alone: {len(t.alone)}; refused or timed out: {refused}; "
+        f"acknowledged by the next leader: {t.outlasted}",
         f"  healthy partitions: {t.healthy_acked} of {t.healthy_total} writes acknowledged "
         f"({t.healthy_percent:.1f} %)",
         "  all partitions writable "

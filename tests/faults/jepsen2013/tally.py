@@ -86,7 +86,8 @@ class Tally:
 
     alone: acknowledged by the victim although it had no follower any more.
     refused: how the victim's partitions answered from the first cut until they had another leader, by the
-        client's error; requests that were in flight included.
+        client's error.
+    outlasted: sends of that time that were acknowledged after all, by the next leader.
     healthy_*: of the partitions that the victim did not lead at the first cut, over the whole run.
     writable_seconds: by partition, from the healing to the first acknowledgement of a send that began since;
         None: there was none.
@@ -99,6 +100,7 @@ class Tally:
     lost: tuple[Write, ...]
     alone: tuple[Write, ...]
     refused: Mapping[str, int]
+    outlasted: int
     healthy_total: int
     healthy_acked: int
     writable_seconds: Mapping[int, float | None]
@@ -135,22 +137,20 @@ def tally(operations: Iterable[Operation], course: Course) -> Tally:
     acked = [_write(operation) for operation in written if operation.type is Outcome.OK]
     healthy = [operation for operation in written if _partition(operation) not in course.victim_led]
     isolated = [operation for operation in written if _is_isolated(operation, course)]
+    refused = Counter(o.error or "no answer" for o in isolated if o.type is not Outcome.OK)
+    alone = [
+        _write(operation)
+        for operation in isolated
+        if operation.type is Outcome.OK and operation.t_return_ns <= course.last_led_ns(_partition(operation))
+    ]
     return Tally(
         total=len(written),
         acked=len(acked),
         read=len(places),
         lost=tuple(sorted(write for write in acked if write.value not in places)),
-        alone=tuple(
-            sorted(
-                _write(operation)
-                for operation in isolated
-                if operation.type is Outcome.OK
-                and operation.t_return_ns <= course.last_led_ns(_partition(operation))
-            )
-        ),
-        refused=dict(
-            sorted(Counter(o.error or "no answer" for o in isolated if o.type is not Outcome.OK).items())
-        ),
+        alone=tuple(sorted(alone)),
+        refused=dict(sorted(refused.items())),
+        outlasted=len(isolated) - len(alone) - refused.total(),
         healthy_total=len(healthy),
         healthy_acked=sum(operation.type is Outcome.OK for operation in healthy),
         writable_seconds={

@@ -85,6 +85,12 @@ def test_a_schedule_in_which_nobody_met_the_isolated_leader_proves_nothing() -> 
     ]
 
 
+def test_writes_that_waited_for_the_next_leader_have_met_the_isolated_one() -> None:
+    waited = send(5, 0, at=16, until=28, offset=1)
+    kept = {**KEPT, 0: [*KEPT[0], (1, value_of(5, 0))]}
+    assert failures(result([*SENDS[:3], waited], kept, total=4)) == []
+
+
 def test_an_isr_that_did_not_shrink_before_the_second_cut_is_not_the_schedule() -> None:
     told = failures(ours(course=replace(course(), seen=EVERYBODY_SEES)))
     assert any("never shrank" in line for line in told)

@@ -69,7 +69,20 @@ def test_how_the_isolated_leader_refused_is_counted_by_error() -> None:
         send(15, 1, at=26, until=28, error="NOT_LEADER_OR_FOLLOWER"),
         send(7, 3, at=14, until=18, error="NOT_ENOUGH_REPLICAS"),
     ]
-    assert tally(sends, course()).refused == {"NOT_ENOUGH_REPLICAS": 2, "no answer": 1}
+    counted = tally(sends, course())
+    assert counted.refused == {"NOT_ENOUGH_REPLICAS": 2, "no answer": 1}
+    assert (counted.outlasted, counted.alone) == (0, ())
+
+
+def test_a_write_that_waited_for_the_next_leader_was_not_acknowledged_alone() -> None:
+    sends = [
+        send(0, 0, at=12, until=27, offset=0),
+        send(5, 0, at=24.9, until=25.1, offset=1),
+        send(6, 1, at=12, until=24, offset=0),
+    ]
+    counted = tally(sends, course())
+    assert counted.outlasted == 2
+    assert [write.integer for write in counted.alone] == [6]
 
 
 def test_healthy_partitions_are_those_that_the_victim_did_not_lead() -> None:
