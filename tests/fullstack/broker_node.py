@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -43,23 +42,28 @@ class BrokerNode:
         self.name = f"broker-{broker_id}"
         self.machine = cluster.network.add(self.name)
         self.host = DiskHost(MemoryDisk())
-        self.life: Life | None = None
+        self.process: Life | None = None
         self.broker: Broker | None = None
         self.lives = 0
         self.boots = 0
         self.disk: FencedDisk | None = None
-        self.wants_shutdown = False
+        self._wants_shutdown = False
         #: Changes after which a life kills itself, for the next one to be started.
         self.kill_at: int | None = None
         self._cluster = cluster
 
     @property
+    def life(self) -> int:
+        """Which life this is, or was the last."""
+        return self.lives
+
+    @property
     def is_up(self) -> bool:
-        return self.life is not None and not self.life.is_dead
+        return self.process is not None and not self.process.is_dead
 
     @property
     def is_paused(self) -> bool:
-        return self.life is not None and self.life.is_paused
+        return self.process is not None and self.process.is_paused
 
     # Life and death
 
@@ -69,13 +73,22 @@ class BrokerNode:
             return
         self.machine.is_on = True
         self.lives += 1
-        self.wants_shutdown = False
-        self.life = Life(self._cluster.world, self.name, self.lives)
+        self._wants_shutdown = False
+        self.process = Life(self._cluster.world, self.name, self.lives)
         self._cluster.world.note(f"{self.name} starts, life {self.lives}")
-        self._cluster.spawn(self._live, self.life)
+        self._cluster.spawn(self._live, self.process)
 
-    def kill(self) -> None:
-        """SIGKILL. The kernel keeps what was written, and ends the connections."""
+    def crash(self, machine: Random | None = None, *, torn_bytes: int = 0) -> None:
+        """The process is killed, or the whole machine loses power: what a disk keeps then, `machine`
+        chooses. torn_bytes: the other simulation's way to die within an append; here `kill_at` does it."""
+        del torn_bytes
+        if machine is None:
+            self._kill()
+        else:
+            self._power_off(machine)
+
+    def _kill(self) -> None:
+        """The kernel keeps what was written, and ends the connections."""
         if self._die():
             self._cluster.world.note(f"{self.name} is killed")
             self.host.memory.crash_process()
@@ -84,7 +97,7 @@ class BrokerNode:
             for channel in list(self.machine.channels):
                 channel.kernel_close()
 
-    def power_off(self, random: Random) -> None:
+    def _power_off(self, random: Random) -> None:
         """The machine loses power: what was not synced is lost, as `random` chooses, and nobody is told."""
         if self._die():
             self._cluster.world.note(f"{self.name} loses power")
@@ -93,10 +106,10 @@ class BrokerNode:
             self.host.memory.crash_machine(random)
 
     def _die(self) -> bool:
-        life = self.life
+        life = self.process
         if life is None or life.is_dead:
             return False
-        self.life = None
+        self.process = None
         self.broker = None
         life.die()
         return True
@@ -108,22 +121,26 @@ class BrokerNode:
         self._cluster.world.note(f"{self.name} gets a new disk")
 
     def pause(self) -> None:
-        assert self.life is not None
-        self.life.pause()
+        assert self.process is not None
+        self.process.pause()
         self._cluster.world.note(f"{self.name} is paused")
 
     def resume(self) -> None:
-        if self.life is not None and self.life.is_paused:
+        if self.process is not None and self.process.is_paused:
             self._cluster.world.note(f"{self.name} goes on")
-            self.life.resume()
+            self.process.resume()
 
-    def stop(self) -> None:
+    @property
+    def wants_shutdown(self) -> bool:
+        return self._wants_shutdown
+
+    @wants_shutdown.setter
+    def wants_shutdown(self, is_wanted: bool) -> None:
         """SIGTERM: a controlled shutdown, after which the process is gone."""
-        if self.broker is not None and not self.wants_shutdown:
-            self.wants_shutdown = True
-            self._cluster.world.note(f"{self.name} is asked to stop")
-            assert self.life is not None
-            self._cluster.spawn(self._shut_down, self.life, self.broker)
+        if is_wanted and not self._wants_shutdown and self.broker is not None:
+            self._wants_shutdown = True
+            assert self.process is not None
+            self._cluster.spawn(self._shut_down, self.process, self.broker)
 
     # The process
 
@@ -144,7 +161,7 @@ class BrokerNode:
     async def _run(self, life: Life) -> None:
         cluster = self._cluster
         net = SimNet(cluster.network, life, self.machine)
-        self.disk = disk = FencedDisk(self.host.memory, life, self.kill)
+        self.disk = disk = FencedDisk(self.host.memory, life, self._kill)
         disk.kill_at, self.kill_at = self.kill_at, None
         ports = Ports(
             clock=life.clock,  # type: ignore[arg-type] # its timeouts are scopes that can be held
@@ -177,12 +194,12 @@ class BrokerNode:
             life.shields.pop(scope, None)
         if not life.is_dead:
             self._cluster.world.note(f"{self.name} has stopped")
-            self.kill()
+            self._kill()
 
     def _on_exit(self, life: Life, reason: str) -> None:
         """The process ended by itself."""
         self._cluster.world.note(f"{self.name} exits: {reason}")
-        self.kill()
+        self._kill()
         number = life.number
 
         def again() -> None:
@@ -190,6 +207,3 @@ class BrokerNode:
                 self.start()
 
         self._cluster.world.after_ms(RESTART_MS, again)
-
-
-Restart = Callable[[], None]

@@ -20,7 +20,9 @@ from tests.fullstack.net import Network
 from tests.fullstack.operator import Operator
 from tests.fullstack.options import Options
 from tests.fullstack.world import World
-from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.fullstack.zookeeper import ZooKeeperHost
+from tests.simulation.budget import LossBudget
+from tests.simulation.ongoing import OngoingFaults
 
 T = TypeVar("T")
 
@@ -33,6 +35,7 @@ class Cluster:
     """`run` keeps it going; everything else may be called while it does."""
 
     name = "prod"
+    topic = "orders"
 
     def __init__(self, world: World, options: Options) -> None:
         self.world = world
@@ -40,17 +43,21 @@ class Cluster:
         self.network = Network(world)
         #: For delays that belong to no part of the system.
         self.chance = world.random("cluster")
-        self.zookeeper = MemoryZooKeeper()
-        self.is_zookeeper_out = False
+        self.zookeeper = ZooKeeperHost(self)
+        self.events = world
+        self.seed = world.seed
+        self.budget = LossBudget(self)  # type: ignore[arg-type] # it asks both kinds of cluster the same
+        self.ongoing = OngoingFaults(world)  # type: ignore[arg-type] # the world has the same timers
         self.sql = create_sql_engine("sqlite://")
         sql_tables.create_all(self.sql)
-        self.controllers = [ControllerNode(self, number) for number in range(1, options.controllers + 1)]
+        self.controllers = [ControllerNode(self, number) for number in range(options.controllers)]
         self.brokers = {broker_id: BrokerNode(self, broker_id) for broker_id in range(1, options.brokers + 1)}
         self.clients = ClientHost(world, self.network)
         self.clients.bootstrap = [(broker.machine.address, KAFKA_PORT) for broker in self.brokers.values()]
         self.operator = Operator(self.clients, self.name, self.controller_urls)
         self._nursery: trio.Nursery | None = None
         self._failures: list[str] = []
+        self._keys: list[PartitionKey] = []
 
     @property
     def controller_urls(self) -> list[str]:
@@ -93,7 +100,7 @@ class Cluster:
 
     def _kill_all(self) -> None:
         for node in (*self.brokers.values(), *self.controllers):
-            node.kill()
+            node.crash()
 
     # What stories wait for
 
@@ -142,9 +149,15 @@ class Cluster:
         published = self.published()
         return None if published is None else published.image.partitions.get(key)
 
+    @property
     def keys(self) -> list[PartitionKey]:
+        """Of the topic that lasts, as last seen."""
         published = self.published()
-        return [] if published is None else sorted(published.image.partitions)
+        if published is not None:
+            partitions = published.image.partitions.items()
+            found = sorted(key for key, state in partitions if state.topic == self.topic)
+            self._keys = found or self._keys
+        return self._keys
 
     def registered_epoch(self, broker_id: int) -> int:
         published = self.published()

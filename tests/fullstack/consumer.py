@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-
-import trio
 
 from dataplane.wire.apis import ApiKey
 from dataplane.wire.record_batch import iter_headers
@@ -16,10 +15,12 @@ from tests.fullstack.kafka import ConnectionLost, KafkaConnection, Metadata
 if TYPE_CHECKING:
     from tests.fullstack.clients import ClientHost
 
-WAIT_MS = 300
+WAIT_MS = 500
 FETCH_BYTES_MAX = 256 * 1024
 PARTITION_BYTES_MAX = (600, 8_000, 64_000)
 RETRY_MS = (20, 200)
+LIST_OFFSETS_RATE = 0.05
+LATEST = -1
 
 
 class Consumer:
@@ -63,10 +64,8 @@ class Consumer:
             )
         )
         while not self.is_done:
-            try:
+            with suppress(ConnectionLost):
                 await self._read_until_trouble()
-            except ConnectionLost:
-                pass
             self._metadata.forget(*self.key)
             await self._host.life.clock.sleep_ms(self._random.uniform(*RETRY_MS))
 
@@ -80,7 +79,8 @@ class Consumer:
         connection = await KafkaConnection.open(self._host.life, self._host.net, address, self.name)
         try:
             while not self.is_done and await self._poll(connection):
-                await trio.lowlevel.checkpoint()
+                if self._random.random() < LIST_OFFSETS_RATE and not await self._list_offsets(connection):
+                    break
         finally:
             connection.close()
 
@@ -129,9 +129,33 @@ class Consumer:
                 t_return_ns=self._host.life.world.now_ns,
                 key=self.key,
                 items=items,
-                high_watermark=told.high_watermark,
+                high_watermark=None,  # a new leader's may lag, and no client relies on it
                 log_start_offset=told.log_start_offset,
                 final=self._final,
+            )
+        )
+        return True
+
+    async def _list_offsets(self, connection: KafkaConnection) -> bool:
+        """Asks for the end: that, unlike a fetch's watermark, must never go back (KIP-207)."""
+        invoked_ns = self._host.life.world.now_ns
+        partition = {"partition_index": self.key[1], "current_leader_epoch": -1, "timestamp": LATEST}
+        answer = await connection.call(
+            ApiKey.LIST_OFFSETS,
+            {"replica_id": -1, "topics": ({"name": self.key[0], "partitions": (partition,)},)},
+        )
+        told = answer.topics[0].partitions[0]
+        if told.error_code != 0:
+            return False
+        self._host.record(
+            Operation(
+                process=self.name,
+                f=Function.LIST_OFFSETS,
+                type=Outcome.OK,
+                t_invoke_ns=invoked_ns,
+                t_return_ns=self._host.life.world.now_ns,
+                key=self.key,
+                high_watermark=told.offset,
             )
         )
         return True

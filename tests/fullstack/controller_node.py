@@ -1,4 +1,4 @@
-"""A controller's machine: its process over many lives, and its session with ZooKeeper, which outlives them."""
+"""A controller's machine: its process over many lives, and its ZooKeeper session, which outlives them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ControllerNode:
         self.name = f"controller-{number}"
         self.machine = cluster.network.add(self.name)
         self.url = f"http://{self.machine.address}:{PORT}"
-        self.life: Life | None = None
+        self.process: Life | None = None
         self.lives = 0
         self.engine: Engine | None = None
         self.outbox: AuditOutbox | None = None
@@ -48,29 +48,29 @@ class ControllerNode:
 
     @property
     def is_up(self) -> bool:
-        return self.life is not None and not self.life.is_dead
+        return self.process is not None and not self.process.is_dead
 
     @property
     def is_paused(self) -> bool:
-        return self.life is not None and self.life.is_paused
+        return self.process is not None and self.process.is_paused
 
     def start(self) -> None:
         if self.is_up:
             return
         self.lives += 1
-        self.life = Life(self._cluster.world, self.name, self.lives)
+        self.process = Life(self._cluster.world, self.name, self.lives)
         self._cluster.world.note(f"{self.name} starts, life {self.lives}")
-        self._cluster.spawn(self._live, self.life)
+        self._cluster.spawn(self._live, self.process)
 
-    def kill(self) -> None:
+    def crash(self) -> None:
         """SIGKILL: its session lives on until ZooKeeper misses its pings."""
-        life, meta = self.life, self.meta
+        life, meta = self.process, self.meta
         if life is None or life.is_dead:
             return
         self._cluster.world.note(f"{self.name} is killed")
         if self.engine is not None:
             self.elections_won += self.engine.elections_won
-        self.life = self.engine = self.outbox = self.meta = None
+        self.process = self.engine = self.outbox = self.meta = None
         life.die()
         for listener in list(self.machine.listeners.values()):
             listener.kernel_close()
@@ -80,24 +80,24 @@ class ControllerNode:
             self._expire_after_silence(meta)
 
     def pause(self) -> None:
-        assert self.life is not None
+        assert self.process is not None
         self._cluster.world.note(f"{self.name} is paused")
-        self.life.pause()
+        self.process.pause()
         if self.meta is not None:
             self._expire_after_silence(self.meta)
 
     def resume(self) -> None:
-        if self.life is None or not self.life.is_paused:
+        if self.process is None or not self.process.is_paused:
             return
         self._cluster.world.note(f"{self.name} goes on")
-        self.life.resume()
+        self.process.resume()
         if self.meta is not None and not self._has_session(self.meta):
             self._reconnect(self.meta)
 
     # Its session
 
     def _has_session(self, meta: MemoryMeta) -> bool:
-        return meta.session.session_id in self._cluster.zookeeper.sessions
+        return meta.session.session_id in self._cluster.zookeeper.server.sessions
 
     def _is_silent(self, meta: MemoryMeta) -> bool:
         """Whether ZooKeeper hears nothing of this session."""
@@ -108,7 +108,9 @@ class ControllerNode:
         session_id = meta.session.session_id
 
         def expire() -> None:
-            if meta.session.session_id == session_id and self._is_silent(meta) and self._has_session(meta):
+            if self._cluster.zookeeper.is_out:  # nobody is there to count, and the count begins anew
+                self._cluster.world.after_ms(SESSION_TIMEOUT_MS, expire)
+            elif meta.session.session_id == session_id and self._is_silent(meta) and self._has_session(meta):
                 self._cluster.world.note(f"session {session_id} of {self.name} expires")
                 meta.expire_at_server()
 
@@ -140,7 +142,7 @@ class ControllerNode:
                 meta.disconnect()
 
         def connect() -> None:
-            if self.meta is meta and not self._cluster.is_zookeeper_out and not self.is_paused:
+            if self.meta is meta and not self._cluster.zookeeper.is_out and not self.is_paused:
                 meta.reconnect()
 
         delay_ms = self._cluster.chance.randint(*RECONNECT_MS)
@@ -159,15 +161,15 @@ class ControllerNode:
                     self._cluster.fail(f"{self.name} crashed", group)
         if not life.is_dead:
             self._cluster.world.note(f"{self.name} exits")
-            self.kill()
+            self.crash()
             self._cluster.world.after_ms(RESTART_MS, self.start)
 
     async def _run(self, life: Life) -> None:
         cluster = self._cluster
         net = SimNet(cluster.network, life, self.machine)
         random = life.world.random("controller", self.name, life.number)
-        self.meta = meta = cluster.zookeeper.connect(timeout_ms=SESSION_TIMEOUT_MS)
-        if cluster.is_zookeeper_out:
+        self.meta = meta = cluster.zookeeper.server.connect(timeout_ms=SESSION_TIMEOUT_MS)
+        if cluster.zookeeper.is_out:
             self.disconnect()
         engine = Engine(
             meta=FencedMeta(life, meta, cluster.zookeeper),

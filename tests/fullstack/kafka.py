@@ -22,6 +22,7 @@ ANSWER_MS = 4_000
 VERSIONS = {
     ApiKey.PRODUCE: 9,
     ApiKey.FETCH: 12,
+    ApiKey.LIST_OFFSETS: 7,
     ApiKey.METADATA: 12,
     ApiKey.INIT_PRODUCER_ID: 4,
 }
@@ -168,6 +169,9 @@ class Metadata:
         self._client_id = client_id
         self._turn = 0
         self._leaders: dict[tuple[str, int], tuple[str, int]] = {}
+
+    def know_only(self, address: tuple[str, int]) -> None:
+        self._bootstrap = [address]
 
     def leader_of(self, topic: str, partition: int) -> tuple[str, int] | None:
         return self._leaders.get((topic, partition))

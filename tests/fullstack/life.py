@@ -94,8 +94,8 @@ class Timeout:
 
 
 class NodeClock:
-    """A machine's clocks: they begin anywhere and run a little too fast or too slow, and the wall clock may be
-    set. The Clock port of brokers and of controllers."""
+    """A machine's clocks: they begin anywhere and run a little too fast or too slow, and the wall clock may
+    be set. The Clock port of brokers and of controllers."""
 
     def __init__(self, world: World, life: Life) -> None:
         self._world = world

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from tests.fullstack.clock import NS_PER_MS
 from tests.fullstack.world import World
+from tests.simulation.network import NetworkOptions
 
 if TYPE_CHECKING:
     from tests.fullstack.sockets import SimChannel, SimListener
@@ -32,6 +33,7 @@ PIPE_BYTES_MAX = 64 * 1024
 RETRY_MS_MAX = 12_000
 """A cut that lasts longer resets what was on its way."""
 RETRANSMIT_MS = (1, 400)
+RETRANSMIT_TIMEOUT_MS = 200
 WHOLE_SEGMENT_RATE = 0.7
 LISTEN_BACKLOG = 128
 
@@ -43,20 +45,19 @@ class Mark(Enum):
     RST = "rst"
 
 
-class Weather:
-    """How long a segment takes."""
+CALM = NetworkOptions(delay_ms=(0.05, 1.0))
 
-    def __init__(self, *, delay_ms: tuple[float, float] = (0.05, 1.0), slow_rate: float = 0.0) -> None:
-        self.delay_ms = delay_ms
-        self.slow_rate = slow_rate
-        """Segments that are lost once, and come with a retransmission."""
 
-    def draw_ns(self, random: Random) -> int:
-        low, high = self.delay_ms
-        delay_ms = random.uniform(low, high)
-        if self.slow_rate and random.random() < self.slow_rate:
-            delay_ms += random.uniform(200, 400)
-        return int(delay_ms * NS_PER_MS)
+def draw_delay_ns(weather: NetworkOptions, random: Random) -> int:
+    """How long a segment takes. TCP hides what is lost: it comes with a retransmission, later."""
+    delay_ms = random.uniform(*weather.delay_ms)
+    if weather.slow_rate and random.random() < weather.slow_rate:
+        delay_ms += random.uniform(0, weather.slow_delay_ms)
+    timeout_ms = RETRANSMIT_TIMEOUT_MS
+    while weather.loss_rate and random.random() < weather.loss_rate:
+        delay_ms += timeout_ms
+        timeout_ms *= 2
+    return int(delay_ms * NS_PER_MS)
 
 
 class Machine:
@@ -118,7 +119,7 @@ class Pipe:
     def _put(self, segment: bytes | Mark) -> None:
         self.segments.append(segment)
         world = self.network.world
-        due_ns = world.now_ns + self.network.weather.draw_ns(self.network.random)
+        due_ns = world.now_ns + self.network.draw_delay_ns()
         self._last_arrival_ns = max(self._last_arrival_ns, due_ns)
         world.at_ns(self._last_arrival_ns, self._arrive)
 
@@ -181,7 +182,7 @@ class Network:
     def __init__(self, world: World) -> None:
         self.world = world
         self.random = world.random("network")
-        self.weather = Weather()
+        self.weather: list[NetworkOptions] = []
         self.machines: dict[str, Machine] = {}
         self.parked: dict[Pipe, None] = {}
         self.unsettled: dict[Pipe, None] = {}
@@ -203,6 +204,18 @@ class Network:
     def next_connection(self) -> int:
         self._connections += 1
         return self._connections
+
+    # Weather
+
+    def draw_delay_ns(self) -> int:
+        return draw_delay_ns(self.weather[-1] if self.weather else CALM, self.random)
+
+    def worsen(self, weather: NetworkOptions) -> None:
+        """From now on, until `calm` with the same object or another one comes on top."""
+        self.weather.append(weather)
+
+    def calm(self, weather: NetworkOptions) -> None:
+        self.weather = [other for other in self.weather if other is not weather]
 
     # Cuts
 
@@ -261,7 +274,7 @@ class Network:
             elif target.is_on:
                 call()
 
-        self.world.after_ns(self.weather.draw_ns(self.random), arrive)
+        self.world.after_ns(self.draw_delay_ns(), arrive)
 
     # Ends of machines and processes
 

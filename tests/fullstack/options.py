@@ -12,7 +12,8 @@ from controller.core.options import ControllerOptions
 class Options:
     """Small segments and short lags, so that rolls, ISR changes and checkpoints happen within seconds.
 
-    flush_messages: 0 leaves flushing to the page cache, as in production.
+    flush_messages: 0 leaves flushing to the page cache, as in production. over_budget: whether faults may
+    lose more at once than the promise covers.
     """
 
     brokers: int = 3
@@ -24,7 +25,8 @@ class Options:
     lag_ms_max: int = 2_000
     segment_bytes: int = 16 * 1024
     flush_messages: int = 0
-    producer_pause_ms: tuple[float, float] = (20.0, 150.0)
+    over_budget: bool = False
+    producer_pause_ms: tuple[float, float] = (20.0, 200.0)
 
     def broker_configs(self) -> dict[str, str]:
         configs = {
@@ -61,6 +63,6 @@ def draw_options(random: Random) -> Options:
         replication_factor=3,
         min_insync_replicas=2,
         lag_ms_max=random.choice([600, 2_000]),
-        segment_bytes=random.choice([2 * 1024, 16 * 1024, 1024 * 1024]),
+        segment_bytes=random.choice([8 * 1024, 16 * 1024, 1024 * 1024]),
         flush_messages=random.choice([0, 0, 0, 1, 20]),
     )

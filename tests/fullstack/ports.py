@@ -23,8 +23,9 @@ from dataplane.storage.disk import Buffer, Disk, File
 from tests.fullstack.http import receive_some
 from tests.fullstack.life import Life, Shield
 from tests.fullstack.sockets import SimChannel, SimNet
+from tests.fullstack.zookeeper import ZooKeeperHost
 from tests.simulation.memory_disk import MemoryDisk
-from tests.simulation.memory_zookeeper import MemoryMeta, MemoryZooKeeper
+from tests.simulation.memory_zookeeper import MemoryMeta
 
 T = TypeVar("T")
 
@@ -255,10 +256,10 @@ class _NoOutcome:
 class FencedMeta:
     """One life's session with ZooKeeper. What a dead process still asks for reaches nobody."""
 
-    def __init__(self, life: Life, meta: MemoryMeta, server: MemoryZooKeeper) -> None:
+    def __init__(self, life: Life, meta: MemoryMeta, host: ZooKeeperHost) -> None:
         self._life = life
         self._meta = meta
-        self._server = server
+        self._host = host
 
     @property
     def session(self) -> Session:
@@ -269,7 +270,7 @@ class FencedMeta:
         """Dead, or an expired session that the process has not heard of: the server refuses it."""
         session = self._meta.session
         is_expired = (
-            session.state is SessionState.CONNECTED and session.session_id not in self._server.sessions
+            session.state is SessionState.CONNECTED and session.session_id not in self._host.server.sessions
         )
         return self._life.is_dead or is_expired
 
@@ -291,6 +292,7 @@ class FencedMeta:
         if self._is_unreachable:
             return _NoOutcome()
         self._life.world.trace(f"{self._life.name} writes {[operation.path for operation in operations]}")
+        self._host.lose_answer_by_chance(self._meta)
         return _FencedWrite(self._life, self._meta.start_write(operations).outcome)
 
     async def get(self, path: str) -> Node | None:

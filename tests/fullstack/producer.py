@@ -32,7 +32,8 @@ QUEUE_MAX = 20
 RETRY_MS = (20, 150)
 REQUEST_TIMEOUT_MS = 2_000
 DELIVERY_MS = 15_000
-VALUE_BYTES = (80, 80, 400, 2_000)
+VALUE_BYTES = (80, 80, 400, 1_200)
+"""A batch of the largest fits into the smallest segment."""
 
 DUPLICATE_SEQUENCE = "DUPLICATE_SEQUENCE_NUMBER"
 #: The producer id is of no use any more: broker and producer disagree about its past.
@@ -60,26 +61,30 @@ class Producer:
         partition: int,
         pause_ms: tuple[float, float],
         acks: int = -1,
-        bootstrap: list[tuple[str, int]] | None = None,
     ) -> None:
         self.name = name
         self.topic = topic
         self.partition = partition
         self.acked = 0
         self.is_stopped = False
+        self.has_ended = False
         #: Whether the topic is being deleted: who is told that it is not there believes it then.
         self.may_vanish = False
         self._host = host
         self._pause_ms = pause_ms
         self._acks = acks
         self._random: Random = host.life.world.random("producer", name)
-        self._metadata = Metadata(host.life, host.net, bootstrap or host.bootstrap, name)
+        self._metadata = Metadata(host.life, host.net, host.bootstrap, name)
         self._batches: deque[_Batch] = deque()
         self._numbers = 0
         self._identity: tuple[int, int] | None = None
         self._next_sequence = 0
         self._more = trio.Event()
         self._has_room = trio.Event()
+
+    def know_only(self, address: tuple[str, int]) -> None:
+        """Whom to ask for metadata; before `run`."""
+        self._metadata.know_only(address)
 
     def stop(self) -> None:
         self.is_stopped = True
@@ -90,6 +95,7 @@ class Producer:
             nursery.start_soon(self._write)
             await self._send_for_ever()
             nursery.cancel_scope.cancel()
+        self.has_ended = True
 
     # The application
 
@@ -234,8 +240,7 @@ class Producer:
             except ConnectionLost:
                 break
         self._metadata.forget(self.topic, self.partition)
-        if not self.is_stopped:
-            await self._rest()
+        await self._rest()
 
     async def _ask(self, connection: KafkaConnection, batch: _Batch) -> Ask:
         return await connection.ask(
@@ -271,6 +276,7 @@ class Producer:
             self._has_room.set()
             self._write_down(batch, offset)
             return True
+        self._host.world.note(f"{self.name}: sequence {batch.sequence.sequence} was told {error}")
         if error in FATAL:
             self._give_up_attempted()
         return False

@@ -83,6 +83,14 @@ class World:
             with self._scope:
                 await trio.sleep_forever()
 
+    # By the names that the schedules of tests/simulation use.
+
+    def after(self, delay_ms: float, call: Callable[[], None]) -> Timer:
+        return self.after_ms(delay_ms, call)
+
+    def at(self, at_ms: int, call: Callable[[], None]) -> Timer:
+        return self.at_ns(at_ms * NS_PER_MS, call)
+
     # Chance
 
     def random(self, *purpose: object) -> Random:

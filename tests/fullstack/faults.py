@@ -1,0 +1,274 @@
+"""Faults: the schedules of tests/simulation strike here, too, and some that only whole processes can have.
+
+Strikes of both kinds are the same values. The kinds that the two simulations share are taken from there as
+they are, for this cluster answers to the same names; those below need real files, real connections or real
+requests.
+"""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation import faults as shared
+from tests.simulation.kinds_brokers import DOWN_MS, any_broker, draw_ms
+from tests.simulation.schedule import KINDS, Arguments, Kind, Strike
+
+if TYPE_CHECKING:
+    from tests.fullstack.cluster import Cluster
+
+assert shared.KINDS is KINDS  # imported for its kinds
+SHARED = {
+    name: KINDS[name]
+    for name in (
+        "kill_broker",
+        "kill_leader",
+        "power_cut",
+        "replace_disk",
+        "stop_broker",
+        "pause_broker",
+        "pause_leader",
+        "cut_both_ways",
+        "cut_one_way",
+        "isolate_from_controllers",
+        "isolate_from_brokers",
+        "bad_network",
+        "kill_controller",
+        "pause_controller",
+        "expire_session",
+        "lose_zookeeper_answers",
+        "zookeeper_outage",
+    )
+}
+OWN: dict[str, Kind] = {}
+
+
+def _own(draw: Any, *, weight: int = 1) -> Any:
+    def add(apply: Any) -> Any:
+        OWN[apply.__name__] = Kind(apply.__name__, draw, apply, weight)
+        return apply
+
+    return add
+
+
+def _draw_pair(cluster: Cluster, random: Random) -> Arguments | None:
+    one, other = random.sample([*cluster.node_names, cluster.clients.machine.name], 2)
+    return {"one": one, "other": other}
+
+
+@_own(_draw_pair)
+def reset_connections(cluster: Cluster, *, one: str, other: str) -> bool:
+    """A middlebox forgets all connections of two machines."""
+    count = cluster.network.reset_between(one, other)
+    cluster.world.note(f"{count} connections of {one} and {other} are reset")
+    return count > 0
+
+
+def _draw_isolated_client(cluster: Cluster, random: Random) -> Arguments | None:
+    broker = any_broker(cluster, random)  # type: ignore[arg-type]
+    if broker is None:
+        return None
+    ways = random.choice(["both", "to", "from"])
+    return {"broker": broker.broker_id, "ways": ways, "for_ms": random.randint(200, 6_000)}
+
+
+@_own(_draw_isolated_client)
+def isolate_from_clients(cluster: Cluster, *, broker: int, ways: str, for_ms: int) -> bool:
+    name, clients = cluster.brokers[broker].name, cluster.clients.machine.name
+    pairs = [(name, clients)] if ways != "from" else []
+    pairs += [(clients, name)] if ways != "to" else []
+    for source, target in pairs:
+        cluster.network.cut(source, target)
+    cluster.world.note(f"cut {pairs}")
+
+    def mend() -> None:
+        for source, target in pairs:
+            cluster.network.mend(source, target)
+
+    cluster.ongoing.begin(nodes=(name,), for_ms=for_ms, end=mend)
+    return True
+
+
+def _draw_kill_writing(cluster: Cluster, random: Random) -> Arguments | None:
+    broker = any_broker(cluster, random)  # type: ignore[arg-type]
+    if broker is None:
+        return None
+    return {
+        "broker": broker.broker_id,
+        "changes": random.randint(0, 40),
+        "is_next_life": random.random() < 0.5,
+        "for_ms": draw_ms(random, DOWN_MS),
+    }
+
+
+@_own(_draw_kill_writing)
+def kill_while_writing(
+    cluster: Cluster, *, broker: int, changes: int, is_next_life: bool, for_ms: int
+) -> bool:
+    """The process dies in the middle of a disk operation: of this life, or, after a kill, of the recovery
+    that follows. What supervises it starts it again."""
+    node = cluster.brokers[broker]
+    if not node.is_up or node.disk is None:
+        return False
+    if is_next_life:
+        node.kill_at = changes
+        node.crash()
+    else:
+        node.disk.kill_at = changes
+
+    def back() -> None:
+        if node.disk is not None:
+            node.disk.kill_at = None
+        if not node.is_up:
+            node.start()
+
+    cluster.ongoing.begin(nodes=(node.name,), for_ms=for_ms, end=back)
+    return True
+
+
+def _draw_disk(cluster: Cluster, random: Random) -> Arguments | None:
+    broker = any_broker(cluster, random)  # type: ignore[arg-type]
+    if broker is None or not cluster.budget.may_lose(broker):
+        return None
+    return {
+        "broker": broker.broker_id,
+        "bytes_left": random.choice([0, 100, 5_000]),
+        "for_ms": random.randint(500, 8_000),
+    }
+
+
+@_own(_draw_disk)
+def disk_full(
+    cluster: Cluster, *, broker: int, bytes_left: int, for_ms: int, over_budget: bool = False
+) -> bool:
+    """Appends fail, some after a few bytes; later there is room, and the process is started anew. What a
+    failed disk holds is not believed any more, so this costs as much as losing it."""
+    node = cluster.brokers[broker]
+    if not node.is_up or not cluster.budget.spend(node, over_budget=over_budget):  # type: ignore[arg-type]
+        return False
+    memory = node.host.memory
+    memory.free_bytes_left = bytes_left
+    cluster.world.note(f"the disk of {node.name} is full")
+
+    def mend() -> None:
+        memory.free_bytes_left = None
+        node.crash()
+        node.start()
+
+    cluster.ongoing.begin(nodes=(node.name,), for_ms=for_ms, end=mend)
+    return True
+
+
+def _draw_slow(cluster: Cluster, random: Random) -> Arguments | None:
+    broker = any_broker(cluster, random)  # type: ignore[arg-type]
+    if broker is None:
+        return None
+    return {
+        "broker": broker.broker_id,
+        "times": random.choice([10, 100, 1_000]),
+        "for_ms": random.randint(500, 6_000),
+    }
+
+
+@_own(_draw_slow)
+def slow_disk(cluster: Cluster, *, broker: int, times: int, for_ms: int) -> bool:
+    host = cluster.brokers[broker].host
+    host.slowness *= times
+    cluster.world.note(f"the disk of broker-{broker} is {times} times as slow")
+
+    def mend() -> None:
+        host.slowness /= times
+
+    cluster.ongoing.begin(nodes=(f"broker-{broker}",), for_ms=for_ms, end=mend)
+    return True
+
+
+def _draw_fsync(cluster: Cluster, random: Random) -> Arguments | None:
+    broker = any_broker(cluster, random)  # type: ignore[arg-type]
+    if broker is None or not cluster.budget.may_lose(broker):
+        return None
+    return {"broker": broker.broker_id, "for_ms": random.randint(500, 8_000)}
+
+
+@_own(_draw_fsync)
+def fsync_error(cluster: Cluster, *, broker: int, for_ms: int, over_budget: bool = False) -> bool:
+    """The next fsync fails, and the kernel drops what it could not write. The machine gets a new disk: this
+    one has lost bytes, and only it knows which."""
+    node = cluster.brokers[broker]
+    if not node.is_up or not cluster.budget.spend(node, over_budget=over_budget):  # type: ignore[arg-type]
+        return False
+    node.host.memory.fail_next("fsync", OSError(errno.EIO, "input/output error"))
+    cluster.world.note(f"an fsync of {node.name} will fail")
+
+    def replace() -> None:
+        node.crash()
+        node.replace_disk()
+        node.start()
+
+    cluster.ongoing.begin(nodes=(node.name,), for_ms=for_ms, end=replace)
+    return True
+
+
+ALL = {**SHARED, **OWN}
+
+
+def apply(cluster: Cluster, strike: Strike) -> bool:
+    """Strike now. False: in this state it makes no sense, and nothing happened. Kinds that only the other
+    simulation has are skipped, too."""
+    kind = ALL.get(strike.kind)
+    return kind is not None and kind.apply(cluster, **strike.args)
+
+
+class FaultPlanner:
+    """Draws one strike after another until `stop`: a random subset of the kinds, at the seed's pace."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._random = cluster.world.random("faults")
+        every = [kind for _, kind in sorted(ALL.items()) for _ in range(kind.weight)]
+        self.kinds = [kind for kind in every if self._random.random() < 0.5] or every[:3]
+        self.pace_ms = self._random.choice([400, 1_000, 2_500])
+        self.strikes: list[Strike] = []
+        self._is_stopped = False
+
+    def start(self) -> None:
+        delay_ms = self.pace_ms * (0.2 + 1.6 * self._random.random())
+        self._cluster.world.after_ms(delay_ms, self._strike)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+
+    def _strike(self) -> None:
+        if self._is_stopped:
+            return
+        chosen = self._random.choice(self.kinds)
+        arguments = chosen.draw(self._cluster, self._random)  # type: ignore[arg-type]
+        if arguments is not None:
+            strike = Strike(self._cluster.world.now_ms, chosen.name, arguments)
+            if apply(self._cluster, strike):
+                self.strikes.append(strike)
+                self._cluster.world.note(f"strike {strike}")
+        self.start()
+
+
+class Replayer:
+    """Plays a given schedule."""
+
+    def __init__(self, cluster: Cluster, strikes: tuple[Strike, ...]) -> None:
+        self._cluster = cluster
+        self._given = sorted(strikes, key=lambda strike: strike.at_ms)
+        self.strikes: list[Strike] = []
+        self._is_stopped = False
+
+    def start(self) -> None:
+        for strike in self._given:
+            self._cluster.world.at(strike.at_ms, lambda strike=strike: self._strike(strike))
+
+    def stop(self) -> None:
+        self._is_stopped = True
+
+    def _strike(self, strike: Strike) -> None:
+        if not self._is_stopped and apply(self._cluster, strike):
+            self.strikes.append(strike)
+            self._cluster.world.note(f"strike {strike}")

@@ -1,0 +1,52 @@
+"""What a sweep of seeds comes to: a table for people, and a part for the proof's table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tests.fullstack.run import Result
+from tests.proof.part import Part
+
+NAME = "tier-b"
+
+
+def part_of(results: Sequence[Result], *, seconds: float, compared: int, differing: Sequence[int]) -> Part:
+    """`compared`: seeds that ran again under another hash seed; `differing`: those whose digests were not
+    equal."""
+    faults: Counter[str] = Counter()
+    for result in results:
+        faults.update(result.faults)
+    simulated_s = sum(result.simulated_ms for result in results) / 1000
+    recoveries = sorted(result.recovery_ms for result in results if result.recovery_ms >= 0) or [0]
+    failures = [
+        f"seed {result.seed}: {failure.splitlines()[0]}" for result in results for failure in result.failures
+    ]
+    failures += [f"seed {seed}: two runs differ" for seed in differing]
+    return Part(
+        name=NAME,
+        seconds=round(seconds, 1),
+        figures={
+            "seeds": len(results),
+            "simulated hours": round(simulated_s / 3600, 2),
+            "simulated seconds a second": round(simulated_s / max(seconds, 1e-9), 1),
+            "records acknowledged": sum(result.acked for result in results),
+            "leader elections": sum(result.elections for result in results),
+            "partition state changes": sum(result.isr_changes for result in results),
+            "controller terms": sum(result.controller_elections for result in results),
+            "recovery ms, median": recoveries[len(recoveries) // 2],
+            "recovery ms, worst": recoveries[-1],
+            "digests compared": compared,
+        },
+        faults=dict(faults.most_common()),
+        failures=failures,
+        lost=sum(result.lost for result in results),
+        inconsistent=sum(result.inconsistent for result in results),
+    )
+
+
+def table(part: Part) -> str:
+    rows = [*part.figures.items(), ("lost", part.lost), ("inconsistent", part.inconsistent)]
+    rows.append(("faults", ", ".join(f"{kind} {count}" for kind, count in part.faults.items())))
+    rows.append(("seconds", part.seconds))
+    return "\n".join([*(f"{name:<28} {value}" for name, value in rows), *part.failures])

@@ -1,0 +1,35 @@
+"""Some seeds of the full stack, and that a seed is all that a run depends on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fullstack.__main__ import digest_elsewhere
+from tests.fullstack.run import run_seed
+from tests.simulation.schedule import from_json, to_json
+
+FAULTS_MS = 6_000
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_nothing_is_lost_whatever_strikes(seed: int) -> None:
+    result = run_seed(seed, faults_ms=FAULTS_MS)
+    assert not result.failures, result.report()
+    assert result.acked > 0
+    assert result.strikes
+
+
+def test_a_seed_replays_in_another_process_and_under_another_hash_seed() -> None:
+    first = run_seed(6, faults_ms=FAULTS_MS)
+    assert first.events > 1_000
+    assert digest_elsewhere(6, faults_ms=FAULTS_MS) == first.digest
+    assert run_seed(7, faults_ms=FAULTS_MS).digest != first.digest
+    assert run_seed(6, faults_ms=FAULTS_MS).digest == first.digest, "an earlier run left something behind"
+
+
+def test_a_schedule_is_played_again_without_its_planner() -> None:
+    first = run_seed(8, faults_ms=FAULTS_MS)
+    strikes = from_json(to_json(first.strikes))
+    again = run_seed(8, faults_ms=FAULTS_MS, strikes=strikes)
+    assert not again.failures, again.report()
+    assert [strike.kind for strike in again.strikes] == [strike.kind for strike in first.strikes]
