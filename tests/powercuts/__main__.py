@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 
 from tests.powercuts.crash_states import explore
+from tests.powercuts.ext4 import sweep as cut_power
 from tests.powercuts.sweep import sweep
+from tests.powercuts.teeth import find_planted
 from tests.proof.part import Part
 
 
@@ -19,7 +22,17 @@ def main() -> int:
     states.add_argument("--first", type=int, default=0, help="first seed")
     states.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     states.add_argument("--seed", type=int, help="this one alone, all that is wrong with it")
+    ext4 = commands.add_parser("ext4", help="power cuts on a real file system; needs root and loop devices")
+    ext4.add_argument("--cuts", type=int, default=1_000)
+    ext4.add_argument("--first", type=int, default=0, help="first seed")
+    teeth = commands.add_parser("teeth", help="whether planted bugs of the storage engine are found")
+    teeth.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that what was mounted is unmounted
+    if arguments.command == "ext4":
+        return _shown(cut_power(cuts=arguments.cuts, first=arguments.first))
+    if arguments.command == "teeth":
+        return _shown(find_planted(jobs=arguments.jobs))
     if arguments.seed is not None:
         explored = explore(arguments.seed)
         print(f"{explored.states} states, {len(explored.failures)} bad", *explored.failures, sep="\n")

@@ -22,8 +22,7 @@ STEPS = 70
 FAILURES_MAX = 20
 
 LOOK_SHARE = 0.25
-"""At so many moments of one workload. Another workload with the same operations shows more than another state of
-the same moment."""
+"""At so many moments of one workload: another workload shows more than another moment of the same."""
 KILL_SHARE = 0.2
 """So many states are those of a killed process; the others, of a power cut."""
 AGAIN_SHARE = 0.25

@@ -33,7 +33,8 @@ from dataplane.wire.record_batch import crc_is_valid, iter_headers
 from tests.powercuts.ledger import Expected, ExpectedLog, Node
 from tests.powercuts.workload import BOOT_ID, BROKER_ID, OPTIONS
 
-READ_BYTES = 64 * 1024
+READ_BYTES = 1500
+"""Small, so that many reads begin in the middle of a segment."""
 NOW_MS = 10_000_000
 
 

@@ -1,0 +1,176 @@
+"""Bugs planted in the storage engine on purpose, each a way in which a log on a disk has lost records: the
+crash states must find them.
+
+A plant replaces methods or functions of the product for the length of a `with` block; the product itself has
+no switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from dataplane.storage import checkpoints, log_dir, partition_log, segment
+from dataplane.storage.index import SparseIndex
+from dataplane.storage.log_dir import LogDir
+from dataplane.storage.partition_log import PartitionLog
+from dataplane.storage.segment import Segment
+from dataplane.storage.snapshots import ProducerSnapshots
+
+Patches = list[tuple[Any, str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """states_max: it must be found by the first so many crash states of a sweep from seed 0."""
+
+    name: str
+    breaks: str
+    states_max: int
+    patches: Callable[[], Patches]
+
+
+PLANTS: list[Plant] = []
+
+
+def plant(*, breaks: str, states_max: int = 20_000) -> Callable[[Callable[[], Patches]], Plant]:
+    def add(patches: Callable[[], Patches]) -> Plant:
+        made = Plant(patches.__name__, breaks, states_max, patches)
+        PLANTS.append(made)
+        return made
+
+    return add
+
+
+@contextmanager
+def planted(bug: Plant) -> Iterator[None]:
+    patches = [patch.object(owner, name, value) for owner, name, value in bug.patches()]
+    for each in patches:
+        each.start()
+    try:
+        yield
+    finally:
+        for each in reversed(patches):
+            each.stop()
+
+
+@plant(breaks="what a roll leaves behind is fsynced before the recovery point passes it")
+def closed_segment_not_synced() -> Patches:
+    return [(Segment, "fsync", lambda self: self.index.fsync())]
+
+
+@plant(breaks="a flush that returned has fsynced the active segment")
+def flush_without_fsync() -> Patches:
+    original = PartitionLog.flush
+
+    def flush(self: PartitionLog, *, include_active: bool = True, now_ms: int | None = None) -> int:
+        reached = original(self, include_active=False, now_ms=now_ms)
+        if include_active:
+            reached = self.recovery_point = max(reached, self._segments[-1].next_offset)
+        return reached
+
+    return [(PartitionLog, "flush", flush)]
+
+
+@plant(breaks="the name of a fresh segment is durable before the recovery point passes it (KAFKA-3968)")
+def directory_not_synced() -> Patches:
+    original = PartitionLog.flush
+
+    def flush(self: PartitionLog, *, include_active: bool = True, now_ms: int | None = None) -> int:
+        with patch.object(type(self._disk), "fsync_dir", lambda _self, _path: None):
+            return original(self, include_active=include_active, now_ms=now_ms)
+
+    return [(PartitionLog, "flush", flush)]
+
+
+@plant(breaks="recovery believes no batch without its CRC")
+def crc_unchecked_on_recovery() -> Patches:
+    return [(segment, "crc_is_valid", lambda _view, _header: True)]
+
+
+@plant(breaks="an index is cut with its log, and a hint that the log contradicts is not followed")
+def index_outlives_truncation() -> Patches:
+    return [
+        (SparseIndex, "truncate_to_position", lambda _self, _position: None),
+        (Segment, "agrees_with", lambda _self, _entry: True),
+    ]
+
+
+@plant(breaks="the clean-shutdown marker is the last act, after every log is durable (KAFKA-10471)")
+def marker_before_flush() -> Patches:
+    original = LogDir.close_cleanly
+
+    def close_cleanly(self: LogDir, high_watermarks: dict[tuple[str, int], int]) -> bool:
+        marker = log_dir.json.dumps({"broker_epoch": self.meta.broker_epoch}).encode()
+        self._replace(log_dir.MARKER_FILE, marker)
+        return original(self, high_watermarks)
+
+    return [(LogDir, "close_cleanly", close_cleanly)]
+
+
+@plant(breaks="the marker is gone, durably, before any log is read")
+def marker_not_deleted_durably() -> Patches:
+    original = log_dir._identify_directory
+
+    def identify(used: Any, path: str, **who: Any) -> Any:
+        with patch.object(type(used), "fsync_dir", lambda _self, _path: None):
+            return original(used, path, **who)
+
+    return [(log_dir, "_identify_directory", identify)]
+
+
+@plant(breaks="a small file is replaced by bytes that are durable before the rename")
+def rename_without_fsync() -> Patches:
+    def replace_durably(used: Any, path: str, data: bytes) -> None:
+        file = used.open(f"{path}.tmp", create=True)
+        file.truncate(0)
+        file.pwrite(data, 0)
+        used.rename(f"{path}.tmp", path)
+        used.fsync_dir(path.rpartition("/")[0])
+
+    return [(owner, "replace_durably", replace_durably) for owner in (log_dir, checkpoints, partition_log)]
+
+
+@plant(breaks="a truncation lowers the recovery point on disk before it cuts")
+def recovery_point_not_lowered() -> Patches:
+    return [(LogDir, "_persist_lowered", lambda _self: None)]
+
+
+@plant(breaks="a cut is fsynced before anything is written behind it", states_max=60_000)
+def cut_not_synced() -> Patches:
+    original = PartitionLog._cut
+
+    def cut(self: PartitionLog, log_offset: int) -> None:
+        files = {type(each.file) for each in self._segments}
+        (kind,) = files
+        with patch.object(kind, "fsync", lambda _self: None):
+            original(self, log_offset)
+
+    return [(PartitionLog, "_cut", cut)]
+
+
+@plant(breaks="producer states are rolled back by a truncation (S22)")
+def producers_outlive_truncation() -> Patches:
+    original = ProducerSnapshots.load_newest
+
+    def rebuild(self: PartitionLog, *, is_recovery: bool = False) -> None:
+        if is_recovery:
+            snapshot = original(self._snapshots, offset_max=self._log_end_offset)
+            if snapshot is not None:
+                self._producers.replace_with(snapshot[0])
+
+    return [(PartitionLog, "rebuild_producers", rebuild)]
+
+
+@plant(breaks="a log that is made again does not meet its predecessor's checkpoints")
+def checkpoints_of_a_predecessor() -> Patches:
+    original = LogDir.create
+
+    def create(self: LogDir, partition: Any, *, now_ms: int) -> PartitionLog:
+        self._is_forgotten_stored = False
+        return original(self, partition, now_ms=now_ms)
+
+    return [(LogDir, "create", create)]
