@@ -22,9 +22,14 @@ class LossBudget:
         self._epochs: dict[int, int] = {}
         self.is_exceeded = False
 
+    @property
+    def unknown(self) -> set[int]:
+        """Brokers whose loss the controller does not know of yet."""
+        return {b for b, epoch in self._epochs.items() if self.cluster.registered_epoch(b) <= epoch}
+
     def may_lose(self, broker: BrokerNode) -> bool:
         cluster = self.cluster
-        unknown = {b for b, epoch in self._epochs.items() if cluster.registered_epoch(b) <= epoch}
+        unknown = self.unknown
         if len(unknown | {broker.broker_id}) >= cluster.options.min_insync_replicas:
             return False
         for key in cluster.keys:

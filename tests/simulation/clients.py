@@ -258,6 +258,9 @@ class Clients:
                 self._forget(producer, sending)
             case ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise Violation("I23", f"{producer.name} was told {answer.error.name}")
+            case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if producer.key in self.cluster.oracle.conceded:
+                producer.in_flight.clear()  # what came before was given up by hand
+                producer.stopped = True
             case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if sending.was_first:
                 raise Violation("I23", f"{producer.name} was told {answer.error.name}")
             case _:
@@ -267,7 +270,8 @@ class Clients:
     # --- reading ----------------------------------------------------------------------------------------
 
     def consume(self, consumer: Consumer) -> None:
-        if consumer.stopped or consumer.key not in self.cluster.living:
+        cluster = self.cluster
+        if consumer.stopped or consumer.key not in cluster.living or consumer.key in cluster.oracle.conceded:
             return
         pace_ms = self.cluster.options.consumer_pace_ms
         leader = self.leader_of(consumer)
@@ -278,7 +282,7 @@ class Clients:
         began_ns = self.events.now_ns
 
         def answered(answer: ReadAnswer) -> None:
-            if answer.error is ErrorCode.NONE:
+            if answer.error is ErrorCode.NONE and consumer.key not in cluster.oracle.conceded:
                 self._on_read(consumer, offset, answer, began_ns)
             full = len(answer.parts) > 0
             self.events.after(1 if full else pace_ms, lambda: self.consume(consumer))

@@ -68,6 +68,7 @@ class Cluster:
         change = Change(cause=Cause.CLUSTER_CREATED, at_ms=0)
         cluster = ClusterRecord(cluster_id=TOPIC_ID, change=change)
         self.zookeeper.nodes[row_key(cluster)] = Znode(cluster, 0)
+        self.zookeeper.is_reachable = self._reaches_zookeeper
         self.zookeeper.on_write = self.oracle.on_zookeeper_write
         controllers = tuple(f"controller-{n}" for n in range(options.controllers))
         controller_options = ControllerOptions(
@@ -175,9 +176,26 @@ class Cluster:
             if consumer.key == key:
                 self.clients.consume(consumer)
 
+    def stop_clients(self) -> None:
+        """Producers finish what they have begun; the operator rests."""
+        self.operator.stopped = True
+        for producer in self.producers:
+            producer.stopped = True
+
+    def start_again(self) -> None:
+        """Producers of the partitions that exist go on."""
+        for producer in self.producers:
+            if producer.stopped and producer.key in self.living:
+                producer.stopped = False
+                self.clients.produce(producer)
+
     @property
     def node_names(self) -> list[str]:
         return [b.name for b in self.brokers.values()] + [c.name for c in self.controllers]
+
+    def node(self, name: str) -> BrokerNode | ControllerNode:
+        nodes: list[BrokerNode | ControllerNode] = [*self.brokers.values(), *self.controllers]
+        return next(node for node in nodes if node.name == name)
 
     def heal(self) -> None:
         """End every fault; what is down comes back."""
@@ -251,6 +269,9 @@ class Cluster:
 
     def _is_broker_listening(self, broker_id: int) -> bool:
         return self.network.is_listening(f"broker-{broker_id}")
+
+    def _reaches_zookeeper(self, session: str) -> bool:
+        return (session.split("#", maxsplit=1)[0], "zookeeper") not in self.network.cuts
 
     # --- what happens -----------------------------------------------------------------------------------
 

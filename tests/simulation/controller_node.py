@@ -189,14 +189,14 @@ class ControllerNode:
     def _keep_session(self, life: int) -> None:
         """Ping ZooKeeper; try to lead when nobody does; learn of an expired session."""
         alive = self.zookeeper.is_alive(self.session)
-        if not alive and self.zookeeper.available:
+        if not alive and self.zookeeper.reaches(self.session):
             if self.machine is not None:
                 self.events.note(f"{self.name} resigns: session lost")
                 self.marks.on_session_lost(self)
             self._forget()
             self.life += 1
             self.zookeeper.connect(self.session)
-        elif alive and self.machine is None and self.zookeeper.leader is None:
+        elif alive and self.machine is None and self.zookeeper.nobody_leads():
             self._take_over()
         pause_ms = self.zookeeper.options.session_timeout_ms / 12
         self.events.after(pause_ms, self._guarded(self.life, lambda: self._keep_session(self.life)))
@@ -269,6 +269,9 @@ class ControllerNode:
                     self._drain()
                 case Outcome.UNKNOWN:
                     # Read back before deciding anything: whoever wrote last left its write id.
+                    if not self.zookeeper.reaches(self.session):
+                        self._after(100, lambda: finished(Outcome.UNKNOWN))
+                        return
                     applied = self.zookeeper.nodes.get("write_id")
                     known = applied is not None and applied.value == write_id
                     self.marks.on_read_back(known=known)

@@ -33,24 +33,44 @@ def any_leader(cluster: Cluster, random: Random) -> BrokerNode | None:
     return broker if broker is not None and broker.is_up and not broker.is_paused else None
 
 
+def _down(broker: BrokerNode | None, random: Random) -> Arguments | None:
+    if broker is None:
+        return None
+    torn_bytes = random.choice((0, 0, 7, 61, 90))
+    return {"broker": broker.broker_id, "for_ms": draw_ms(random, DOWN_MS), "torn_bytes": torn_bytes}
+
+
 def draw_down(cluster: Cluster, random: Random) -> Arguments | None:
-    broker = any_broker(cluster, random)
-    return None if broker is None else {"broker": broker.broker_id, "for_ms": draw_ms(random, DOWN_MS)}
+    return _down(any_broker(cluster, random), random)
 
 
 def draw_leader_down(cluster: Cluster, random: Random) -> Arguments | None:
-    broker = any_leader(cluster, random)
-    return None if broker is None else {"broker": broker.broker_id, "for_ms": draw_ms(random, DOWN_MS)}
+    """Rather a leader that somebody is about to catch up with: what joins around a failover joins wrongly
+    (S5)."""
+    leaders = [
+        cluster.brokers[state.leader]
+        for key in cluster.keys
+        if (state := cluster.truth(key)) is not None
+        and state.leader in cluster.brokers
+        and len(state.isr) < len(state.replicas)
+        and cluster.brokers[state.leader].is_up
+        and not cluster.brokers[state.leader].is_paused
+    ]
+    if leaders and random.random() < 0.7:
+        return _down(random.choice(leaders), random)
+    return _down(any_leader(cluster, random), random)
 
 
 def draw_loss(cluster: Cluster, random: Random) -> Arguments | None:
     broker = any_broker(cluster, random)
-    if broker is None or not cluster.budget.may_lose(broker):
+    over_budget = cluster.options.over_budget
+    if broker is None or not (over_budget or cluster.budget.may_lose(broker)):
         return None
     return {
         "broker": broker.broker_id,
         "for_ms": draw_ms(random, DOWN_MS),
         "salt": random.getrandbits(32),
+        "over_budget": over_budget,
     }
 
 
@@ -82,24 +102,42 @@ def back_after(cluster: Cluster, broker: BrokerNode, for_ms: int) -> None:
     cluster.ongoing.begin(nodes=(broker.name,), for_ms=for_ms, end=restart)
 
 
-def _kill(cluster: Cluster, broker_id: int, for_ms: int) -> bool:
+def _kill(cluster: Cluster, broker_id: int, for_ms: int, torn_bytes: int) -> bool:
     broker = cluster.brokers[broker_id]
     if not broker.is_up:
         return False
-    broker.crash()
+    broker.crash(torn_bytes=torn_bytes)
     back_after(cluster, broker, for_ms)
     return True
 
 
 @kind(draw_down, weight=2)
-def kill_broker(cluster: Cluster, *, broker: int, for_ms: int) -> bool:
-    """SIGKILL: the disk keeps all that was written."""
-    return _kill(cluster, broker, for_ms)
+def kill_broker(cluster: Cluster, *, broker: int, for_ms: int, torn_bytes: int = 0) -> bool:
+    """SIGKILL: the disk keeps all that was written, perhaps with a piece of the batch that it died in."""
+    return _kill(cluster, broker, for_ms, torn_bytes)
 
 
 @kind(draw_leader_down)
-def kill_leader(cluster: Cluster, *, broker: int, for_ms: int) -> bool:
-    return _kill(cluster, broker, for_ms)
+def kill_leader(cluster: Cluster, *, broker: int, for_ms: int, torn_bytes: int = 0) -> bool:
+    return _kill(cluster, broker, for_ms, torn_bytes)
+
+
+def _draw_two(cluster: Cluster, random: Random) -> Arguments | None:
+    up = [b.broker_id for b in cluster.brokers.values() if b.is_up and not b.is_paused]
+    if len(up) < 2:
+        return None
+    return {"brokers": sorted(random.sample(up, 2)), "for_ms": draw_ms(random, DOWN_MS)}
+
+
+@kind(_draw_two)
+def restart_two(cluster: Cluster, *, brokers: list[int], for_ms: int) -> bool:
+    """S36: two die in one moment, each perhaps the other's heir, and are back in one moment."""
+    nodes = [cluster.brokers[n] for n in brokers]
+    if not all(node.is_up for node in nodes):
+        return False
+    for node in nodes:
+        _kill(cluster, node.broker_id, for_ms, 0)
+    return True
 
 
 @kind(draw_loss)
@@ -116,13 +154,136 @@ def power_cut(cluster: Cluster, *, broker: int, for_ms: int, salt: int, over_bud
 @kind(draw_loss)
 def replace_disk(cluster: Cluster, *, broker: int, for_ms: int, salt: int, over_budget: bool = False) -> bool:
     """S1: the broker comes back with an empty disk."""
-    del salt
+    del salt  # of the arguments that all lossy strikes have
     node = cluster.brokers[broker]
     if not node.is_up or not cluster.budget.spend(node, over_budget=over_budget):
         return False
     node.crash()
     node.replace_disk()
     back_after(cluster, node, for_ms)
+    return True
+
+
+def _draw_old_disk(cluster: Cluster, random: Random) -> Arguments | None:
+    drawn = draw_loss(cluster, random)
+    return None if drawn is None else drawn | {"age_ms": random.choice((300, 2_000, 8_000))}
+
+
+@kind(_draw_old_disk)
+def old_disk(
+    cluster: Cluster, *, broker: int, age_ms: int, for_ms: int, salt: int, over_budget: bool = False
+) -> bool:
+    """The machine dies `age_ms` from now, and comes back with the copy of its disk that is made now."""
+    del salt
+    node = cluster.brokers[broker]
+    if not node.is_up:
+        return False
+    copy = node.disk.copy()
+
+    def restore() -> None:
+        if node.is_up and cluster.budget.spend(node, over_budget=over_budget):
+            node.crash()
+            node.restore_disk(copy)
+            back_after(cluster, node, for_ms)
+
+    cluster.ongoing.later(age_ms, restore)
+    return True
+
+
+def _draw_broker_for(cluster: Cluster, random: Random) -> Arguments | None:
+    broker = any_broker(cluster, random)
+    return None if broker is None else {"broker": broker.broker_id, "for_ms": random.randint(500, 8_000)}
+
+
+@kind(_draw_broker_for)
+def hang_fsync(cluster: Cluster, *, broker: int, for_ms: int) -> bool:
+    """S29: nothing more gets to the platter; writes go on into the page cache."""
+    disk = cluster.brokers[broker].disk
+    if disk.hung:
+        return False
+    disk.hung = True
+    cluster.events.note(f"broker-{broker}'s fsync hangs")
+
+    def end() -> None:
+        disk.hung = False
+
+    cluster.ongoing.begin(nodes=(f"broker-{broker}",), for_ms=for_ms, end=end)
+    return True
+
+
+@kind(draw_loss)
+def fail_disk(cluster: Cluster, *, broker: int, for_ms: int, salt: int, over_budget: bool = False) -> bool:
+    """S28: every write fails; after `for_ms` the disk works again and the process is started anew. It costs
+    the seats: after a failed write nobody knows what the disk holds."""
+    del salt
+    node = cluster.brokers[broker]
+    disk = node.disk
+    if not node.is_up or disk.failing is not None or not cluster.budget.spend(node, over_budget=over_budget):
+        return False
+    disk.fail("input/output error")
+    cluster.events.note(f"{node.name}'s disk fails")
+
+    def end() -> None:
+        disk.fail(None)
+        if node.is_up and node.disk is disk:
+            node.crash()
+            node.start()
+
+    cluster.ongoing.begin(nodes=(node.name,), for_ms=for_ms, end=end)
+    return True
+
+
+def _draw_rate(cluster: Cluster, random: Random) -> Arguments | None:
+    broker = random.choice(list(cluster.brokers.values()))
+    return {
+        "broker": broker.broker_id,
+        "rate": random.choice((0.95, 0.98, 1.02, 1.05)),
+        "for_ms": random.randint(2_000, 20_000),
+    }
+
+
+@kind(_draw_rate)
+def drift_clock(cluster: Cluster, *, broker: int, rate: float, for_ms: int) -> bool:
+    """S35: a monotonic clock that runs up to 5 % fast or slow."""
+    clock = cluster.brokers[broker].clock
+    if clock.rate != 1.0:
+        return False
+    clock.run_at(rate)
+    cluster.ongoing.begin(nodes=(f"broker-{broker}",), for_ms=for_ms, end=lambda: clock.run_at(1.0))
+    return True
+
+
+def _draw_jump(cluster: Cluster, random: Random) -> Arguments | None:
+    broker = random.choice(list(cluster.brokers.values()))
+    return {
+        "broker": broker.broker_id,
+        "wall_ms": random.choice((-3_600_000, -60_000, -1_500, 1_500, 60_000, 3_600_000)),
+        "mono_ms": random.choice((0, 0, 0, 1_000, 10_000)),
+    }
+
+
+@kind(_draw_jump)
+def jump_clock(cluster: Cluster, *, broker: int, wall_ms: int, mono_ms: int) -> bool:
+    """S35: the wall clock is set; or both clocks go forward at once, as after a suspended machine."""
+    clock = cluster.brokers[broker].clock
+    clock.wall_offset_ms += wall_ms
+    clock.jump_forward(mono_ms)
+    cluster.events.note(f"broker-{broker}'s clock jumps by {wall_ms} ms, its monotonic one by {mono_ms} ms")
+    return True
+
+
+def _draw_slow_polls(cluster: Cluster, random: Random) -> Arguments | None:
+    drawn = _draw_broker_for(cluster, random)
+    return None if drawn is None else drawn | {"delay_ms": random.choice((100, 400, 1_500))}
+
+
+@kind(_draw_slow_polls, weight=2)
+def slow_polls(cluster: Cluster, *, broker: int, delay_ms: int, for_ms: int) -> bool:
+    """It hears of changes late, and then of several in one (S7, S10): its heartbeats are in time."""
+    node = cluster.brokers[broker]
+    delays = node.poll_delays_ms
+    delays.append(delay_ms)
+    cluster.ongoing.begin(nodes=(node.name,), for_ms=for_ms, end=lambda: delays.remove(delay_ms))
     return True
 
 

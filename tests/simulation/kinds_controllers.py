@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
+from controller.core.events import ElectPreferred
+from tests.simulation.kinds_brokers import back_after
 from tests.simulation.schedule import Arguments, kind
+
+#: The name that ZooKeeper has in the network, where it is only cut off.
+ZOOKEEPER = "zookeeper"
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
@@ -81,6 +87,92 @@ def lose_zookeeper_answers(cluster: Cluster, *, rate: float, for_ms: int) -> boo
     """S17: a write is applied, and its answer is lost."""
     cluster.zookeeper.lose_answers(rate)
     cluster.ongoing.begin(nodes=(), for_ms=for_ms, end=lambda: cluster.zookeeper.answer_again(rate))
+    return True
+
+
+def _draw_bounce(cluster: Cluster, random: Random) -> Arguments | None:
+    """A partition whose preferred replica is in sync and does not lead."""
+    chosen = [
+        state
+        for key in cluster.keys
+        if (state := cluster.truth(key)) is not None
+        and state.leader in cluster.brokers
+        and state.leader != state.preferred_leader
+        and state.preferred_leader in state.isr
+        and cluster.brokers[state.preferred_leader].is_up
+    ]
+    if not chosen:
+        return None
+    state = random.choice(chosen)
+    return {
+        "topic_id": state.topic_id,
+        "partition": state.partition,
+        "deaf": [state.leader, *random.sample([b for b in state.replicas if b != state.leader], 1)],
+        "kill_after_ms": random.choice([8, 15, 30, 60]),
+        "for_ms": random.choice([150, 600, 2_000]),
+    }
+
+
+@kind(_draw_bounce, weight=3)
+def bounce_leader(
+    cluster: Cluster, *, topic_id: str, partition: int, deaf: list[int], kill_after_ms: int, for_ms: int
+) -> bool:
+    """S7: leadership goes to the preferred replica, which dies at once, and perhaps back to where it was,
+    while the old leader and one more broker hear of neither."""
+    controller = cluster.active_controller()
+    state = cluster.truth((topic_id, partition))
+    if controller is None or state is None or state.leader == state.preferred_leader:
+        return False
+    preferred = cluster.brokers[state.preferred_leader]
+    if not preferred.is_up:
+        return False
+    for number in deaf:
+        for other in cluster.controllers:
+            pair = (other.name, f"broker-{number}")
+            cluster.network.cut(*pair)
+            cluster.ongoing.begin(nodes=pair, for_ms=for_ms, end=partial(cluster.network.mend, *pair))
+    controller.submit(
+        ElectPreferred(
+            wall_ms=cluster.events.now_ms, actor="operator", topic_id=topic_id, partition=partition
+        ),
+        lambda reply: None,
+    )
+    cluster.events.note(f"partition {topic_id[:4]}-{partition} is bounced, {deaf} do not hear of it")
+    life = preferred.life
+
+    def kill() -> None:
+        if preferred.is_up and preferred.life == life and not preferred.is_paused:
+            preferred.crash()
+            back_after(cluster, preferred, for_ms)
+
+    cluster.ongoing.later(kill_after_ms, kill)
+    return True
+
+
+def _draw_cut_off(cluster: Cluster, random: Random) -> Arguments | None:
+    return {"controller": random.choice(cluster.controllers).name, "for_ms": random.randint(500, 10_000)}
+
+
+@kind(_draw_cut_off)
+def cut_off_zookeeper(cluster: Cluster, *, controller: str, for_ms: int) -> bool:
+    """One controller does not reach ZooKeeper: its session ends there, and it learns of that late (S16)."""
+    pair = (controller, ZOOKEEPER)
+    cluster.network.cut(*pair)
+    cluster.events.note(f"{controller} is cut off from ZooKeeper")
+    cluster.ongoing.begin(nodes=(controller,), for_ms=for_ms, end=partial(cluster.network.mend, *pair))
+    return True
+
+
+def _draw_late_watch(cluster: Cluster, random: Random) -> Arguments | None:
+    return {"delay_ms": random.choice([500, 2_000]), "for_ms": random.randint(1_000, 15_000)}
+
+
+@kind(_draw_late_watch)
+def late_watches(cluster: Cluster, *, delay_ms: int, for_ms: int) -> bool:
+    """Standbys learn late that nobody leads."""
+    delays = cluster.zookeeper.watch_delays_ms
+    delays.append(delay_ms)
+    cluster.ongoing.begin(nodes=(), for_ms=for_ms, end=lambda: delays.remove(delay_ms))
     return True
 
 

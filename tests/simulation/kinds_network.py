@@ -78,10 +78,52 @@ def isolate_from_brokers(cluster: Cluster, *, broker: int, ways: str, for_ms: in
     return _isolate(cluster, broker, others, ways, for_ms)
 
 
+def _draw_deafness(cluster: Cluster, random: Random) -> Arguments | None:
+    """A leader that has outsiders: it may be about to ask for one."""
+    waiting = [
+        state.leader
+        for key in cluster.keys
+        if (state := cluster.truth(key)) is not None
+        and state.leader in cluster.brokers
+        and len(state.isr) < len(state.replicas)
+    ]
+    leader = any_leader(cluster, random) if not waiting else cluster.brokers[random.choice(waiting)]
+    if leader is None or not leader.is_up:
+        return None
+    return {"broker": leader.broker_id, "for_ms": random.randint(300, 5_000)}
+
+
+@kind(_draw_deafness, weight=2)
+def deafen_leader(cluster: Cluster, *, broker: int, for_ms: int) -> bool:
+    """S6: what a leader asks of the controllers arrives, and what they answer is lost."""
+    return _isolate(cluster, broker, [c.name for c in cluster.controllers], "from", for_ms)
+
+
+def _draw_starving(cluster: Cluster, random: Random) -> Arguments | None:
+    """A follower in sync, cut off from its leader until it lags."""
+    key = random.choice(cluster.keys)
+    state = cluster.truth(key)
+    if state is None or len(state.isr) < 2 or state.leader not in cluster.brokers:
+        return None
+    follower = random.choice([b for b in state.isr if b != state.leader] or [state.leader])
+    if follower == state.leader:
+        return None
+    low = cluster.options.lag_ms_max
+    return {"broker": follower, "leader": state.leader, "for_ms": random.randint(low, 2 * low + 1_500)}
+
+
+@kind(_draw_starving, weight=2)
+def starve_follower(cluster: Cluster, *, broker: int, leader: int, for_ms: int) -> bool:
+    """Shrinks the ISR, and lets the same incarnation come back to it."""
+    one, other = cluster.brokers[broker].name, cluster.brokers[leader].name
+    return _cut(cluster, [(one, other), (other, one)], for_ms)
+
+
 def _draw_weather(cluster: Cluster, random: Random) -> Arguments | None:
     return {
         "delay_ms_max": random.choice([2.0, 20.0, 80.0]),
-        "slow_rate": random.choice([0.0, 0.05]),
+        "slow_rate": random.choice([0.0, 0.05, 0.2]),
+        "slow_ms": random.choice([400, 2_000, 6_000]),
         "loss_rate": random.choice([0.0, 0.05, 0.2]),
         "duplicate_rate": random.choice([0.0, 0.1]),
         "for_ms": random.randint(1_000, 6_000),
@@ -94,14 +136,16 @@ def bad_network(
     *,
     delay_ms_max: float,
     slow_rate: float,
+    slow_ms: float,
     loss_rate: float,
     duplicate_rate: float,
     for_ms: int,
 ) -> bool:
-    """Messages are late, lost, doubled, and overtake each other."""
+    """Messages are lost, doubled, late, some by up to `slow_ms`, and overtake each other (S4, S32)."""
     weather = NetworkOptions(
         delay_ms=(0.05, delay_ms_max),
         slow_rate=slow_rate,
+        slow_delay_ms=slow_ms,
         loss_rate=loss_rate,
         duplicate_rate=duplicate_rate,
     )

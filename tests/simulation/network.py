@@ -98,21 +98,12 @@ class Network:
             delay += self.options.slow_delay_ms * self.random.random()
         return delay
 
-    def _travel(
-        self,
-        source: str,
-        target: str,
-        content: Any,
-        is_reply: bool,
-        arrive: Callable[[], None],
-        connection: object,
-    ) -> None:
+    def _travel(self, message: Message, arrive: Callable[[], None], connection: object) -> None:
         """One message, one way: nothing, one arrival or two."""
         self.sent += 1
-        if self.interceptors:
-            message = Message(source, target, content, is_reply)
-            if any(intercept(message, arrive) for intercept in self.interceptors):
-                return
+        source, target, _, _ = message
+        if any(intercept(message, arrive) for intercept in self.interceptors):
+            return
         options = self.options
         copies = 1
         if options.loss_rate and self.random.random() < options.loss_rate:
@@ -166,12 +157,12 @@ class Network:
                 on_reply(reply)
 
         def answer(reply: Any) -> None:
-            self._travel(target, source, reply, True, lambda: deliver_reply(reply), None)
+            self._travel(Message(target, source, reply, True), lambda: deliver_reply(reply), None)
 
         def deliver_request() -> None:
             current = self.endpoints.get(target)
             if current is not None and current.generation == generation:
                 current.handler(source, request, answer)
 
-        self._travel(source, target, request, False, deliver_request, connection)
+        self._travel(Message(source, target, request, False), deliver_request, connection)
         return timer

@@ -27,6 +27,7 @@ class OngoingFaults:
     def __init__(self, events: Events) -> None:
         self._events = events
         self._ongoing: list[Ongoing] = []
+        self._pending: list[Timer] = []
 
     def __len__(self) -> int:
         return len(self._ongoing)
@@ -42,11 +43,24 @@ class OngoingFaults:
         fault.timer = self._events.after(for_ms, ends)
         self._ongoing.append(fault)
 
+    def later(self, after_ms: float, strike: Callable[[], None]) -> None:
+        """The second part of a fault, which strikes after a while unless all is healed before."""
+
+        def strikes() -> None:
+            self._pending.remove(timer)
+            strike()
+
+        timer = self._events.after(after_ms, strikes)
+        self._pending.append(timer)
+
     def end_all(self) -> None:
         self.end_within(None)
 
     def end_within(self, core: Collection[str] | None) -> None:
         """End what disturbs nobody outside `core` (None: end all), and make the rest permanent."""
+        for timer in self._pending:
+            timer.cancel()
+        self._pending.clear()
         ongoing, self._ongoing = self._ongoing, []
         for fault in ongoing:
             if fault.timer is not None:

@@ -103,6 +103,10 @@ class Oracle:
         self._leaders: dict[tuple[PartitionKey, int], int] = {}
         self._partition_epochs: dict[PartitionKey, int] = {}
         self._superset_checked: dict[PartitionKey, tuple[Any, Any, Any]] = {}
+        #: Partitions whose log an operator chose by hand (losses.py): the mark's leader epoch and where the
+        #: ghost was cut; -1 before that election. What was cut off is lost for all to see.
+        self.conceded: dict[PartitionKey, tuple[int, int]] = {}
+        self._lost: set[tuple[PartitionKey, Content]] = set()
 
     # --- brokers ----------------------------------------------------------------------------------------
 
@@ -180,6 +184,8 @@ class Oracle:
             if state.partition_epoch < before:
                 raise Violation("I6", f"{key} partition epoch went from {before} to {state.partition_epoch}")
             if state.partition_epoch > before:
+                if state.unclean_leader_epoch > self.conceded.get(key, (-1, 0))[0]:
+                    self._cut_ghost(key, state)
                 self._partition_epochs[key] = state.partition_epoch
                 self.isr_changes += 1
                 if state.leader != NO_LEADER:
@@ -193,6 +199,29 @@ class Oracle:
                     replica = cluster.brokers[state.leader].replicas.get(key)
                     if replica is not None:
                         self._check_quorum_superset(key, state, replica)
+
+    def concede(self, key: PartitionKey) -> None:
+        """From now on an unclean election of this partition is what the operator asked for."""
+        self.conceded.setdefault(key, (-1, 0))
+
+    def _cut_ghost(self, key: PartitionKey, state: PartitionState) -> None:
+        """An unclean election: what the chosen log does not share with the ghost is lost."""
+        if key not in self.conceded:
+            raise Violation("I10", f"{key} an unclean election that nobody asked for: {state}")
+        ghost = self.ghosts[key]
+        log = self.cluster.brokers[state.leader].disk.logs[key]
+        kept = 0
+        for header, other in zip(ghost.headers, headers_of(log, 0, log.log_end_offset), strict=False):
+            if header != other:
+                break
+            kept += 1
+        self._lost.update((key, committed.content) for committed in ghost.batches[kept:])
+        del ghost.headers[kept:], ghost.batches[kept:]
+        ghost.end_offset = ghost.headers[-1].next_offset if kept else 0
+        self.conceded[key] = (state.unclean_leader_epoch, ghost.end_offset)
+        for place, verified in self._verified.items():
+            if place[1] == key:
+                self._verified[place] = min(verified, ghost.end_offset)
 
     # --- clients ----------------------------------------------------------------------------------------
 
@@ -208,7 +237,7 @@ class Oracle:
                 and ghost.batches[index].base_offset == base_offset
                 and ghost.batches[index].content == content
             )
-        if not known:
+        if not known and (key, content) not in self._lost:
             raise Violation("I4", f"{key} acknowledged offset {base_offset}, which is not committed")
 
     def check_read(
@@ -237,6 +266,8 @@ class Oracle:
         if verified > log_end:  # truncated since: what follows is new
             verified = self._verified[place] = log_end
         end_offset = min(end_offset, ghost.end_offset, log_end)
+        if key in self.conceded and log.epochs.latest < self.conceded[key][0]:
+            end_offset = min(end_offset, self.conceded[key][1])  # it is still to cut what was given up
         if verified >= end_offset:
             return
         index = ghost.from_offset(verified)
@@ -313,7 +344,10 @@ class Oracle:
             for producer in cluster.producers:
                 if producer.key != key or producer.acks != -1:
                     continue
-                acked = sorted(producer.acked, key=lambda each: each[1].base_sequence)
+                acked = sorted(
+                    (each for each in producer.acked if (key, each[1]) not in self._lost),
+                    key=lambda each: each[1].base_sequence,
+                )
                 positions = [where[content] for _, content in acked if content in where]
                 if len(positions) != len(acked):
                     raise Violation("I24", f"{key} lost an acknowledged batch of {producer.name}")

@@ -65,6 +65,10 @@ class ModelZooKeeper:
     writes: list[WriteLogged] = field(default_factory=list)
     on_write: Callable[[str, int], None] | None = None
     outages: int = 0
+    #: Whether a session's client reaches the servers; and by how much watches are late.
+    is_reachable: Callable[[str], bool] | None = None
+    watch_delays_ms: list[int] = field(default_factory=list)
+    leaderless_since_ms: int = 0
     _losses: list[float] = field(default_factory=list)
 
     @property
@@ -101,14 +105,25 @@ class ModelZooKeeper:
             session.expired = True
         if self.leader == name:
             self.leader = None
+            self.leaderless_since_ms = self.events.now_ms
+
+    def reaches(self, session: str) -> bool:
+        """Whether what this session's client asks is answered, be it with "expired"."""
+        return self.available and (self.is_reachable is None or self.is_reachable(session))
 
     def is_alive(self, name: str) -> bool:
         """A request of this session arrived: it is alive unless the server has already expired it."""
         session = self.sessions.get(name)
-        if session is None or session.expired or not self.available:
+        if session is None or session.expired or not self.reaches(name):
             return False
         session.last_heard_ms = self.events.now_ms
         return True
+
+    def nobody_leads(self) -> bool:
+        """What the watch on the leader's node has told by now."""
+        if self.leader is not None:
+            return False
+        return self.events.now_ms - self.leaderless_since_ms >= max(self.watch_delays_ms, default=0)
 
     def claim_leadership(self, name: str) -> int | None:
         """Become leader and bump the controller epoch in one multi; None when another leads."""
@@ -134,6 +149,9 @@ class ModelZooKeeper:
         low, high = self.options.latency_ms
 
         def apply() -> None:
+            if self.available and not self.reaches(session):
+                self.events.after(self.options.session_timeout_ms / 2, lambda: done(Outcome.UNKNOWN))
+                return
             if not self.is_alive(session):
                 self.events.after(self.random.uniform(low, high), lambda: done(Outcome.SESSION_EXPIRED))
                 return

@@ -1,0 +1,155 @@
+"""Does it come back? A core of nodes is healed, every other fault becomes permanent, and L1 to L7 must hold.
+
+Safety alone is easy: a cluster that refuses everything loses nothing. So after the faults a core of brokers
+and controllers is drawn that can serve every partition: enough replicas for the minimum, and one that may be
+elected. Its nodes come back and reach each other. All others are dead, paused or cut off for good. Within
+CORE_MS_MAX of virtual time, measured from there, the core must be in order (`missing_in_core`), though nobody
+helps the rest. Only then is everything healed, and must come into order once more.
+
+L1  no producer has a batch in flight; brokers check by themselves that nobody is owed an answer
+L2  every partition is led from the core, and its ISR is exactly its replicas in the core
+L3  no proposal is pending
+L4  every broker of the core has applied what the controller has published
+L5  (when all is healed) what was deleted is gone; asked to stop, brokers have stopped
+L6  every follower that wants to fetch is being fetched for
+L7  (when all is healed) the controller has no alarm up
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from random import Random
+from typing import TYPE_CHECKING
+
+from controller.contract.partition_state import NO_LEADER
+from dataplane.core.replica import Role
+from tests.simulation.kinds_controllers import ZOOKEEPER
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+CORE_MS_MAX = 60_000
+#: Producers write on for so long after the core was healed.
+TRAFFIC_MS = 3_000
+FOR_EVER_MS = 10**9
+
+
+def draw_core(cluster: Cluster, random: Random) -> frozenset[str]:
+    """Names of brokers and controllers that can do without the others, as the promise has it."""
+    brokers = set(cluster.brokers)
+    count_max = random.randrange(len(brokers))
+    for broker_id in random.sample(sorted(brokers), count_max):
+        if can_serve(cluster, brokers - {broker_id}):
+            brokers.discard(broker_id)
+    count = random.randint(1, len(cluster.controllers))
+    controllers = random.sample([c.name for c in cluster.controllers], count)
+    return frozenset({f"broker-{n}" for n in brokers} | set(controllers))
+
+
+def can_serve(cluster: Cluster, brokers: Collection[int]) -> bool:
+    """Enough replicas for every minimum, and one with a seat that it can't have lost unnoticed."""
+    unknown = cluster.budget.unknown
+    for key in cluster.keys:
+        state = cluster.truth(key)
+        if state is None:
+            return False
+        whole = [b for b in (*state.isr, *state.elr) if b in brokers and b not in unknown]
+        if not whole or sum(b in brokers for b in state.replicas) < state.min_insync_replicas:
+            return False
+    return True
+
+
+def heal_core(cluster: Cluster, core: frozenset[str], random: Random) -> None:
+    """End the core's faults; put everybody else out, each in a way of its own."""
+    cluster.ongoing.end_within(core)
+    for name in cluster.node_names:
+        if name not in core:
+            _put_out(cluster, name, random.choice(("dead", "paused", "cut off")))
+    cluster.events.note(f"healed: {sorted(core)}")
+
+
+def _put_out(cluster: Cluster, name: str, how: str) -> None:
+    node = cluster.node(name)
+    if how == "dead" and node.is_up:
+        node.crash()
+
+        def end() -> None:
+            if not node.is_up:
+                node.start()
+
+    elif how == "paused" and node.is_up and not node.is_paused:
+        node.pause()
+
+        def end() -> None:
+            if node.is_paused:
+                node.resume()
+
+    else:
+        pairs = [(name, other) for other in (*cluster.node_names, ZOOKEEPER) if other != name]
+        pairs += [(other, one) for one, other in pairs]
+        for pair in pairs:
+            cluster.network.cut(*pair)
+
+        def end() -> None:
+            for pair in pairs:
+                cluster.network.mend(*pair)
+
+    cluster.events.note(f"{name} is {how} for good")
+    cluster.ongoing.begin(nodes=(name,), for_ms=FOR_EVER_MS, end=end)
+
+
+def missing_in_core(cluster: Cluster, core: Collection[str]) -> tuple[str, str] | None:
+    """The first rule that does not hold yet, and how; None when all do."""
+    waiting = [p.name for p in cluster.producers if p.in_flight and p.key in cluster.living]
+    if waiting:
+        return "L1", f"{waiting[0]} waits"
+    controller = cluster.active_controller()
+    if controller is None or controller.name not in core:
+        return "L4", "no controller of the core leads"
+    brokers = [b for b in cluster.brokers.values() if b.name in core]
+    for broker in brokers:
+        position = (controller.controller_epoch, controller.published.sequence)
+        if broker.applied != position:
+            return "L4", f"{broker.name} has applied {broker.applied} of {position}"
+    inside = {broker.broker_id for broker in brokers}
+    for key in cluster.keys:
+        state = cluster.truth(key)
+        if state is None or state.leader == NO_LEADER:
+            return "L2", f"{key} has no leader"
+        if set(state.isr) != inside & set(state.replicas):
+            return "L2", f"{key} isr {state.isr}, replicas {state.replicas}, core {sorted(inside)}"
+        leader = cluster.brokers[state.leader].replicas.get(key)
+        if leader is None or leader._leader is None:
+            return "L2", f"{key} broker {state.leader} does not lead yet"
+        if leader._leader.in_sync.pending is not None:
+            return "L3", f"{key} a proposal is pending"
+        if leader.high_watermark != leader.log.log_end_offset:
+            return "L2", f"{key} high watermark {leader.high_watermark} of {leader.log.log_end_offset}"
+        for broker_id in inside & set(state.replicas) - {state.leader}:
+            broker = cluster.brokers[broker_id]
+            replica = broker.replicas.get(key)
+            if replica is None or replica.role is not Role.FOLLOWER:
+                return "L6", f"{key} {broker.name} does not follow"
+            if broker.fetching.get(key) != state.leader or replica.next_fetch() is None:
+                return "L6", f"{key} {broker.name} does not fetch from broker {state.leader}"
+    return None
+
+
+def missing_at_end(cluster: Cluster) -> tuple[str, str] | None:
+    """When everything is healed: the same of everybody, and L5 and L7."""
+    unsettled = cluster.is_settled()
+    if unsettled is not None:
+        return "L2", unsettled
+    undone = cluster.operator.is_settled()
+    if undone is not None:
+        return "L5", undone
+    stopping = [b.name for b in cluster.brokers.values() if b.is_up and b.wants_shutdown]
+    if stopping:
+        return "L5", f"{stopping[0]} does not stop"
+    controller = cluster.active_controller()
+    if controller is None or controller.machine is None:
+        return "L4", "no controller leads"
+    alarms = controller.machine.alarms()
+    if alarms:
+        return "L7", f"an alarm is still up: {alarms[0].detail}"
+    return missing_in_core(cluster, cluster.node_names)
