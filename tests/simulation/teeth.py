@@ -8,6 +8,7 @@ moment the bug prevents, or an error in the harness itself, finds nothing.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import re
 import statistics
@@ -19,16 +20,18 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.proof.part import Part, save
+from tests.simulation.options import ClusterOptions, draw_options
 from tests.simulation.planted import PLANTS, Plant, planted
 from tests.simulation.run import run_seed
 from tests.simulation.scenarios.all import SCENARIOS
 from tests.simulation.scenarios.registry import play
 
 SCENARIO_SEEDS = range(3)
+FAULTS_MS = 15_000
 PRODUCT = ("controller", "dataplane")
 #: A failure names its rule first: an invariant, a liveness goal, or a section of the rule book.
 RULE = re.compile(r"([IL]\d+|\d\.\d+): ")
-CRASH = re.compile(r"crash: (\w+): .*\((?P<file>[^()]+):\d+\)$", re.DOTALL)
+CRASH = re.compile(r"crash:? (\w+): .*\((?P<file>[^()]+):\d+\)$", re.DOTALL)
 ROOT = Path(__file__).parents[2]
 
 
@@ -60,6 +63,25 @@ def verdict_of(failure: str | None) -> str | None:
     return None
 
 
+def hunting_options(seed: int) -> ClusterOptions:
+    """What the seed draws, in little time: few partitions, much to write, much that breaks."""
+    drawn = draw_options(seed)
+    return dataclasses.replace(
+        drawn,
+        brokers=max(3, drawn.brokers),
+        partitions=min(2, drawn.partitions),
+        replication_factor=max(3, drawn.replication_factor),
+        min_insync_replicas=max(2, drawn.min_insync_replicas),
+        pace_ms=min(60, drawn.pace_ms),
+        strike_pace_ms=min(500, drawn.strike_pace_ms),
+        consumers=1,
+        plain_producers=0,
+        topics_max=0,
+        faults_ms=FAULTS_MS,
+        over_budget=False,
+    )
+
+
 def runs_for(bug: Plant) -> Iterator[tuple[str, str | None]]:
     """(what was run, how it failed): the scenarios made for it, then random seeds."""
     for seed in SCENARIO_SEEDS:
@@ -67,7 +89,7 @@ def runs_for(bug: Plant) -> Iterator[tuple[str, str | None]]:
             if scenario.number in bug.scenarios:
                 yield scenario.number, play(scenario, seed).failure
     for seed in range(bug.seeds_max):
-        yield f"seed {seed}", run_seed(seed).failure
+        yield f"seed {seed}", run_seed(seed, options=hunting_options(seed)).failure
 
 
 def hunt(bug: Plant) -> Hunt:
@@ -96,7 +118,10 @@ def hunt_all(bugs: Sequence[Plant], *, jobs: int) -> list[Hunt]:
         (bug.name for bug in bugs), key=lambda name: -next(b.seeds_max for b in bugs if b.name == name)
     )
     with get_context("fork").Pool(jobs) as pool:
-        found = {each.bug: each for each in pool.imap_unordered(hunt_by_name, names)}
+        found: dict[str, Hunt] = {}
+        for each in pool.imap_unordered(hunt_by_name, names):
+            found[each.bug] = each
+            print(f"{each.bug}: {each.rule} by {each.by}, {each.seconds:.1f} s", file=sys.stderr, flush=True)
     return [found[bug.name] for bug in bugs]
 
 

@@ -12,7 +12,6 @@ from controller.core import election, isr, registration, sessions
 from controller.core.records import Cause
 from controller.core.sessions import Sessions
 from tests.simulation import controller_node
-from tests.simulation.controller_node import ControllerNode
 from tests.simulation.planted.plant import Patches, plant
 from tests.simulation.zookeeper import ModelZooKeeper, Outcome, Znode
 
@@ -121,32 +120,23 @@ def controller_epoch_unchecked() -> Patches:
     return [(ModelZooKeeper, "multi", multi)]
 
 
-@plant(breaks="I6", seen="a lost answer is taken for a failed write (S17)", seeds_max=60, scenario="S17")
-def lost_answer_is_failure() -> Patches:
+@plant(breaks="I6", seen="8.6: KazooRetry repeats a write that was applied (S17)", scenario="S17")
+def lost_answer_is_repeated() -> Patches:
     original = ModelZooKeeper.multi
 
     def multi(self: ModelZooKeeper, session: str, controller_epoch: int, writes: Any, done: Any) -> None:
-        # The driver keeps its machine as if nothing had been written, and publishes nothing.
         def answered(outcome: Outcome) -> None:
-            done(Outcome.APPLIED if outcome is Outcome.BAD_VERSION else outcome)
+            if outcome is Outcome.UNKNOWN:
+                again = (self, session, controller_epoch, writes, lambda repeated: None)
+                self.events.after(250, lambda: original(*again))
+            done(outcome)
 
         original(self, session, controller_epoch, writes, answered)
 
     return [(ModelZooKeeper, "multi", multi)]
 
 
-@plant(breaks="L2", seen="an expired session is not noticed", seeds_max=60)
-def authority_never_doubted() -> Patches:
-    original = ControllerNode._forget
-
-    def forget(self: ControllerNode) -> None:
-        if not self.is_up:
-            original(self)
-
-    return [(ControllerNode, "_forget", forget)]
-
-
-@plant(breaks="I7", seen="KIP-497: a deposed leader changes the ISR, and is leader again")
+@plant(breaks="I7", seen="KIP-497: a deposed leader changes the ISR, and is leader again", scenario="S19")
 def deposed_leader_obeyed() -> Patches:
     original = isr.check_proposal
 
@@ -158,7 +148,7 @@ def deposed_leader_obeyed() -> Patches:
     return [(isr, "check_proposal", check_proposal)]
 
 
-@plant(breaks="I10", seen="the controller puts whoever is back into the ISR", seeds_max=30)
+@plant(breaks="I10", seen="the controller puts whoever is back into the ISR", seeds_max=30, scenario="S3")
 def controller_expands_isr() -> Patches:
     original = sessions.elect_leaderless
 
@@ -206,7 +196,7 @@ def eligible_forgotten() -> Patches:
     return [(isr, "advance", advance), (election, "advance", advance)]
 
 
-@plant(breaks="L4", seen="KAFKA-9307: an update is lost on its way, and counted as applied")
+@plant(breaks="L4", seen="KAFKA-9307: an update is lost on its way, and counted as applied", scenario="S32")
 def update_lost() -> Patches:
     original = controller_node.build_update
 

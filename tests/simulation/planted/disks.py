@@ -21,7 +21,7 @@ from tests.simulation.planted.plant import Patches, plant
     breaks="I20",
     seen="KAFKA-7415: a leader's epoch without records leaves no trace",
     seeds_max=400,
-    scenario="S5",
+    scenario="S9",
 )
 def epoch_start_not_recorded() -> Patches:
     return [(MemoryLog, "begin_leader_epoch", lambda self, leader_epoch: None)]
@@ -43,7 +43,7 @@ def missing_log_created() -> Patches:
     return [(BrokerNode, "_apply_partition", apply_partition), *vouches]
 
 
-@plant(breaks="I14", seen="KAFKA-7415: the epoch history is not on the disk", scenario="S10", seeds_max=120)
+@plant(breaks="I14", seen="KAFKA-7415: the epoch history is not on the disk", seeds_max=120, scenario="S34")
 def epoch_history_lost_at_restart() -> Patches:
     original = MemoryLog.recover
 
@@ -65,7 +65,11 @@ def producers_lost_at_restart() -> Patches:
     return [(MemoryLog, "recover", recover)]
 
 
-@plant(breaks="I11", seen="a power cut is taken for a killed process: the boot id is not compared (3.8)")
+@plant(
+    breaks="I11",
+    seen="a power cut is taken for a killed process: the boot id is not compared (3.8)",
+    scenario="S2",
+)
 def boot_id_not_compared() -> Patches:
     original = Disk.shutdown_kind
 
@@ -76,8 +80,13 @@ def boot_id_not_compared() -> Patches:
     return [(Disk, "shutdown_kind", shutdown_kind)]
 
 
-@plant(breaks="I11", seen="the clean marker is written before the last flush (3.7)", seeds_max=120)
-def clean_marker_without_flush() -> Patches:
+@plant(
+    breaks="I11",
+    seen="the clean marker of an earlier stop is still believed (3.8)",
+    seeds_max=120,
+    scenario="S2",
+)
+def clean_marker_left_behind() -> Patches:
     original = Disk.shutdown_kind
 
     def shutdown_kind(self: Disk) -> Any:

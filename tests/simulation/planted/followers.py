@@ -53,17 +53,6 @@ def high_watermark_before_truncation() -> Patches:
     return [(Follower, "on_fetched", on_fetched)]
 
 
-@plant(breaks="I13", seen="KAFKA-7786: the answer to an older leader epoch is applied", seeds_max=400)
-def late_answer_applied() -> Patches:
-    original = Follower.on_fetched
-
-    def on_fetched(self: Follower, fetched: Any, **kwargs: Any) -> Any:
-        kwargs["leader_epoch"] = self._state.leader_epoch
-        return original(self, fetched, **kwargs)
-
-    return [(Follower, "on_fetched", on_fetched)]
-
-
 @plant(
     breaks="I23",
     seen="producer state outlives the truncation of its batches (S22)",

@@ -28,20 +28,20 @@ def last_in_sync_replica_returns_empty(s: Script) -> None:
     committed = s.committed
     s.kill(s.a)
     s.a.replace_disk()
-    s.b.pause()  # so that A's new incarnation is there before anyone could have been elected
-    s.until("nobody leads", lambda: s.state.leader == NO_LEADER)
+    s.b.pause()  # so that nobody writes before A's new incarnation is there
+    s.until("A is fenced", lambda: s.state.leader != s.a.broker_id)
     s.a.start()
     s.until("A is registered", lambda: s.a.registered)
     s.run_for(500)
-    s.reached(
-        "A is back, empty, and may not lead",
-        s.a.broker_id not in (*s.state.isr, *s.state.elr)
-        and s.state.leader == NO_LEADER
-        and s.log_end_or_0(s.a) == 0 < committed,
+    s.reached("A is back, and empty", s.log_end_or_0(s.a) == 0 < committed)
+    s.expect(
+        "I11",
+        "A may not lead",
+        s.a.broker_id not in (*s.state.isr, *s.state.elr, s.state.leader),
     )
     s.b.resume()
     s.mend()
-    s.until("B leads from the ELR", lambda: s.leads(s.b))
+    s.must("L2", "B leads from the ELR", lambda: s.leads(s.b))
     s.expect("I1", "B holds every committed record", s.log_end(s.b) >= committed)
 
 
@@ -56,17 +56,19 @@ def power_lost_everywhere(s: Script) -> None:
     for _ in range(3):
         s.send(s.producer(), a)
     s.until("B has three that are not committed", lambda: s.log_end(b) == s.committed + 3)
-    for kept, broker in ((1, a), (2, b), (0, c)):
-        s.power_cut(broker, batches_kept=kept)
+    for count, broker in ((1, a), (2, b), (0, c)):
+        s.power_cut(broker, batches_kept=count)
     behind.drop()
+    kept = {len(broker.disk.logs[s.key].batches) for broker in (a, b, c)}
+    s.reached("three machines are down with three different tails", len(kept) == 3)
     for broker in (a, b, c):
         broker.start()
     s.until("all are registered", lambda: all(broker.registered for broker in (a, b, c)))
     s.run_for(2_000)
-    ends = [s.log_end(broker) for broker in (a, b, c)]
-    s.reached(
-        "nobody leads, nobody is eligible, and the tails differ",
-        s.state.leader == NO_LEADER and not s.state.isr and not s.state.elr and len(set(ends)) == 3,
+    s.expect(
+        "I11",
+        "nobody leads or is eligible who can't prove its log whole",
+        s.state.leader == NO_LEADER and not s.state.isr and not s.state.elr,
     )
     s.submit(
         ElectUnclean(
@@ -203,7 +205,7 @@ def only_eligible_candidate_is_dead(s: Script) -> None:
     s.until("B is eligible", lambda: s.in_isr(a) and s.state.elr == (b.broker_id,))
     s.kill(a)
     s.mend()
-    s.until("A is fenced", lambda: s.state.leader != a.broker_id)
+    s.must("3.4", "A leads no more", lambda: s.state.leader != a.broker_id)
     s.run_for(3_000)
     s.expect("3.4", "no dead broker leads", s.state.leader not in (a.broker_id, b.broker_id))
     s.expect("I1", "nobody leads who lacks what is committed", s.state.leader != c.broker_id)

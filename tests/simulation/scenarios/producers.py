@@ -28,7 +28,8 @@ def five_in_flight_retried_at_the_next_leader(s: Script) -> None:
     s.reached("nothing is acknowledged before C has asked", not any(write.is_acked for write in writes))
     slow.release()
     s.until("all are acknowledged", lambda: all(write.is_acked for write in writes))
-    s.reached(
+    s.expect(
+        "I23",
         "at their first offsets",
         [write.answers[-1].base_offset for write in writes] == [end + 2 * n for n in range(5)]
         and s.log_end(s.b) == end + 10,
@@ -64,7 +65,7 @@ def appended_truncated_and_retried(s: Script) -> None:
         and s.replica(a).leader_epoch == s.state.leader_epoch >= 2,
     )
     s.retry(write, a)
-    s.reached("as a new batch", write.answers[-1].base_offset == fork + 3)
+    s.expect("I23", "as a new batch", write.answers[-1].base_offset == fork + 3)
 
 
 @scenario("S23")

@@ -58,6 +58,7 @@ def scenario(number: str, **options: Any) -> Callable[[Callable[[Script], None]]
     """Registers the function under its name; options are ClusterOptions'."""
 
     def add(play: Callable[[Script], None]) -> Scenario:
+        assert all(play.__name__ != known.name for known in REGISTERED), play.__name__
         made = Scenario(number, play.__name__, play, options)
         REGISTERED.append(made)
         return made

@@ -149,7 +149,8 @@ class Script:
         cluster = self.cluster
         cluster.start()
         self._expire_sessions()
-        self.until("records are acknowledged", lambda: cluster.acked >= 5)
+        self.must("L1", "records are acknowledged", lambda: cluster.acked >= 5)
+        self.must("L4", "the replicas are known to exist", lambda: not self.state.new_replicas)
         self.quiet()
 
     def finish(self) -> None:
@@ -259,6 +260,13 @@ class Script:
             if not self.events.step(deadline_ms):
                 raise NotReached(f"not within {within_ms} ms: {what}")
 
+    def must(self, rule: str, what: str, is_so: Callable[[], object], within_ms: int = WAIT_MS_MAX) -> None:
+        """Go on until it is so; a violation of `rule` if it never is."""
+        try:
+            self.until(what, is_so, within_ms)
+        except NotReached as missed:
+            raise Violation(rule, str(missed)) from None
+
     def reached(self, moment: str, is_so: bool) -> None:
         """The moment that the scenario is about, now."""
         if not is_so:
@@ -301,15 +309,13 @@ class Script:
         broker.crash()
 
     def restart(self, broker: BrokerNode) -> None:
-        """Start it, and wait until this incarnation is in sync."""
+        """Start it; this incarnation must come in sync."""
         broker.start()
-        self.until(
+        self.must(
+            "L2",
             f"{broker.name} is in sync again",
-            lambda: broker.registered and broker.broker_id in self.state.isr and self.replica_or_none(broker),
+            lambda: broker.registered and broker.broker_id in self.state.isr and self.key in broker.replicas,
         )
-
-    def replica_or_none(self, broker: BrokerNode) -> Replica | None:
-        return broker.replicas.get(self.key)
 
     def power_cut(self, broker: BrokerNode, *, batches_kept: int = 0, torn_bytes: int = 0) -> None:
         """The machine dies: of the batches that were not flushed so many remain, and a piece of the next."""
@@ -427,7 +433,7 @@ class Script:
         """The producers finish what they have begun and fall silent."""
         for producer in self.cluster.producers:
             producer.stopped = True
-        self.until("all is in order", lambda: self.cluster.is_settled() is None)
+        self.must("L2", "all is in order", lambda: self.cluster.is_settled() is None)
         self.run_for(200)  # followers learn the high watermark
 
     def producer(self) -> Producer:
