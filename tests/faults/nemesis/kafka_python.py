@@ -19,7 +19,7 @@ from tests.checker.values import encode_value
 BLOCK_MS_MAX = 1_000
 DELIVERY_MS_MAX = 120_000
 REQUEST_MS_MAX = 10_000
-LINGER_MS = 5
+LINGER_MS = 20
 
 
 class RecordedKafkaPythonProducer:

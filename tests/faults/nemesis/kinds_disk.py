@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dataplane.storage.log_dir import PARTITION_FILE
 from tests.faults.hosts.disk import can_throttle
 from tests.faults.nemesis.arena import Arena, Ongoing, number_of
 from tests.faults.nemesis.kinds import Kind, start
 
 SLOW_BYTES_PER_SECOND = 128 * 1024
-IN_SERVICE_SECONDS_MAX = 60.0
 ROTTEN_BYTES = 16
+SEGMENT_BYTES_MIN = 4096
 
 
 def power_cut(arena: Arena) -> Ongoing | None:
@@ -120,8 +121,30 @@ def older_disk(arena: Arena) -> Ongoing | None:
     return Ongoing("older-disk", (host,), f"older-disk {host}", heal, True)
 
 
+def rot_log(arena: Arena) -> Ongoing | None:
+    """While the broker is down, bytes in the middle of a log's last segment change: recovery must neither cut
+    there nor serve it. (What rots in older segments is found when it is read; nothing scrubs yet.)"""
+    host = arena.pick_lossy()
+    if host is None:
+        return None
+    segments = [
+        max(folder.glob("*.log"))
+        for folder in arena.cluster.brokers[number_of(host)].data_directory.iterdir()
+        if (folder / PARTITION_FILE).is_file() and any(folder.glob("*.log"))
+    ]
+    large = sorted(path for path in segments if path.stat().st_size >= SEGMENT_BYTES_MIN)
+    if not large:
+        return None
+    path = arena.rng.choice(large)
+    process = arena.cluster.process_on(host)
+    process.kill()
+    rot(path, at=arena.rng.uniform(0.1, 0.9))
+    note = f"rot-log {host} {path.parent.name.partition('.')[0]}"
+    return Ongoing("rot-log", (host,), note, process.start, True)
+
+
 def rot(path: Path, *, at: float) -> None:
-    """Flips bits of a few bytes in the middle of a file, as a medium does that forgets. at: 0 to 1."""
+    """Flips the bits of a few bytes of a file, as a medium does that forgets. at: 0 to 1."""
     with path.open("r+b") as file:
         size = file.seek(0, 2)
         position = int((size - ROTTEN_BYTES) * at)
@@ -139,4 +162,5 @@ DISK_KINDS = (
     Kind("slow-disk", slow_disk, (4, 10)),
     Kind("empty-disk", empty_disk, (0.5, 4)),
     Kind("older-disk", older_disk, (5, 9)),
+    Kind("rot-log", rot_log, (0.2, 2)),
 )

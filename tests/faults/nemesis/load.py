@@ -25,8 +25,8 @@ class Client:
 
 
 CLIENTS = (
-    Client("librdkafka-1", PRODUCER, 250),
-    Client("librdkafka-2", PRODUCER, 250),
+    Client("librdkafka-1", PRODUCER, 200),
+    Client("librdkafka-2", PRODUCER, 200),
     Client("kafka-python-1", KAFKA_PYTHON, 50),
     Client("reader-1", CONSUMER),
     Client("reader-2", CONSUMER),

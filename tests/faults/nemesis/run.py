@@ -34,7 +34,8 @@ BROKER_CONFIG = {
     "log.flush.offset.checkpoint.interval.ms": "10000",
 }
 WARM_UP_SECONDS = 3.0
-WHOLE_SECONDS_MAX = 120.0
+WHOLE_SECONDS_MAX = 240.0
+"""Where the machine is busy with other things, brokers are fenced for silence that is not theirs."""
 STEADY_SECONDS = 3.0
 CATCH_UP_SECONDS = 3.0
 FINAL_READ_SECONDS_MAX = 120.0

@@ -23,6 +23,8 @@ from tests.checker.history import Key, Operation, encode_operation
 from tests.faults.nemesis.kafka_python import RecordedKafkaPythonProducer
 
 TICK_SECONDS = 0.01
+LINGER_MS = 20
+"""Batches of a few records, as applications send them."""
 UNANSWERED_MAX = 10_000
 """Records in the client's hands; while nothing is acknowledged no more are added."""
 FLUSH_SECONDS_MAX = 90.0
@@ -105,7 +107,7 @@ def produce(recorder: Recorder, options: argparse.Namespace, keys: Sequence[Key]
             recorder, process=options.name, bootstrap_servers=options.bootstrap
         )
     else:
-        config: dict[str, Any] = {"bootstrap.servers": options.bootstrap, "linger.ms": 5}
+        config: dict[str, Any] = {"bootstrap.servers": options.bootstrap, "linger.ms": LINGER_MS}
         producer = RecordedProducer(recorder, process=options.name, config=config)
     pace, turn = Pace(options.rate), 0
     while not stop.is_set:
