@@ -5,8 +5,8 @@ Appends and tail reads run in the broker's loop against the page cache and memor
 Nothing here decides what may be truncated or deleted; this does it, in an order that survives a crash between
 any two steps:
 
-- truncation: recovery point lowered on disk first, newest segment dropped first, names fsynced, the cut fsynced
-  before anything is written behind it;
+- truncation: recovery point lowered on disk first, newest segment dropped first, names fsynced, the cut
+  fsynced before anything is written behind it;
 - roll: snapshot and index of the closed segment reach the disk before the recovery point passes it;
 - the recovery point never passes bytes that were not fsynced *after* their last change (KAFKA-10101): a cut
   that happens while a flush runs holds it back.
@@ -38,6 +38,8 @@ from dataplane.storage.tail_cache import GATHER_BYTES_MAX, TailCache
 from dataplane.wire.record_batch import BatchHeader
 
 EPOCHS_FILE = "leader-epochs"
+DAMAGED_FILE = "damaged"
+"""Says, across restarts, that bytes of this log were found damaged, and which."""
 DELETED_SUFFIX = ".deleted"
 
 
@@ -515,7 +517,14 @@ class PartitionLog:
         self._health.check()
 
     def _damaged(self, error: CorruptLog) -> CorruptLog:
+        """This log is over, for the next process too: it need not read these bytes before it is believed."""
         self._refusal = error
+        try:
+            replace_durably(self._disk, f"{self.directory}/{DAMAGED_FILE}", str(error).encode())
+        except FileNotFoundError:
+            pass  # deleted or set aside meanwhile
+        except OSError as failure:
+            self._health.fail(failure, f"marking {self.directory} as damaged")
         return error
 
     @contextmanager

@@ -11,6 +11,8 @@ How the previous process stopped decides (ShutdownKind):
     MACHINE_CRASH  (and FIRST_START with data, which nobody vouches for) unflushed bytes may be gone. Scan
                    from the recovery point and cut at the first bad byte.
 
+A log that was found damaged while it was in use says so in a file, and is refused whatever a scan would find.
+
 A cut never reaches below the recovery point: bytes that had been fsynced and are gone or changed are
 *damage*, answered as DamagedLog with the files left as they are. The shell takes such a replica out
 (quarantine, out of the in-sync set, fetch again); cutting it and staying electable would be silent loss.
@@ -38,6 +40,7 @@ from dataplane.storage.disk import Disk, read_whole
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.index import new_index
 from dataplane.storage.partition_log import (
+    DAMAGED_FILE,
     DELETED_SUFFIX,
     EPOCHS_FILE,
     LogOptions,
@@ -58,6 +61,7 @@ from dataplane.storage.snapshots import ProducerSnapshots
 from dataplane.storage.tail_cache import TailBudget, TailCache
 from dataplane.wire.record_batch import BatchHeader
 
+DAMAGED_BYTES_MAX = 64 * 1024
 _OFFSET_DIGITS = 20
 _LEFTOVER_SUFFIXES = (".tmp", DELETED_SUFFIX, ".cleaned", ".swap")
 
@@ -182,6 +186,10 @@ class _Recovery:
         self.are_epochs_rebuilt = False
 
     def run(self) -> PartitionLog:
+        path = f"{self.directory}/{DAMAGED_FILE}"
+        damage = read_whole(self.disk, path, bytes_max=DAMAGED_BYTES_MAX)
+        if damage is not None:
+            raise _Damage(f"found while it was in use: {damage.decode(errors='replace')}", 0)
         bases, snapshot_offsets = self._read_directory()
         is_clean = self.last_shutdown is ShutdownKind.CLEAN
         # Before the segment that contains the recovery point, all was flushed.

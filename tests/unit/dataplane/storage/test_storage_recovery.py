@@ -386,6 +386,32 @@ def test_bytes_found_damaged_by_a_read_end_this_log_and_not_its_directory() -> N
     assert log._health.failure is None
 
 
+@pytest.mark.parametrize("kind", [ShutdownKind.CLEAN, *CRASHES])
+def test_a_log_found_damaged_stays_so_after_a_restart(kind: ShutdownKind) -> None:
+    """The next process would not scan below the recovery point, and would serve what is left."""
+    disk, log = new_log(options=type(SMALL)(tail_bytes_max=0))
+    append(log, batch(0), batch(1))
+    log.flush()
+    disk.content(FIRST_LOG)[16] = 9
+    with pytest.raises(CorruptLog):
+        log.read(0, max_bytes=1000, end_offset=2)
+    disk.content(FIRST_LOG)[16] = 2  # a disk that sometimes reads well
+    for seed in range(20):
+        entry = open_log(disk.power_cut_image(Random(seed)), last_shutdown=kind, recovery_point=2)
+        assert isinstance(entry, DamagedLog)
+        assert "no record batch here" in entry.reason
+
+
+def test_a_damage_that_cannot_be_marked_ends_the_directory() -> None:
+    disk, log = new_log(options=type(SMALL)(tail_bytes_max=0))
+    append(log, batch(0))
+    disk.content(FIRST_LOG)[16] = 9
+    disk.fail_next("create", OSError(errno.ENOSPC, "full"), path_contains="damaged")
+    with pytest.raises(CorruptLog):
+        log.read(0, max_bytes=1000, end_offset=1)
+    assert log._health.failure is not None
+
+
 def test_a_flush_that_a_truncation_overtakes_does_not_vouch_for_the_new_bytes() -> None:
     _disk, log = new_log()
     for i in range(4):
