@@ -72,11 +72,11 @@ class ClusterOptions:
         return configs
 
 
-#: How busy: (share, pace of a producer, length of the safety phase, pace of strikes, pace of housekeeping).
+#: How busy: (share, pace of a producer, length of the safety phase, pace of strikes).
 _PACES = (
-    (25, (20, 60), (12_000, 25_000), (200, 600)),
-    (50, (150, 600), (50_000, 90_000), (500, 2_000)),
-    (25, (400, 1_500), (150_000, 300_000), (1_500, 4_000)),
+    (40, (20, 60), (12_000, 25_000), (200, 600)),
+    (35, (150, 600), (60_000, 100_000), (500, 2_000)),
+    (25, (400, 1_500), (200_000, 330_000), (1_500, 4_000)),
 )
 
 

@@ -1,0 +1,111 @@
+"""The liveness phase finds what is missing; the loss phase excuses what stops, and nothing that lies."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.cluster import Cluster, ClusterOptions
+from tests.simulation.events import keyed_random
+from tests.simulation.liveness import can_serve, draw_core, heal_core, missing_at_end, missing_in_core
+from tests.simulation.losses import concede
+from tests.simulation.options import draw_options
+from tests.simulation.run import run_seed
+from tests.simulation.schedule import Strike, apply
+from tests.simulation.violation import Violation
+
+
+def running(**options: int) -> Cluster:
+    cluster = Cluster(1, ClusterOptions(partitions=1, **options))
+    cluster.start()
+    cluster.run_until(5_000)
+    assert cluster.acked > 0
+    return cluster
+
+
+def test_a_core_can_do_without_the_rest() -> None:
+    cluster = running(brokers=4, controllers=2)
+    random = keyed_random(5, "core")
+    core = draw_core(cluster, random)
+    assert 0 < len(core) < 6
+    heal_core(cluster, core, random)
+    acked = cluster.acked
+    cluster.run_until(20_000)
+    cluster.stop_clients()
+    cluster.run_until(40_000, lambda: missing_in_core(cluster, core) is None)
+    assert missing_in_core(cluster, core) is None
+    assert cluster.acked > acked
+    assert missing_at_end(cluster) is not None  # the others are away
+    cluster.heal()
+    cluster.run_until(100_000, lambda: missing_at_end(cluster) is None)
+    assert missing_at_end(cluster) is None
+
+
+def test_fewer_replicas_than_the_minimum_are_no_core() -> None:
+    cluster = running()
+    assert can_serve(cluster, {1, 2})
+    assert not can_serve(cluster, {1})
+
+
+def test_a_follower_that_nobody_fetches_for_is_missed() -> None:
+    cluster = running()
+    cluster.stop_clients()
+    cluster.run_until(10_000)
+    assert missing_at_end(cluster) is None
+    follower = next(b for b in cluster.brokers.values() if b.fetching)
+    follower.fetching.clear()
+    found = missing_at_end(cluster)
+    assert found is not None and found[0] == "L6"
+
+
+def lose_everything(cluster: Cluster) -> None:
+    for broker in cluster.brokers:
+        strike = Strike(
+            cluster.events.now_ms,
+            "replace_disk" if broker > 1 else "power_cut",
+            {"broker": broker, "for_ms": 300, "salt": broker, "over_budget": True},
+        )
+        assert apply(cluster, strike)
+
+
+def test_a_partition_that_lost_every_whole_replica_stops_until_an_operator_chooses() -> None:
+    cluster = running()
+    lose_everything(cluster)
+    assert cluster.budget.is_exceeded
+    cluster.run_until(15_000)
+    key = cluster.keys[0]
+    state = cluster.truth(key)
+    assert state is not None and (state.leader, state.isr, state.elr) == (-1, (), ())
+    acked = cluster.acked
+    concede(cluster)
+    state = cluster.truth(key)
+    assert state is not None and state.leader == 1 and state.unclean_leader_epoch >= 0
+    cluster.run_until(cluster.events.now_ms + 10_000)
+    cluster.stop_clients()
+    cluster.run_until(cluster.events.now_ms + 10_000)
+    assert missing_at_end(cluster) is None
+    cluster.check_end()
+    assert cluster.acked >= acked
+
+
+def test_an_unclean_election_that_nobody_asked_for_is_a_violation() -> None:
+    cluster = running()
+    lose_everything(cluster)
+    cluster.run_until(15_000)
+    cluster.oracle.concede = lambda key: None  # type: ignore[method-assign]
+    with pytest.raises(Violation, match="I10"):
+        concede(cluster)
+
+
+def test_within_the_budget_the_same_strikes_are_skipped() -> None:
+    cluster = running()
+    strikes = [
+        Strike(0, "power_cut", {"broker": n, "for_ms": 300, "salt": n, "over_budget": False})
+        for n in cluster.brokers
+    ]
+    assert [apply(cluster, strike) for strike in strikes] == [True, False, False]
+
+
+def test_a_seed_that_goes_over_its_budget_loses_nothing_silently() -> None:
+    seed = next(n for n in range(100) if draw_options(n).over_budget and draw_options(n).brokers > 2)
+    verdict = run_seed(seed, faults_ms=8_000)
+    assert verdict.failure is None, verdict.report()
