@@ -300,8 +300,11 @@ class BrokerNode:
 
     # --- controller session -----------------------------------------------------------------------------
 
-    def _next_controller(self) -> None:
-        self.controller = (self.controller + 1) % len(self.controllers)
+    def _leave_controller(self, name: str) -> None:
+        """Try the next one; unless that has been done since `name` was asked, or one that answers would be
+        left because of an earlier question to another."""
+        if self._controller == name:
+            self.controller = (self.controller + 1) % len(self.controllers)
 
     @property
     def _controller(self) -> str:
@@ -320,8 +323,10 @@ class BrokerNode:
             cluster_id=self.disk.cluster_id,
         )
 
+        controller = self._controller
+
         def again() -> None:
-            self._next_controller()
+            self._leave_controller(controller)
             self._after(
                 100 + 200 * self.random.random(), lambda: self._register(kind, previous_epoch, unanswered)
             )
@@ -346,7 +351,7 @@ class BrokerNode:
                 self._poll()
                 self._report_periodically()
 
-        self._call(self._controller, request, answered, again)
+        self._call(controller, request, answered, again)
 
     def _heartbeat(self) -> None:
         sent_ms = self.now_ms
@@ -360,6 +365,8 @@ class BrokerNode:
             offline_log_dir_ids=(self.disk.directory_id,) if self.directory_failed else (),
         )
 
+        controller = self._controller
+
         def answered(response: HeartbeatResponse) -> None:
             self.lease.on_heartbeat_acked(response, sent_ms=sent_ms, now_ms=self.now_ms)
             self.cluster.marks.on_heartbeat(response.error)
@@ -369,11 +376,14 @@ class BrokerNode:
             ):
                 self._register(self.disk.shutdown_kind(), self.disk.broker_epoch, ())
             elif response.error is not ControllerError.NONE:
-                self._next_controller()
+                self._leave_controller(controller)
             elif self.wants_shutdown and response.may_shut_down:
                 self._finish_shutdown()
 
-        self._call(self._controller, request, answered, self._next_controller, timeout_ms=900)
+        def lost() -> None:
+            self._leave_controller(controller)
+
+        self._call(controller, request, answered, lost, timeout_ms=900)
         interval_ms = self.cluster.options.heartbeat_interval_ms
         self._after(interval_ms * (0.9 + 0.2 * self.random.random()), self._heartbeat)
 
