@@ -41,6 +41,7 @@ from dataplane.core.effects import (
 )
 from dataplane.core.fetch_session import HIGH_WATERMARK_TELL_MS, FetchPosition
 from dataplane.core.lease import Lease
+from dataplane.core.log_port import LogError
 from dataplane.core.replica import FetchedPartition, Replica, ReplicaOptions, Role
 from dataplane.core.results import LATEST_TIMESTAMP, OffsetResult
 from dataplane.wire.errors import ErrorCode
@@ -388,11 +389,15 @@ class BrokerNode:
         self._after(interval_ms * (0.9 + 0.2 * self.random.random()), self._heartbeat)
 
     def _finish_shutdown(self) -> None:
-        for key, log in self.disk.logs.items():
-            log.flush()
-            replica = self.replicas.get(key)
-            if replica is not None:
-                self.disk.high_watermarks[key] = replica.high_watermark
+        try:
+            for key, log in self.disk.logs.items():
+                log.flush()
+                replica = self.replicas.get(key)
+                if replica is not None:
+                    self.disk.high_watermarks[key] = replica.high_watermark
+        except LogError:  # what could not be flushed is not vouched for
+            self.crash()
+            return
         self.disk.clean_marker = self.broker_epoch
         self.crash()
 
