@@ -55,9 +55,8 @@ def test_a_violation_fails_the_sweep_and_leaves_its_schedule(
 
 def test_digests_that_differ_are_named_and_equal_ones_are_not() -> None:
     right = digests_of(run_seed(SHORT))
-    sources = sources_digest()
-    assert compare({SHORT: right}, jobs=2, sources=sources) == []
-    (found,) = compare({SHORT: ("another", right[1])}, jobs=1, sources=sources)
+    assert compare({SHORT: right}, jobs=2, sources=sources_digest()) == []
+    (found,) = compare({SHORT: ("another", right[1])}, jobs=1, sources=sources_digest())
     assert found.startswith(f"seed {SHORT} is not the same run twice")
     with pytest.raises(SecondRunFailed, match="source files changed"):
         compare({SHORT: right}, jobs=1, sources="earlier")
