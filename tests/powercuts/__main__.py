@@ -28,8 +28,8 @@ def main() -> int:
     teeth = commands.add_parser("teeth", help="whether planted bugs of the storage engine are found")
     teeth.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that what was mounted is unmounted
     if arguments.command == "ext4":
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # what was mounted is unmounted
         return _shown(cut_power(cuts=arguments.cuts, first=arguments.first))
     if arguments.command == "teeth":
         return _shown(find_planted(jobs=arguments.jobs))

@@ -311,7 +311,8 @@ class Workload:
         return encoded(value_bytes)
 
     def _resume_sequences(self, log: PartitionLog, known: Incarnation) -> None:
-        """Producers go on where the log says."""
+        """Producers go on where the log says. A gap at its very end does not survive a restart."""
+        known.high_watermark = min(known.high_watermark, log.log_end_offset)
         key = (known.partition.topic_id, known.partition.partition)
         for producer_id in range(PRODUCERS):
             self._sequences[key, producer_id] = 0
