@@ -56,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if reason:
         print(f"no simulated hosts here: {reason}", file=sys.stderr)
         return EXIT_UNAVAILABLE
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # As Ctrl-C: everything is put away.
+    for number in (signal.SIGTERM, signal.SIGINT):  # A shell's background jobs ignore the latter.
+        signal.signal(number, signal.default_int_handler)
     replay = f"python -m tests.faults.nemesis --minutes {options.minutes:g} --seed {options.seed}" + (
         f" --only {' '.join(options.only)}" if options.only else ""
     )

@@ -80,8 +80,10 @@ def break_disk(arena: Arena) -> Ongoing | None:
 
 
 def slow_disk(arena: Arena) -> Ongoing | None:
+    if not can_throttle():
+        return None
     host = arena.pick(arena.brokers)
-    if host is None or not can_throttle():
+    if host is None:
         return None
     disk = arena.cluster.disk(number_of(host))
     disk.throttle(SLOW_BYTES_PER_SECOND)
