@@ -76,7 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except KeyboardInterrupt:
         tell("interrupted; everything was stopped")
-        remove(directory)
+        if options.directory is None:
+            remove(directory)
         return EXIT_FAILED
     except (ProcessFailed, TimeoutError, RestFailed, SandboxUnavailable) as failure:
         print(f"FAILED: {failure}\n  seed {options.seed}; logs: {directory}; again: {replay}", flush=True)
