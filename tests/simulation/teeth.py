@@ -1,4 +1,4 @@
-"""`python -m tests.simulation.teeth [--third 0|1|2] [--jobs 2]`: can the harness find such a bug?
+"""`python -m tests.simulation.teeth [--third 0|1|2] [--jobs 2]`: can the harness find a planted bug?
 
 Each planted bug must be found by a scenario made for it or by the first few random seeds, and found rightly:
 by a rule of docs/replication.md that does not hold, or by an assertion of the product's own. A scenario whose
@@ -14,7 +14,7 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -82,29 +82,31 @@ def hunting_options(seed: int) -> ClusterOptions:
     )
 
 
-def runs_for(bug: Plant) -> Iterator[tuple[str, str | None]]:
-    """(what was run, how it failed): the scenarios made for it, then random seeds."""
+def runs_for(bug: Plant) -> Iterator[tuple[str, Callable[[], str | None]]]:
+    """(what to run, how it fails): the scenarios made for it, then random seeds."""
     for seed in SCENARIO_SEEDS:
         for scenario in SCENARIOS:
             if scenario.number in bug.scenarios:
-                yield scenario.number, play(scenario, seed).failure
+                yield scenario.number, lambda scenario=scenario, seed=seed: play(scenario, seed).failure
     for seed in range(bug.seeds_max):
-        yield f"seed {seed}", run_seed(seed, options=hunting_options(seed)).failure
+        yield f"seed {seed}", lambda seed=seed: run_seed(seed, options=hunting_options(seed)).failure
 
 
 def hunt(bug: Plant) -> Hunt:
-    """Run with the bug until it is found or its seeds are used up."""
+    """Run with the bug until it is found or its seeds are used up. What fails without the bug as well has
+    found something, but not this bug."""
     began = time.monotonic()
     passed_over: list[str] = []
     runs = 0
-    with planted(bug):
-        for by, failure in runs_for(bug):
-            runs += 1
-            rule = verdict_of(failure)
-            if rule is not None:
-                return Hunt(bug.name, rule, by, runs, time.monotonic() - began, tuple(passed_over))
-            if failure is not None:
-                passed_over.append(f"{by}: {failure}")
+    for by, run in runs_for(bug):
+        runs += 1
+        with planted(bug):
+            failure = run()
+        rule = verdict_of(failure)
+        if rule is not None and run() is None:
+            return Hunt(bug.name, rule, by, runs, time.monotonic() - began, tuple(passed_over))
+        if failure is not None:
+            passed_over.append(f"{by}: {failure}" + (" (also without the bug)" if rule else ""))
     return Hunt(bug.name, None, "", runs, time.monotonic() - began, tuple(passed_over))
 
 

@@ -70,6 +70,7 @@ def power_lost_everywhere(s: Script) -> None:
         "nobody leads or is eligible who can't prove its log whole",
         s.state.leader == NO_LEADER and not s.state.isr and not s.state.elr,
     )
+    s.cluster.oracle.concede(s.key)
     s.submit(
         ElectUnclean(
             wall_ms=s.events.now_ms,

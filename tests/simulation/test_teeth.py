@@ -1,0 +1,88 @@
+"""Each planted bug still fits the product, and a find is what it says. All of them are hunted by teeth.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.planted import PLANTS, Plant, planted
+from tests.simulation.scenarios.table import WHERE
+from tests.simulation.teeth import Hunt, hunt, hunting_options, part_of, verdict_of
+
+ROOT = Path(__file__).parents[2]
+FAST = ("ack_before_replication", "followers_kept_over_epochs", "torn_batch_kept", "no_grace_after_takeover")
+
+
+@pytest.mark.parametrize("bug", PLANTS, ids=lambda bug: bug.name)
+def test_a_plant_replaces_what_is_there_and_puts_it_back(bug: Plant) -> None:
+    patches = bug.patches()
+    assert patches
+    before = [getattr(owner, name) for owner, name, _ in patches]  # AttributeError: the plant is stale
+    with planted(bug):
+        during = [getattr(owner, name) for owner, name, _ in bug.patches()]
+    after = [getattr(owner, name) for owner, name, _ in patches]
+    assert before == after
+    assert all(was is not now for was, now in zip(before, during, strict=True))
+
+
+def test_the_plants_are_enough_and_name_what_exists() -> None:
+    assert len(PLANTS) >= 36
+    assert len({bug.name for bug in PLANTS}) == len(PLANTS)
+    for bug in PLANTS:
+        assert all(WHERE[number] == "sim" for number in bug.scenarios), bug.name
+        assert bug.seeds_max > 0
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_a_planted_bug_is_found_by_the_scenario_made_for_it(name: str) -> None:
+    bug = next(bug for bug in PLANTS if bug.name == name)
+    found = hunt(bug)
+    assert found.rule is not None
+    assert found.by in bug.scenarios
+
+
+@pytest.mark.parametrize(
+    ("failure", "rule"),
+    [
+        (None, None),
+        ("I3: high watermark 5", "I3"),
+        ("L2: 60000 ms after the faults ended", "L2"),
+        ("2.10: nobody is fenced", "2.10"),
+        ("not reached: not within 20000 ms: B leads", None),
+        (
+            f"crash: AssertionError: (5, 4) ({ROOT}/dataplane/core/watermarks.py:60)",
+            "AssertionError in watermarks.py",
+        ),
+        (f"crash AssertionError: x ({ROOT}/controller/core/draft.py:60)", "AssertionError in draft.py"),
+        (f"crash: KeyError: 3 ({ROOT}/tests/simulation/cluster.py:60)", None),
+        ("crash: KeyError: 3 (/usr/lib/python3.11/enum.py:60)", None),
+    ],
+)
+def test_only_a_rule_or_an_assertion_of_the_product_finds_a_bug(
+    failure: str | None, rule: str | None
+) -> None:
+    assert verdict_of(failure) == rule
+
+
+def test_a_bug_that_got_away_is_a_failure_of_the_part() -> None:
+    hunts = [
+        Hunt("one", "I3", "S7", 1, 0.1, ()),
+        Hunt("two", "I1", "seed 4", 8, 2.0, ()),
+        Hunt("three", None, "", 60, 20.0, ("S3: not reached: x",)),
+    ]
+    part = part_of(hunts, 22.1)
+    assert not part.is_ok
+    assert part.failures == ["three was not found in 60 runs"]
+    assert part.figures["planted bugs"] == 3
+    assert part.figures["found by a random seed"] == 1
+    assert part.figures["median runs to detection"] == 4.5
+
+
+def test_hunting_options_are_drawn_from_the_seed_and_within_the_promise() -> None:
+    for seed in range(50):
+        options = hunting_options(seed)
+        assert options == hunting_options(seed)
+        assert options.min_insync_replicas <= options.replication_factor <= options.brokers
+        assert not options.over_budget
+        assert not options.unclean_election
