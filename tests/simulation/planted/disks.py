@@ -21,7 +21,7 @@ from tests.simulation.planted.plant import Patches, plant
     breaks="I20",
     seen="KAFKA-7415: a leader's epoch without records leaves no trace",
     seeds_max=400,
-    scenario="S9",
+    scenario="S5",
 )
 def epoch_start_not_recorded() -> Patches:
     return [(MemoryLog, "begin_leader_epoch", lambda self, leader_epoch: None)]

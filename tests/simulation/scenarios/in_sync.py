@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReportResponse
 from controller.contract.updates import UpdateBatch
-from dataplane.core.replica import Role
+from dataplane.core.replica import LATEST_TIMESTAMP, OffsetResult, Role
 from dataplane.wire.errors import ErrorCode
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.scenarios.registry import scenario
@@ -125,6 +125,12 @@ def joining_before_the_epoch_start(s: Script) -> None:
         and s.replica(s.b).high_watermark <= follower.log_end_offset < s.log_end(s.b)
         and s.log_end(s.c) < s.committed
         and write.is_acked,
+    )
+    latest = s.replica(s.b).list_offset(LATEST_TIMESTAMP, leader_epoch=-1, now_ms=s.b.now_ms)
+    s.expect(
+        "I19",
+        "B does not say where the log ends",
+        isinstance(latest, OffsetResult) and latest.error is ErrorCode.OFFSET_NOT_AVAILABLE,
     )
     s.run_for(450)
     slow.release()
