@@ -93,7 +93,8 @@ class Disk:
     clean_marker: int | None = None
     unanswered: tuple[str, ...] = ()
     asides: int = 0
-    #: What every write fails with, and until when an fsync hangs (S28, S29).
+    quarantined: dict[PartitionKey, MemoryLog] = field(default_factory=dict)
+    #: What every write fails with; whether an fsync hangs (S28, S29).
     failing: str | None = None
     hung: bool = False
 
@@ -453,6 +454,8 @@ class BrokerNode:
             self.topics[topic.topic_id] = topic
         for topic_id in batch.deleted_topics:
             self._delete_topic(topic_id)
+        if batch.full:
+            self._quarantine({topic.topic_id for topic in batch.topics})
         for state in batch.partitions:
             self._apply_partition(state)
         self.applied = (batch.controller_epoch, batch.sequence)
@@ -465,6 +468,16 @@ class BrokerNode:
             del self.replicas[key]
         for key in [k for k in self.disk.logs if k[0] == topic_id]:
             del self.disk.logs[key]
+
+    def _quarantine(self, known: set[str]) -> None:
+        """I22: what a FULL state does not mention is set aside, not deleted: an older copy of a disk may hold
+        topics that everybody else has forgotten."""
+        for key in [k for k in self.disk.logs if k[0] not in known]:
+            self.disk.quarantined[key] = self.disk.logs.pop(key)
+            if key in self.replicas:
+                self._run(key, self.replicas[key].on_deleted(now_ms=self.now_ms))
+                del self.replicas[key]
+            self.events.note(f"{self.name} sets {key[0][:4]}-{key[1]} aside: nobody knows it")
 
     def _apply_partition(self, state: PartitionState) -> None:
         key = (state.topic_id, state.partition)

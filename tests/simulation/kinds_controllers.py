@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from controller.core.events import ElectPreferred
 from tests.simulation.kinds_brokers import back_after
+from tests.simulation.kinds_network import cut_pairs
 from tests.simulation.schedule import Arguments, kind
 
 #: The name that ZooKeeper has in the network, where it is only cut off.
@@ -108,6 +109,7 @@ def _draw_bounce(cluster: Cluster, random: Random) -> Arguments | None:
         "topic_id": state.topic_id,
         "partition": state.partition,
         "deaf": [state.leader, *random.sample([b for b in state.replicas if b != state.leader], 1)],
+        "behind_ms": random.choice([0, 60, 150]),
         "kill_after_ms": random.choice([8, 15, 30, 60]),
         "for_ms": random.choice([150, 600, 2_000]),
     }
@@ -115,10 +117,18 @@ def _draw_bounce(cluster: Cluster, random: Random) -> Arguments | None:
 
 @kind(_draw_bounce, weight=3)
 def bounce_leader(
-    cluster: Cluster, *, topic_id: str, partition: int, deaf: list[int], kill_after_ms: int, for_ms: int
+    cluster: Cluster,
+    *,
+    topic_id: str,
+    partition: int,
+    deaf: list[int],
+    behind_ms: int,
+    kill_after_ms: int,
+    for_ms: int,
 ) -> bool:
     """S7: leadership goes to the preferred replica, which dies at once, and perhaps back to where it was,
-    while the old leader and one more broker hear of neither."""
+    while the old leader and one more broker hear of neither. The preferred replica may have fallen behind by
+    `behind_ms` before, so that the old leader knows more of the others than it may commit."""
     controller = cluster.active_controller()
     state = cluster.truth((topic_id, partition))
     if controller is None or state is None or state.leader == state.preferred_leader:
@@ -126,18 +136,23 @@ def bounce_leader(
     preferred = cluster.brokers[state.preferred_leader]
     if not preferred.is_up:
         return False
-    for number in deaf:
-        for other in cluster.controllers:
-            pair = (other.name, f"broker-{number}")
-            cluster.network.cut(*pair)
-            cluster.ongoing.begin(nodes=pair, for_ms=for_ms, end=partial(cluster.network.mend, *pair))
-    controller.submit(
-        ElectPreferred(
-            wall_ms=cluster.events.now_ms, actor="operator", topic_id=topic_id, partition=partition
-        ),
-        lambda reply: None,
-    )
-    cluster.events.note(f"partition {topic_id[:4]}-{partition} is bounced, {deaf} do not hear of it")
+    leader = cluster.brokers[state.leader]
+    cut_pairs(cluster, [(leader.name, preferred.name)], behind_ms + kill_after_ms)
+
+    def elect() -> None:
+        current = cluster.active_controller()
+        if current is None:
+            return
+        cut_pairs(cluster, [(c.name, f"broker-{n}") for n in deaf for c in cluster.controllers], for_ms)
+        current.submit(
+            ElectPreferred(
+                wall_ms=cluster.events.now_ms, actor="operator", topic_id=topic_id, partition=partition
+            ),
+            lambda reply: None,
+        )
+        cluster.events.note(f"partition {topic_id[:4]}-{partition} is bounced, {deaf} do not hear of it")
+
+    cluster.ongoing.later(behind_ms, elect)
     life = preferred.life
 
     def kill() -> None:
@@ -145,7 +160,7 @@ def bounce_leader(
             preferred.crash()
             back_after(cluster, preferred, for_ms)
 
-    cluster.ongoing.later(kill_after_ms, kill)
+    cluster.ongoing.later(behind_ms + kill_after_ms, kill)
     return True
 
 

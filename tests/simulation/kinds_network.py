@@ -18,7 +18,7 @@ CUT_MS = ((100, 1_000), (2_000, 5_000), (7_000, 12_000))
 Pair = tuple[str, str]
 
 
-def _cut(cluster: Cluster, pairs: list[Pair], for_ms: int) -> bool:
+def cut_pairs(cluster: Cluster, pairs: list[Pair], for_ms: int) -> bool:
     """Each link ends by itself when a core of nodes is healed; all at once otherwise."""
     for source, target in pairs:
         cluster.network.cut(source, target)
@@ -38,13 +38,13 @@ def _draw_pair(cluster: Cluster, random: Random) -> Arguments | None:
 
 @kind(_draw_pair)
 def cut_both_ways(cluster: Cluster, *, source: str, target: str, for_ms: int) -> bool:
-    return _cut(cluster, [(source, target), (target, source)], for_ms)
+    return cut_pairs(cluster, [(source, target), (target, source)], for_ms)
 
 
 @kind(_draw_pair)
 def cut_one_way(cluster: Cluster, *, source: str, target: str, for_ms: int) -> bool:
     """Nothing from `source` reaches `target`; the other way is open."""
-    return _cut(cluster, [(source, target)], for_ms)
+    return cut_pairs(cluster, [(source, target)], for_ms)
 
 
 def _draw_isolation(cluster: Cluster, random: Random) -> Arguments | None:
@@ -62,7 +62,7 @@ def _isolate(cluster: Cluster, broker: int, others: list[str], ways: str, for_ms
         pairs += [(name, other) for other in others]
     if ways != "to":
         pairs += [(other, name) for other in others]
-    return bool(pairs) and _cut(cluster, pairs, for_ms)
+    return bool(pairs) and cut_pairs(cluster, pairs, for_ms)
 
 
 @kind(_draw_isolation)
@@ -116,7 +116,7 @@ def _draw_starving(cluster: Cluster, random: Random) -> Arguments | None:
 def starve_follower(cluster: Cluster, *, broker: int, leader: int, for_ms: int) -> bool:
     """Shrinks the ISR, and lets the same incarnation come back to it."""
     one, other = cluster.brokers[broker].name, cluster.brokers[leader].name
-    return _cut(cluster, [(one, other), (other, one)], for_ms)
+    return cut_pairs(cluster, [(one, other), (other, one)], for_ms)
 
 
 def _draw_weather(cluster: Cluster, random: Random) -> Arguments | None:

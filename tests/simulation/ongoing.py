@@ -43,7 +43,7 @@ class OngoingFaults:
         fault.timer = self._events.after(for_ms, ends)
         self._ongoing.append(fault)
 
-    def later(self, after_ms: float, strike: Callable[[], None]) -> None:
+    def later(self, after_ms: float, strike: Callable[[], object]) -> None:
         """The second part of a fault, which strikes after a while unless all is healed before."""
 
         def strikes() -> None:
