@@ -39,7 +39,8 @@ class Done:
 
 
 class Bag:
-    """Every kind once, in an order by chance, then again. One that can't strike now stays in."""
+    """Every kind once, in an order by chance, then again. One that can't strike now stays in; when only such
+    are left, the others go on without them."""
 
     def __init__(self, kinds: Sequence[Kind], rng: random.Random) -> None:
         self._kinds = kinds
@@ -50,10 +51,12 @@ class Bag:
         """The first kind in the bag that finds somebody to strike; None when none does."""
         if not self._left:
             self._left = self._rng.sample(list(self._kinds), len(self._kinds))
-        for kind in list(self._left):
+        drawn = [kind for kind in self._kinds if kind not in self._left]
+        for kind in [*self._left, *self._rng.sample(drawn, len(drawn))]:
             fault = kind.strike(arena)
             if fault is not None:
-                self._left.remove(kind)
+                if kind in self._left:
+                    self._left.remove(kind)
                 return kind, fault
         return None
 
