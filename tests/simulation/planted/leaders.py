@@ -211,7 +211,7 @@ def retries_appended_again() -> Patches:
     return [(ProducerStates, "check", lambda self, header: ErrorCode.NONE)]
 
 
-@plant(breaks="I3", seen="a new leader takes its log end for committed", scenario="S7")
+@plant(breaks="I3", seen="a new leader takes its log end for committed", scenario="S21")
 def high_watermark_jumps_on_election() -> Patches:
     original = Leader.begin
 
@@ -248,11 +248,20 @@ def older_state_applied() -> Patches:
             self._leader = None
         return original(self, state, now_ms=now_ms)
 
-    return [(Replica, "on_partition_state", on_partition_state)]
+    answered = Replica.on_proposal_result
+
+    def on_proposal_result(self: Replica, result: Any, *, now_ms: int) -> Any:
+        effects = () if result.state is None else self.on_partition_state(result.state, now_ms=now_ms)
+        return (*effects, *answered(self, result, now_ms=now_ms))
+
+    return [
+        (Replica, "on_partition_state", on_partition_state),
+        (Replica, "on_proposal_result", on_proposal_result),
+    ]
 
 
 @plant(
-    breaks="L1", seen="KAFKA-9198: waiting producers are forgotten on demotion", seeds_max=60, scenario="S22"
+    breaks="L1", seen="KAFKA-9198: waiting producers are forgotten on demotion", seeds_max=60, scenario="S35"
 )
 def waiters_kept_on_demotion() -> Patches:
     from dataplane.core.purgatory import Purgatory
