@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -29,8 +28,6 @@ RESTART_MS = 1_000
 """After a process ended by itself: what supervises it starts it again."""
 BOOT_MS = (2, 50)
 """From a process's start to its first act."""
-
-_log = logging.getLogger(__name__)
 
 
 class BrokerNode:
@@ -190,7 +187,7 @@ class BrokerNode:
             try:
                 await broker.shut_down()
             except (LogError, OSError) as error:
-                _log.warning("%s: no clean shutdown: %s", self.name, error)
+                self._cluster.world.note(f"{self.name}: no clean shutdown: {error}")
             life.shields.pop(scope, None)
         if not life.is_dead:
             self._cluster.world.note(f"{self.name} has stopped")

@@ -13,7 +13,7 @@ class Options:
     """Small segments and short lags, so that rolls, ISR changes and checkpoints happen within seconds.
 
     flush_messages: 0 leaves flushing to the page cache, as in production. over_budget: whether faults may
-    lose more at once than the promise covers.
+    lose more at once than the promise covers. churn: whether an operator makes and deletes topics meanwhile.
     """
 
     brokers: int = 3
@@ -26,6 +26,7 @@ class Options:
     segment_bytes: int = 16 * 1024
     flush_messages: int = 0
     over_budget: bool = False
+    churn: bool = False
     producer_pause_ms: tuple[float, float] = (20.0, 200.0)
 
     def broker_configs(self) -> dict[str, str]:
@@ -65,4 +66,5 @@ def draw_options(random: Random) -> Options:
         lag_ms_max=random.choice([600, 2_000]),
         segment_bytes=random.choice([8 * 1024, 16 * 1024, 1024 * 1024]),
         flush_messages=random.choice([0, 0, 0, 1, 20]),
+        churn=random.random() < 0.5,
     )

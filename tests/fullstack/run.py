@@ -14,6 +14,7 @@ from tests.checker.check import check
 from tests.checker.from_clients import ends_of
 from tests.checker.verdict import Anomaly, Verdict
 from tests.fullstack import ending
+from tests.fullstack.churn import Churn
 from tests.fullstack.clock import VirtualClock, run_virtually
 from tests.fullstack.cluster import Cluster, Failure
 from tests.fullstack.consumer import Consumer
@@ -83,6 +84,7 @@ class Story:
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
         self._strikes = strikes
+        self._churn: Churn | None = None
 
     async def __call__(self, cluster: Cluster) -> None:
         options = cluster.options
@@ -102,6 +104,9 @@ class Story:
             what="records are acknowledged in a healthy cluster",
         )
         await cluster.until(lambda: bool(cluster.keys), ms=FIRST_ACK_MS_MAX, what="a controller is active")
+        if options.churn:
+            self._churn = Churn(cluster)
+            cluster.spawn(self._churn.run)
         await self.strike(cluster)
         await self.finish(cluster)
 
@@ -137,6 +142,10 @@ class Story:
         mended_ms = cluster.world.now_ms
         for producer in self.producers:
             producer.stop()
+        if self._churn is not None:
+            churn = self._churn
+            churn.stop()
+            await cluster.until(lambda: churn.has_ended, ms=DRAIN_MS_MAX, what="operators got their answers")
         await ending.settle(cluster)
         self.result.recovery_ms = cluster.world.now_ms - mended_ms
         await cluster.until(

@@ -29,7 +29,8 @@ FIRST_CUT_MS = 6_000
 SECOND_CUT_MS = 20_000
 LEADERLESS_MS_MAX = 20_000
 LAG_MS_MAX = 3_000
-PAUSE_MS = (60.0, 140.0)
+PAUSE_MS = (300.0, 700.0)
+"""Two records a second and writer, as then."""
 
 
 def options_2013(*, is_control: bool) -> Options:
