@@ -66,7 +66,7 @@ CLUSTER_SETTINGS: dict[str, Setting] = {
     "auto.leader.rebalance.enable": Setting("bool", "true"),
     "default.replication.factor": Setting("int", "3", low=1, high=32_767),
     "num.partitions": Setting("int", "1", low=1, high=INT32_MAX),
-    "replica.lag.time.max.ms": Setting("int", "10000", low=1),
+    "replica.lag.time.max.ms": Setting("int", "30000", low=1),
 }
 
 _BOOLS = ("true", "false")

@@ -24,7 +24,7 @@ from controller.contract.session import BrokerStatus, RegisterResponse
 from controller.contract.updates import ProducerIdsRequest, ProducerIdsResponse
 from dataplane.core.fetch_session import FetchSession, FetchSessions, FollowedPartition
 from dataplane.core.lease import Lease
-from dataplane.core.replica import FetchResult, Role
+from dataplane.core.replica import FetchResult, ReplicaOptions, Role
 from dataplane.handlers import fetch as fetch_handler
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.dispatch import make_dispatch
@@ -122,7 +122,7 @@ class Broker:
             counters=self.counters,
             produces=self._produces,
             store=self.directory,
-            options_for=lambda topic_id: config.replica_options(self.topic_settings(topic_id)),
+            options_for=self._replica_options,
             on_configs=self._configure,
             high_watermark_of=self.directory.high_watermark,
         )
@@ -200,10 +200,13 @@ class Broker:
     def topic_settings(self, topic_id: str) -> TopicSettings:
         """The broker's defaults, under the cluster's, under the topic's own."""
         topic = self.view.topic_by_id(topic_id)
-        overrides = dict(self.view.cluster_configs)
-        if topic is not None:
-            overrides.update(topic.configs)
-        return self.settings.config.topic_settings(overrides)
+        return self._config_in_cluster().topic_settings({} if topic is None else topic.configs)
+
+    def _replica_options(self, topic_id: str) -> ReplicaOptions:
+        return self._config_in_cluster().replica_options(self.topic_settings(topic_id))
+
+    def _config_in_cluster(self) -> BrokerConfig:
+        return self.settings.config.in_cluster(self.view.cluster_configs)
 
     def _configure(self, hosted: HostedPartition) -> None:
         settings = self.topic_settings(hosted.topic_id)

@@ -7,6 +7,7 @@ they win over the broker's defaults here.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -183,6 +184,17 @@ class BrokerConfig:
     @property
     def fetch_max_bytes(self) -> int:
         return self.number("fetch.max.bytes")
+
+    def in_cluster(self, configs: Mapping[str, str]) -> BrokerConfig:
+        """With the cluster's settings over this broker's own. Those that are not a broker's or can't be read,
+        which the controller should have refused, count as absent."""
+        values = dict(self.values)
+        for name, text in configs.items():
+            key = BROKER_KEYS.get(name)
+            if key is not None:
+                with contextlib.suppress(ValueError):
+                    values[name] = key.parse(text)
+        return BrokerConfig(values)
 
     def topic_settings(self, overrides: Mapping[str, str]) -> TopicSettings:
         """Overrides that can't be read, which the controller should have refused, count as absent."""

@@ -113,6 +113,10 @@ class CoreController(httpx.AsyncBaseTransport):
 
     # Operators
 
+    def configure(self, configs: dict[str, str]) -> None:
+        """Changes the cluster's settings."""
+        self.submit(ConfigureCluster(wall_ms=0, actor="test", configs=configs))
+
     def admit(self, *broker_ids: int) -> None:
         self.submit(AdmitBrokers(wall_ms=0, actor="test", broker_ids=broker_ids))
 

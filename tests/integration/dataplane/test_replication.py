@@ -116,6 +116,39 @@ def test_a_wiped_follower_is_excluded_fetches_everything_and_rejoins(tmp_path: P
     trio.run(run)
 
 
+def test_brokers_obey_the_clusters_settings_at_once_and_a_topics_own_before_them(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            await cluster.form(1, configs={"log.retention.bytes": "9"})
+            orders = cluster.controller.create_topic("orders", ((1,),))
+            clicks = cluster.controller.create_topic("clicks", ((1,),), {"retention.ms": "4000"})
+            await produce(cluster.bootstrap(), "orders", VALUES, acks="all")
+            await produce(cluster.bootstrap(), "clicks", VALUES, acks="all")
+            cluster.controller.configure({"log.retention.ms": "5000"})
+            broker = cluster.brokers[1].broker
+            with trio.fail_after(10):
+                while broker.topic_settings(orders).retention_ms != 5000:  # noqa: ASYNC110 - it has no event
+                    await trio.sleep(0.01)
+            assert broker.topic_settings(clicks).retention_ms == 4000
+            assert broker.topic_settings(clicks).retention_bytes == 9
+
+    trio.run(run)
+
+
+def test_a_lag_allowed_for_the_cluster_holds_for_every_broker(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            await cluster.form(1, 2, 3)
+            topic_id = cluster.controller.create_topic("orders", ((1, 2, 3),), MIN_2)
+            await produce(cluster.bootstrap(), "orders", VALUES, acks="all")
+            cluster.controller.configure({"replica.lag.time.max.ms": "500"})
+            cluster.brokers[3].broker.fetchers.stop()
+            await produce(cluster.bootstrap(), "orders", MORE, acks="all")
+            await cluster.wait_isr(topic_id, 1, 2)
+
+    trio.run(run)
+
+
 def test_a_follower_that_lags_leaves_the_isr_and_comes_back(tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster_in_process(tmp_path) as cluster:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.core.configs import CLUSTER_SETTINGS
 from dataplane.shell.config import (
     BROKER_KEYS,
     TOPIC_KEYS,
@@ -65,6 +66,22 @@ def test_topic_overrides_win_over_the_brokers_defaults_and_bad_ones_count_as_abs
     assert settings.log.segment_bytes == 2048
 
 
+def test_the_clusters_settings_lie_over_the_brokers_and_unknown_or_bad_ones_count_as_absent() -> None:
+    config = parse_config([("log.retention.ms", "1000"), ("log.segment.bytes", "2048")])
+    cluster = {
+        "log.retention.ms": "5",
+        "log.segment.bytes": "nonsense",
+        "replica.lag.time.max.ms": "700",
+        "default.replication.factor": "3",
+    }
+    in_cluster = config.in_cluster(cluster)
+    settings = in_cluster.topic_settings({})
+    assert (settings.retention_ms, settings.log.segment_bytes) == (5, 2048)
+    assert in_cluster.replica_options(settings).lag_ms_max == 700
+    assert in_cluster.topic_settings({"retention.ms": "9"}).retention_ms == 9
+    assert config.topic_settings({}).retention_ms == 1000
+
+
 def test_limits_that_mean_never_are_none() -> None:
     settings = parse_config([]).topic_settings({})
     assert settings.log.flush_messages is None
@@ -81,3 +98,9 @@ def test_a_properties_file_has_comments_and_says_where_it_is_wrong() -> None:
 def test_a_pair_needs_a_key() -> None:
     with pytest.raises(ConfigError):
         split_pair("=value")
+
+
+def test_defaults_that_the_controller_shows_are_those_that_brokers_use() -> None:
+    shared = {name: setting.default for name, setting in CLUSTER_SETTINGS.items() if name in BROKER_KEYS}
+    assert "replica.lag.time.max.ms" in shared
+    assert shared == {name: BROKER_KEYS[name].default for name in shared}
