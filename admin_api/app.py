@@ -16,6 +16,7 @@ from admin_api.brokers import routes as brokers
 from admin_api.clusters import routes as clusters
 from admin_api.docs import create_docs_router
 from admin_api.envelope import Envelope, HttpMetrics
+from admin_api.gate import Gate
 from admin_api.health import router as health_router
 from admin_api.health import text_router as metrics_router
 from admin_api.history import routes as history
@@ -95,6 +96,8 @@ def create_app(
     install_problem_handlers(app)
     complete_schema(app)
     _watch(outbox, operations, registry)
+    # The last one added is the outermost.
+    app.add_middleware(Gate, settings=settings)
     app.add_middleware(
         Envelope, settings=settings, clock=clock, ids=services.ids, metrics=HttpMetrics(registry)
     )

@@ -30,6 +30,7 @@ class Readiness(View):
     role: str = Field(description="`active` or `standby`", examples=["active"])
     active_url: str | None
     controller_epoch: int
+    read_only: bool = Field(description="whether operators' writes are refused")
     zookeeper: str = Field(description="`ok` or `disconnected`", examples=["ok"])
     sql: str = Field(description="`ok` or `unavailable`", examples=["ok"])
     audit_outbox_depth: int = Field(description="changes that are not in SQL yet")
@@ -97,6 +98,7 @@ async def readiness(services: Services) -> Readiness:
         role=engine.role,
         active_url=engine.active_url,
         controller_epoch=engine.controller_epoch,
+        read_only=services.settings.read_only,
         zookeeper=zookeeper,
         sql=sql,
         audit_outbox_depth=services.outbox.depth,

@@ -35,6 +35,11 @@ class Kind(NamedTuple):
 CATALOGUE: Mapping[str, Kind] = {
     "unreadable_body": Kind(400, "The body is not readable JSON"),
     "bad_request": Kind(400, "The request can't be understood"),
+    "read_only": Kind(
+        403,
+        "This controller is read-only",
+        "start it without --read-only to change something; dry runs are possible",
+    ),
     "not_found": Kind(404, "There is nothing at this address", "see /docs for what there is"),
     "cluster_not_found": Kind(404, "No such cluster", "GET /clusters lists those that exist"),
     "broker_not_found": Kind(404, "No such broker", "GET /clusters/{cluster}/brokers lists those registered"),

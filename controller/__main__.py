@@ -150,14 +150,14 @@ async def serve(config: ControllerConfig) -> int:
         listeners=TcpListeners(clock),
         url=url,
         options=config.options(),
-        read_only=config.read_only,
+        is_observer=config.observer,
     )
     store = AuditStore.open(config.database_url)
     outbox = AuditOutbox(store, clock=clock, truth=engine.truth)
     engine.attach_outbox(outbox)
     registry = CollectorRegistry()
     registry.register(EngineCollector(engine))
-    app = _compose_app(engine, store, outbox, registry)
+    app = _compose_app(engine, store, outbox, registry, ApiSettings(read_only=config.read_only))
     server = _Server(_uvicorn_config(app, config))
     log.warning("starting url=%s controller_id=%s zookeeper=%s", url, engine.controller_id, config.zookeeper)
     async with anyio.create_task_group() as outermost:
@@ -216,13 +216,17 @@ def _uvicorn_config(app: FastAPI, config: ControllerConfig) -> uvicorn.Config:
 
 
 def _compose_app(
-    engine: Engine, store: AuditStore, outbox: AuditOutbox, registry: CollectorRegistry
+    engine: Engine,
+    store: AuditStore,
+    outbox: AuditOutbox,
+    registry: CollectorRegistry,
+    settings: ApiSettings,
 ) -> FastAPI:
     return create_app(
         engine=engine,
         audit=store,
         outbox=outbox,
-        settings=ApiSettings(),
+        settings=settings,
         clock=engine.clock,
         random_bytes=os.urandom,
         registry=registry,

@@ -92,7 +92,8 @@ OPTIONS: Final = (
         minimum=40,
     ),
     Option("auto_leader_rebalance_enable", True, "move leadership back to preferred replicas"),
-    Option("read_only", False, "show clusters, but never stand for election"),
+    Option("read_only", False, "refuse operators' writes; brokers are served, and fail-overs go on"),
+    Option("observer", False, "show clusters, but never stand for election"),
     Option("connections_max", 10_000, "open HTTP connections above which new ones get 503", minimum=10),
     Option("keep_alive_s", 75, "how long an idle HTTP connection is kept", minimum=1),
     Option("log_level", "info", "debug, info, warning or error"),
@@ -115,6 +116,7 @@ class ControllerConfig:
     broker_session_timeout_ms: int
     auto_leader_rebalance_enable: bool
     read_only: bool
+    observer: bool
     connections_max: int
     keep_alive_s: int
     log_level: str

@@ -23,6 +23,7 @@ router = APIRouter(route_class=StrictRoute)
 ClusterPath = Annotated[ClusterName, Path(description="the cluster's name", examples=["prod"])]
 
 WRITE_PROBLEMS = (
+    "read_only",
     "unreadable_body",
     "body_too_large",
     "unsupported_media_type",

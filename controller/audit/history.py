@@ -1,8 +1,8 @@
 """Writes the history: changes as they were persisted, requests as they were made, and what was missed.
 
-Each function is one unit of work for `AuditStore`. Rows of one cluster get consecutive `seq` numbers and
-growing ids in commit order, because whoever appends first locks the cluster's head. A change is written at
-most once, whoever tells it and how often (S40).
+Each function is one unit of work for `AuditStore`. Rows of one cluster get consecutive `seq` numbers, growing
+ids and their places in the chain of hashes in commit order, because whoever appends first locks the cluster's
+head. A change is written at most once, whoever tells it and how often (S40).
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert as postgres_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from controller.audit.change import (
     AuditedChange,
@@ -23,7 +21,9 @@ from controller.audit.change import (
     partition_of,
     topic_of,
 )
-from controller.audit.tables import audit, audit_heads, audit_outcomes
+from controller.audit.heads import Head, lock_head
+from controller.audit.store import AuditRejected
+from controller.audit.tables import audit, audit_outcomes
 
 #: Keys per statement: well under SQLite's limit on bound parameters.
 KEYS_PER_QUERY = 300
@@ -82,9 +82,9 @@ def append_changes(
 ) -> int:
     """Appends those changes that are not there yet, in the order given; returns how many were new."""
     added = 0
-    for cluster in dict.fromkeys(change.cluster for change in changes):
+    for cluster in sorted({change.cluster for change in changes}):  # Two writers lock heads in one order.
         of_cluster = [change for change in changes if change.cluster == cluster]
-        last_seq = _lock_head(connection, cluster)
+        head = lock_head(connection, cluster)
         latest = _latest_versions(connection, cluster, {_key(change) for change in of_cluster})
         known = _known_versions(connection, cluster, of_cluster)
         rows: list[dict[str, Any]] = []
@@ -96,22 +96,17 @@ def append_changes(
             before_it = latest.get(_key(change))
             has_gap = _has_gap(change, before_it) and change.before is not None
             latest[_key(change)] = max(change.version, before_it or 0)
-            rows.append(
-                _change_row(
-                    change, last_seq + len(rows) + 1, recorded_at_ms=recorded_at_ms, gap_before=has_gap
-                )
-            )
-        _insert(connection, cluster, last_seq, rows)
+            rows.append(_change_row(change, recorded_at_ms=recorded_at_ms, gap_before=has_gap))
+        _insert(connection, head, rows)
         added += len(rows)
     return added
 
 
 def append_intent(connection: sa.Connection, intent: Intent, *, recorded_at_ms: int) -> int:
     """Writes the request down and returns the id of its row."""
-    seq = _lock_head(connection, intent.cluster) + 1
+    head = lock_head(connection, intent.cluster)
     row = {
         "cluster": intent.cluster,
-        "seq": seq,
         "kind": "request",
         "entity": intent.entity.value,
         "entity_id": inert(intent.entity_id),
@@ -119,7 +114,7 @@ def append_intent(connection: sa.Connection, intent: Intent, *, recorded_at_ms: 
         "cause": intent.action[:CAUSE_CHARS_MAX],
         "actor": inert(intent.actor)[:ACTOR_CHARS_MAX],
         "reason": inert(intent.reason),
-        "request_id": intent.request_id,
+        "request_id": inert(intent.request_id),
         "operation_id": intent.operation_id,
         "at_ms": intent.at_ms,
         "recorded_at_ms": recorded_at_ms,
@@ -132,22 +127,35 @@ def append_intent(connection: sa.Connection, intent: Intent, *, recorded_at_ms: 
         "backfilled": False,
         "gap_before": False,
     }
+    head.seal_row(row)
     result = connection.execute(audit.insert().values(row))
-    _move_head(connection, intent.cluster, seq)
+    head.store(connection)
     assert result.inserted_primary_key is not None
     return int(result.inserted_primary_key[0])
 
 
 def append_outcome(connection: sa.Connection, outcome: Outcome) -> None:
-    """Writes what became of a request; the first outcome told is the one kept."""
-    statement = _insert_or_ignore(connection, audit_outcomes).values(
-        audit_id=outcome.audit_id,
-        outcome=outcome.outcome.value,
-        code=outcome.code,
-        detail=inert(outcome.detail),
-        at_ms=outcome.at_ms,
-    )
-    connection.execute(statement)
+    """Writes what became of a request; the first outcome told is the one kept. Raises AuditRejected when there
+    is no such request."""
+    found = sa.select(audit.c.cluster, audit.c.seq).where(audit.c.id == outcome.audit_id)
+    request = connection.execute(found).one_or_none()
+    if request is None:
+        raise AuditRejected(f"there is no request {outcome.audit_id} to have an outcome")
+    head = lock_head(connection, request.cluster)
+    # Asked under the head's lock: nobody else can be writing it.
+    told = sa.select(audit_outcomes.c.audit_id).where(audit_outcomes.c.audit_id == outcome.audit_id)
+    if connection.execute(told).one_or_none() is not None:
+        return
+    row = {
+        "audit_id": outcome.audit_id,
+        "outcome": outcome.outcome.value,
+        "code": outcome.code,
+        "detail": inert(outcome.detail),
+        "at_ms": outcome.at_ms,
+    }
+    head.seal_outcome(row, request_seq=request.seq)
+    connection.execute(audit_outcomes.insert().values(row))
+    head.store(connection)
 
 
 def backfill_rows(connection: sa.Connection, rows: Sequence[AuditedChange], *, recorded_at_ms: int) -> int:
@@ -160,7 +168,7 @@ def backfill_rows(connection: sa.Connection, rows: Sequence[AuditedChange], *, r
         return 0
     cluster = rows[0].cluster
     assert all(row.cluster == cluster for row in rows), "a back-fill is of one cluster"
-    last_seq = _lock_head(connection, cluster)
+    head = lock_head(connection, cluster)
     latest = _latest_versions(connection, cluster, {_key(row) for row in rows})
     missing = [row for row in rows if row.version > latest.get(_key(row), -1)]
     befores = _snapshots(
@@ -171,11 +179,8 @@ def backfill_rows(connection: sa.Connection, rows: Sequence[AuditedChange], *, r
         last = latest.get(_key(row))
         has_gap = _has_gap(row, last) or (last is not None and row.entity is not Entity.PARTITION)
         known = msgspec.structs.replace(row, before=befores.get(_key(row)))
-        seq = last_seq + len(written) + 1
-        written.append(
-            _change_row(known, seq, recorded_at_ms=recorded_at_ms, gap_before=has_gap, backfilled=True)
-        )
-    _insert(connection, cluster, last_seq, written)
+        written.append(_change_row(known, recorded_at_ms=recorded_at_ms, gap_before=has_gap, backfilled=True))
+    _insert(connection, head, written)
     return len(written)
 
 
@@ -211,7 +216,7 @@ def append_lost_removals(
     controller_epoch: int,
 ) -> int:
     """Ends the history of entities that vanished while nobody could write it down."""
-    last_seq = _lock_head(connection, cluster)
+    head = lock_head(connection, cluster)
     latest = _latest_versions(connection, cluster, set(keys))
     befores = _snapshots(connection, cluster, latest)
     written: list[dict[str, Any]] = []
@@ -231,12 +236,8 @@ def append_lost_removals(
             after=None,
             controller_epoch=controller_epoch,
         )
-        written.append(
-            _change_row(
-                change, last_seq + len(written) + 1, recorded_at_ms=at_ms, gap_before=True, backfilled=True
-            )
-        )
-    _insert(connection, cluster, last_seq, written)
+        written.append(_change_row(change, recorded_at_ms=at_ms, gap_before=True, backfilled=True))
+    _insert(connection, head, written)
     return len(written)
 
 
@@ -264,11 +265,10 @@ def _joined(brokers: Sequence[int]) -> str:
 
 
 def _change_row(
-    change: AuditedChange, seq: int, *, recorded_at_ms: int, gap_before: bool, backfilled: bool = False
+    change: AuditedChange, *, recorded_at_ms: int, gap_before: bool, backfilled: bool = False
 ) -> dict[str, Any]:
     return {
         "cluster": change.cluster,
-        "seq": seq,
         "kind": "change",
         "entity": change.entity.value,
         "entity_id": change.entity_id,
@@ -291,27 +291,12 @@ def _change_row(
     }
 
 
-def _insert_or_ignore(connection: sa.Connection, table: sa.Table) -> Any:
-    insert = postgres_insert if connection.dialect.name == "postgresql" else sqlite_insert
-    return insert(table).on_conflict_do_nothing()
-
-
-def _lock_head(connection: sa.Connection, cluster: str) -> int:
-    """Takes the cluster's head for this transaction and returns its last seq."""
-    connection.execute(_insert_or_ignore(connection, audit_heads).values(cluster=cluster, last_seq=0))
-    # SQLite ignores FOR UPDATE: its whole transaction holds the write lock already.
-    statement = sa.select(audit_heads.c.last_seq).where(audit_heads.c.cluster == cluster).with_for_update()
-    return int(connection.execute(statement).scalar_one())
-
-
-def _move_head(connection: sa.Connection, cluster: str, last_seq: int) -> None:
-    connection.execute(audit_heads.update().where(audit_heads.c.cluster == cluster).values(last_seq=last_seq))
-
-
-def _insert(connection: sa.Connection, cluster: str, last_seq: int, rows: list[dict[str, Any]]) -> None:
+def _insert(connection: sa.Connection, head: Head, rows: list[dict[str, Any]]) -> None:
     if rows:
+        for row in rows:
+            head.seal_row(row)
         connection.execute(audit.insert(), rows)
-        _move_head(connection, cluster, last_seq + len(rows))
+        head.store(connection)
 
 
 def _chunks(keys: Iterable[Any]) -> Iterable[list[Any]]:

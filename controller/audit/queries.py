@@ -41,6 +41,9 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     controller_epoch: int | None
     backfilled: bool
     gap_before: bool
+    chain_position: int | None
+    previous_hash: str | None
+    hash: str | None
     outcome: str | None
     outcome_code: str | None
     outcome_detail: str | None

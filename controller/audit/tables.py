@@ -1,13 +1,16 @@
 """The SQL tables of the history, as SQLAlchemy Core.
 
 Every constraint has a name, so that a migration can find it on any database. Rows of `audit` are never
-updated: what became of a request is a row of its own, so that a chain of hashes can run over both.
+updated: what became of a request is a row of its own, and one chain of hashes a cluster runs over both
+(controller.audit.chain).
 Times are wall-clock milliseconds since 1970 UTC. Nothing here is ever read to decide about data.
 """
 
 from __future__ import annotations
 
 import sqlalchemy as sa
+
+from controller.audit.chain import GENESIS
 
 NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -24,12 +27,19 @@ _Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 #: SQL NULL for None, so that "created" and "removed" can be asked for in SQL.
 _Json = sa.JSON(none_as_null=True)
 
-#: One row a cluster, locked by whoever appends: ids and seqs grow in commit order within a cluster.
+#: Columns of the chain are NULL only in rows that the release before has written during an upgrade, until the
+#: next append chains them.
+_UNCHAINED = sa.text("chain_position is null")
+
+#: One row a cluster, locked by whoever appends: ids, seqs and places in the chain grow in commit order within
+#: a cluster. chain_position, hash: of the chain's last entry.
 audit_heads = sa.Table(
     "audit_heads",
     metadata,
     sa.Column("cluster", sa.String(255), nullable=False),
     sa.Column("last_seq", sa.BigInteger, nullable=False),
+    sa.Column("chain_position", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("hash", sa.String(64), nullable=False, server_default=GENESIS),
     sa.PrimaryKeyConstraint("cluster", name="pk_audit_heads"),
 )
 
@@ -65,6 +75,9 @@ audit = sa.Table(
     #: between was never written (SQL was down for longer than the outbox could hold, or a controller died).
     #: Certain for partitions, whose versions are dense; elsewhere every back-filled row may hide one.
     sa.Column("gap_before", sa.Boolean(create_constraint=False), nullable=False),
+    sa.Column("chain_position", sa.BigInteger, nullable=True),
+    sa.Column("previous_hash", sa.String(64), nullable=True),
+    sa.Column("hash", sa.String(64), nullable=True),
     sa.PrimaryKeyConstraint("id", name="pk_audit"),
     sa.UniqueConstraint("cluster", "seq", name="uq_audit_cluster_seq"),
     sa.UniqueConstraint("cluster", "entity", "entity_id", "version", name="uq_audit_entity_version"),
@@ -76,6 +89,8 @@ audit = sa.Table(
     sa.Index("ix_audit_at_ms", "at_ms"),
     sa.Index("ix_audit_operation_id", "operation_id"),
     sa.Index("ix_audit_request_id", "request_id"),
+    sa.Index("ix_audit_chain", "cluster", "chain_position", unique=True),
+    sa.Index("ix_audit_unchained", "cluster", "seq", sqlite_where=_UNCHAINED, postgresql_where=_UNCHAINED),
     sqlite_autoincrement=True,  # an id is never given twice, even after retention took the newest row
 )
 
@@ -88,9 +103,15 @@ audit_outcomes = sa.Table(
     sa.Column("code", sa.String(64), nullable=True),
     sa.Column("detail", sa.Text, nullable=True),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("cluster", sa.String(255), nullable=True),
+    sa.Column("chain_position", sa.BigInteger, nullable=True),
+    sa.Column("previous_hash", sa.String(64), nullable=True),
+    sa.Column("hash", sa.String(64), nullable=True),
     sa.PrimaryKeyConstraint("audit_id", name="pk_audit_outcomes"),
     sa.ForeignKeyConstraint(["audit_id"], ["audit.id"], name="fk_audit_outcomes_audit_id_audit"),
     sa.CheckConstraint("outcome in ('succeeded', 'refused', 'unknown')", name="outcome"),
+    sa.Index("ix_audit_outcomes_chain", "cluster", "chain_position", unique=True),
+    sa.Index("ix_audit_outcomes_unchained", "audit_id", sqlite_where=_UNCHAINED, postgresql_where=_UNCHAINED),
 )
 
 operations = sa.Table(

@@ -57,7 +57,7 @@ class Engine:
         controller_id: unique per process; made up when None.
         url: how brokers and operators reach this controller.
         outbox: where persisted changes go; None keeps no history (tests, simulations).
-        read_only: shows clusters, never stands for election.
+        is_observer: shows clusters, never stands for election.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Engine:
         options: ControllerOptions,
         controller_id: str | None = None,
         outbox: Outbox | None = None,
-        read_only: bool = False,
+        is_observer: bool = False,
     ) -> None:
         self._meta = meta
         self._clock = clock
@@ -89,7 +89,7 @@ class Engine:
             controller_id=self.controller_id,
             url=url,
             proof_gap_ms_max=options.grace_ms // 2,
-            may_stand=not read_only,
+            may_stand=not is_observer,
         )
         self._drivers: dict[str, ClusterDriver] = {}
         self._copies: dict[str, tuple[int, Published]] = {}
