@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 #: ASGI scope key of the request's id.
 REQUEST_ID_SCOPE_KEY: Final = "springtide.request_id"
+#: ASGI scope key, set by the server: there are more connections or requests than it may have.
+OVERLOADED_SCOPE_KEY: Final = "springtide.overloaded"
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._~:/+=-]{1,128}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -108,6 +110,12 @@ class Envelope:
 
     def _check_head(self, scope: Scope) -> ProblemError | None:
         settings = self._settings
+        if OVERLOADED_SCOPE_KEY in scope:
+            return ProblemError(
+                "overloaded",
+                "this controller has as many connections as it may have",
+                headers={"Retry-After": str(settings.retry_after_s), "Connection": "close"},
+            )
         target = len(scope.get("raw_path") or scope["path"].encode()) + len(scope["query_string"])
         if target > settings.target_bytes_max:
             return ProblemError(

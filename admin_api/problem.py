@@ -57,6 +57,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "problem_not_found": Kind(404, "No such problem code"),
     "method_not_allowed": Kind(405, "This address has no such method", "the Allow header lists the methods"),
     "not_acceptable": Kind(406, "None of the accepted media types can be produced"),
+    "request_timeout": Kind(408, "The request did not arrive in time", retryable=True),
     "cluster_already_exists": Kind(409, "The cluster exists"),
     "topic_already_exists": Kind(
         409,
@@ -132,7 +133,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "internal_error": Kind(
         500, "The controller failed to answer", "the controller's log has the request id", retryable=True
     ),
-    "overloaded": Kind(503, "The controller has more to write than it may hold", retryable=True),
+    "overloaded": Kind(503, "The controller has more to do than it may take on", retryable=True),
     "no_active_controller": Kind(
         503, "No controller is active at the moment", "an election is under way; try again", retryable=True
     ),

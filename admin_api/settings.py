@@ -7,15 +7,18 @@ import msgspec
 
 class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     """body_bytes_max: of one request. target_bytes_max: path and query. headers_bytes_max, headers_max: all
-    header fields. json_depth_max: nesting of a body. page_limit_default, page_limit_max: items of a list.
-    preflight_deadline_ms: how long `POST brokers` waits for its brokers before the operation fails.
-    operation_wake_ms: how often the operations runner looks when nothing woke it.
-    read_only: every operator's write is refused; brokers are served as ever.
+    header fields. head_timeout_ms, body_timeout_ms: from the first byte of one to its last. json_depth_max:
+    nesting of a body. page_limit_default, page_limit_max: items of a list. preflight_deadline_ms: how long
+    `POST brokers` waits for its brokers before the operation fails. operation_wake_ms: how often the
+    operations runner looks when nothing woke it. read_only: every operator's write is refused; brokers are
+    served as ever.
     """
 
     body_bytes_max: int = 1_048_576
     target_bytes_max: int = 8_192
     headers_bytes_max: int = 32_768
+    head_timeout_ms: int = 10_000
+    body_timeout_ms: int = 30_000
     headers_max: int = 100
     json_depth_max: int = 64
     page_limit_default: int = 100

@@ -58,7 +58,7 @@ class StrictRoute(APIRoute):
             if self.body_field is None:
                 return await handle(request)
             check_content_type(request.headers.get("content-type"))
-            data = await read_body(request, bytes_max=settings.body_bytes_max)
+            data = await _read_in_time(request, settings)
             gated = JsonRequest(request.scope, request.receive)
             gated._body = data
             try:
@@ -75,6 +75,16 @@ class TextRoute(StrictRoute):
     """A route that answers with something else than JSON and says so itself."""
 
     produces = ("*/*",)
+
+
+async def _read_in_time(request: Request, settings: ApiSettings) -> bytes:
+    with request.app.state.services.clock.timeout_ms(settings.body_timeout_ms):
+        return await read_body(request, bytes_max=settings.body_bytes_max)
+    raise ProblemError(
+        "request_timeout",
+        f"the request's body took longer than {settings.body_timeout_ms / 1000:g} s",
+        headers={"Connection": "close"},
+    )
 
 
 async def read_body(request: Request, *, bytes_max: int) -> bytes:

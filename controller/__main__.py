@@ -28,6 +28,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from admin_api.app import create_app
+from admin_api.http_protocol import BoundedHttpProtocol
 from admin_api.settings import ApiSettings
 from controller.audit import migrate
 from controller.audit.outbox import AuditOutbox
@@ -157,8 +158,9 @@ async def serve(config: ControllerConfig) -> int:
     engine.attach_outbox(outbox)
     registry = CollectorRegistry()
     registry.register(EngineCollector(engine))
-    app = _compose_app(engine, store, outbox, registry, ApiSettings(read_only=config.read_only))
-    server = _Server(_uvicorn_config(app, config))
+    settings = ApiSettings(read_only=config.read_only)
+    app = _compose_app(engine, store, outbox, registry, settings)
+    server = _Server(_uvicorn_config(app, config, settings))
     log.warning("starting url=%s controller_id=%s zookeeper=%s", url, engine.controller_id, config.zookeeper)
     async with anyio.create_task_group() as outermost:
         # To the very end: a second SIGTERM while parts stop must not cut them short.
@@ -198,10 +200,10 @@ def _listen(config: ControllerConfig) -> socket.socket:
         ) from error
 
 
-def _uvicorn_config(app: FastAPI, config: ControllerConfig) -> uvicorn.Config:
+def _uvicorn_config(app: FastAPI, config: ControllerConfig, settings: ApiSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="httptools",
+        http=BoundedHttpProtocol.bounded_by(settings, connections_max=config.connections_max),
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -210,7 +212,6 @@ def _uvicorn_config(app: FastAPI, config: ControllerConfig) -> uvicorn.Config:
         server_header=False,
         timeout_keep_alive=config.keep_alive_s,
         timeout_graceful_shutdown=GRACEFUL_STOP_S,
-        limit_concurrency=config.connections_max,
         backlog=LISTEN_BACKLOG,
     )
 

@@ -26,6 +26,7 @@ WRITE_PROBLEMS = (
     "read_only",
     "unreadable_body",
     "body_too_large",
+    "request_timeout",
     "unsupported_media_type",
     "idempotency_key_in_progress",
     "not_the_active_controller",

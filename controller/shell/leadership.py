@@ -382,13 +382,19 @@ class Leadership:
         if address.hostname is None or not self._may_stand or claim.controller_id == self._controller_id:
             return False
         host, port = address.hostname, address.port or 80
-        was_reached = False
+        was_reached = was_told = False
+
+        def say_once() -> None:
+            nonlocal was_told
+            if not was_told:
+                log.info("standby_watches url=%s", claim.url)
+            was_told = True
+
         while True:
             # A dying process closes its connections before or after its listener: the probe that follows
             # the end of one may still be accepted, and the next connection refused.
-            was_reached |= await self._listeners.hold(
-                host, port, on_accepted=lambda: log.info("standby_watches url=%s", claim.url)
-            )
+            # An active controller closes a connection that stays silent for long; then there is a next one.
+            was_reached |= await self._listeners.hold(host, port, on_accepted=say_once)
             if was_reached and await is_proven_dead(self._listeners, self._clock, host=host, port=port):
                 return True
             await self._clock.sleep_ms(RETRY_PAUSE_MS)
