@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from admin_api.names import timestamp
 from admin_api.views import View
 from controller.audit.queries import AuditRow
+from controller.audit.verification import MismatchCode, Verification
 
 
 def _check_zone(moment: datetime) -> datetime:
@@ -86,6 +87,11 @@ class AuditView(View):
     controller_epoch: int | None
     backfilled: bool = Field(description="written from ZooKeeper's truth after an outage")
     gap_before: bool = Field(description="earlier changes of this entity may not have been recorded")
+    chain_position: int | None = Field(
+        description="place in the cluster's chain of hashes, which runs over rows and outcomes; null: not yet"
+    )
+    previous_hash: str | None = Field(description="hash of the entry before it in the chain")
+    hash: str | None = Field(description="SHA-256 over `previous_hash` and everything the row says")
     outcome: OutcomeView | None = Field(description="of a request; null while it is not known")
 
 
@@ -126,5 +132,74 @@ def audit_view(row: AuditRow) -> AuditView:
         controller_epoch=row.controller_epoch,
         backfilled=row.backfilled,
         gap_before=row.gap_before,
+        chain_position=row.chain_position,
+        previous_hash=row.previous_hash,
+        hash=row.hash,
         outcome=outcome,
+    )
+
+
+class MismatchView(View):
+    """The first entry of the chain that does not fit."""
+
+    code: MismatchCode = Field(
+        description=(
+            "`altered`: it is not what it was when it was written; `missing`: entries before it are gone; "
+            "`unlinked`: it was written after another entry than the one that stands before it; "
+            "`misnumbered`: its `seq` is not the next; `wrong_end`: the newest entries are gone"
+        )
+    )
+    chain_position: int
+    audit_id: int | None = Field(description="the row, or the request whose outcome it is")
+    seq: int | None
+    detail: str
+
+
+class VerificationView(View):
+    """Whether the history is as it was written."""
+
+    cluster: str = Field(examples=["prod"])
+    ok: bool = Field(description="everything that was looked at fits")
+    rows: int = Field(description="rows that were found to fit")
+    outcomes: int = Field(description="outcomes of requests that were found to fit")
+    first_seq: int | None = Field(description="of the first row looked at; null: there was none")
+    last_seq: int | None = Field(description="of the last row that fits")
+    chain_position: int = Field(description="of the last entry that fits")
+    hash: str = Field(
+        description=(
+            "of the last entry that fits. Kept where the database's administrators can't write, it shows, "
+            "compared with the row's `hash` later, a history that was rewritten as a whole"
+        )
+    )
+    unchained: int = Field(
+        description="rows that the next change will chain: written by an earlier release during an upgrade"
+    )
+    mismatch: MismatchView | None
+    next_from_seq: int | None = Field(
+        description="ask again with this `from_seq` to go on: one answer covers some 100,000 entries"
+    )
+
+
+def verification_view(cluster: str, found: Verification) -> VerificationView:
+    mismatch = None
+    if found.mismatch is not None:
+        mismatch = MismatchView(
+            code=found.mismatch.code,
+            chain_position=found.mismatch.chain_position,
+            audit_id=found.mismatch.audit_id,
+            seq=found.mismatch.seq,
+            detail=found.mismatch.detail,
+        )
+    return VerificationView(
+        cluster=cluster,
+        ok=mismatch is None,
+        rows=found.rows,
+        outcomes=found.outcomes,
+        first_seq=found.first_seq,
+        last_seq=found.last_seq,
+        chain_position=found.chain_position,
+        hash=found.hash,
+        unchained=found.unchained,
+        mismatch=mismatch,
+        next_from_seq=found.next_from_seq,
     )

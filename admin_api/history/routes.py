@@ -13,16 +13,19 @@ from admin_api.history.models import (
     AuditView,
     SinceTime,
     UntilTime,
+    VerificationView,
     audit_view,
     milliseconds,
+    verification_view,
 )
 from admin_api.names import INT64_MAX, BrokerId, ClusterName, PartitionNumber, TopicName
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, decode_token, encode_token
-from admin_api.problem import ProblemError, problems
+from admin_api.problem import FieldProblem, ProblemError, problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
 from controller.audit.change import Entity
 from controller.audit.queries import AuditFilter, get_row, list_rows
+from controller.audit.verification import verify
 
 router = APIRouter(route_class=StrictRoute, tags=["Audit"])
 
@@ -73,6 +76,36 @@ async def list_them(
     page = rows[:limit]
     token = encode_token([page[-1].id]) if len(rows) > limit else None
     return show(request, AuditList(items=[audit_view(row) for row in page], next_page_token=token))
+
+
+@router.get(
+    "/audit/verification",
+    operation_id="verifyAudit",
+    summary="Verify that the history is as it was written",
+    response_model=VerificationView,
+    responses=problems("cluster_not_found", "audit_unavailable"),
+)
+async def verify_it(
+    *,
+    request: Request,
+    services: Serving,
+    cluster: ClusterName,
+    from_seq: Annotated[
+        int | None, Query(ge=1, le=INT64_MAX, description="first row; by default the oldest", examples=[1])
+    ] = None,
+    to_seq: Annotated[
+        int | None, Query(ge=1, le=INT64_MAX, description="last row; by default the newest", examples=[5_000])
+    ] = None,
+) -> Response:
+    """Each row carries a hash of what it says and of the entry before it. Walks them in order, and stops at
+    the first that does not fit."""
+    if from_seq is not None and to_seq is not None and to_seq < from_seq:
+        problem = FieldProblem(parameter="to_seq", message=f"must be at least from_seq, {from_seq}")
+        raise ProblemError("invalid_request", "to_seq lies before from_seq", errors=(problem,))
+    found = await verify(services.audit, cluster, from_seq=from_seq, to_seq=to_seq)
+    if found is None:
+        raise ProblemError("cluster_not_found", f"the audit has nothing about a cluster {cluster!r}")
+    return show(request, verification_view(cluster, found))
 
 
 @router.get(

@@ -135,8 +135,8 @@ def append_intent(connection: sa.Connection, intent: Intent, *, recorded_at_ms: 
 
 
 def append_outcome(connection: sa.Connection, outcome: Outcome) -> None:
-    """Writes what became of a request; the first outcome told is the one kept. Raises AuditRejected when there
-    is no such request."""
+    """Writes what became of a request; the first outcome told is the one kept. Raises AuditRejected when
+    there is no such request."""
     found = sa.select(audit.c.cluster, audit.c.seq).where(audit.c.id == outcome.audit_id)
     request = connection.execute(found).one_or_none()
     if request is None:

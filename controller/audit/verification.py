@@ -53,7 +53,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """What a walk has found.
 
     first_seq, last_seq: of the rows that were found to fit; None: none was looked at.
-    chain_position, hash: of the last entry that fits. Noted elsewhere, they show a chain rewritten as a whole.
+    chain_position, hash: of the last entry that fits. Noted elsewhere, they show a chain that was
+        rewritten as a whole.
     unchained: rows that wait for their place, written by a controller of the release before.
     next_from_seq: where to go on; None: the walk came to the end, or to a mismatch.
     """
@@ -107,6 +108,8 @@ class _Walk:
     def check_entry(self, entry: _Entry) -> Mismatch | None:
         """Takes the next entry, or says why it does not fit."""
         place = self.position + 1
+        if not self.hash:
+            return self._mismatch(MismatchCode.MISSING, entry, "the entry before it is missing")
         if entry.chain_position != place:
             lost = entry.chain_position - place
             return self._mismatch(MismatchCode.MISSING, entry, f"{lost} entries from {place} on are missing")
@@ -194,8 +197,9 @@ async def verify(
             looked_at += 1
             if to_seq is not None and entry.is_row and entry.seq >= to_seq:
                 return walk.finish()
-            if entry.is_row and looked_at >= entries_max and walk.position < start.head_position:
-                return walk.finish(next_from_seq=entry.seq + 1)
+            if walk.rows > 1 and entry.is_row and looked_at >= entries_max:
+                # Not the row after it: outcomes may stand between the two.
+                return walk.finish(next_from_seq=entry.seq)
         if len(page) < ENTRIES_PER_PAGE:
             return walk.finish(walk.check_end())
 
@@ -248,7 +252,7 @@ def _read_page(connection: sa.Connection, *, cluster: str, after: int, until: in
         .where(audit.c.cluster == cluster, audit.c.chain_position > after, audit.c.chain_position <= until)
         .order_by(audit.c.chain_position)
         .limit(ENTRIES_PER_PAGE)
-    ).mappings()
+    )
     outcomes = connection.execute(
         sa.select(audit_outcomes, audit.c.seq)
         .join(audit, audit.c.id == audit_outcomes.c.audit_id)
@@ -259,10 +263,10 @@ def _read_page(connection: sa.Connection, *, cluster: str, after: int, until: in
         )
         .order_by(audit_outcomes.c.chain_position)
         .limit(ENTRIES_PER_PAGE)
-    ).mappings()
+    )
     entries: Iterable[_Entry] = merge(
-        [_row_entry(row) for row in rows],
-        [_outcome_entry(outcome, cluster) for outcome in outcomes],
+        [_row_entry(row) for row in rows.mappings()],
+        [_outcome_entry(outcome, cluster) for outcome in outcomes.mappings()],
         key=lambda entry: entry.chain_position,
     )
     return list(entries)[:ENTRIES_PER_PAGE]
@@ -270,12 +274,12 @@ def _read_page(connection: sa.Connection, *, cluster: str, after: int, until: in
 
 def _row_entry(row: sa.RowMapping) -> _Entry:
     place: dict[str, Any] = {"position": row["chain_position"], "previous_hash": row["previous_hash"]}
-    return _entry(row, audit_id=row["id"], is_row=True, expected_hash=hash_row(row, **place))
+    return _entry(row, audit_id=row["id"], is_row=True, expected_hash=hash_row(dict(row), **place))
 
 
 def _outcome_entry(outcome: sa.RowMapping, cluster: str) -> _Entry:
     expected = hash_outcome(
-        outcome,
+        dict(outcome),
         cluster=cluster,
         request_seq=outcome["seq"],
         position=outcome["chain_position"],

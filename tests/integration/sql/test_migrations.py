@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
+import anyio
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from controller.audit import migrate
-from controller.audit.store import create_sql_engine
+from controller.audit import history, migrate
+from controller.audit.change import Entity
+from controller.audit.history import Intent
+from controller.audit.store import AuditStore, create_sql_engine, run_in_place
 from controller.audit.tables import metadata
+from controller.audit.verification import verify
 
 
 def _tables(url: str) -> set[str]:
@@ -59,6 +64,82 @@ def test_every_constraint_has_the_name_that_the_tables_give_it(database_url: str
             assert checks == {str(c.name) for c in table.constraints if isinstance(c, sa.CheckConstraint)}
     finally:
         engine.dispose()
+
+
+def _write_as_revision_0003(connection: sa.Connection) -> None:
+    """Two clusters whose rows take turns, three requests in the first, two of them with outcomes."""
+    tables = sa.MetaData()
+    tables.reflect(connection, only=["audit", "audit_heads", "audit_outcomes"])
+    rows, outcomes, heads = (tables.tables[name] for name in ("audit", "audit_outcomes", "audit_heads"))
+    seqs = {"prod": 0, "test": 0}
+    for number in range(1_203):
+        cluster = "test" if number % 4 == 3 else "prod"
+        seqs[cluster] += 1
+        is_request = number in (8, 9, 10)
+        row = {
+            "cluster": cluster,
+            "seq": seqs[cluster],
+            "kind": "request" if is_request else "change",
+            "entity": "partition",
+            "entity_id": f"t/{number}",
+            "version": None if is_request else 0,
+            "cause": "topic_created",
+            "actor": "alice\N{SNOWMAN}",
+            "reason": None if number % 2 else "launch",
+            "at_ms": 1_000 + number,
+            "recorded_at_ms": 2_000 + number,
+            "topic": "orders",
+            "partition": number,
+            "brokers": ",1,2,",
+            "before": None,
+            "after": {"replicas": [1, 2], "topic": "\N{SNOWMAN}", "ratio": 0.1},
+            "controller_epoch": 1,
+            "backfilled": number % 3 == 0,
+            "gap_before": False,
+        }
+        audit_id = connection.execute(rows.insert().values(row)).inserted_primary_key[0]
+        if number in (8, 10):
+            outcome = {"audit_id": audit_id, "outcome": "refused", "code": "no", "detail": None, "at_ms": 1}
+            connection.execute(outcomes.insert().values(outcome))
+    connection.execute(heads.insert(), [{"cluster": c, "last_seq": seq} for c, seq in seqs.items()])
+
+
+def test_the_history_of_the_revision_before_is_chained_as_it_stands(empty_url: str) -> None:
+    migrate.upgrade(empty_url, "0003")
+    engine = create_sql_engine(empty_url)
+    with engine.execution_options(springtide_write=True).begin() as connection:
+        _write_as_revision_0003(connection)
+    engine.dispose()
+    migrate.upgrade(empty_url)
+    store = AuditStore.open(empty_url, run_sync=run_in_place)
+
+    async def check(cluster: str) -> tuple[object, ...]:
+        found = await verify(store, cluster)
+        assert found is not None
+        return (found.mismatch, found.rows, found.outcomes, found.chain_position, found.unchained)
+
+    try:
+        assert anyio.run(check, "prod") == (None, 903, 2, 905, 0)
+        assert anyio.run(check, "test") == (None, 300, 0, 300, 0)
+        intent = Intent(
+            cluster="prod",
+            action="create_topic",
+            entity=Entity.TOPIC,
+            entity_id="orders",
+            actor="alice",
+            reason=None,
+            request_id=None,
+            at_ms=1,
+            body={},
+        )
+        anyio.run(store.write, partial(history.append_intent, intent=intent, recorded_at_ms=1))
+        assert anyio.run(check, "prod") == (None, 904, 2, 906, 0)
+        # Taken back and made again, it has lost nothing and chains what came meanwhile, too.
+        migrate.downgrade(empty_url, "0003")
+        migrate.upgrade(empty_url)
+        assert anyio.run(check, "prod") == (None, 904, 2, 906, 0)
+    finally:
+        store.close()
 
 
 def test_each_step_can_be_taken_back_and_again(database_url: str) -> None:
