@@ -9,6 +9,7 @@ from typing import Final
 from fastapi import Request, Response
 from pydantic import BaseModel
 
+from admin_api.conditions import entity_tag
 from admin_api.strict_route import VERSIONED_MEDIA_TYPE
 from controller.shell.published import Published
 
@@ -22,7 +23,11 @@ AGE_HEADERS = {
     }
 }
 ETAG_HEADERS = {
-    "ETag": {"description": "changes whenever the resource's own row does", "schema": {"type": "string"}}
+    "ETag": {
+        "description": "of this answer; its part before the dot is the version that `If-Match` compares",
+        "schema": {"type": "string"},
+        "example": '"17.0f3a9c1d2b4e5f60"',
+    }
 }
 
 
@@ -35,10 +40,14 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, status: int, body: BaseModel, **headers: str) -> Answer:
-        """Header names are given as identifiers: `Retry_After` stands for Retry-After."""
+    def of(cls, status: int, body: BaseModel, *, version: str | None = None, **headers: str) -> Answer:
+        """Header names are given as identifiers: `Retry_After` stands for Retry-After. version: of the
+        resource that the body shows, for its ETag."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return cls(status, body.model_dump_json().encode(), named)
+        encoded = body.model_dump_json().encode()
+        if version is not None:
+            named["ETag"] = entity_tag(version, encoded)
+        return cls(status, encoded, named)
 
 
 def respond(request: Request, answer: Answer) -> Response:
@@ -55,18 +64,19 @@ def media_type_for(request: Request) -> str:
 
 
 def show(
-    request: Request, body: BaseModel, *, view: Published | None = None, etag: str | None = None
+    request: Request, body: BaseModel, *, view: Published | None = None, version: str | None = None
 ) -> Response:
-    """Answers a GET. view: what it was read from; etag: the version of a single resource's own row."""
+    """Answers a GET. view: what it was read from; version: of a single resource's own row."""
+    encoded = body.model_dump_json().encode()
     headers: dict[str, str] = {}
     if view is not None and view.as_of_ms is not None:
         age_ms = max(0, request.app.state.services.clock.now_mono_ms() - view.as_of_ms)
         headers = {AGE_HEADER: str(age_ms), "Age": str(age_ms // 1000)}
-    if etag is not None:
-        headers["ETag"] = f'"{etag}"'
+    if version is not None:
+        headers["ETag"] = entity_tag(version, encoded)
         if _matches(request.headers.get("if-none-match"), headers["ETag"]):
             return Response(status_code=304, headers=headers)
-    return respond(request, Answer(200, body.model_dump_json().encode(), headers))
+    return respond(request, Answer(200, encoded, headers))
 
 
 def _matches(condition: str | None, etag: str) -> bool:

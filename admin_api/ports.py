@@ -13,6 +13,7 @@ from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import PartitionKey
 from controller.core.effects import Alarm
 from controller.core.events import Event, Reply
+from controller.core.image import ClusterImage
 from controller.shell.published import Published
 
 
@@ -64,6 +65,10 @@ class EnginePort(Protocol):
     def image(self, cluster: str) -> Published:
         """As this controller can show it now: `as_of_ms` is None where it is current, that is, on the active
         one. Take what belongs together without awaiting. Raises UnknownCluster."""
+        ...
+
+    def decided(self, cluster: str) -> ClusterImage:
+        """With what has been decided and not been persisted yet. Raises NotActive, UnknownCluster."""
         ...
 
     def alarms(self, cluster: str) -> Sequence[Alarm]:

@@ -129,6 +129,9 @@ CATALOGUE: Mapping[str, Kind] = {
     ),
     "unknown_broker": Kind(422, "The request names a broker that is not registered"),
     "ineligible_broker": Kind(422, "The request names a broker that can't be chosen now"),
+    "precondition_required": Kind(
+        428, "The change needs an If-Match", "read the resource and send its ETag as If-Match"
+    ),
     "headers_too_large": Kind(431, "The header fields are too large"),
     "internal_error": Kind(
         500, "The controller failed to answer", "the controller's log has the request id", retryable=True

@@ -11,7 +11,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     nesting of a body. page_limit_default, page_limit_max: items of a list. preflight_deadline_ms: how long
     `POST brokers` waits for its brokers before the operation fails. operation_wake_ms: how often the
     operations runner looks when nothing woke it. read_only: every operator's write is refused; brokers are
-    served as ever.
+    served as ever. if_match_required: what exists is only changed or deleted under an If-Match.
     """
 
     body_bytes_max: int = 1_048_576
@@ -26,5 +26,6 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     preflight_deadline_ms: int = 600_000
     operation_wake_ms: int = 200
     read_only: bool = False
+    if_match_required: bool = False
     #: Told to clients that are asked to come back: an election or a reconnect takes about this long.
     retry_after_s: int = 1

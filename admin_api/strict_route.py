@@ -51,10 +51,20 @@ class StrictRoute(APIRoute):
             if isinstance(field.field_info, params.Query)
         )
 
+        is_conditional = any(
+            field.alias.lower() == "if-match"
+            for field in get_flat_params(self.dependant)
+            if isinstance(field.field_info, params.Header)
+        )
+
         async def strict(request: Request) -> Response:
             settings: ApiSettings = request.app.state.settings
             check_accept(request.headers.get("accept"), self.produces)
             check_query(request.query_params.multi_items(), known)
+            if not is_conditional and "if-match" in request.headers:
+                # Passing over a condition would be worse than to refuse it.
+                field = FieldProblem(header="If-Match", message="nothing here can be compared with it")
+                raise ProblemError("invalid_request", f"If-Match: {field.message}", errors=(field,))
             if self.body_field is None:
                 return await handle(request)
             check_content_type(request.headers.get("content-type"))

@@ -246,10 +246,11 @@ class Writing:
 
 def _body_hash(request: Request) -> str:
     """Of what the body means, so that another spelling of the same request is the same request; the query
-    belongs to it."""
+    and a condition belong to it."""
     body = request.scope.get(BODY_SCOPE_KEY, b"")
     meaning = json.dumps(json.loads(body), sort_keys=True) if body else ""
-    return hashlib.sha256(f"{request.url.query}\n{meaning}".encode()).hexdigest()
+    condition = "".join(f"\n{value}" for value in request.headers.getlist("if-match"))
+    return hashlib.sha256(f"{request.url.query}\n{meaning}{condition}".encode()).hexdigest()
 
 
 async def writing(

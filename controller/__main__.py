@@ -158,7 +158,7 @@ async def serve(config: ControllerConfig) -> int:
     engine.attach_outbox(outbox)
     registry = CollectorRegistry()
     registry.register(EngineCollector(engine))
-    settings = ApiSettings(read_only=config.read_only)
+    settings = ApiSettings(read_only=config.read_only, if_match_required=config.if_match_required)
     app = _compose_app(engine, store, outbox, registry, settings)
     server = _Server(_uvicorn_config(app, config, settings))
     log.warning("starting url=%s controller_id=%s zookeeper=%s", url, engine.controller_id, config.zookeeper)

@@ -93,6 +93,9 @@ OPTIONS: Final = (
     ),
     Option("auto_leader_rebalance_enable", True, "move leadership back to preferred replicas"),
     Option("read_only", False, "refuse operators' writes; brokers are served, and fail-overs go on"),
+    Option(
+        "if_match_required", False, "change or delete what exists only for who names the version they saw"
+    ),
     Option("observer", False, "show clusters, but never stand for election"),
     Option("connections_max", 10_000, "open HTTP connections above which new ones get 503", minimum=10),
     Option("keep_alive_s", 75, "how long an idle HTTP connection is kept", minimum=1),
@@ -116,6 +119,7 @@ class ControllerConfig:
     broker_session_timeout_ms: int
     auto_leader_rebalance_enable: bool
     read_only: bool
+    if_match_required: bool
     observer: bool
     connections_max: int
     keep_alive_s: int

@@ -130,5 +130,5 @@ async def get_broker(
     broker = view.image.brokers.get(broker_id)
     if broker is None:
         raise ProblemError("broker_not_found", f"broker {broker_id} has not registered with {cluster!r}")
-    etag = str(view.version_of(Entity.BROKER, str(broker_id)))
-    return show(request, service.broker_view(view, broker), view=view, etag=etag)
+    version = str(view.version_of(Entity.BROKER, str(broker_id)))
+    return show(request, service.broker_view(view, broker), view=view, version=version)

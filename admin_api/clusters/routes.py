@@ -34,6 +34,9 @@ WRITE_PROBLEMS = (
     "outcome_unknown",
 )
 
+#: Of a write under `IfMatch`.
+CONDITION_PROBLEMS = ("precondition_failed", "precondition_required")
+
 
 @router.post(
     "/clusters",
@@ -43,7 +46,7 @@ WRITE_PROBLEMS = (
     status_code=201,
     response_model=ClusterView,
     responses={
-        201: {"description": "Created", "headers": REPLAYED_HEADERS},
+        201: {"description": "Created", "headers": ETAG_HEADERS | REPLAYED_HEADERS},
         200: {"model": ClusterView, "description": "Dry run: what would be created"},
         **problems("cluster_already_exists", *WRITE_PROBLEMS),
     },
@@ -94,9 +97,8 @@ async def list_clusters(
 )
 async def get_cluster(request: Request, services: Serving, cluster: ClusterPath) -> Response:
     view = services.engine.image(cluster)
-    # The summary moves with every partition, so its validator is the metadata stream's position.
-    etag = f"{services.engine.controller_epoch}-{view.image.sequence}"
-    return show(request, service.cluster_view(services.engine, cluster, view), view=view, etag=etag)
+    version = service.version_of(cluster, view)
+    return show(request, service.cluster_view(services.engine, cluster, view), view=view, version=version)
 
 
 @router.get(

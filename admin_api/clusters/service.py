@@ -38,8 +38,18 @@ async def create_cluster(engine: EnginePort, body: NewCluster, attempt: Attempt)
         reason=attempt.reason,
         request_id=attempt.request_id,
     )
-    view = cluster_view(engine, body.name, engine.image(body.name))
-    return Answer.of(201, view, Location=f"/clusters/{body.name}")
+    view = engine.image(body.name)
+    return Answer.of(
+        201,
+        cluster_view(engine, body.name, view),
+        version=version_of(body.name, view),
+        Location=f"/clusters/{body.name}",
+    )
+
+
+def version_of(name: str, view: Published) -> str:
+    """Of the cluster's own row; brokers and topics have their own."""
+    return str(view.version_of(Entity.CLUSTER, name))
 
 
 def empty_view(engine: EnginePort, body: NewCluster, cluster_id: str) -> ClusterView:

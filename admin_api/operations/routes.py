@@ -70,4 +70,4 @@ async def get_it(request: Request, services: Serving, operation_id: OperationPat
     row = await services.audit.read(partial(get_operation, operation_id=operation_id))
     if row is None:
         raise ProblemError("operation_not_found", f"there is no operation {operation_id!r}")
-    return show(request, operation_view(row), etag=str(row.revision))
+    return show(request, operation_view(row), version=str(row.revision))

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Body, Path, Query, Request, Response
 from fastapi.openapi.models import Example
 
 from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
-from admin_api.clusters.routes import WRITE_PROBLEMS, ClusterPath
+from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, ClusterPath
+from admin_api.conditions import IfMatch
 from admin_api.names import PartitionNumber
 from admin_api.operations.views import LOCATION_HEADERS, OperationView
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_by_key
@@ -62,7 +63,12 @@ _EXAMPLES: dict[str, Example] = {
         },
         200: {"model": ElectionPlan, "description": "Dry run: the partition after the election"},
         **problems(
-            *_MISSING, "election_not_needed", "partition_changed", "ineligible_broker", *WRITE_PROBLEMS
+            *_MISSING,
+            "election_not_needed",
+            "partition_changed",
+            "ineligible_broker",
+            *CONDITION_PROBLEMS,
+            *WRITE_PROBLEMS,
         ),
     },
 )
@@ -71,6 +77,7 @@ async def elect_leader(
     body: Annotated[ElectLeaderBody, Body(openapi_examples=_EXAMPLES)],
     services: Serving,
     write: Write,
+    condition: IfMatch,
     cluster: ClusterPath,
     topic: TopicPath,
     partition: PartitionPath,
@@ -92,7 +99,8 @@ async def elect_leader(
         is_operation=True,
     )
     return await write.carry_out(
-        asked, partial(service.elect_leader, services, cluster, topic, partition, body=body)
+        asked,
+        partial(service.elect_leader, services, cluster, topic, partition, body=body, condition=condition),
     )
 
 
@@ -134,4 +142,4 @@ async def get_partition(
     view = services.engine.image(cluster)
     state = service.find_partition(view, cluster, topic, partition)
     shown = service.show_partition(services.engine, cluster, view, state)
-    return show(request, shown, view=view, etag=str(state.partition_epoch))
+    return show(request, shown, view=view, version=service.version_of(state))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from admin_api.answers import Answer
+from admin_api.conditions import Condition
 from admin_api.operations.advance import finished_election
 from admin_api.operations.model import LeaderElection, OperationState, encode_work
 from admin_api.operations.views import accepted
@@ -32,6 +33,11 @@ def find_partition(view: Published, cluster: str, topic: str, number: int) -> Pa
     if state is None:
         raise ProblemError("partition_not_found", f"topic {topic!r} has no partition {number}")
     return state
+
+
+def version_of(state: PartitionState) -> str:
+    """Never that of another topic's partition that had the name before."""
+    return f"{state.topic_id}-{state.partition_epoch}"
 
 
 def show_partition(engine: EnginePort, cluster: str, view: Published, state: PartitionState) -> PartitionView:
@@ -110,11 +116,22 @@ def brokers_named(body: ElectLeader) -> tuple[int, ...]:
 
 
 async def elect_leader(
-    services: Services, cluster: str, topic: str, number: int, attempt: Attempt, *, body: ElectLeader
+    services: Services,
+    cluster: str,
+    topic: str,
+    number: int,
+    attempt: Attempt,
+    *,
+    body: ElectLeader,
+    condition: Condition,
 ) -> Answer:
     """202 with an operation that is finished already: elections take one write."""
     engine = services.engine
     state = find_partition(engine.image(cluster), cluster, topic, number)
+    decided = engine.decided(cluster).partitions.get((state.topic_id, number))
+    condition.check(
+        None if decided is None else version_of(decided), what=f"partition {number} of topic {topic!r}"
+    )
     event: ElectPreferred | ElectUnclean
     if isinstance(body, ElectPreferredLeader):
         event = ElectPreferred(

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
-from admin_api.clusters.routes import WRITE_PROBLEMS, ClusterPath
+from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, ClusterPath
+from admin_api.conditions import IfMatch
 from admin_api.names import Reason, TopicName
 from admin_api.operations.views import LOCATION_HEADERS, OperationView
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_by_key
@@ -28,6 +29,7 @@ _CREATION: dict[int | str, dict[str, Any]] = {
     201: {
         "description": "Created",
         "headers": {"Location": {"description": "the topic", "schema": {"type": "string"}}}
+        | ETAG_HEADERS
         | REPLAYED_HEADERS,
     },
     200: {
@@ -129,10 +131,8 @@ async def list_topics(
 async def get_topic(request: Request, services: Serving, cluster: ClusterPath, topic: TopicPath) -> Response:
     view = services.engine.image(cluster)
     state = service.find_topic(view, cluster, topic)
-    # The answer counts what its partitions are at, so the validator covers them, too.
-    epochs = sum(partition.partition_epoch for partition in view.image.partitions_of(state.topic_id))
-    etag = f"{view.version_of(Entity.TOPIC, state.topic_id)}-{epochs}"
-    return show(request, service.show_topic(cluster, view, state), view=view, etag=etag)
+    version = service.version_of(view, state)
+    return show(request, service.show_topic(cluster, view, state), view=view, version=version)
 
 
 @router.delete(
@@ -147,12 +147,14 @@ async def get_topic(request: Request, services: Serving, cluster: ClusterPath, t
             "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
         },
         200: {"model": TopicDeletionPlan, "description": "Dry run: what would be deleted"},
-        **problems("cluster_not_found", "topic_not_found", *WRITE_PROBLEMS),
+        **problems("cluster_not_found", "topic_not_found", *CONDITION_PROBLEMS, *WRITE_PROBLEMS),
     },
 )
 async def delete_topic(
+    *,
     services: Serving,
     write: Write,
+    condition: IfMatch,
     cluster: ClusterPath,
     topic: TopicPath,
     reason: Annotated[Reason | None, Query(description="kept in the audit beside the change")] = None,
@@ -170,4 +172,4 @@ async def delete_topic(
         topic=topic,
         is_operation=True,
     )
-    return await write.carry_out(asked, partial(service.delete_topic, services, cluster, topic))
+    return await write.carry_out(asked, partial(service.delete_topic, services, cluster, topic, condition))

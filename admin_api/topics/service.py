@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from admin_api.answers import Answer
+from admin_api.conditions import Condition
 from admin_api.operations.advance import begin_topic_delete
 from admin_api.operations.model import OperationState, TopicDelete, encode_work
 from admin_api.operations.views import accepted
@@ -97,7 +98,10 @@ def _exists(engine: EnginePort, cluster: str, body: NewTopic, attempt: Attempt, 
 
 def _created(engine: EnginePort, cluster: str, state: TopicState) -> Answer:
     return Answer.of(
-        201, _present(engine, cluster, state), Location=f"/clusters/{cluster}/topics/{state.topic}"
+        201,
+        _present(engine, cluster, state),
+        version=version_of(engine.image(cluster), state),
+        Location=f"/clusters/{cluster}/topics/{state.topic}",
     )
 
 
@@ -113,10 +117,19 @@ def find_topic(view: Published, cluster: str, name: str) -> TopicState:
     return state
 
 
-async def delete_topic(services: Services, cluster: str, name: str, attempt: Attempt) -> Answer:
+def version_of(view: Published, state: TopicState) -> str:
+    """Of the topic's own row; its partitions have their own."""
+    return str(view.version_of(Entity.TOPIC, state.topic_id))
+
+
+async def delete_topic(
+    services: Services, cluster: str, name: str, condition: Condition, attempt: Attempt
+) -> Answer:
     """202 with an operation that ends when every replica is gone; the name is free at once."""
     engine = services.engine
     topic = find_topic(engine.image(cluster), cluster, name)
+    is_settled = engine.decided(cluster).topics.get(topic.topic_id) == topic
+    condition.check(version_of(engine.image(cluster), topic) if is_settled else None, what=f"topic {name!r}")
     before = show_topic(cluster, engine.image(cluster), topic)
     reply = await engine.submit(
         cluster,

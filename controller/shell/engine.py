@@ -22,6 +22,7 @@ from controller.contract.partition_state import PartitionKey
 from controller.core.alarms import ReplicaVerdict, explain_replicas
 from controller.core.effects import Alarm
 from controller.core.events import Event, Reply
+from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, Change, ClusterRecord
 from controller.shell.clock import Clock, Ids, RandomBytes
@@ -261,6 +262,11 @@ class Engine:
         if copy is None:
             raise UnknownCluster(cluster)
         return copy[1]
+
+    def decided(self, cluster: str) -> ClusterImage:
+        """The image with what has been decided and not been persisted yet, for whoever must not miss a change
+        that is on its way. Raises NotActive, UnknownCluster."""
+        return self._driver(cluster).machine.image
 
     def alarms(self, cluster: str) -> tuple[Alarm, ...]:
         """Most severe first. Raises NotActive on a standby, which has no machine to ask; UnknownCluster."""

@@ -1,0 +1,88 @@
+"""Conditional requests (RFC 9110 13): change only what is still as it was looked at.
+
+An entity tag has two parts, `"<version>.<digest>"`. The digest is of the bytes that were answered, so two
+answers with one tag are the same answer. The version is that of the resource's own row, and it is all that
+`If-Match` compares: a topic's counts move with every replica that falls behind, and a deletion that was
+decided on does not have to be decided again because of it.
+
+The version is compared in the moment in which the change is decided, against what has been decided and not
+only what is persisted: a change that is still on its way to ZooKeeper is a change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from fastapi import Depends, Header, Request
+
+from admin_api.gate import is_write
+from admin_api.problem import FieldProblem, ProblemError
+
+IF_MATCH: Final = "If-Match"
+DIGEST_CHARS: Final = 16
+
+_ENTITY_TAG: Final = r'(?:W/)?"[\x21\x23-\x7e]*"'
+_CONDITION: Final = re.compile(rf"\s*(?:\*|{_ENTITY_TAG}(?:\s*,\s*{_ENTITY_TAG})*)\s*")
+_TAGS: Final = re.compile(r'(W/)?"([^"]*)"')
+
+
+def entity_tag(version: str, body: bytes) -> str:
+    """version: of the row that a condition is about; it has no quotation mark in it."""
+    return f'"{version}.{hashlib.sha256(body).hexdigest()[:DIGEST_CHARS]}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a request demands of a resource's version. None: nothing; any version matches `*`."""
+
+    header: str | None
+
+    def check(self, version: str | None, *, what: str) -> None:
+        """Raises precondition_failed. version: the row's as of now, None while a change of it is on its way.
+        To be called without awaiting anything between it and the change."""
+        if self.header is None or self.header.strip() == "*":
+            return
+        # A weak tag never matches: it says that the answer was changed on its way (RFC 9110 13.1.1).
+        wanted = {tag.rpartition(".")[0] for weak, tag in _TAGS.findall(self.header) if not weak}
+        if version is None or version not in wanted:
+            now = "is being changed" if version is None else f"is at version {version}"
+            raise ProblemError(
+                "precondition_failed",
+                f"{what} {now}",
+                errors=(FieldProblem(header=IF_MATCH, message="names another version"),),
+            )
+
+
+async def if_match(
+    request: Request,
+    if_match: Annotated[
+        str | None,
+        Header(
+            max_length=4_096,
+            description=(
+                "ETag of the resource as it was looked at: the change is refused (412) when the resource's "
+                "own row has changed since. Counts, lag and leaders may have."
+            ),
+            examples=['"17.0f3a9c1d2b4e5f60"'],
+        ),
+    ] = None,
+) -> Condition:
+    lines = request.headers.getlist(IF_MATCH)
+    if not lines:
+        if request.app.state.settings.if_match_required and is_write(request.scope):
+            field = FieldProblem(header=IF_MATCH, message="is needed")
+            raise ProblemError("precondition_required", "this needs the header If-Match", errors=(field,))
+        return Condition(None)
+    header = ", ".join(lines)
+    if not _CONDITION.fullmatch(header):
+        field = FieldProblem(
+            header=IF_MATCH, message='must be * or entity tags such as "17.0f3a9c1d2b4e5f60"'
+        )
+        raise ProblemError("invalid_request", f"{IF_MATCH}: {field.message}", errors=(field,))
+    return Condition(header)
+
+
+IfMatch = Annotated[Condition, Depends(if_match)]
