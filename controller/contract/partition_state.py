@@ -30,6 +30,8 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     replicas: assignment in order of preference; the first is the preferred leader. While a reassignment
         runs, it is the target followed by what will be removed (KIP-455).
     adding_replicas, removing_replicas: the parts of `replicas` that a running reassignment brings or drops.
+    original_replicas: the assignment before the running reassignment, in its order, so that a cancellation
+        can restore it; empty while none runs.
     new_replicas: those that the controller has not yet seen apply this partition. Only they may create an
         empty log while they stand in `isr` or `elr`: anyone else who finds no log lost one (LOG_MISSING).
     leader: broker id, or NO_LEADER.
@@ -50,6 +52,7 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    original_replicas: tuple[int, ...] = ()
     new_replicas: tuple[int, ...] = ()
     leader: int
     leader_epoch: int
@@ -68,8 +71,18 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def replication_factor(self) -> int:
-        """Replicas that the partition is meant to have once a running reassignment ends."""
-        return len(self.replicas) - len(self.removing_replicas)
+        """Replicas that the partition is meant to have: learners count when their reassignment is complete,
+        and those that it drops until then."""
+        return len(self.original_replicas or self.replicas)
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.original_replicas)
+
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        """The assignment that a running reassignment leads to; without one, the present assignment."""
+        return self.replicas[: len(self.replicas) - len(self.removing_replicas)]
 
 
 class TopicState(msgspec.Struct, frozen=True, kw_only=True):

@@ -147,7 +147,9 @@ def elect_uncleanly_if_allowed(draft: Draft, key: PartitionKey) -> bool:
     if topic is None or not is_unclean_election_allowed(topic.configs, image.configs):
         return False
     state = image.partitions[key]
-    live = [b for b in state.replicas if image.is_eligible(b)]
+    # A learner that never was in sync comes last: its log may be all but empty.
+    in_order = sorted(state.replicas, key=lambda b: b in state.adding_replicas)
+    live = [b for b in in_order if image.is_eligible(b)]
     if not live:
         return False
     candidate = next((b for b in live if b in state.last_known_elr), live[0])

@@ -151,8 +151,33 @@ class ElectUnclean(_OperatorEvent, frozen=True, kw_only=True):
     partition_epoch: int
 
 
+class ReassignmentTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition's wish. replicas: preferred leader first; None: cancel, that is go back to what was.
+    partition_epoch: the state that was looked at; refused when it has changed. None: whatever it is."""
+
+    topic_id: str
+    partition: int
+    replicas: tuple[int, ...] | None
+    partition_epoch: int | None = None
+
+
+class AlterReassignments(_OperatorEvent, frozen=True, kw_only=True):
+    """Move replicas (4.2), or cancel that (4.4), partition by partition: each is carried out or refused
+    alone. A wish for a partition that is on its way elsewhere replaces the earlier one. ->
+    ReassignmentsAltered"""
+
+    targets: tuple[ReassignmentTarget, ...]
+
+
 OperatorEvent = (
-    AdmitBrokers | RemoveBroker | CreateTopic | DeleteTopic | ConfigureCluster | ElectPreferred | ElectUnclean
+    AdmitBrokers
+    | RemoveBroker
+    | CreateTopic
+    | DeleteTopic
+    | ConfigureCluster
+    | ElectPreferred
+    | ElectUnclean
+    | AlterReassignments
 )
 Event = (
     RegisterBroker
@@ -191,6 +216,9 @@ class RefusalCode(StrEnum):
     BROKER_IN_USE = "broker_in_use"
     PARTITION_CHANGED = "partition_changed"
     ELECTION_NOT_NEEDED = "election_not_needed"
+    NO_REASSIGNMENT_IN_PROGRESS = "no_reassignment_in_progress"
+    #: Carried out now, it would leave too few replicas in sync, or nobody who may lead.
+    REASSIGNMENT_NOT_SAFE = "reassignment_not_safe"
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -251,6 +279,22 @@ class LeadersElected(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one partition of a request. state: afterwards, or as it is when refused and known."""
+
+    topic_id: str
+    partition: int
+    state: PartitionState | None = None
+    refusal: Refusal | None = None
+
+
+class ReassignmentsAltered(msgspec.Struct, frozen=True, kw_only=True):
+    """A result for each target, in the request's order."""
+
+    results: tuple[PartitionResult, ...]
+    dry_run: bool = False
+
+
 OperatorReply = (
     Refusal
     | BrokersAdmitted
@@ -259,6 +303,7 @@ OperatorReply = (
     | TopicDeletionStarted
     | ClusterConfigured
     | LeadersElected
+    | ReassignmentsAltered
 )
 Reply = (
     RegisterResponse

@@ -75,6 +75,7 @@ class ClusterImage:
         "not_preferred",
         "partitions",
         "preferred_counts",
+        "reassigning",
         "recovering",
         "registered_sequences",
         "replicas_of",
@@ -119,6 +120,7 @@ class ClusterImage:
         self.below_min: dict[PartitionKey, None] = {}
         self.not_preferred: dict[PartitionKey, None] = {}
         self.recovering: dict[PartitionKey, None] = {}
+        self.reassigning: dict[PartitionKey, None] = {}
         #: Partitions with `new_replicas`, and the sequence from which a broker has seen them.
         self.unconfirmed_new: dict[PartitionKey, int] = {}
         self._entries_max = change_log_entries_max
@@ -241,6 +243,7 @@ class ClusterImage:
         self._unindex_leader(key, state)
         self.below_min.pop(key, None)
         self.recovering.pop(key, None)
+        self.reassigning.pop(key, None)
 
     def _reindex_seats(self, key: PartitionKey, before: PartitionState, state: PartitionState) -> None:
         """Touch only what differs: this runs once per partition of a broker that died."""
@@ -281,6 +284,10 @@ class ClusterImage:
             self.recovering[key] = None
         elif self.recovering:
             self.recovering.pop(key, None)
+        if state.original_replicas:
+            self.reassigning[key] = None
+        elif self.reassigning:
+            self.reassigning.pop(key, None)
 
     def _assign(self, key: PartitionKey, state: PartitionState) -> None:
         for broker_id in state.replicas:

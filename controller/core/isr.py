@@ -16,6 +16,7 @@ import msgspec
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import IsrProposal, IsrProposalResult
 from controller.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionState
+from controller.core.assignment import completed, next_epoch
 from controller.core.draft import Draft, actor_of
 from controller.core.image import ClusterImage
 from controller.core.records import Cause
@@ -80,6 +81,7 @@ def advance(
         replicas=state.replicas,
         adding_replicas=state.adding_replicas,
         removing_replicas=state.removing_replicas,
+        original_replicas=state.original_replicas,
         new_replicas=new_replicas,
         leader=leader,
         leader_epoch=state.leader_epoch + (leader != state.leader),
@@ -111,6 +113,8 @@ def on_proposal(draft: Draft, broker_id: int, proposal: IsrProposal) -> IsrPropo
         if error is ControllerError.NONE and not _is_already_so(state, proposal):
             _accept(draft, state, broker_id, proposal)
             state = image.partitions[key]
+            if state.leader != broker_id:
+                error = ControllerError.NEW_LEADER_ELECTED
         elif error is ControllerError.INELIGIBLE_REPLICA:
             # The leader will stop waiting for the member it promised. A copy of this proposal that the
             # network still holds must then never be accepted, not even by the next controller, or someone
@@ -194,6 +198,11 @@ def _accept(draft: Draft, state: PartitionState, broker_id: int, proposal: IsrPr
     joined = tuple(b for b in members if b not in state.isr)
     after = advance(state, isr=members, leader=broker_id, confirmed=joined, recovery=proposal.recovery)
     assert after is not None
+    # With the last target in the ISR a reassignment is complete, in this very write (4.2): there is no moment
+    # in which the controller could die and leave it half done.
+    done = completed(draft.image, after)
+    if done is not None:
+        after, cause = next_epoch(state, done), Cause.REASSIGNMENT_COMPLETED
     draft.write_partition(after, draft.change(cause, actor=actor_of(broker_id)))
 
 

@@ -35,6 +35,7 @@ from controller.core.election import (
 from controller.core.events import (
     AdmitBrokers,
     AllocateProducerIds,
+    AlterReassignments,
     AppliedReply,
     BrokerApplied,
     BrokerFenceReply,
@@ -56,6 +57,7 @@ from controller.core.image import ClusterImage
 from controller.core.isr import advance, on_proposal
 from controller.core.operators import admit_brokers, elect_by_operator, remove_broker
 from controller.core.options import ControllerOptions
+from controller.core.reassignment import alter_reassignments, follow_up, resume
 from controller.core.records import Cause, ProducerIdsRecord, Record
 from controller.core.sessions import Sessions
 from controller.core.topics import (
@@ -128,6 +130,7 @@ class ClusterMachine:
         if not self._has_taken_over:
             self._take_over(draft)
         reply = self._dispatch(draft, event, now_ms)
+        follow_up(draft, draft.records)
         if self.image.deletions:
             self._finish_deletions(draft)
         self._alarms.refresh(draft, draft.records)
@@ -167,6 +170,8 @@ class ClusterMachine:
                 return configure_cluster(draft, event)
             case ElectPreferred() | ElectUnclean():
                 return elect_by_operator(draft, event)
+            case AlterReassignments():
+                return alter_reassignments(draft, event, self.options)
             case _:
                 assert_never(event)
 
@@ -174,6 +179,7 @@ class ClusterMachine:
         self._has_taken_over = True
         remove_orphans(draft)
         repair(draft)
+        resume(draft)
         self._sessions.on_takeover(draft)
         self._alarms.refresh_all(draft)
 

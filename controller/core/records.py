@@ -51,6 +51,10 @@ class Cause(StrEnum):
     LEADER_ELECTED = "leader_elected"
     PREFERRED_LEADER_ELECTED = "preferred_leader_elected"
     UNCLEAN_LEADER_ELECTED = "unclean_leader_elected"
+    REASSIGNMENT_STARTED = "reassignment_started"
+    #: All targets are in sync; what goes is dropped. Often the same record adds the last of them to the ISR.
+    REASSIGNMENT_COMPLETED = "reassignment_completed"
+    REASSIGNMENT_CANCELLED = "reassignment_cancelled"
     LOG_MISSING = "log_missing"
     STORAGE_ERROR = "storage_error"
     PRODUCER_IDS_ALLOCATED = "producer_ids_allocated"

@@ -86,6 +86,7 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    original_replicas: tuple[int, ...] = ()
     new_replicas: tuple[int, ...] = ()
     leader: int
     leader_epoch: int
@@ -178,6 +179,7 @@ def encode_chunk(topic: str, topic_id: str, records: Iterable[PartitionRecord]) 
                 replicas=state.replicas,
                 adding_replicas=state.adding_replicas,
                 removing_replicas=state.removing_replicas,
+                original_replicas=state.original_replicas,
                 new_replicas=state.new_replicas,
                 leader=state.leader,
                 leader_epoch=state.leader_epoch,
@@ -212,6 +214,7 @@ def decode_chunk(data: bytes) -> list[PartitionRecord]:
                     replicas=row.replicas,
                     adding_replicas=row.adding_replicas,
                     removing_replicas=row.removing_replicas,
+                    original_replicas=row.original_replicas,
                     new_replicas=row.new_replicas,
                     leader=row.leader,
                     leader_epoch=row.leader_epoch,
@@ -237,7 +240,7 @@ def decode_chunk(data: bytes) -> list[PartitionRecord]:
 #: Names, punctuation and numbers (ten digits each) of the fields that every row has, and of those that few
 #: have.
 _ROW_BYTES: Final = 180
-_RARE_FIELDS_BYTES: Final = 220
+_RARE_FIELDS_BYTES: Final = 240
 #: Ten digits and a comma.
 _ID_BYTES: Final = 11
 #: One character of a JSON string, escaped.
@@ -255,6 +258,7 @@ def partition_bytes_max(state: PartitionState) -> int:
         or state.new_replicas
         or state.adding_replicas
         or state.removing_replicas
+        or state.original_replicas
         or state.last_known_leader != NO_LEADER
         or state.unclean_leader_epoch != NO_EPOCH
         or state.recovery is not LeaderRecovery.RECOVERED
@@ -265,6 +269,7 @@ def partition_bytes_max(state: PartitionState) -> int:
             + len(state.new_replicas)
             + len(state.adding_replicas)
             + len(state.removing_replicas)
+            + len(state.original_replicas)
         )
     return size
 

@@ -28,12 +28,16 @@ from controller.contract.updates import ApplyFailure
 from controller.core.effects import Effect
 from controller.core.events import (
     AdmitBrokers,
+    AlterReassignments,
     BrokerApplied,
     BrokerProvenDead,
     CreateTopic,
     DeleteTopic,
     Event,
     Heartbeat,
+    PartitionResult,
+    ReassignmentsAltered,
+    ReassignmentTarget,
     RegisterBroker,
     Report,
     Tick,
@@ -228,6 +232,23 @@ class Cluster:
 
     def delete(self, number: int = 0) -> Step:
         return self.step(DeleteTopic(wall_ms=0, actor="ann", topic_id=topic_id(number)))
+
+    def reassign(
+        self, *replicas: int, partition: int = 0, number: int = 0, dry_run: bool = False
+    ) -> PartitionResult:
+        """Moves one partition."""
+        return self._alter(replicas, partition, number, dry_run)
+
+    def cancel(self, partition: int = 0, number: int = 0, *, dry_run: bool = False) -> PartitionResult:
+        return self._alter(None, partition, number, dry_run)
+
+    def _alter(
+        self, replicas: tuple[int, ...] | None, partition: int, number: int, dry_run: bool
+    ) -> PartitionResult:
+        target = ReassignmentTarget(topic_id=topic_id(number), partition=partition, replicas=replicas)
+        event = AlterReassignments(wall_ms=0, actor="ann", targets=(target,), dry_run=dry_run)
+        (result,) = self.ask(event, ReassignmentsAltered).results
+        return result
 
     def partition(self, partition: int = 0, number: int = 0) -> PartitionState:
         return self.image.partitions[topic_id(number), partition]

@@ -13,7 +13,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from controller.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionState
 from controller.contract.session import BrokerStatus, ShutdownKind
 from controller.contract.updates import ApplyFailure, PollRequest
-from controller.core.events import ElectUnclean, Event, RegisterBroker
+from controller.core.events import (
+    AlterReassignments,
+    ElectUnclean,
+    Event,
+    ReassignmentTarget,
+    RegisterBroker,
+)
 from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine, Step
 from controller.core.options import ControllerOptions
@@ -25,6 +31,7 @@ BROKERS = (1, 2, 3, 4)
 MAY_ADD_TO_ISR = {
     Cause.TOPIC_CREATED,
     Cause.ISR_EXPANDED,
+    Cause.REASSIGNMENT_COMPLETED,  # with the addition of the last target
     Cause.UNCLEAN_LEADER_ELECTED,
 }
 
@@ -62,7 +69,8 @@ def check_transition(before: PartitionState | None, record: PartitionRecord) -> 
     assert after.partition_epoch == before.partition_epoch + 1
     unclean = after.unclean_leader_epoch != before.unclean_leader_epoch
     lost_log = record.change.cause in (Cause.LOG_MISSING, Cause.STORAGE_ERROR)
-    begins_anew = after.leader != before.leader or (lost_log and after.leader != NO_LEADER)
+    drops = not set(before.replicas) <= set(after.replicas)
+    begins_anew = after.leader != before.leader or drops or (lost_log and after.leader != NO_LEADER)
     assert after.leader_epoch == before.leader_epoch + begins_anew
     joined = set(after.isr) - set(before.isr)
     if joined and record.change.cause not in MAY_ADD_TO_ISR:
@@ -70,7 +78,7 @@ def check_transition(before: PartitionState | None, record: PartitionRecord) -> 
         assert joined <= set(before.elr)
         assert after.isr == (after.leader,)
     if not unclean and after.leader not in (NO_LEADER, before.leader):
-        assert after.leader in (*before.isr, *before.elr)
+        assert after.leader in (*before.isr, *before.elr, *joined)
     # Nobody becomes eligible but who was in sync or eligible.
     assert set(after.elr) <= set(before.isr) | set(before.elr)
 
@@ -80,6 +88,8 @@ def check_image(image: ClusterImage) -> None:
         if image.topics[key[0]].deleting:
             continue
         assert state.isr == tuple(b for b in state.replicas if b in state.isr)
+        assert set(state.new_replicas) <= set(state.replicas)
+        check_assignment(state)
         assert set(state.isr).isdisjoint(state.elr)
         assert set(state.elr) <= set(state.replicas)
         assert set(state.last_known_elr).isdisjoint({*state.isr, *state.elr})
@@ -99,12 +109,25 @@ def check_image(image: ClusterImage) -> None:
     check_indexes(image)
 
 
+def check_assignment(state: PartitionState) -> None:
+    """4.2: the targets come first, what goes stands behind them, and what was there before is known."""
+    original, target = set(state.original_replicas), state.target_replicas
+    assert len(set(state.replicas)) == len(state.replicas) > 0
+    assert state.replicas == target + state.removing_replicas
+    if not state.is_reassigning:
+        assert (state.adding_replicas, state.removing_replicas) == ((), ())
+        return
+    assert set(state.adding_replicas) == set(target) - original
+    assert set(state.removing_replicas) == original - set(target)
+    assert state.adding_replicas or state.removing_replicas
+
+
 def check_indexes(image: ClusterImage) -> None:
     rebuilt = ClusterImage()
     live = {k: s for k, s in image.partitions.items() if k[0] not in image.deletions}
     for state in live.values():
         rebuilt._replay_partition(state)
-    for name in ("leaderless", "below_min", "not_preferred", "recovering"):
+    for name in ("leaderless", "below_min", "not_preferred", "recovering", "reassigning"):
         assert set(getattr(rebuilt, name)) == set(getattr(image, name)), name
     for name in ("replicas_of", "seats_of", "leader_of"):
         mine = {b: set(keys) for b, keys in getattr(image, name).items() if keys}
@@ -234,6 +257,19 @@ class RandomCluster(RuleBasedStateMachine):
                 partition_epoch=state.partition_epoch,
             )
         )
+
+    @rule(data=st.data(), replicas=st.lists(brokers, min_size=1, max_size=4, unique=True))
+    def reassign(self, data: st.DataObject, replicas: list[int]) -> None:
+        state = self.state(data)
+        self.alter(state, tuple(replicas))
+
+    @rule(data=st.data())
+    def cancel_reassignment(self, data: st.DataObject) -> None:
+        self.alter(self.state(data), None)
+
+    def alter(self, state: PartitionState, replicas: tuple[int, ...] | None) -> None:
+        target = ReassignmentTarget(topic_id=state.topic_id, partition=state.partition, replicas=replicas)
+        self.cluster.step(AlterReassignments(wall_ms=0, actor="ann", targets=(target,)))
 
     @rule(broker_id=brokers)
     def lose_disk(self, broker_id: int) -> None:

@@ -47,6 +47,7 @@ def records(draw: st.DrawFn) -> list[PartitionRecord]:
                 replicas=draw(ids),
                 adding_replicas=draw(ids),
                 removing_replicas=draw(ids),
+                original_replicas=draw(ids),
                 new_replicas=draw(ids),
                 leader=draw(numbers),
                 leader_epoch=draw(numbers),

@@ -1,0 +1,195 @@
+"""Operators move replicas. How a state changes is in assignment.py; how it ends without them, in isr.py.
+
+Everything that a reassignment needs lies in the partition's own row, so whichever controller leads goes on
+with it, and there is no list of reassignments that could contradict the rows (KAFKA-9672).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from controller.contract.partition_state import PartitionKey, PartitionState
+from controller.core.assignment import Obstacle, completed, grown, next_epoch, rolled_back
+from controller.core.draft import Draft
+from controller.core.events import (
+    AlterReassignments,
+    PartitionResult,
+    ReassignmentsAltered,
+    ReassignmentTarget,
+    Refusal,
+    RefusalCode,
+)
+from controller.core.image import ClusterImage
+from controller.core.options import ControllerOptions
+from controller.core.records import Cause, PartitionRecord, Record, TopicRecord, partition_key
+from controller.core.topics import operator_change
+
+
+def alter_reassignments(
+    draft: Draft, event: AlterReassignments, options: ControllerOptions
+) -> ReassignmentsAltered:
+    """Each target alone, in order. One that asks for what is there already succeeds and writes nothing."""
+    image = draft.image
+    results = []
+    seen: set[PartitionKey] = set()
+    for target in event.targets:
+        key = (target.topic_id, target.partition)
+        before = image.partitions.get(key)
+        after = _check_named(image, target, before, seen) or _altered(image, target, options)
+        seen.add(key)
+        refusal = after if isinstance(after, Refusal) else None
+        if isinstance(after, PartitionState) and before is not None:
+            after = next_epoch(before, after)
+            if not event.dry_run:
+                draft.write_partition(after, operator_change(event, _cause(target, after)))
+        results.append(
+            PartitionResult(
+                topic_id=target.topic_id,
+                partition=target.partition,
+                state=after if isinstance(after, PartitionState) else before,
+                refusal=refusal,
+            )
+        )
+    return ReassignmentsAltered(results=tuple(results), dry_run=event.dry_run)
+
+
+def _cause(target: ReassignmentTarget, after: PartitionState) -> Cause:
+    if target.replicas is None:
+        return Cause.REASSIGNMENT_CANCELLED
+    return Cause.REASSIGNMENT_STARTED if after.is_reassigning else Cause.REASSIGNMENT_COMPLETED
+
+
+def _check_named(
+    image: ClusterImage, target: ReassignmentTarget, before: PartitionState | None, seen: set[PartitionKey]
+) -> Refusal | None:
+    """That the target names a living partition, once, in the state that was looked at."""
+    topic = image.topics.get(target.topic_id)
+    if topic is None or topic.deleting or before is None:
+        return Refusal(
+            code=RefusalCode.UNKNOWN_PARTITION,
+            field="partition",
+            detail=f"there is no partition {target.partition} of {target.topic_id[:22]!r}",
+        )
+    if (target.topic_id, target.partition) in seen:
+        return Refusal(
+            code=RefusalCode.INVALID_REPLICA_ASSIGNMENT,
+            field="partition",
+            detail=f"partition {target.partition} of {topic.topic!r} is named twice",
+        )
+    if target.partition_epoch not in (None, before.partition_epoch):
+        return Refusal(
+            code=RefusalCode.PARTITION_CHANGED,
+            field="partition_epoch",
+            detail=f"the partition is at epoch {before.partition_epoch}, not {target.partition_epoch}",
+            hint="look at the partition again",
+            facts={"partition_epoch": before.partition_epoch},
+        )
+    return None
+
+
+def _altered(
+    image: ClusterImage, target: ReassignmentTarget, options: ControllerOptions
+) -> PartitionState | Refusal | None:
+    """The state as asked, its epochs not settled yet; None: nothing is to be changed."""
+    before = image.partitions[target.topic_id, target.partition]
+    after: PartitionState | Obstacle | None
+    if target.replicas is None:
+        if not before.is_reassigning:
+            return Refusal(
+                code=RefusalCode.NO_REASSIGNMENT_IN_PROGRESS,
+                field="partition",
+                detail=f"no reassignment of {before.topic}-{before.partition} is in progress",
+            )
+        after = rolled_back(image, before)
+    else:
+        refusal = _check_replicas(image, before, target.replicas, options)
+        if refusal is not None:
+            return refusal
+        after = grown(image, before, target.replicas)
+    if isinstance(after, Obstacle):
+        return Refusal(
+            code=RefusalCode.REASSIGNMENT_NOT_SAFE,
+            field="replicas",
+            detail=f"{before.topic}-{before.partition}: {after.detail}",
+            hint=after.hint,
+            limit=before.min_insync_replicas,
+        )
+    return after
+
+
+def _check_replicas(
+    image: ClusterImage, before: PartitionState, replicas: tuple[int, ...], options: ControllerOptions
+) -> Refusal | None:
+    def refuse(detail: str, limit: int | None = None) -> Refusal:
+        return Refusal(
+            code=RefusalCode.INVALID_REPLICA_ASSIGNMENT, field="replicas", detail=detail, limit=limit
+        )
+
+    if not replicas:
+        return refuse("a partition has at least one replica", 1)
+    if len(set(replicas)) != len(replicas):
+        return refuse(f"{list(replicas)} names a broker twice")
+    # While it grows a partition has both; a chunk of rows must fit in a znode.
+    both = {*replicas, *(before.original_replicas or before.replicas)}
+    if len(both) > options.replication_factor_max:
+        return refuse(
+            f"{len(both)} brokers would hold a replica while it moves", options.replication_factor_max
+        )
+    for broker_id in replicas:
+        broker = image.brokers.get(broker_id)
+        if broker is None or not broker.admitted:
+            return Refusal(
+                code=RefusalCode.UNKNOWN_BROKER,
+                field="replicas",
+                detail=f"broker {broker_id} is not a member of this cluster",
+            )
+        if broker_id not in before.replicas and not broker.is_eligible:
+            return Refusal(
+                code=RefusalCode.INELIGIBLE_BROKER,
+                field="replicas",
+                detail=f"broker {broker_id} is {broker.status.value}: it can't take a replica now",
+            )
+    return None
+
+
+def follow_up(draft: Draft, records: Sequence[Record]) -> None:
+    """What follows from the partitions just written. Most reassignments complete with the addition to their
+    ISR (isr.py); those that waited only for somebody who may lead complete here. And a topic's replication
+    factor is that of its first partition: new partitions get as many replicas."""
+    image = draft.image
+    for record in list(records):
+        if isinstance(record, PartitionRecord):
+            if partition_key(record.state) in image.reassigning:
+                _complete_if_ready(draft, partition_key(record.state))
+            if record.state.partition == 0:
+                _follow_replication_factor(draft, record.state.topic_id)
+
+
+def resume(draft: Draft) -> None:
+    """A controller that takes over: the rows say all. Only what was ready, and a topic's row that a crash cut
+    off from its partition's, is left to write."""
+    for key in list(draft.image.reassigning):
+        _complete_if_ready(draft, key)
+    for topic_id in list(draft.image.topics):
+        _follow_replication_factor(draft, topic_id)
+
+
+def _complete_if_ready(draft: Draft, key: PartitionKey) -> None:
+    state = draft.image.partitions[key]
+    done = completed(draft.image, state)
+    if done is not None:
+        draft.write_partition(next_epoch(state, done), draft.change(Cause.REASSIGNMENT_COMPLETED))
+        if state.partition == 0:
+            _follow_replication_factor(draft, state.topic_id)
+
+
+def _follow_replication_factor(draft: Draft, topic_id: str) -> None:
+    topic = draft.image.topics.get(topic_id)
+    first = draft.image.partitions.get((topic_id, 0))
+    if topic is None or topic.deleting or first is None or first.is_reassigning:
+        return
+    if topic.replication_factor != first.replication_factor:
+        after = msgspec.structs.replace(topic, replication_factor=first.replication_factor)
+        draft.write(TopicRecord(state=after, change=draft.change(Cause.REASSIGNMENT_COMPLETED)))
