@@ -9,6 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import Field
 
 from admin_api.answers import show
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
 from admin_api.problem import CATALOGUE, KafkaErrorView, ProblemError, problems
 from admin_api.services import Services, Serving
 from admin_api.strict_route import StrictRoute, TextRoute
@@ -49,7 +50,7 @@ class ProblemKind(View):
 
 class ProblemKinds(View):
     items: list[ProblemKind]
-    next_page_token: str | None = None
+    next_page_token: str | None
 
 
 @router.get(
@@ -124,8 +125,13 @@ async def get_metrics(request: Request) -> Response:
     response_model=ProblemKinds,
     responses=problems(),
 )
-async def list_problems(request: Request) -> Response:
-    return show(request, ProblemKinds(items=[_kind(code) for code in sorted(CATALOGUE)]))
+async def list_problems(
+    request: Request, limit: Limit = LIMIT_DEFAULT, page_token: PageToken = None
+) -> Response:
+    codes, token = page_of(
+        CATALOGUE, lambda code: (code,), name="problems", kinds=(str,), limit=limit, token=page_token
+    )
+    return show(request, ProblemKinds(items=[_kind(code) for code in codes], next_page_token=token))
 
 
 @router.get(

@@ -1,12 +1,13 @@
 """Lists a page at a time. A token is opaque to clients and says where the next page begins, never how many
-items to skip: what is added or removed meanwhile neither hides nor repeats the rest."""
+items to skip: what is added or removed meanwhile neither hides nor repeats the rest. (Under an order by
+something that moves, an item that moves meanwhile may come twice or not at all.)"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, NoReturn, TypeVar
 
 from fastapi import Query
@@ -15,7 +16,6 @@ from admin_api.problem import FieldProblem, ProblemError
 from admin_api.settings import ApiSettings
 
 T = TypeVar("T")
-K = TypeVar("K", str, int)
 
 _DEFAULTS = ApiSettings()
 
@@ -56,14 +56,35 @@ def refuse_token() -> NoReturn:
     raise ProblemError("invalid_request", "page_token: not a token of this list", errors=(problem,))
 
 
-def page_by_key(
-    items: Sequence[T], key: Callable[[T], K], *, kind: type[K], limit: int, token: str | None
+def decode_position(token: str, name: str, *kinds: type[str] | type[int]) -> list[Any]:
+    """As `decode_token`, for a token that begins with the name of its list and order."""
+    found, *position = decode_token(token, str, *kinds)
+    if found != name:
+        refuse_token()
+    return position
+
+
+def page_of(
+    items: Iterable[T],
+    position: Callable[[T], tuple[str | int, ...]],
+    *,
+    name: str,
+    kinds: tuple[type[str] | type[int], ...],
+    limit: int,
+    token: str | None,
+    descending: bool = False,
 ) -> tuple[list[T], str | None]:
-    """A page of items in ascending order of `key`, and the next page's token."""
-    ordered = sorted(items, key=key)
+    """A page of items in the order of their positions, and the next page's token.
+
+    position: of an item, distinct; its parts are of these kinds, and numbers are not negative. name: of the
+    list and the order: a token of another one is refused.
+    """
+    ordered = sorted(items, key=position, reverse=descending)
     if token is not None:
-        (after,) = decode_token(token, kind)
-        ordered = [item for item in ordered if key(item) > after]
+        last = tuple(decode_position(token, name, *kinds))
+        ordered = [
+            item for item in ordered if (position(item) < last if descending else position(item) > last)
+        ]
     page = ordered[:limit]
     more = len(ordered) > limit
-    return page, encode_token([key(page[-1])]) if more else None
+    return page, encode_token([name, *position(page[-1])]) if more else None

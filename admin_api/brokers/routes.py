@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 
@@ -13,7 +13,7 @@ from admin_api.brokers.models import AddBrokersBody, BrokerList, BrokerPlan, Bro
 from admin_api.clusters.routes import WRITE_PROBLEMS, ClusterPath
 from admin_api.names import BrokerId
 from admin_api.operations.views import LOCATION_HEADERS, OperationView
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_by_key
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
 from admin_api.problem import ProblemError, problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
@@ -23,6 +23,7 @@ from controller.contract.session import BrokerStatus
 
 router = APIRouter(route_class=StrictRoute, tags=["Brokers"])
 
+BrokerSort = Literal["broker_id", "-broker_id", "replicas", "-replicas", "leaders", "-leaders"]
 BrokerPath = Annotated[BrokerId, Path(examples=[1])]
 
 _EXAMPLES = {
@@ -102,13 +103,22 @@ async def list_brokers(
     services: Serving,
     cluster: ClusterPath,
     state: Annotated[BrokerStatus | None, Query(description="only brokers in this state")] = None,
+    sort: Annotated[BrokerSort, Query(description="`-` before it: descending")] = "broker_id",
     limit: Limit = LIMIT_DEFAULT,
     page_token: PageToken = None,
 ) -> Response:
     """Those that wait to be added are listed, too."""
     view = services.engine.image(cluster)
     chosen = [b for b in view.image.brokers.values() if state is None or b.status is state]
-    brokers, token = page_by_key(chosen, lambda b: b.broker_id, kind=int, limit=limit, token=page_token)
+    brokers, token = page_of(
+        chosen,
+        lambda broker: (service.sort_value(view, broker, sort), broker.broker_id),
+        name=f"brokers {sort}",
+        kinds=(int, int),
+        limit=limit,
+        token=page_token,
+        descending=sort.startswith("-"),
+    )
     items = [service.broker_view(view, broker) for broker in brokers]
     return show(request, BrokerList(items=items, next_page_token=token), view=view)
 

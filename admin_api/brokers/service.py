@@ -106,6 +106,17 @@ def _plan(wanted: Sequence[BrokerToAdd], brokers: dict[int, BrokerRegistration])
     )
 
 
+def sort_value(view: Published, broker: BrokerRegistration, sort: str) -> int:
+    """What a list of brokers is ordered by, beside their ids."""
+    match sort.removeprefix("-"):
+        case "replicas":
+            return len(view.image.replicas_of.get(broker.broker_id, ()))
+        case "leaders":
+            return len(view.image.leader_of.get(broker.broker_id, ()))
+        case _:
+            return broker.broker_id
+
+
 def broker_view(view: Published, broker: BrokerRegistration) -> BrokerView:
     image = view.image
     return BrokerView(

@@ -11,12 +11,13 @@ from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
 from admin_api.clusters import service
 from admin_api.clusters.models import AlarmList, ClusterList, ClusterView, NewCluster
 from admin_api.names import ClusterName
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, decode_token, encode_token, page_by_key
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
 from admin_api.problem import problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
 from admin_api.writes import REPLAYED_HEADERS, Asked, Write
 from controller.audit.change import Entity
+from controller.core.alarms import alarm_order
 
 router = APIRouter(route_class=StrictRoute)
 
@@ -80,7 +81,9 @@ async def list_clusters(
     request: Request, services: Serving, limit: Limit = LIMIT_DEFAULT, page_token: PageToken = None
 ) -> Response:
     engine = services.engine
-    names, token = page_by_key(engine.clusters(), str, kind=str, limit=limit, token=page_token)
+    names, token = page_of(
+        engine.clusters(), lambda n: (n,), name="clusters", kinds=(str,), limit=limit, token=page_token
+    )
     views = [(name, engine.image(name)) for name in names]
     items = [service.cluster_view(engine, name, view) for name, view in views]
     oldest = min((view for _, view in views), key=lambda view: view.as_of_ms or 0, default=None)
@@ -119,7 +122,8 @@ async def list_alarms(
     """Answered by the active controller only: a standby sees the metadata, not the brokers."""
     view = services.engine.image(cluster)
     alarms = services.engine.alarms(cluster)
-    start = decode_token(page_token, int)[0] if page_token is not None else 0
-    items = [service.alarm_view(view.image, alarm) for alarm in alarms[start : start + limit]]
-    token = encode_token([start + limit]) if start + limit < len(alarms) else None
+    page, token = page_of(
+        alarms, alarm_order, name="alarms", kinds=(int, str, int, int), limit=limit, token=page_token
+    )
+    items = [service.alarm_view(view.image, alarm) for alarm in page]
     return show(request, AlarmList(items=items, next_page_token=token), view=view)

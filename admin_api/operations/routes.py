@@ -12,7 +12,7 @@ from admin_api.history.models import SinceTime, milliseconds
 from admin_api.names import ClusterName
 from admin_api.operations.model import OperationState
 from admin_api.operations.views import OperationList, OperationView, operation_view
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, decode_token, encode_token
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, decode_position, encode_token
 from admin_api.problem import ProblemError, problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
@@ -44,7 +44,7 @@ async def list_them(
     page_token: PageToken = None,
 ) -> Response:
     """Finished ones stay: they are the history of what was done to the cluster."""
-    below = None if page_token is None else decode_token(page_token, int, str)
+    below = None if page_token is None else decode_position(page_token, "operations", int, str)
     wanted = OperationFilter(
         cluster=cluster,
         state=None if state is None else state.value,
@@ -55,7 +55,7 @@ async def list_them(
     )
     rows = await services.audit.read(partial(list_operations, wanted=wanted, limit=limit + 1))
     page = rows[:limit]
-    token = encode_token([page[-1].created_at_ms, page[-1].id]) if len(rows) > limit else None
+    token = encode_token(["operations", page[-1].created_at_ms, page[-1].id]) if len(rows) > limit else None
     return show(request, OperationList(items=[operation_view(row) for row in page], next_page_token=token))
 
 

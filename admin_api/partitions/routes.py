@@ -13,7 +13,7 @@ from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, Cluste
 from admin_api.conditions import IfMatch
 from admin_api.names import PartitionNumber
 from admin_api.operations.views import LOCATION_HEADERS, OperationView
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_by_key
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
 from admin_api.partitions import service
 from admin_api.partitions.models import ElectionPlan, ElectLeaderBody, PartitionList, PartitionView
 from admin_api.problem import problems
@@ -124,7 +124,9 @@ async def list_partitions(
     view = services.engine.image(cluster)
     found = view.image.partitions_of(find_topic(view, cluster, topic).topic_id)
     chosen = [p for p in found if state is None or service.state_word(p) == state]
-    page, token = page_by_key(chosen, lambda p: p.partition, kind=int, limit=limit, token=page_token)
+    page, token = page_of(
+        chosen, lambda p: (p.partition,), name="partitions", kinds=(int,), limit=limit, token=page_token
+    )
     items = [service.show_partition(services.engine, cluster, view, p) for p in page]
     return show(request, PartitionList(items=items, next_page_token=token), view=view)
 

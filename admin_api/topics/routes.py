@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
@@ -12,7 +12,7 @@ from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, Cluste
 from admin_api.conditions import IfMatch
 from admin_api.names import Reason, TopicName
 from admin_api.operations.views import LOCATION_HEADERS, OperationView
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_by_key
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
 from admin_api.problem import problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
@@ -23,6 +23,7 @@ from controller.audit.change import Entity
 
 router = APIRouter(route_class=StrictRoute, tags=["Topics"])
 
+TopicSort = Literal["name", "-name", "partitions", "-partitions"]
 TopicPath = Annotated[TopicName, Path(description="the topic's name", examples=["orders"])]
 
 _CREATION: dict[int | str, dict[str, Any]] = {
@@ -105,15 +106,25 @@ async def create_topic_in_cluster(
     responses={200: {"headers": AGE_HEADERS}, **problems("cluster_not_found")},
 )
 async def list_topics(
+    *,
     request: Request,
     services: Serving,
     cluster: ClusterPath,
+    sort: Annotated[TopicSort, Query(description="`-` before it: descending")] = "name",
     limit: Limit = LIMIT_DEFAULT,
     page_token: PageToken = None,
 ) -> Response:
     view = services.engine.image(cluster)
-    names, token = page_by_key(tuple(view.image.topic_ids), str, kind=str, limit=limit, token=page_token)
-    states = [view.image.topics[view.image.topic_ids[name]] for name in names]
+    by_size = sort.endswith("partitions")
+    states, token = page_of(
+        [view.image.topics[topic_id] for topic_id in view.image.topic_ids.values()],
+        lambda state: (state.partitions if by_size else 0, state.topic),
+        name=f"topics {sort}",
+        kinds=(int, str),
+        limit=limit,
+        token=page_token,
+        descending=sort.startswith("-"),
+    )
     items = [service.show_topic(cluster, view, state) for state in states]
     return show(request, TopicList(items=items, next_page_token=token), view=view)
 

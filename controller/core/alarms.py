@@ -199,16 +199,17 @@ class AlarmBook:
             for key in keys
         ]
         listed += [Alarm(key=key, detail=detail) for key, detail in self._others.items()]
-        return tuple(sorted(listed, key=_order))
+        return tuple(sorted(listed, key=alarm_order))
 
 
-def _order(alarm: Alarm) -> tuple[int, str, int, int]:
+def alarm_order(alarm: Alarm) -> tuple[int, str, int, int]:
+    """Most severe first; no two alarms are equal in it, and no number in it is negative."""
     key = alarm.key
     return (
         _SEVERITY[key.code],
         key.topic_id or "",
-        -1 if key.partition is None else key.partition,
-        -1 if key.broker_id is None else key.broker_id,
+        0 if key.partition is None else key.partition + 1,
+        0 if key.broker_id is None else key.broker_id + 1,
     )
 
 
