@@ -23,6 +23,7 @@ from admin_api.history import routes as history
 from admin_api.operations import routes as operation_routes
 from admin_api.operations.runner import OperationsRunner
 from admin_api.partitions import routes as partitions
+from admin_api.placement import routes as placement
 from admin_api.ports import EnginePort
 from admin_api.problem_handlers import install_problem_handlers
 from admin_api.schema import DESCRIPTION, TAGS, TITLE, VERSION, complete_schema
@@ -81,6 +82,7 @@ def create_app(
         brokers.router,
         topics.router,
         partitions.router,
+        placement.router,
         operation_routes.router,
         history.router,
         health_router,

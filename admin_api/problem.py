@@ -54,6 +54,7 @@ CATALOGUE: Mapping[str, Kind] = {
     ),
     "operation_not_found": Kind(404, "No such operation"),
     "audit_row_not_found": Kind(404, "No such audit row"),
+    "before_the_audit": Kind(404, "The time lies before the audit begins", "ask for a later time"),
     "problem_not_found": Kind(404, "No such problem code"),
     "method_not_allowed": Kind(405, "This address has no such method", "the Allow header lists the methods"),
     "not_acceptable": Kind(406, "None of the accepted media types can be produced"),
@@ -81,6 +82,14 @@ CATALOGUE: Mapping[str, Kind] = {
         409, "No election is needed", kafka_error=KafkaError(84, "ELECTION_NOT_NEEDED")
     ),
     "election_not_possible": Kind(409, "The election is not possible now"),
+    "no_reassignment_in_progress": Kind(
+        409,
+        "No reassignment of this partition is in progress",
+        kafka_error=KafkaError(85, "NO_REASSIGNMENT_IN_PROGRESS"),
+    ),
+    "reassignment_not_safe": Kind(
+        409, "The change would leave too few replicas in sync, or nobody who may lead", retryable=True
+    ),
     "idempotency_key_in_progress": Kind(
         409, "The first request with this Idempotency-Key is still running", "try again", retryable=True
     ),

@@ -75,7 +75,8 @@ _OUTCOME = (
     audit_outcomes.c.detail.label("outcome_detail"),
     audit_outcomes.c.at_ms.label("outcome_at_ms"),
 )
-_ROWS = sa.select(audit, *_OUTCOME).outerjoin(audit_outcomes, audit_outcomes.c.audit_id == audit.c.id)
+#: Rows with their outcomes: what every reading begins with.
+ROWS = sa.select(audit, *_OUTCOME).outerjoin(audit_outcomes, audit_outcomes.c.audit_id == audit.c.id)
 
 
 def list_rows(connection: sa.Connection, wanted: AuditFilter, *, limit: int) -> list[AuditRow]:
@@ -102,16 +103,17 @@ def list_rows(connection: sa.Connection, wanted: AuditFilter, *, limit: int) -> 
         conditions.append(audit.c.at_ms < wanted.until_ms)
     if wanted.below_id is not None:
         conditions.append(audit.c.id < wanted.below_id)
-    statement = _ROWS.where(*conditions).order_by(audit.c.id.desc()).limit(limit)
-    return [_row(found) for found in connection.execute(statement).mappings()]
+    statement = ROWS.where(*conditions).order_by(audit.c.id.desc()).limit(limit)
+    return [row_of(found) for found in connection.execute(statement).mappings()]
 
 
 def get_row(connection: sa.Connection, audit_id: int) -> AuditRow | None:
-    found = connection.execute(_ROWS.where(audit.c.id == audit_id)).mappings().one_or_none()
-    return None if found is None else _row(found)
+    found = connection.execute(ROWS.where(audit.c.id == audit_id)).mappings().one_or_none()
+    return None if found is None else row_of(found)
 
 
-def _row(found: sa.RowMapping) -> AuditRow:
+def row_of(found: sa.RowMapping) -> AuditRow:
+    """A row of `ROWS`."""
     fields = dict(found)
     fields["brokers"] = tuple(int(broker) for broker in fields["brokers"].split(",") if broker)
     return AuditRow(**fields)

@@ -1,0 +1,1 @@
+"""Where replicas are, were, and why."""

@@ -1,0 +1,224 @@
+"""Where every replica stood at a time: the newest row of each partition that is not younger than that.
+
+Rows are whole snapshots, so nothing is replayed, and a page costs what a page holds. A moment is compared
+with when a change was made, on the clock of the controller that made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from controller.audit.change import Entity
+from controller.audit.tables import audit
+
+#: Keys per statement: well under SQLite's limit on bound parameters.
+_KEYS_PER_QUERY = 300
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Where a page ends. Topics that had one name, one after the other, differ in the id."""
+
+    topic: str
+    partition: int
+    entity_id: str
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition as row `audit_id` shows it.
+
+    snapshot: the partition's state. changed_at_ms: when it became so.
+    is_certain: False when rows between this one and the partition's next are missing, so that it may have
+        changed again before the moment asked for.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    audit_id: int
+    changed_at_ms: int
+    snapshot: dict[str, Any]
+    is_certain: bool
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """next: where the next page begins; None: there is none."""
+
+    items: tuple[Placement, ...]
+    next: Position | None
+
+
+def audited_since_ms(connection: sa.Connection, cluster: str) -> int | None:
+    """From when on the cluster's history is whole: the time of its first row, or, where that was back-filled
+    from ZooKeeper, the time it was written, for what lies before was never seen. None: there is no row."""
+    statement = (
+        sa.select(audit.c.at_ms, audit.c.recorded_at_ms, audit.c.backfilled)
+        .where(audit.c.cluster == cluster)
+        .order_by(audit.c.seq)
+        .limit(1)
+    )
+    first = connection.execute(statement).one_or_none()
+    if first is None:
+        return None
+    return int(first.recorded_at_ms if first.backfilled else first.at_ms)
+
+
+def placements_at(
+    connection: sa.Connection,
+    *,
+    cluster: str,
+    at_ms: int,
+    topic: str | None = None,
+    after: Position | None = None,
+    limit: int,
+) -> Page:
+    """Partitions of the topics that existed at `at_ms` and were not being deleted, by topic and number.
+
+    Pages are cut by what was ever there, so one may hold fewer than `limit` and still have a next."""
+    found: list[Placement] = []
+    while True:
+        newest = _newest(connection, cluster, at_ms=at_ms, topic=topic, after=after, limit=limit)
+        found += _alive(connection, cluster, newest, at_ms=at_ms)
+        if len(newest) < limit:
+            return Page(items=tuple(found), next=None)
+        after = Position(newest[-1].topic, newest[-1].partition, newest[-1].entity_id)
+        if found:
+            return Page(items=tuple(found), next=after)
+
+
+def _newest(
+    connection: sa.Connection,
+    cluster: str,
+    *,
+    at_ms: int,
+    topic: str | None,
+    after: Position | None,
+    limit: int,
+) -> Sequence[Any]:
+    """Topic, number, entity id and version of each partition's newest row at `at_ms`, removals included."""
+    place = (audit.c.topic, audit.c.partition, audit.c.entity_id)
+    statement = (
+        sa.select(*place, sa.func.max(audit.c.version).label("version"))
+        .where(
+            audit.c.cluster == cluster,
+            audit.c.kind == "change",
+            audit.c.entity == Entity.PARTITION.value,
+            audit.c.at_ms <= at_ms,
+        )
+        .group_by(*place)
+        .order_by(*place)
+        .limit(limit)
+    )
+    if topic is not None:
+        statement = statement.where(audit.c.topic == topic)
+    if after is not None:
+        statement = statement.where(
+            sa.tuple_(*place) > sa.tuple_(after.topic, after.partition, after.entity_id)
+        )
+    return connection.execute(statement).all()
+
+
+def _alive(connection: sa.Connection, cluster: str, newest: Sequence[Any], *, at_ms: int) -> list[Placement]:
+    topic_ids = sorted({_topic_id(row.entity_id) for row in newest})
+    living = _living_topics(connection, cluster, topic_ids, at_ms=at_ms)
+    wanted = [(row.entity_id, int(row.version)) for row in newest if _topic_id(row.entity_id) in living]
+    doubtful = _followed_by_a_gap(connection, cluster, [entity_id for entity_id, _ in wanted], at_ms=at_ms)
+    rows: dict[str, Any] = {}
+    for start in range(0, len(wanted), _KEYS_PER_QUERY):
+        statement = sa.select(audit.c.id, audit.c.at_ms, audit.c.entity_id, audit.c.after).where(
+            audit.c.cluster == cluster,
+            audit.c.entity == Entity.PARTITION.value,
+            sa.tuple_(audit.c.entity_id, audit.c.version).in_(wanted[start : start + _KEYS_PER_QUERY]),
+        )
+        rows |= {row.entity_id: row for row in connection.execute(statement)}
+    alive = []
+    for place in newest:
+        row = rows.get(place.entity_id)
+        if row is None or row.after is None:
+            continue
+        alive.append(
+            Placement(
+                topic=place.topic,
+                topic_id=_topic_id(place.entity_id),
+                partition=place.partition,
+                audit_id=row.id,
+                changed_at_ms=row.at_ms,
+                snapshot=row.after,
+                is_certain=place.entity_id not in doubtful,
+            )
+        )
+    return alive
+
+
+def _topic_id(entity_id: str) -> str:
+    return entity_id.rpartition("/")[0]
+
+
+def _living_topics(
+    connection: sa.Connection, cluster: str, topic_ids: Sequence[str], *, at_ms: int
+) -> frozenset[str]:
+    """For membership tests only. Those announced by then, and not being deleted."""
+    living: list[str] = []
+    for start in range(0, len(topic_ids), _KEYS_PER_QUERY):
+        newest = (
+            sa.select(audit.c.entity_id, sa.func.max(audit.c.version).label("version"))
+            .where(
+                audit.c.cluster == cluster,
+                audit.c.kind == "change",
+                audit.c.entity == Entity.TOPIC.value,
+                audit.c.entity_id.in_(topic_ids[start : start + _KEYS_PER_QUERY]),
+                audit.c.at_ms <= at_ms,
+            )
+            .group_by(audit.c.entity_id)
+            .subquery()
+        )
+        statement = (
+            sa.select(audit.c.entity_id, audit.c.after)
+            .join(
+                newest,
+                sa.and_(audit.c.entity_id == newest.c.entity_id, audit.c.version == newest.c.version),
+            )
+            .where(audit.c.cluster == cluster, audit.c.entity == Entity.TOPIC.value)
+        )
+        for row in connection.execute(statement):
+            if row.after is not None and not row.after.get("deleting", False):
+                living.append(row.entity_id)
+    return frozenset(living)
+
+
+def _followed_by_a_gap(
+    connection: sa.Connection, cluster: str, entity_ids: Sequence[str], *, at_ms: int
+) -> frozenset[str]:
+    """For membership tests only. Partitions whose first row after `at_ms` says that rows before it are
+    missing."""
+    doubtful: list[str] = []
+    for start in range(0, len(entity_ids), _KEYS_PER_QUERY):
+        following = (
+            sa.select(audit.c.entity_id, sa.func.min(audit.c.version).label("version"))
+            .where(
+                audit.c.cluster == cluster,
+                audit.c.kind == "change",
+                audit.c.entity == Entity.PARTITION.value,
+                audit.c.entity_id.in_(entity_ids[start : start + _KEYS_PER_QUERY]),
+                audit.c.at_ms > at_ms,
+            )
+            .group_by(audit.c.entity_id)
+            .subquery()
+        )
+        statement = (
+            sa.select(audit.c.entity_id)
+            .join(
+                following,
+                sa.and_(audit.c.entity_id == following.c.entity_id, audit.c.version == following.c.version),
+            )
+            .where(
+                audit.c.cluster == cluster,
+                audit.c.entity == Entity.PARTITION.value,
+                audit.c.gap_before.is_(True),
+            )
+        )
+        doubtful += [row.entity_id for row in connection.execute(statement)]
+    return frozenset(doubtful)
