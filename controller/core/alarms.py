@@ -36,8 +36,9 @@ PROBLEM_ALARMS = {
 
 
 class ReplicaVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One replica of a partition without a leader. standing: in_sync, eligible, excluded or behind.
-    could_lead: true when it leads as soon as its broker is back; otherwise choosing it may lose records."""
+    """One replica of a partition without a leader. standing: in_sync, eligible, excluded, learner or
+    behind. could_lead: true when it leads as soon as its broker is back; otherwise choosing it may lose
+    records."""
 
     broker_id: int
     standing: str
@@ -72,6 +73,9 @@ def _verdict(image: ClusterImage, state: PartitionState, broker_id: int) -> Repl
         standing = "excluded"
         how = "" if broker is None else f" (last stop: {broker.last_shutdown.value})"
         detail = f"held a seat but could not prove that its log is whole{how}"
+    elif broker_id in state.adding_replicas:
+        standing = "learner"
+        detail = "is being added and was not in sync yet: it may lack acknowledged records"
     else:
         standing = "behind"
         detail = "was not in sync when the last leader left: it may lack acknowledged records"

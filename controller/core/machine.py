@@ -58,6 +58,7 @@ from controller.core.isr import advance, on_proposal
 from controller.core.operators import admit_brokers, elect_by_operator, remove_broker
 from controller.core.options import ControllerOptions
 from controller.core.reassignment import alter_reassignments, follow_up, resume
+from controller.core.reassignment_progress import AdvanceBook, ReassignmentProgress, reassignment_progress
 from controller.core.records import Cause, ProducerIdsRecord, Record
 from controller.core.sessions import Sessions
 from controller.core.topics import (
@@ -89,6 +90,7 @@ class ClusterMachine:
     """
 
     __slots__ = (
+        "_advances",
         "_alarms",
         "_confirm_at_ms",
         "_has_taken_over",
@@ -116,6 +118,7 @@ class ClusterMachine:
         self.controller_epoch = controller_epoch
         self.options = options
         self.lags: dict[PartitionKey, PartitionLag] = {}
+        self._advances = AdvanceBook()
         self._alarms = AlarmBook(alarms_max=options.alarms_max)
         self._sessions = Sessions(
             image, self._alarms, options=options, controller_epoch=controller_epoch, now_ms=now_ms
@@ -146,7 +149,7 @@ class ClusterMachine:
             case BrokerApplied():
                 return self._on_applied(draft, event, now_ms)
             case Report():
-                return self._on_report(draft, event.request)
+                return self._on_report(draft, event.request, now_ms)
             case RegisterBroker():
                 return self._sessions.on_register(draft, event.request, now_ms)
             case BrokerProvenDead():
@@ -210,7 +213,7 @@ class ClusterMachine:
         if state is not None and state.partition_epoch == failure.partition_epoch:
             self._on_replica_trouble(draft, broker_id, key, failure.code, failure.detail)
 
-    def _on_report(self, draft: Draft, report: LagReport) -> LagReportResponse:
+    def _on_report(self, draft: Draft, report: LagReport, now_ms: int) -> LagReportResponse:
         error = self._sessions.check_broker(self.image, report.broker_id, report.broker_epoch)
         if error is not ControllerError.NONE:
             return LagReportResponse(error=error, controller_epoch=self.controller_epoch)
@@ -221,6 +224,8 @@ class ClusterMachine:
             state = self.image.partitions.get(key)
             if state and (state.leader, state.leader_epoch) == (report.broker_id, lag.leader_epoch):
                 self.lags[key] = lag
+                if key in self.image.reassigning:
+                    self._advances.note(self.image, lag, now_ms)
         return LagReportResponse(
             controller_epoch=self.controller_epoch,
             results=tuple(on_proposal(draft, report.broker_id, proposal) for proposal in report.proposals),
@@ -379,6 +384,20 @@ class ClusterMachine:
         """Why a partition has no leader, replica by replica; empty when it has one, or is not known."""
         state = self.image.partitions.get(key)
         return () if state is None else explain_replicas(self.image, state)
+
+    def reassignments(self, now_ms: int) -> tuple[ReassignmentProgress, ...]:
+        """Every running reassignment: how far it is, and what holds it up."""
+        return tuple(
+            reassignment_progress(
+                self.image,
+                self.lags,
+                self._advances,
+                key,
+                now_ms=now_ms,
+                stall_ms=self.options.reassignment_stall_ms,
+            )
+            for key in sorted(self.image.reassigning)
+        )
 
     def last_seen_ms(self, broker_id: int) -> int | None:
         """When the broker's last heartbeat arrived, on the clock of `now_ms`; None: not since it was fenced

@@ -1,0 +1,156 @@
+"""How far reassignments are, and why one does not get on. A query: it decides nothing, and what it remembers
+(when a replica last advanced) lasts for one controller's life."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from controller.contract.lag_report import FollowerLag, PartitionLag
+from controller.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionKey, PartitionState
+from controller.core.image import ClusterImage
+
+
+class BlockedReason(StrEnum):
+    """Why a reassignment does not get on by itself, the root first. The names are stable."""
+
+    #: Nobody can be copied from, and nobody can propose the targets for the ISR.
+    LEADERLESS = "leaderless"
+    #: The leader was chosen uncleanly and has not confirmed its log yet: nobody joins its ISR.
+    LEADER_RECOVERING = "leader_recovering"
+    #: A target is down, or shutting down.
+    TARGET_OFFLINE = "target_offline"
+    #: All targets are in sync, the leader is to go, and none of them may lead.
+    NO_SUCCESSOR = "no_successor"
+    #: A target has not advanced for `reassignment_stall_ms` and lacks records.
+    NO_PROGRESS = "no_progress"
+
+
+class TargetProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """One target. is_learner: it had no replica before. log_end_offset, lag_records: by its leader's last
+    report in this leader epoch; None: not heard of yet, or it leads."""
+
+    broker_id: int
+    is_learner: bool
+    in_sync: bool
+    log_end_offset: int | None = None
+    lag_records: int | None = None
+
+
+class ReassignmentProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """One running reassignment. size_bytes: of the leader's log, which each learner copies; None: not
+    reported yet. blocked: None while it gets on."""
+
+    topic_id: str
+    topic: str
+    partition: int
+    partition_epoch: int
+    original_replicas: tuple[int, ...]
+    target_replicas: tuple[int, ...]
+    targets: tuple[TargetProgress, ...]
+    size_bytes: int | None = None
+    blocked: BlockedReason | None = None
+    detail: str = ""
+
+    @property
+    def remaining(self) -> int:
+        """Targets that are not in sync yet."""
+        return sum(not target.in_sync for target in self.targets)
+
+
+class AdvanceBook:
+    """When each replica on its way into an ISR last advanced, as its leader reported it."""
+
+    __slots__ = ("_since",)
+
+    def __init__(self) -> None:
+        self._since: dict[PartitionKey, dict[int, tuple[int, int]]] = {}
+
+    def note(self, image: ClusterImage, lag: PartitionLag, now_ms: int) -> None:
+        """A leader's report about a partition that is being reassigned."""
+        if len(self._since) > 2 * len(image.reassigning) + 100:  # those that have ended
+            self._since = {key: kept for key, kept in self._since.items() if key in image.reassigning}
+        known = self._since.setdefault((lag.topic_id, lag.partition), {})
+        for follower in lag.followers:
+            before = known.get(follower.broker_id)
+            if before is None or before[0] != follower.log_end_offset or follower.lag_records == 0:
+                known[follower.broker_id] = (follower.log_end_offset, now_ms)
+
+    def still_for_ms(self, key: PartitionKey, broker_id: int, now_ms: int) -> int:
+        _, since_ms = self._since.get(key, {}).get(broker_id, (0, now_ms))
+        return now_ms - since_ms
+
+
+def reassignment_progress(
+    image: ClusterImage,
+    lags: Mapping[PartitionKey, PartitionLag],
+    advances: AdvanceBook,
+    key: PartitionKey,
+    *,
+    now_ms: int,
+    stall_ms: int,
+) -> ReassignmentProgress:
+    """Of one partition in `image.reassigning`."""
+    state = image.partitions[key]
+    lag = lags.get(key)
+    if lag is not None and lag.leader_epoch != state.leader_epoch:
+        lag = None
+    followers = {} if lag is None else {follower.broker_id: follower for follower in lag.followers}
+    blocked = _why_blocked(image, advances, key, state, now_ms=now_ms, stall_ms=stall_ms)
+    reason, detail = (None, "") if blocked is None else blocked
+    return ReassignmentProgress(
+        topic_id=state.topic_id,
+        topic=state.topic,
+        partition=state.partition,
+        partition_epoch=state.partition_epoch,
+        original_replicas=state.original_replicas,
+        target_replicas=state.target_replicas,
+        targets=tuple(_target(state, b, followers.get(b)) for b in state.target_replicas),
+        size_bytes=None if lag is None else lag.size_bytes,
+        blocked=reason,
+        detail=detail,
+    )
+
+
+def _target(state: PartitionState, broker_id: int, follower: FollowerLag | None) -> TargetProgress:
+    is_known = follower is not None and follower.log_end_offset >= 0
+    return TargetProgress(
+        broker_id=broker_id,
+        is_learner=broker_id in state.adding_replicas,
+        in_sync=broker_id in state.isr,
+        log_end_offset=follower.log_end_offset if follower is not None and is_known else None,
+        lag_records=follower.lag_records if follower is not None and is_known else None,
+    )
+
+
+def _why_blocked(
+    image: ClusterImage,
+    advances: AdvanceBook,
+    key: PartitionKey,
+    state: PartitionState,
+    *,
+    now_ms: int,
+    stall_ms: int,
+) -> tuple[BlockedReason, str] | None:
+    if state.leader == NO_LEADER:
+        return BlockedReason.LEADERLESS, "the partition has no leader to copy from"
+    if state.recovery is LeaderRecovery.RECOVERING:
+        return BlockedReason.LEADER_RECOVERING, f"broker {state.leader} has not confirmed its log yet"
+    missing = [b for b in state.target_replicas if b not in state.isr]
+    for broker_id in missing:
+        if not image.is_eligible(broker_id):
+            broker = image.brokers.get(broker_id)
+            status = "not registered" if broker is None else broker.status.value
+            return BlockedReason.TARGET_OFFLINE, f"broker {broker_id} is {status}"
+    if not missing:
+        return BlockedReason.NO_SUCCESSOR, f"none of {list(state.target_replicas)} may lead now"
+    for broker_id in missing:
+        still_ms = advances.still_for_ms(key, broker_id, now_ms)
+        if still_ms >= stall_ms:
+            return (
+                BlockedReason.NO_PROGRESS,
+                f"broker {broker_id} has not advanced for {still_ms // 1_000} s",
+            )
+    return None
