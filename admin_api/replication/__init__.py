@@ -1,0 +1,1 @@
+"""How far replication is, over a whole cluster: what needs a look first, and what each broker carries."""
