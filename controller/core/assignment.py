@@ -16,6 +16,7 @@ Values in, values out: the caller raises the partition epoch and writes.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -77,6 +78,18 @@ def completed(image: ClusterImage, state: PartitionState) -> PartitionState | No
     return None if isinstance(after, Obstacle) else after
 
 
+def first_leader(candidates: Iterable[int], eligible: Collection[int], demoted: Collection[int]) -> int:
+    """The first that may be elected, a demoted one only if no other may; NO_LEADER: none may."""
+    last_resort = NO_LEADER
+    for candidate in candidates:
+        if candidate in eligible:
+            if candidate not in demoted:
+                return candidate
+            if last_resort == NO_LEADER:
+                last_resort = candidate
+    return last_resort
+
+
 def next_epoch(before: PartitionState, after: PartitionState) -> PartitionState:
     """`after` as the successor of `before`: one step of each epoch, however many changes it holds."""
     return msgspec.structs.replace(
@@ -106,7 +119,7 @@ def _reshaped(
         )
     leader = state.leader
     if leader != NO_LEADER and leader not in isr:
-        leader = next((b for b in isr if image.is_eligible(b)), NO_LEADER)
+        leader = first_leader(isr, [b for b in isr if image.is_eligible(b)], image.demoted)
         if leader == NO_LEADER:
             return Obstacle(
                 f"broker {state.leader} leads and would go, and none of {list(isr)} may lead now",

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
+from controller.core.assignment import first_leader
 from controller.core.configs import is_unclean_election_allowed
 from controller.core.draft import Draft
 from controller.core.image import ClusterImage
@@ -30,30 +31,25 @@ def settle(
     *,
     live: Collection[int],
     eligible: Collection[int],
+    demoted: Collection[int] = (),
     leaving: int = NOBODY,
     excluded: int = NOBODY,
     confirmed: Collection[int] = (),
 ) -> PartitionState | None:
     """The state once whoever is not live, leaves, or is excluded has lost its seat; None: nothing changes.
 
-    live: unfenced brokers; eligible: those that may also be elected. A valid leader stays (3.1).
-    confirmed: see `advance`.
+    live: unfenced brokers; eligible: those that may also be elected; demoted: those of them that lead only
+    what nobody else may. A valid leader stays (3.1). confirmed: see `advance`.
     """
     out = (leaving, excluded)
     isr = tuple([b for b in state.isr if b in live and b not in out])
     leader = state.leader
     if leader not in isr:
-        leader = NO_LEADER
-        for candidate in state.replicas:
-            if candidate in isr and candidate in eligible:
-                leader = candidate
-                break
-        else:
-            for candidate in state.replicas:
-                if candidate in state.elr and candidate in eligible and candidate != excluded:
-                    leader = candidate
-                    isr = (candidate,)
-                    break
+        leader = first_leader(isr, eligible, demoted)
+        if leader == NO_LEADER:
+            leader = first_leader((b for b in state.elr if b != excluded), eligible, demoted)
+            if leader != NO_LEADER:
+                isr = (leader,)
     return advance(state, isr=isr, leader=leader, excluded=excluded, confirmed=confirmed)
 
 
@@ -87,7 +83,14 @@ def vacate_seats(
     for key in keys:
         has_log = image.unconfirmed_new.get(key, applied_sequence + 1) <= applied_sequence
         confirmed = (broker_id,) if has_log else ()
-        after = settle(image.partitions[key], live=live, eligible=eligible, excluded=out, confirmed=confirmed)
+        after = settle(
+            image.partitions[key],
+            live=live,
+            eligible=eligible,
+            demoted=image.demoted,
+            excluded=out,
+            confirmed=confirmed,
+        )
         if after is None:
             continue
         count += 1
@@ -106,7 +109,13 @@ def vacate_seat(draft: Draft, key: PartitionKey, broker_id: int, change: Change)
     state = image.partitions[key]
     if broker_id not in state.isr and broker_id not in state.elr and broker_id != state.leader:
         return False
-    after = settle(state, live=live_brokers(image), eligible=eligible_ids(image), excluded=broker_id)
+    after = settle(
+        state,
+        live=live_brokers(image),
+        eligible=eligible_ids(image),
+        demoted=image.demoted,
+        excluded=broker_id,
+    )
     assert after is not None
     if after.leader == state.leader != NO_LEADER:
         after = msgspec.structs.replace(after, leader_epoch=after.leader_epoch + 1)
@@ -128,7 +137,7 @@ def elect_leaderless(draft: Draft, broker_id: int) -> int:
     change = draft.change(Cause.LEADER_ELECTED, reason=f"broker {broker_id} is back")
     count = 0
     for key in keys:
-        after = settle(image.partitions[key], live=live, eligible=eligible)
+        after = settle(image.partitions[key], live=live, eligible=eligible, demoted=image.demoted)
         if after is not None:
             draft.write_partition(after, change)
         if image.partitions[key].leader == NO_LEADER:
@@ -147,12 +156,9 @@ def elect_uncleanly_if_allowed(draft: Draft, key: PartitionKey) -> bool:
     if topic is None or not is_unclean_election_allowed(topic.configs, image.configs):
         return False
     state = image.partitions[key]
-    # A learner that never was in sync comes last: its log may be all but empty.
-    in_order = sorted(state.replicas, key=lambda b: b in state.adding_replicas)
-    live = [b for b in in_order if image.is_eligible(b)]
-    if not live:
+    candidate = unclean_candidate(state, [b for b in state.replicas if image.is_eligible(b)])
+    if candidate is None:
         return False
-    candidate = next((b for b in live if b in state.last_known_elr), live[0])
     draft.write_partition(
         with_unclean_leader(state, candidate),
         draft.change(Cause.UNCLEAN_LEADER_ELECTED, reason="unclean.leader.election.enable is true"),
@@ -165,6 +171,16 @@ def elect_uncleanly_if_allowed(draft: Draft, key: PartitionKey) -> bool:
         broker=candidate,
     )
     return True
+
+
+def unclean_candidate(state: PartitionState, eligible: Collection[int]) -> int | None:
+    """Who would lead without proof of its log; None: nobody can."""
+    # A learner that never was in sync comes last: its log may be all but empty.
+    in_order = sorted(state.replicas, key=lambda b: b in state.adding_replicas)
+    live = [b for b in in_order if b in eligible]
+    if not live:
+        return None
+    return next((b for b in live if b in state.last_known_elr), live[0])
 
 
 def elect_preferred(draft: Draft, key: PartitionKey, change: Change) -> bool:
@@ -186,7 +202,26 @@ def can_lead_preferred(image: ClusterImage, state: PartitionState) -> bool:
         and not state.adding_replicas
         and not state.removing_replicas
         and image.is_eligible(preferred)
+        and preferred not in image.demoted
     )
+
+
+def hand_over_demoted(draft: Draft, broker_id: int, change: Change) -> int:
+    """Move the leaderships of a demoted broker to whoever is in sync and is not demoted, as far as there is
+    such a one. Returns how many moved."""
+    image = draft.image
+    eligible = eligible_ids(image)
+    count = 0
+    for key in list(image.leader_of.get(broker_id, {})):
+        state = image.partitions[key]
+        successor = first_leader(state.isr, eligible, image.demoted)
+        if successor == NO_LEADER or successor in image.demoted:
+            continue
+        after = advance(state, isr=state.isr, leader=successor)
+        assert after is not None
+        draft.write_partition(after, change)
+        count += 1
+    return count
 
 
 def repair(draft: Draft) -> None:
@@ -194,13 +229,13 @@ def repair(draft: Draft) -> None:
     was not, and partitions whose leader can be elected by now (2.10)."""
     image = draft.image
     change = draft.change(Cause.TAKEOVER_REPAIR)
-    for broker_id in sorted(image.seats_of):
-        if broker_id not in live_brokers(image):
-            vacate_seats(draft, broker_id, change, excluded=False)
     live = live_brokers(image)
     eligible = eligible_ids(image)
+    for broker_id in sorted(image.seats_of):
+        if broker_id not in live:
+            vacate_seats(draft, broker_id, change, excluded=False)
     for key in list(image.leaderless):
-        after = settle(image.partitions[key], live=live, eligible=eligible)
+        after = settle(image.partitions[key], live=live, eligible=eligible, demoted=image.demoted)
         if after is not None:
             draft.write_partition(after, change)
         if image.partitions[key].leader == NO_LEADER:
@@ -232,8 +267,8 @@ def drain(draft: Draft, broker_id: int, *, may_return: Callable[[int], bool], fo
     """
     image = draft.image
     left = Drain()
-    eligible = eligible_ids(image)
     live = live_brokers(image)
+    eligible = eligible_ids(image)
     change = draft.change(Cause.CONTROLLED_SHUTDOWN, reason=f"broker {broker_id} is shutting down")
     for key in list(image.seats_of.get(broker_id, {})):
         state = image.partitions[key]
@@ -241,20 +276,19 @@ def drain(draft: Draft, broker_id: int, *, may_return: Callable[[int], bool], fo
             continue
         rest = tuple(b for b in state.isr if b != broker_id and b in live)
         hope = any(may_return(b) for b in state.replicas if b not in state.isr)
-        has_successor = any(b in eligible for b in rest)
+        successor = first_leader(rest, eligible, image.demoted)
         after: PartitionState | None = None
-        if state.leader == broker_id and not has_successor:
+        if state.leader == broker_id and successor == NO_LEADER:
             left.led += 1
             left.waiting += hope
             continue
         if len(rest) >= state.min_insync_replicas or force or not hope:
             if len(rest) < state.min_insync_replicas:
                 left.below_min += 1
-            after = settle(state, live=live, eligible=eligible, leaving=broker_id)
+            after = settle(state, live=live, eligible=eligible, demoted=image.demoted, leaving=broker_id)
         else:
             left.waiting += 1
             if state.leader == broker_id:
-                successor = next(b for b in state.replicas if b in rest and b in eligible)
                 after = advance(state, isr=state.isr, leader=successor)
         if after is not None:
             draft.write_partition(after, change)

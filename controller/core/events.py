@@ -14,7 +14,7 @@ import msgspec
 
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
-from controller.contract.partition_state import PartitionState, TopicState
+from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
 from controller.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
 from controller.core.records import BrokerRegistration
@@ -103,6 +103,16 @@ class RemoveBroker(_OperatorEvent, frozen=True, kw_only=True):
     broker_id: int
 
 
+class MaintainBrokers(_OperatorEvent, frozen=True, kw_only=True):
+    """Cordon, drain or demote brokers, or take that back; what is None stays as it is. All or none.
+    Leaderships of a demoted broker move at once where somebody else is in sync. -> BrokersMaintained"""
+
+    broker_ids: tuple[int, ...]
+    cordoned: bool | None = None
+    draining: bool | None = None
+    demoted: bool | None = None
+
+
 class CreateTopic(_OperatorEvent, frozen=True, kw_only=True):
     """-> TopicCreated. topic_id: chosen by the caller, 22 characters of URL-safe base64 of 16 bytes.
 
@@ -137,6 +147,12 @@ class ElectPreferred(_OperatorEvent, frozen=True, kw_only=True):
 
     topic_id: str
     partition: int
+
+
+class ElectPreferredLeaders(_OperatorEvent, frozen=True, kw_only=True):
+    """The same for many, each carried out or refused alone. -> PreferredLeadersElected"""
+
+    partitions: tuple[PartitionKey, ...]
 
 
 class ElectUnclean(_OperatorEvent, frozen=True, kw_only=True):
@@ -176,8 +192,10 @@ OperatorEvent = (
     | DeleteTopic
     | ConfigureCluster
     | ElectPreferred
+    | ElectPreferredLeaders
     | ElectUnclean
     | AlterReassignments
+    | MaintainBrokers
 )
 Event = (
     RegisterBroker
@@ -255,6 +273,14 @@ class BrokerRemoved(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class BrokersMaintained(msgspec.Struct, frozen=True, kw_only=True):
+    """leaders_moved: leaderships that demoted brokers gave up, or would."""
+
+    brokers: tuple[BrokerRegistration, ...]
+    leaders_moved: int = 0
+    dry_run: bool = False
+
+
 class TopicCreated(msgspec.Struct, frozen=True, kw_only=True):
     state: TopicState
     partitions: tuple[PartitionState, ...]
@@ -288,6 +314,13 @@ class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
     refusal: Refusal | None = None
 
 
+class PreferredLeadersElected(msgspec.Struct, frozen=True, kw_only=True):
+    """A result for each partition, in the request's order."""
+
+    results: tuple[PartitionResult, ...]
+    dry_run: bool = False
+
+
 class ReassignmentsAltered(msgspec.Struct, frozen=True, kw_only=True):
     """A result for each target, in the request's order."""
 
@@ -303,7 +336,9 @@ OperatorReply = (
     | TopicDeletionStarted
     | ClusterConfigured
     | LeadersElected
+    | PreferredLeadersElected
     | ReassignmentsAltered
+    | BrokersMaintained
 )
 Reply = (
     RegisterResponse

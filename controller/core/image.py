@@ -68,6 +68,7 @@ class ClusterImage:
         "cluster_id",
         "configs",
         "deletions",
+        "demoted",
         "last_broker_epoch",
         "leader_of",
         "leaderless",
@@ -121,6 +122,8 @@ class ClusterImage:
         self.not_preferred: dict[PartitionKey, None] = {}
         self.recovering: dict[PartitionKey, None] = {}
         self.reassigning: dict[PartitionKey, None] = {}
+        #: Brokers that are to lead only what nobody else may.
+        self.demoted: dict[int, None] = {}
         #: Partitions with `new_replicas`, and the sequence from which a broker has seen them.
         self.unconfirmed_new: dict[PartitionKey, int] = {}
         self._entries_max = change_log_entries_max
@@ -142,6 +145,7 @@ class ClusterImage:
                 changed = self._replay_topic_removal(record.topic_id)
             case RemoveBrokerRecord():
                 self.brokers.pop(record.broker_id, None)
+                self.demoted.pop(record.broker_id, None)
                 self.broker_sequences.pop(record.broker_id, None)
                 self.registered_sequences.pop(record.broker_id, None)
                 changed = Changed("broker", record.broker_id)
@@ -172,6 +176,10 @@ class ClusterImage:
         self.broker_sequences[broker_id] = self.sequence
         if before is None or before.broker_epoch != registration.broker_epoch:
             self.registered_sequences[broker_id] = self.sequence
+        if registration.demoted:
+            self.demoted[broker_id] = None
+        else:
+            self.demoted.pop(broker_id, None)
         self.last_broker_epoch = max(self.last_broker_epoch, registration.broker_epoch)
         return Changed("broker", broker_id)
 
@@ -325,9 +333,9 @@ class ClusterImage:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_eligible
 
-    def eligible_brokers(self) -> tuple[BrokerRegistration, ...]:
-        """Ascending by id."""
-        return tuple(self.brokers[b] for b in sorted(self.brokers) if self.brokers[b].is_eligible)
+    def placeable_brokers(self) -> tuple[BrokerRegistration, ...]:
+        """Those that may be given replicas, ascending by id."""
+        return tuple(self.brokers[b] for b in sorted(self.brokers) if self.brokers[b].takes_replicas)
 
     @property
     def change_log_start(self) -> int:

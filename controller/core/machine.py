@@ -29,6 +29,7 @@ from controller.core.election import (
     can_lead_preferred,
     elect_preferred,
     eligible_ids,
+    hand_over_demoted,
     repair,
     vacate_seat,
 )
@@ -44,9 +45,11 @@ from controller.core.events import (
     CreateTopic,
     DeleteTopic,
     ElectPreferred,
+    ElectPreferredLeaders,
     ElectUnclean,
     Event,
     Heartbeat,
+    MaintainBrokers,
     RegisterBroker,
     RemoveBroker,
     Reply,
@@ -55,7 +58,13 @@ from controller.core.events import (
 )
 from controller.core.image import ClusterImage
 from controller.core.isr import advance, on_proposal
-from controller.core.operators import admit_brokers, elect_by_operator, remove_broker
+from controller.core.maintenance import maintain_brokers
+from controller.core.operators import (
+    admit_brokers,
+    elect_by_operator,
+    elect_preferred_leaders,
+    remove_broker,
+)
 from controller.core.options import ControllerOptions
 from controller.core.reassignment import alter_reassignments, follow_up, resume
 from controller.core.reassignment_progress import AdvanceBook, ReassignmentProgress, reassignment_progress
@@ -173,6 +182,10 @@ class ClusterMachine:
                 return configure_cluster(draft, event)
             case ElectPreferred() | ElectUnclean():
                 return elect_by_operator(draft, event)
+            case ElectPreferredLeaders():
+                return elect_preferred_leaders(draft, event)
+            case MaintainBrokers():
+                return maintain_brokers(draft, event)
             case AlterReassignments():
                 return alter_reassignments(draft, event, self.options)
             case _:
@@ -303,7 +316,10 @@ class ClusterMachine:
             self._confirm_new_replicas(draft)
         if self._preferred_at_ms is not None and now_ms >= self._preferred_at_ms:
             self._preferred_at_ms = None
-            self._return_to_preferred(draft, now_ms)
+            for broker_id in list(self.image.demoted):
+                hand_over_demoted(draft, broker_id, draft.change(Cause.LEADER_DEMOTED))
+            if self._is_rebalancing:
+                self._return_to_preferred(draft, now_ms)
 
     def _confirm_new_replicas(self, draft: Draft) -> None:
         """Clear `new_replicas` of those seen to have applied the partition, so that a log which is missing
@@ -362,8 +378,13 @@ class ClusterMachine:
         serves many; the return of leaders while any is away from its place."""
         if self._confirm_at_ms is None and self._sessions.has_news and self.image.unconfirmed_new:
             self._confirm_at_ms = now_ms + self.options.new_replica_confirm_ms
-        if self._preferred_at_ms is None and self.image.not_preferred and self._is_rebalancing:
+        is_wanted = self.image.not_preferred and self._is_rebalancing
+        if self._preferred_at_ms is None and (is_wanted or self._has_demoted_leader):
             self._preferred_at_ms = now_ms + self.options.preferred_leader_interval_ms
+
+    @property
+    def _has_demoted_leader(self) -> bool:
+        return any(self.image.leader_of.get(broker_id) for broker_id in self.image.demoted)
 
     @property
     def _is_rebalancing(self) -> bool:

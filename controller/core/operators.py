@@ -13,8 +13,11 @@ from controller.core.events import (
     BrokerRemoved,
     BrokersAdmitted,
     ElectPreferred,
+    ElectPreferredLeaders,
     ElectUnclean,
     LeadersElected,
+    PartitionResult,
+    PreferredLeadersElected,
     Refusal,
     RefusalCode,
     RemoveBroker,
@@ -109,6 +112,31 @@ def elect_by_operator(draft: Draft, event: ElectPreferred | ElectUnclean) -> Lea
     return _elect_unclean(draft, event, state)
 
 
+def elect_preferred_leaders(draft: Draft, event: ElectPreferredLeaders) -> PreferredLeadersElected:
+    """One by one; a partition that is named twice is refused the second time, as it is led by then."""
+    results = []
+    state: PartitionState | None
+    refusal: Refusal | None
+    for topic_id, partition in event.partitions:
+        single = ElectPreferred(
+            wall_ms=event.wall_ms,
+            actor=event.actor,
+            reason=event.reason,
+            request_id=event.request_id,
+            operation_id=event.operation_id,
+            dry_run=event.dry_run,
+            topic_id=topic_id,
+            partition=partition,
+        )
+        reply = elect_by_operator(draft, single)
+        if isinstance(reply, Refusal):
+            state, refusal = draft.image.partitions.get((topic_id, partition)), reply
+        else:
+            state, refusal = reply.partitions[0], None
+        results.append(PartitionResult(topic_id=topic_id, partition=partition, state=state, refusal=refusal))
+    return PreferredLeadersElected(results=tuple(results), dry_run=event.dry_run)
+
+
 def _elect_preferred(draft: Draft, event: ElectPreferred, state: PartitionState) -> LeadersElected | Refusal:
     image = draft.image
     preferred = state.preferred_leader
@@ -119,10 +147,13 @@ def _elect_preferred(draft: Draft, event: ElectPreferred, state: PartitionState)
             field="partition",
         )
     if not can_lead_preferred(image, state):
+        why = "is not in sync and live"
+        if state.is_reassigning:
+            why = "may change: the partition's replicas are being moved"
+        elif preferred in image.demoted:
+            why = "is demoted: it leads only what nobody else may"
         return Refusal(
-            code=RefusalCode.INELIGIBLE_BROKER,
-            field="partition",
-            detail=f"broker {preferred} is not in sync and live",
+            code=RefusalCode.INELIGIBLE_BROKER, field="partition", detail=f"broker {preferred} {why}"
         )
     if event.dry_run:
         after = advance(state, isr=state.isr, leader=preferred)
@@ -159,7 +190,7 @@ def _elect_unclean(draft: Draft, event: ElectUnclean, state: PartitionState) -> 
             detail=f"broker {event.broker_id} is not a live replica of this partition",
         )
     # If a clean election is possible after all, nothing need be lost.
-    after = settle(state, live=live_brokers(image), eligible=eligible_ids(image))
+    after = settle(state, live=live_brokers(image), eligible=eligible_ids(image), demoted=image.demoted)
     cause = Cause.LEADER_ELECTED
     if after is None or after.leader == NO_LEADER:
         after = with_unclean_leader(state, event.broker_id)

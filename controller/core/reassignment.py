@@ -145,11 +145,12 @@ def _check_replicas(
                 field="replicas",
                 detail=f"broker {broker_id} is not a member of this cluster",
             )
-        if broker_id not in before.replicas and not broker.is_eligible:
+        if broker_id not in before.replicas and not broker.takes_replicas:
+            how = broker.status.value if not broker.is_eligible else "cordoned"
             return Refusal(
                 code=RefusalCode.INELIGIBLE_BROKER,
                 field="replicas",
-                detail=f"broker {broker_id} is {broker.status.value}: it can't take a replica now",
+                detail=f"broker {broker_id} is {how}: it can't take a replica now",
             )
     return None
 

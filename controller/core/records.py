@@ -38,6 +38,10 @@ class Cause(StrEnum):
     UNCLEAN_RESTART = "unclean_restart"
     LOG_DIRS_OFFLINE = "log_dirs_offline"
     BROKER_REMOVED = "broker_removed"
+    #: An operator cordons, drains or demotes brokers, or takes that back.
+    BROKER_MAINTENANCE = "broker_maintenance"
+    #: A demoted broker hands a leadership to somebody who is in sync.
+    LEADER_DEMOTED = "leader_demoted"
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
     TOPIC_CREATED = "topic_created"
     TOPIC_DELETION_STARTED = "topic_deletion_started"
@@ -85,6 +89,9 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
         reused (KIP-380).
     log_dir_ids: usable at registration. offline_log_dir_ids: failed then or since.
     last_shutdown: how the incarnation before this one stopped, as judged at registration.
+    cordoned: gets no new replicas and keeps those it has. draining: the same, and it is to be emptied; it is
+        drained when it holds none. demoted: leads only what nobody else may lead. Set by operators, and kept
+        over restarts.
     """
 
     broker_id: int
@@ -98,6 +105,9 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     admitted: bool = False
     fenced: bool = True
     shutting_down: bool = False
+    cordoned: bool = False
+    draining: bool = False
+    demoted: bool = False
     last_shutdown: ShutdownKind = ShutdownKind.FIRST_START
     registered_at_ms: int = 0
     version: str = ""
@@ -112,8 +122,13 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_eligible(self) -> bool:
-        """May lead, may join an ISR, may be given replicas (KIP-841)."""
+        """May lead and may join an ISR (KIP-841)."""
         return self.admitted and not self.fenced and not self.shutting_down
+
+    @property
+    def takes_replicas(self) -> bool:
+        """May be given replicas that it does not have."""
+        return self.is_eligible and not self.cordoned and not self.draining
 
 
 class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, tag="cluster"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.contract.partition_state import PartitionState, TopicState
+from controller.core.assignment import first_leader
 from controller.core.configs import (
     CLUSTER_SETTINGS,
     check_configs,
@@ -133,7 +134,7 @@ def create_topic(draft: Draft, event: CreateTopic, options: ControllerOptions) -
                 partition=number,
                 replicas=replicas,
                 new_replicas=replicas,
-                leader=live[0],
+                leader=first_leader(live, live, image.demoted),
                 leader_epoch=0,
                 partition_epoch=0,
                 isr=live,
@@ -247,14 +248,17 @@ def _placed(
         )
     if factor > options.replication_factor_max:
         return _factor_beyond_bound(factor, options)
-    eligible = image.eligible_brokers()
+    eligible = image.placeable_brokers()
     if factor > len(eligible):
         return Refusal(
             code=RefusalCode.REPLICATION_FACTOR_TOO_LARGE,
             field="replication_factor",
             limit=len(eligible),
-            detail=f"replication factor {factor} needs as many active brokers; there are {len(eligible)}",
-            hint="start and admit more brokers, or lower the replication factor",
+            detail=(
+                f"replication factor {factor} needs as many brokers that may be given replicas; "
+                f"there are {len(eligible)}"
+            ),
+            hint="start and admit more brokers, or end a cordon, or lower the replication factor",
             facts=broker_facts(image),
         )
     refusal = _check_size(image, partitions, options)
@@ -287,7 +291,8 @@ def _factor_beyond_bound(factor: int, options: ControllerOptions) -> Refusal:
 def broker_facts(image: ClusterImage) -> dict[str, int]:
     brokers = image.brokers.values()
     return {
-        "eligible_brokers": sum(b.is_eligible for b in brokers),
+        "eligible_brokers": sum(b.takes_replicas for b in brokers),
+        "cordoned_brokers": sum(b.is_eligible and not b.takes_replicas for b in brokers),
         "fenced_brokers": sum(b.admitted and b.fenced for b in brokers),
         "shutting_down_brokers": sum(b.admitted and not b.fenced and b.shutting_down for b in brokers),
         "waiting_brokers": sum(not b.admitted for b in brokers),
@@ -328,6 +333,12 @@ def _given_assignment(
                     code=RefusalCode.UNKNOWN_BROKER,
                     field=field,
                     detail=f"partition {number}: broker {broker_id} is not a member of this cluster",
+                )
+            if broker.cordoned or broker.draining:
+                return Refusal(
+                    code=RefusalCode.INELIGIBLE_BROKER,
+                    field=field,
+                    detail=f"partition {number}: broker {broker_id} is cordoned",
                 )
     return assignments
 

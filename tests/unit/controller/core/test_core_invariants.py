@@ -17,6 +17,7 @@ from controller.core.events import (
     AlterReassignments,
     ElectUnclean,
     Event,
+    MaintainBrokers,
     ReassignmentTarget,
     RegisterBroker,
 )
@@ -134,6 +135,7 @@ def check_indexes(image: ClusterImage) -> None:
         assert {b: set(keys) for b, keys in getattr(rebuilt, name).items() if keys} == mine, name
     counts = {b: n for b, n in image.preferred_counts.items() if n}
     assert {b: n for b, n in rebuilt.preferred_counts.items() if n} == counts
+    assert set(image.demoted) == {b for b, registration in image.brokers.items() if registration.demoted}
     assert set(rebuilt.unconfirmed_new) == set(image.unconfirmed_new)
 
 
@@ -266,6 +268,16 @@ class RandomCluster(RuleBasedStateMachine):
     @rule(data=st.data())
     def cancel_reassignment(self, data: st.DataObject) -> None:
         self.alter(self.state(data), None)
+
+    @rule(broker_id=brokers, cordoned=st.booleans(), demoted=st.booleans())
+    def maintain(self, broker_id: int, cordoned: bool, demoted: bool) -> None:
+        event = MaintainBrokers(
+            wall_ms=0, actor="ann", broker_ids=(broker_id,), cordoned=cordoned, demoted=demoted
+        )
+        dry = self.cluster.machine.step(msgspec.structs.replace(event, dry_run=True), self.cluster.now_ms)
+        assert dry.records == ()
+        reply = self.cluster.step(event).reply
+        assert reply == msgspec.structs.replace(dry.reply, dry_run=False)  # type: ignore[type-var]
 
     def alter(self, state: PartitionState, replicas: tuple[int, ...] | None) -> None:
         target = ReassignmentTarget(topic_id=state.topic_id, partition=state.partition, replicas=replicas)

@@ -180,6 +180,7 @@ def test_a_factor_beyond_the_live_brokers_says_where_the_others_are() -> None:
     assert (refusal.code, refusal.limit) == (RefusalCode.REPLICATION_FACTOR_TOO_LARGE, 2)
     assert refusal.facts == {
         "eligible_brokers": 2,
+        "cordoned_brokers": 0,
         "fenced_brokers": 1,
         "shutting_down_brokers": 1,
         "waiting_brokers": 1,

@@ -1,0 +1,71 @@
+"""Brokers under maintenance: cordoned, draining, demoted. States that an operator sets on a broker and that
+outlive its process, so that a restart in the middle of the work does not undo them.
+
+    cordoned    gets no new replicas, by placement or by reassignment; keeps what it has
+    draining    cordoned, and whoever plans moves is to empty it; drained: it holds no replica
+    demoted     leads only what nobody else may; what it leads is handed over, at once or, where nobody is in
+                sync yet, in later rounds
+
+None of this touches an ISR: a broker under maintenance stays in sync and can be elected when all others fail.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from controller.contract.partition_state import NO_LEADER
+from controller.core.assignment import first_leader
+from controller.core.draft import Draft
+from controller.core.election import eligible_ids, hand_over_demoted
+from controller.core.events import BrokersMaintained, MaintainBrokers, Refusal, RefusalCode
+from controller.core.image import ClusterImage
+from controller.core.records import BrokerRegistration, Cause
+from controller.core.topics import operator_change
+
+
+def maintain_brokers(draft: Draft, event: MaintainBrokers) -> BrokersMaintained | Refusal:
+    image = draft.image
+    for broker_id in event.broker_ids:
+        if broker_id not in image.brokers:
+            return Refusal(
+                code=RefusalCode.UNKNOWN_BROKER,
+                field="broker_ids",
+                detail=f"broker {broker_id} is not registered",
+            )
+    changed = {b: _maintained(image.brokers[b], event) for b in event.broker_ids}
+    if event.dry_run:
+        moved = sum(_movable(image, b, changed) for b, after in changed.items() if after.demoted)
+        return BrokersMaintained(brokers=tuple(changed.values()), leaders_moved=moved, dry_run=True)
+    for broker_id, after in changed.items():
+        if after != image.brokers[broker_id]:
+            draft.write_broker(after, operator_change(event, Cause.BROKER_MAINTENANCE))
+    # After all of them: leaderships must not move from one to the next that is about to be demoted.
+    change = operator_change(event, Cause.LEADER_DEMOTED)
+    moved = sum(hand_over_demoted(draft, b, change) for b, after in changed.items() if after.demoted)
+    return BrokersMaintained(brokers=tuple(changed.values()), leaders_moved=moved)
+
+
+def _maintained(broker: BrokerRegistration, event: MaintainBrokers) -> BrokerRegistration:
+    return msgspec.structs.replace(
+        broker,
+        cordoned=broker.cordoned if event.cordoned is None else event.cordoned,
+        draining=broker.draining if event.draining is None else event.draining,
+        demoted=broker.demoted if event.demoted is None else event.demoted,
+    )
+
+
+def _movable(image: ClusterImage, broker_id: int, changed: dict[int, BrokerRegistration]) -> int:
+    """Leaderships that somebody else in sync could take."""
+    demoted = {b for b in image.demoted if b not in changed} | {b for b in changed if changed[b].demoted}
+    eligible = eligible_ids(image)
+    successors = (
+        first_leader(image.partitions[key].isr, eligible, demoted)
+        for key in image.leader_of.get(broker_id, {})
+    )
+    return sum(b != NO_LEADER and b not in demoted for b in successors)
+
+
+def is_drained(image: ClusterImage, broker_id: int) -> bool:
+    """Whether a broker that is draining holds no replica of a living topic, neither one that goes nor one
+    that comes."""
+    return image.brokers[broker_id].draining and not image.replicas_of.get(broker_id)
