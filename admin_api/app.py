@@ -30,6 +30,7 @@ from admin_api.schema import DESCRIPTION, TAGS, TITLE, VERSION, complete_schema
 from admin_api.services import Services
 from admin_api.settings import ApiSettings
 from admin_api.strict_route import TextRoute
+from admin_api.tokens import Tokens
 from admin_api.topics import routes as topics
 from controller.audit.outbox import AuditOutbox
 from controller.audit.store import AuditStore
@@ -46,11 +47,13 @@ def create_app(
     random_bytes: RandomBytes,
     registry: CollectorRegistry,
     internal_routers: Sequence[APIRouter] = (),
+    tokens: Tokens | None = None,
 ) -> FastAPI:
     """The application.
 
     registry: what /metrics renders; the HTTP metrics and the outbox's are added to it.
     internal_routers: endpoints for brokers, shown in the same document under a tag of their own.
+    tokens: who may ask; None lets everybody who reaches the controller ask for everything.
     """
     operations = OperationsRunner(engine=engine, store=audit, clock=clock, settings=settings)
     services = Services(
@@ -99,7 +102,7 @@ def create_app(
     complete_schema(app)
     _watch(outbox, operations, registry)
     # The last one added is the outermost.
-    app.add_middleware(Gate, settings=settings)
+    app.add_middleware(Gate, settings=settings, tokens=tokens)
     app.add_middleware(
         Envelope, settings=settings, clock=clock, ids=services.ids, metrics=HttpMetrics(registry)
     )

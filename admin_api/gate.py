@@ -1,15 +1,19 @@
-"""Decides, before any route is looked for, whether a request may change something.
+"""Decides, before any route is looked for, whether somebody may ask for something of this kind.
 
 It stands in front of the router and knows no route, so a route that somebody adds later is covered without
-being told. What is not one of the safe methods counts as a write; the only exception is a dry run, which
-every route either carries out as one or, not knowing the parameter, refuses. Requests of brokers
-(`/internal/`) are none of an operator's writes: leases and elections go on while operators may only look.
+being told: without a token only what is listed here is served, what brokers ask takes a broker's token, and
+what is not one of the safe methods counts as a write. The only exception to the last is a dry run, which
+every route either carries out as one or, not knowing the parameter, refuses. A route may ask for more
+(`Caller.need`), never for less.
 
-Plain ASGI, and `receive` is handed on untouched: a broker's closed connection must be noticed at once.
+Requests of brokers are none of an operator's writes: leases and elections go on while operators may only
+look. Plain ASGI, and `receive` is handed on untouched: a broker's closed connection must be noticed at once.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -17,33 +21,57 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from admin_api.envelope import REQUEST_ID_SCOPE_KEY
 from admin_api.problem import ProblemError, problem_response
 from admin_api.settings import ApiSettings
+from admin_api.tokens import Principal, Role, Tokens
+
+_log = logging.getLogger(__name__)
 
 #: What brokers ask lives below this path and nothing else does.
 BROKERS_PREFIX: Final = "/internal/"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+#: Probes, and what explains the interface: nothing of any cluster.
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json", "/problems"})
+OPEN_PREFIXES: Final = ("/docs/", "/problems/")
+
+#: ASGI scope key of who asks; absent where tokens are not used.
+PRINCIPAL_SCOPE_KEY: Final = "springtide.principal"
+
+_BEARER: Final = re.compile(rb"bearer +([!-~]{1,400}) *", re.IGNORECASE)
+_REALM: Final = 'Bearer realm="springtide"'
 
 
 class Gate:
-    """ASGI middleware."""
+    """ASGI middleware. tokens: None lets everybody ask for everything."""
 
-    def __init__(self, app: ASGIApp, *, settings: ApiSettings) -> None:
+    def __init__(self, app: ASGIApp, *, settings: ApiSettings, tokens: Tokens | None) -> None:
         self._app = app
         self._settings = settings
+        self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._check(scope) if scope["type"] == "http" else None
-        if refusal is None:
-            await self._app(scope, receive, send)
-            return
-        response = problem_response(refusal, path=scope["path"], request_id=scope.get(REQUEST_ID_SCOPE_KEY))
-        await response(scope, receive, send)
+        if scope["type"] == "http":
+            try:
+                self._check(scope)
+            except ProblemError as refusal:
+                request_id = scope.get(REQUEST_ID_SCOPE_KEY)
+                response = problem_response(refusal, path=scope["path"], request_id=request_id)
+                await response(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
-    def _check(self, scope: Scope) -> ProblemError | None:
+    def _check(self, scope: Scope) -> None:
+        if self._tokens is not None and not is_open(scope):
+            principal = _authenticate(scope, self._tokens)
+            check_role(principal, needed_role(scope), request_id=scope.get(REQUEST_ID_SCOPE_KEY))
+            scope[PRINCIPAL_SCOPE_KEY] = principal
         if self._settings.read_only and is_write(scope):
-            return ProblemError(
-                "read_only", f"{scope['method'][:20]} is not possible: this controller is read-only"
-            )
-        return None
+            method = scope["method"][:20]
+            raise ProblemError("read_only", f"{method} is not possible: this controller is read-only")
+
+
+def is_open(scope: Scope) -> bool:
+    """Whether it is served without a token."""
+    path = scope["path"]
+    return scope["method"] in SAFE_METHODS and (path in OPEN_PATHS or path.startswith(OPEN_PREFIXES))
 
 
 def is_write(scope: Scope) -> bool:
@@ -52,3 +80,41 @@ def is_write(scope: Scope) -> bool:
         return False
     # In this spelling only. A second one that says otherwise, however spelt, is refused by the route.
     return b"dry_run=true" not in scope["query_string"].split(b"&")
+
+
+def needed_role(scope: Scope) -> Role:
+    if scope["path"].startswith(BROKERS_PREFIX):
+        return Role.BROKER
+    return Role.OPERATOR if is_write(scope) else Role.VIEWER
+
+
+def check_role(principal: Principal, needed: Role, *, request_id: str | None) -> None:
+    """Raises forbidden."""
+    if principal.role.includes(needed):
+        return
+    _log.warning(
+        "forbidden request_id=%s name=%s role=%s needed=%s",
+        request_id,
+        principal.name,
+        principal.role.value,
+        needed.value,
+    )
+    raise ProblemError(
+        "forbidden",
+        f"this takes the role {needed}; the token of {principal.name} has the role {principal.role}",
+        facts={"role": principal.role.value, "needed": needed.value},
+        headers={"WWW-Authenticate": f'{_REALM}, error="insufficient_scope"'},
+    )
+
+
+def _authenticate(scope: Scope, tokens: Tokens) -> Principal:
+    given = [value for name, value in scope["headers"] if name == b"authorization"]
+    if not given:
+        raise ProblemError("unauthenticated", "no token was sent", headers={"WWW-Authenticate": _REALM})
+    bearer = _BEARER.fullmatch(given[0]) if len(given) == 1 else None
+    principal = None if bearer is None else tokens.holder_of(bearer[1])
+    if principal is None:
+        detail = "not one 'Authorization: Bearer TOKEN'" if bearer is None else "the token is not valid here"
+        headers = {"WWW-Authenticate": f'{_REALM}, error="invalid_token"'}
+        raise ProblemError("unauthenticated", detail, headers=headers)
+    return principal

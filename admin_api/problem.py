@@ -35,6 +35,12 @@ class Kind(NamedTuple):
 CATALOGUE: Mapping[str, Kind] = {
     "unreadable_body": Kind(400, "The body is not readable JSON"),
     "bad_request": Kind(400, "The request can't be understood"),
+    "unauthenticated": Kind(
+        401,
+        "This takes a token",
+        "send the header 'Authorization: Bearer TOKEN'; whoever runs the controller hands them out",
+    ),
+    "forbidden": Kind(403, "The token's role does not allow this"),
     "read_only": Kind(
         403,
         "This controller is read-only",

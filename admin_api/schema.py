@@ -11,7 +11,8 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from admin_api.problem import MEDIA_TYPE
+from admin_api.gate import is_open
+from admin_api.problem import CATALOGUE, MEDIA_TYPE
 
 TITLE: Final = "Springtide"
 VERSION: Final = "1.0.0"
@@ -38,6 +39,18 @@ TAGS: Final = [
     {"name": "Health", "description": "For those who watch the controller."},
     {"name": "Brokers (internal)", "description": "What brokers say to the controller. Not for people."},
 ]
+
+#: What Swagger UI's Authorize button asks for.
+_SCHEME: Final = "token"
+_SECURITY_SCHEME: Final = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": (
+        "A token of the controller's `--tokens-file`. Roles: `viewer` looks and tries with dry runs, "
+        "`operator` changes, `admin` also does what may lose records. Not needed where the controller is "
+        "open."
+    ),
+}
 
 #: Schemas of the framework's own errors, which nothing answers with.
 _REPLACED: Final = ("HTTPValidationError", "ValidationError")
@@ -69,9 +82,17 @@ def _corrected(document: dict[str, Any]) -> dict[str, Any]:
     if problem is not None:
         schemas["Problem"] = problem
     document["components"]["schemas"] = dict(sorted(schemas.items()))
-    for path in document["paths"].values():
-        for operation in path.values():
+    document["components"]["securitySchemes"] = {_SCHEME: _SECURITY_SCHEME}
+    # The empty one: a controller that is open on loopback takes no token.
+    document["security"] = [{_SCHEME: []}, {}]
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
             responses = operation["responses"]
+            if is_open({"path": path, "method": method.upper()}):
+                operation["security"] = []
+            else:
+                _add_refusal(responses, "unauthenticated")
+                _add_refusal(responses, "forbidden")
             for response in responses.values():
                 content = response.get("content", {})
                 if MEDIA_TYPE in content:
@@ -80,8 +101,15 @@ def _corrected(document: dict[str, Any]) -> dict[str, Any]:
                 # FastAPI's own entry on a route that declares none of ours. Such a route takes nothing but
                 # its path, and a path that can't be is an address of nothing.
                 del responses["422"]
-                responses["404"] = {
-                    "description": "There is nothing at this address",
-                    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-                }
+                _add_refusal(responses, "not_found")
     return document
+
+
+def _add_refusal(responses: dict[str, Any], code: str) -> None:
+    """Beside what the route itself declares under the same status."""
+    kind = CATALOGUE[code]
+    declared = responses.get(str(kind.status))
+    responses[str(kind.status)] = {
+        "description": kind.title if declared is None else f"{declared['description']}; {kind.title}",
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }

@@ -8,9 +8,12 @@ from typing import Annotated
 from fastapi import Depends, Header, Request
 
 from admin_api.envelope import REQUEST_ID_SCOPE_KEY
+from admin_api.gate import PRINCIPAL_SCOPE_KEY, check_role
 from admin_api.operations.runner import OperationsRunner
 from admin_api.ports import EnginePort
+from admin_api.problem import FieldProblem, ProblemError
 from admin_api.settings import ApiSettings
+from admin_api.tokens import Principal, Role
 from controller.audit.outbox import AuditOutbox
 from controller.audit.store import AuditStore
 from controller.shell.clock import Clock, Ids
@@ -36,11 +39,18 @@ async def services_of(request: Request) -> Services:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, as far as it can be told before there is authentication: the address is a fact, the name a
-    claim. Both stand in the audit, the claim marked as one."""
+    """Who asks. With a token that is its name. Without, as far as it can be told: the address is a fact, the
+    name a claim; both stand in the audit, the claim marked as one."""
 
     actor: str
     request_id: str
+    #: None where tokens are not used: then everybody may do everything.
+    principal: Principal | None = None
+
+    def need(self, role: Role) -> None:
+        """For what takes more than the method tells. Raises forbidden."""
+        if self.principal is not None:
+            check_role(self.principal, role, request_id=self.request_id)
 
 
 async def caller_of(
@@ -52,16 +62,23 @@ async def caller_of(
             min_length=1,
             max_length=64,
             description=(
-                "Who is asking. Not verified in this release: the audit records it as a claim, "
-                "together with the client's address."
+                "Who is asking, where no tokens are used: the audit records it as an unverified claim, "
+                "together with the client's address. A token names its holder, and no other name is taken."
             ),
             examples=["alice"],
         ),
     ] = None,
 ) -> Caller:
+    request_id = request.scope[REQUEST_ID_SCOPE_KEY]
+    principal: Principal | None = request.scope.get(PRINCIPAL_SCOPE_KEY)
+    if principal is not None:
+        if x_actor not in (None, principal.name):
+            field = FieldProblem(header="X-Actor", message=f"the token is {principal.name}'s")
+            raise ProblemError("invalid_request", f"X-Actor: {field.message}", errors=(field,))
+        return Caller(principal.name, request_id, principal)
     address = request.client.host if request.client is not None else "unknown"
     name = "anonymous" if x_actor is None else f"unverified:{x_actor}"
-    return Caller(actor=f"{name}@{address}", request_id=request.scope[REQUEST_ID_SCOPE_KEY])
+    return Caller(f"{name}@{address}", request_id)
 
 
 Serving = Annotated[Services, Depends(services_of)]

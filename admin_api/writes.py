@@ -26,6 +26,7 @@ from admin_api.problem import MEDIA_TYPE, FieldProblem, ProblemError, problem_re
 from admin_api.problem_handlers import ENGINE_FAILURES, problem_of, target_of
 from admin_api.services import Asking, Caller, Services, Serving
 from admin_api.strict_route import BODY_SCOPE_KEY
+from admin_api.tokens import Role
 from controller.audit import history, idempotency
 from controller.audit.change import Entity
 from controller.audit.history import Intent, Outcome, RequestOutcome
@@ -96,6 +97,11 @@ class Writing:
         self._caller = caller
         self._key = key
         self._dry_run = dry_run
+
+    def need(self, role: Role) -> None:
+        """For what takes more than an operator, when it is not only tried. Raises forbidden."""
+        if not self._dry_run:
+            self._caller.need(role)
 
     async def carry_out(self, asked: Asked, service: Service) -> Response:
         services = self._services

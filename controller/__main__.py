@@ -12,8 +12,9 @@ import logging
 import os
 import signal
 import socket
+import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,7 @@ from prometheus_client import CollectorRegistry
 from admin_api.app import create_app
 from admin_api.http_protocol import BoundedHttpProtocol
 from admin_api.settings import ApiSettings
+from admin_api.tokens import Tokens, TokensInvalid, load_tokens
 from controller.audit import migrate
 from controller.audit.outbox import AuditOutbox
 from controller.audit.store import AuditStore
@@ -38,6 +40,7 @@ from controller.config import (
     ConfigError,
     ControllerConfig,
     advertised_url,
+    check_access,
     check_advertisable,
     load_config,
 )
@@ -54,6 +57,8 @@ from controller.shell.published import Published
 
 log = logging.getLogger("controller")
 
+#: Not a flag and not in the file: a process's arguments are everybody's to read.
+TOKENS_VARIABLE: Final = "SPRINGTIDE_TOKENS"
 LISTEN_BACKLOG: Final = 2_048
 #: Requests still running when the controller stops get so long; polls are answered at once.
 GRACEFUL_STOP_S: Final = 5
@@ -75,8 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = load_config(given, os.environ, file=chosen.config)
         if chosen.command == "serve":
             check_advertisable(config)
+            tokens = _load_tokens(config, os.environ)
+            check_access(config, has_tokens=tokens is not None)
             configure_logging(config.log_level)
-            return anyio.run(serve, config)
+            return anyio.run(serve, config, tokens)
         configure_logging("error")
         return anyio.run(dump_image, config, chosen.cluster, chosen.output)
     except ConfigError as error:
@@ -128,16 +135,33 @@ def _spell(default: str | int | bool) -> str:
 # -- serve --
 
 
-async def serve(config: ControllerConfig) -> int:
+def _load_tokens(config: ControllerConfig, environment: Mapping[str, str]) -> Tokens | None:
+    file = Path(config.tokens_file) if config.tokens_file else None
+    try:
+        return load_tokens(file=file, environment=environment.get(TOKENS_VARIABLE))
+    except TokensInvalid as error:
+        raise ConfigError(str(error)) from error
+
+
+def _say_who_may_ask(config: ControllerConfig, tokens: Tokens | None) -> None:
+    if tokens is not None:
+        log.warning("tokens=%d", len(tokens))
+        file = Path(config.tokens_file) if config.tokens_file else None
+        if file is not None and file.stat().st_mode & stat.S_IROTH:
+            log.warning("EVERY USER of this host can read %s: chmod it", file)
+        return
+    log.warning(
+        "NO AUTHENTICATION: %s can administer every cluster through %s; --tokens-file names who may",
+        "every user and process of this host" if config.is_loopback_only else "whoever reaches it",
+        config.listen,
+    )
+
+
+async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
     """Runs until SIGTERM or SIGINT. Raises ConfigError when the address can't be listened on."""
     listener = _listen(config)
     url = advertised_url(config, bound_port=listener.getsockname()[1])
-    if not config.is_loopback_only:
-        log.warning(
-            "NO AUTHENTICATION: whoever reaches %s can administer every cluster; bind to loopback, or put a "
-            "proxy that authenticates before it",
-            config.listen,
-        )
+    _say_who_may_ask(config, tokens)
     clock = SystemClock()
     meta = KazooMeta(
         hosts=config.zookeeper_hosts,
@@ -159,7 +183,7 @@ async def serve(config: ControllerConfig) -> int:
     registry = CollectorRegistry()
     registry.register(EngineCollector(engine))
     settings = ApiSettings(read_only=config.read_only, if_match_required=config.if_match_required)
-    app = _compose_app(engine, store, outbox, registry, settings)
+    app = _compose_app(engine, store, outbox, registry, settings=settings, tokens=tokens)
     server = _Server(_uvicorn_config(app, config, settings))
     log.warning("starting url=%s controller_id=%s zookeeper=%s", url, engine.controller_id, config.zookeeper)
     async with anyio.create_task_group() as outermost:
@@ -221,7 +245,9 @@ def _compose_app(
     store: AuditStore,
     outbox: AuditOutbox,
     registry: CollectorRegistry,
+    *,
     settings: ApiSettings,
+    tokens: Tokens | None,
 ) -> FastAPI:
     return create_app(
         engine=engine,
@@ -232,6 +258,7 @@ def _compose_app(
         random_bytes=os.urandom,
         registry=registry,
         internal_routers=[create_router(engine)],
+        tokens=tokens,
     )
 
 

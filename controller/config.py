@@ -92,6 +92,17 @@ OPTIONS: Final = (
         minimum=40,
     ),
     Option("auto_leader_rebalance_enable", True, "move leadership back to preferred replicas"),
+    Option(
+        "tokens_file",
+        "",
+        "who may ask for what: lines of NAME ROLE TOKEN, where ROLE is viewer, operator, admin or broker, "
+        "and TOKEN may be sha256: and its digest; also in the environment variable SPRINGTIDE_TOKENS",
+    ),
+    Option(
+        "allow_anonymous",
+        False,
+        "let everybody who reaches a listener that is not on loopback do everything, without tokens",
+    ),
     Option("read_only", False, "refuse operators' writes; brokers are served, and fail-overs go on"),
     Option(
         "if_match_required", False, "change or delete what exists only for who names the version they saw"
@@ -118,6 +129,8 @@ class ControllerConfig:
     broker_lease_ms: int
     broker_session_timeout_ms: int
     auto_leader_rebalance_enable: bool
+    tokens_file: str
+    allow_anonymous: bool
     read_only: bool
     if_match_required: bool
     observer: bool
@@ -281,6 +294,17 @@ def check_config(config: ControllerConfig) -> None:
             f"ZooKeeper session timeout of {config.zookeeper_session_timeout_ms} ms and two heartbeats; "
             "otherwise a pause of the controller makes healthy brokers look silent"
         )
+
+
+def check_access(config: ControllerConfig, *, has_tokens: bool) -> None:
+    """Raises ConfigError when other hosts could administer clusters and nobody said that they may."""
+    if has_tokens or config.is_loopback_only or config.allow_anonymous:
+        return
+    raise ConfigError(
+        f"--listen {config.listen} can be reached from other hosts, and there are no tokens: whoever reaches "
+        "it could administer every cluster. Name them with --tokens-file FILE (lines of NAME ROLE TOKEN), "
+        "listen on loopback, or accept it with --allow-anonymous"
+    )
 
 
 def grace_ms_min(lease_ms: int) -> int:

@@ -46,6 +46,7 @@ from dataplane.storage.log_dir_identity import LogDirRefused
 _log = logging.getLogger("dataplane")
 
 DEFAULT_PORT = 9092
+TOKEN_CHARS_MAX = 400
 BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 GC_ALLOCATIONS = 20_000
 GC_MIDDLE_EVERY = 20
@@ -93,6 +94,11 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--listen", default=f"127.0.0.1:{DEFAULT_PORT}", metavar="HOST:PORT")
     serve.add_argument("--advertise", metavar="HOST:PORT", help="what clients connect to, if not --listen")
     serve.add_argument("--controllers", required=True, metavar="URL[,URL...]", help="all controllers")
+    serve.add_argument(
+        "--controller-token-file",
+        metavar="FILE",
+        help="the token of role broker that the controllers know this broker by",
+    )
     serve.add_argument("--data-dir", required=True, metavar="DIR", help="this broker's own directory")
     serve.add_argument("--rack", help="where it stands; replicas of a partition are spread over racks")
     serve.add_argument("--metrics-listen", metavar="HOST:PORT", help="/metrics, /healthz, /readyz")
@@ -230,12 +236,26 @@ def _settings(arguments: argparse.Namespace) -> BrokerSettings:
         advertise_host=advertise[0],
         advertise_port=advertise[1],
         controllers=controllers,
+        controller_token=_token(arguments.controller_token_file),
         rack=arguments.rack,
         metrics_host=metrics[0],
         metrics_port=metrics[1],
         config=_config(arguments),
         version=_version(),
     )
+
+
+def _token(file: str | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        with Path(file).open(encoding="ascii") as opened:
+            token = opened.read(TOKEN_CHARS_MAX + 1).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--controller-token-file {file}: {error}") from error
+    if not token or len(token) > TOKEN_CHARS_MAX or len(token.split()) != 1:
+        raise UsageError(f"--controller-token-file {file} must hold a token and nothing else")
+    return token
 
 
 def _config(arguments: argparse.Namespace) -> BrokerConfig:

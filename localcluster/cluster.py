@@ -504,6 +504,7 @@ class LocalCluster:
             *("--advertise", f"http://{place.address}:{port}"),
             *("--zookeeper", self.zookeeper.connection_string),
             *("--database-url", f"sqlite:///{self.directory / 'audit.db'}"),
+            *(() if place.address == LOOPBACK else ("--allow-anonymous",)),
             *self.shape.controller_flags,
         ]
         process = SupervisedProcess(

@@ -19,6 +19,7 @@ from admin_api.partitions.models import ElectionPlan, ElectLeaderBody, Partition
 from admin_api.problem import problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
+from admin_api.tokens import Role
 from admin_api.topics.routes import TopicPath
 from admin_api.topics.service import find_topic
 from admin_api.writes import REPLAYED_HEADERS, Asked, Write
@@ -84,7 +85,9 @@ async def elect_leader(
 ) -> Response:
     """`preferred` hands the leadership back to the first replica, and loses nothing. `unclean` chooses a
     leader for a partition that has none: whatever its log lacks is lost, other replicas set aside what they
-    have beyond it, and all of it is recorded."""
+    have beyond it, and all of it is recorded. It takes the role admin."""
+    if body.election == "unclean":
+        write.need(Role.ADMIN)
     services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,

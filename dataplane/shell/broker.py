@@ -71,6 +71,7 @@ class BrokerSettings:
     advertise_host: str | None = None
     advertise_port: int | None = None
     controllers: tuple[str, ...]
+    controller_token: str | None = field(default=None, repr=False)
     rack: str | None = None
     metrics_host: str | None = None
     metrics_port: int = 0
@@ -289,6 +290,7 @@ class Broker:
             controller_epoch_seen=controller_epoch_seen,
             on_higher_epoch=self.directory.start_saving_controller_epoch,
             transport=ports.controller_transport,
+            token=settings.controller_token,
         )
         self.lease.on_controller_epoch(controller_epoch_seen)
         self.session = ControllerSession(

@@ -67,6 +67,7 @@ class ControllerClient:
         controller_epoch_seen: int = -1,
         on_higher_epoch: Callable[[int], None] | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
+        token: str | None = None,
     ) -> None:
         self._urls = [url.rstrip("/") for url in urls]
         self._current = self._urls[0]
@@ -75,6 +76,8 @@ class ControllerClient:
         self._on_higher_epoch = on_higher_epoch
         timeout = httpx.Timeout(REQUEST_TIMEOUT_MS / 1000, connect=CONNECT_TIMEOUT_S)
         headers = {"content-type": "application/json", "accept": "application/json"}
+        if token is not None:
+            headers["authorization"] = f"Bearer {token}"
         # Building one costs a tenth of a second, so only where there is something to verify.
         has_tls = any(url.startswith("https:") for url in urls)
         verify = httpx.create_ssl_context(trust_env=False) if has_tls else False

@@ -19,7 +19,9 @@ SESSION_TIMEOUT_MS = 4_000
 class ControllerProcess:
     """One `controller serve`, asked over HTTP."""
 
-    def __init__(self, name: str, port: int, zookeeper: ZooKeeper, root: str, directory: Path) -> None:
+    def __init__(
+        self, name: str, port: int, zookeeper: ZooKeeper, root: str, directory: Path, *flags: str
+    ) -> None:
         self.url = f"http://{LOOPBACK}:{port}"
         self.http = httpx.Client(base_url=self.url, timeout=10)
         arguments = [
@@ -27,6 +29,7 @@ class ControllerProcess:
             *("--zookeeper", zookeeper.connection_string, "--zookeeper-root", root),
             *("--zookeeper-session-timeout-ms", str(SESSION_TIMEOUT_MS)),
             *("--database-url", f"sqlite:///{directory}/audit.db"),
+            *flags,
         ]
         self.process = SupervisedProcess(
             name=name,

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from admin_api.app import create_app
 from admin_api.settings import ApiSettings
+from admin_api.tokens import Tokens
 from controller.audit.outbox import AuditOutbox
 from controller.audit.store import AuditStore, AuditUnavailable, create_sql_engine, run_in_place
 from controller.audit.tables import metadata
@@ -118,6 +119,7 @@ async def controller(
     *,
     name: str = "c1",
     settings: ApiSettings | None = None,
+    tokens: Tokens | None = None,
     is_active: bool = True,
     run_outbox: bool = False,
 ) -> AsyncIterator[Rest]:
@@ -143,6 +145,7 @@ async def controller(
         random_bytes=random.Random(f"rest {name}").randbytes,
         registry=registry,
         internal_routers=[create_router(engine)],
+        tokens=tokens,
     )
     transport = httpx.ASGITransport(app, client=CLIENT_ADDRESS)
     try:

@@ -11,6 +11,7 @@ from controller.config import (
     OPTIONS,
     ConfigError,
     advertised_url,
+    check_access,
     check_advertisable,
     grace_ms_min,
     load_config,
@@ -94,6 +95,30 @@ def test_a_wildcard_address_must_be_advertised_under_a_name() -> None:
     named = load_config({"listen": "0.0.0.0:8080", "advertise": "http://ctl1:8080/"}, {})
     check_advertisable(named)
     assert advertised_url(named, bound_port=8080) == "http://ctl1:8080"
+
+
+def test_other_hosts_are_let_in_with_tokens_or_on_purpose() -> None:
+    for listen in ("127.0.0.1:1", "[::1]:1", "localhost:1"):
+        check_access(load_config({"listen": listen}, {}), has_tokens=False)
+    for listen in ("0.0.0.0:1", "[::]:1", "10.0.0.1:1", "ctl1:1"):
+        with pytest.raises(ConfigError, match="--tokens-file FILE"):
+            check_access(load_config({"listen": listen}, {}), has_tokens=False)
+        check_access(load_config({"listen": listen}, {}), has_tokens=True)
+        check_access(load_config({"listen": listen, "allow_anonymous": "true"}, {}), has_tokens=False)
+
+
+def test_a_controller_that_would_be_open_to_other_hosts_does_not_start(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("SPRINGTIDE_TOKENS", raising=False)
+    serve = ["serve", "--listen", "0.0.0.0:0", "--advertise", "http://ctl1:1"]
+    assert main(serve) == 2
+    assert "there are no tokens" in capsys.readouterr().err
+    assert main([*serve, "--tokens-file", str(tmp_path / "absent")]) == 2
+    assert "cannot read" in capsys.readouterr().err
+    monkeypatch.setenv("SPRINGTIDE_TOKENS", "alice admin short")
+    assert main(serve) == 2
+    assert "the environment, line 1" in capsys.readouterr().err
 
 
 def test_the_bound_port_is_advertised_when_any_was_asked_for() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import httpx
@@ -10,7 +11,7 @@ import pytest
 import trio
 
 from controller.contract.errors import ControllerError
-from controller.contract.updates import ProducerIdsRequest, ProducerIdsResponse
+from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse
 from dataplane.shell.clock import SystemClock
 from dataplane.shell.controller_client import ControllerClient, ControllerUnavailable
 
@@ -66,6 +67,37 @@ def test_the_next_is_asked_when_one_refuses_and_kept_while_it_answers() -> None:
     outcome, asked, _ = ask({ONE: refuse, TWO: ok(count=5)}, (ONE, TWO), times=2)
     assert outcome == ProducerIdsResponse(count=5)
     assert asked == [ONE, TWO, TWO]
+
+
+def test_every_request_carries_the_brokers_token_if_it_has_one() -> None:
+    def sent_by(token: str | None) -> list[str | None]:
+        sent: list[str | None] = []
+
+        def handle(request: httpx.Request) -> httpx.Response:
+            sent.append(request.headers.get("authorization"))
+            return ok(count=5)()
+
+        async def run() -> None:
+            transport = httpx.MockTransport(handle)
+            client = ControllerClient(
+                urls=(ONE,),
+                cluster="prod",
+                broker_id=1,
+                clock=SystemClock(),
+                transport=transport,
+                token=token,
+            )
+            await client.allocate_producer_ids(REQUEST)
+            with contextlib.suppress(ControllerUnavailable):
+                await client.poll(PollRequest(broker_id=1, broker_epoch=1, wait_ms_max=10))
+            await client.aclose()
+
+        trio.run(run)
+        assert len(sent) > 1, "both kinds of connection"
+        return sent
+
+    assert set(sent_by("secret")) == {"Bearer secret"}
+    assert set(sent_by(None)) == {None}
 
 
 def test_a_hint_is_followed_even_to_a_controller_that_is_not_configured() -> None:

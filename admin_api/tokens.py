@@ -1,0 +1,145 @@
+"""Who may ask for what: bearer tokens, each with a name and a role.
+
+A token is a random secret, so its SHA-256 is enough to recognise it by, and nothing else of it stays in
+memory. The name is what the audit calls whoever used it; several tokens may have one name, so that a new one
+can be handed out before the old one is withdrawn.
+
+    # name  role      the token, or sha256: and the digest of it
+    alice   admin     sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabbd62a11ef721d1542d8
+    ci      operator  3f6c1f0e9b4d4c0a8f4e2a7d
+    grafana viewer    0d9a1b2c3e4f5a6b7c8d9e0f
+    brokers broker    7a6b5c4d3e2f1a0b9c8d7e6f
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+#: Ends lines in an environment variable, where a line break is hard to write.
+LINE_END: Final = ";"
+FILE_BYTES_MAX: Final = 1024 * 1024
+TOKENS_MAX: Final = 1_000
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
+#: RFC 6750's alphabet; long enough that nobody guesses one.
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]{20,200}={0,2}")
+_DIGEST: Final = re.compile(r"sha256:([0-9a-fA-F]{64})")
+#: What the audit calls actors that hold no token.
+_RESERVED: Final = frozenset({"controller", "anonymous"})
+
+
+class Role(StrEnum):
+    """viewer: looks, and tries with dry runs. operator: changes. admin: also what may lose records. broker:
+    what brokers ask, and nothing else."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+    BROKER = "broker"
+
+    def includes(self, other: Role) -> bool:
+        if Role.BROKER in (self, other):
+            return self is other
+        return _RANKS.index(self) >= _RANKS.index(other)
+
+
+_RANKS: Final = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
+
+
+class TokensInvalid(Exception):
+    """The tokens can't be used; the message says which line and why, and repeats no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whoever holds a token."""
+
+    name: str
+    role: Role
+
+
+class Tokens:
+    """All that are valid."""
+
+    def __init__(self, holders: Iterable[tuple[bytes, Principal]]) -> None:
+        """holders: with the SHA-256 of each token."""
+        self._holders = tuple(holders)
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def holder_of(self, token: bytes) -> Principal | None:
+        """Compares with every token, so that the time taken tells nothing about any."""
+        digest = hashlib.sha256(token).digest()
+        found: Principal | None = None
+        for known, principal in self._holders:
+            if hmac.compare_digest(known, digest):
+                found = principal
+        return found
+
+
+def load_tokens(*, file: Path | None, environment: str | None) -> Tokens | None:
+    """From both places; None when neither is given. A place without any token is a mistake: it would lock
+    everybody out or, worse, let everybody in. Raises TokensInvalid."""
+    sources: list[tuple[str, Sequence[str]]] = []
+    if file is not None:
+        sources.append((str(file), _read(file).splitlines()))
+    if environment is not None:
+        sources.append(("the environment", environment.replace(LINE_END, "\n").splitlines()))
+    holders: dict[bytes, Principal] = {}
+    for source, lines in sources:
+        before = len(holders)
+        for number, line in enumerate(lines, start=1):
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            try:
+                digest, principal = _parse(line)
+            except TokensInvalid as error:
+                raise TokensInvalid(f"{source}, line {number}: {error}") from None
+            if digest in holders:
+                raise TokensInvalid(f"{source}, line {number}: this token is there already")
+            holders[digest] = principal
+        if len(holders) == before:
+            raise TokensInvalid(f"{source} has no token in it; a line is: NAME ROLE TOKEN")
+        if len(holders) > TOKENS_MAX:
+            raise TokensInvalid(f"{source}: there may be {TOKENS_MAX} tokens")
+    return Tokens(holders.items()) if sources else None
+
+
+def _read(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(FILE_BYTES_MAX + 1)
+        if len(data) > FILE_BYTES_MAX:
+            raise TokensInvalid(f"{file} is larger than {FILE_BYTES_MAX} bytes")
+        return data.decode("utf-8")
+    except OSError as error:
+        raise TokensInvalid(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise TokensInvalid(f"{file} is not UTF-8") from None
+
+
+def _parse(line: str) -> tuple[bytes, Principal]:
+    parts = line.split()
+    if len(parts) != 3:
+        raise TokensInvalid(f"has {len(parts)} words; a line is: NAME ROLE TOKEN")
+    name, role, secret = parts
+    if not _NAME.fullmatch(name) or name in _RESERVED:
+        raise TokensInvalid("the name must be up to 64 of A-Z a-z 0-9 . _ @ + - and no word of ours")
+    if role not in list(Role):
+        raise TokensInvalid(f"the role must be one of {', '.join(Role)}")
+    digest = _DIGEST.fullmatch(secret)
+    if digest is not None:
+        return bytes.fromhex(digest[1]), Principal(name, Role(role))
+    if not _TOKEN.fullmatch(secret):
+        raise TokensInvalid(
+            "a token has 20 to 200 of A-Z a-z 0-9 . _ ~ + / -, such as `openssl rand -hex 24` makes"
+        )
+    return hashlib.sha256(secret.encode("ascii")).digest(), Principal(name, Role(role))

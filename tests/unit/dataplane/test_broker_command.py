@@ -1,0 +1,35 @@
+"""What `dataplane serve` makes of its command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dataplane.__main__ import TOKEN_CHARS_MAX, UsageError, _parser, _settings
+from dataplane.shell.broker import BrokerSettings
+
+SERVE = ("serve", "--cluster", "prod", "--broker-id", "1", "--controllers", "http://c1:1", "--data-dir", "d")
+
+
+def settings(*flags: str) -> BrokerSettings:
+    return _settings(_parser().parse_args([*SERVE, *flags]))
+
+
+def test_the_controllers_token_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
+    assert settings().controller_token is None
+    file = tmp_path / "token"
+    file.write_text("0123456789abcdef0123\n", encoding="ascii")
+    told = settings("--controller-token-file", str(file))
+    assert told.controller_token == "0123456789abcdef0123"
+    assert "0123456789abcdef0123" not in repr(told)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "two words", "a\nb", "ä", "a" * (TOKEN_CHARS_MAX + 1)])
+def test_a_file_that_holds_no_token_is_refused(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match="--controller-token-file"):
+        settings("--controller-token-file", str(file))
+    with pytest.raises(UsageError, match="No such file"):
+        settings("--controller-token-file", str(tmp_path / "absent"))
