@@ -28,9 +28,9 @@ _log = logging.getLogger(__name__)
 #: What brokers ask lives below this path and nothing else does.
 BROKERS_PREFIX: Final = "/internal/"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-#: Probes, and what explains the interface: nothing of any cluster.
-OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json", "/problems"})
-OPEN_PREFIXES: Final = ("/docs/", "/problems/")
+#: Probes, what explains the interface, and the pages that ask it: nothing of any cluster.
+OPEN_PATHS: Final = frozenset({"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/problems"})
+OPEN_PREFIXES: Final = ("/console/", "/docs/", "/problems/")
 
 #: ASGI scope key of who asks; absent where tokens are not used.
 PRINCIPAL_SCOPE_KEY: Final = "springtide.principal"

@@ -43,7 +43,7 @@ class ProblemKind(View):
     code: str
     status: int
     title: str
-    hint: str | None
+    hint: str = Field(description="what to do")
     retryable: bool
     kafka_error: KafkaErrorView | None
 

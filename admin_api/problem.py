@@ -23,24 +23,32 @@ class KafkaError(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """One entry of the catalogue."""
+    """One entry of the catalogue. hint: what to do; whoever raises the problem may know better."""
 
     status: int
     title: str
-    hint: str | None = None
+    hint: str
     retryable: bool = False
     kafka_error: KafkaError | None = None
 
 
 CATALOGUE: Mapping[str, Kind] = {
-    "unreadable_body": Kind(400, "The body is not readable JSON"),
-    "bad_request": Kind(400, "The request can't be understood"),
+    "unreadable_body": Kind(400, "The body is not readable JSON", "the detail says where the reader stopped"),
+    "bad_request": Kind(
+        400,
+        "The request can't be understood",
+        "the request is no HTTP/1.1, or nothing that this address can take; see /docs",
+    ),
     "unauthenticated": Kind(
         401,
         "This takes a token",
         "send the header 'Authorization: Bearer TOKEN'; whoever runs the controller hands them out",
     ),
-    "forbidden": Kind(403, "The token's role does not allow this"),
+    "forbidden": Kind(
+        403,
+        "The token's role does not allow this",
+        "use a token whose role is the one in facts.needed, or ask for one",
+    ),
     "read_only": Kind(
         403,
         "This controller is read-only",
@@ -56,16 +64,30 @@ CATALOGUE: Mapping[str, Kind] = {
         kafka_error=KafkaError(3, "UNKNOWN_TOPIC_OR_PARTITION"),
     ),
     "partition_not_found": Kind(
-        404, "No such partition", kafka_error=KafkaError(3, "UNKNOWN_TOPIC_OR_PARTITION")
+        404,
+        "No such partition",
+        "GET /clusters/{cluster}/topics/{topic}/partitions lists those that exist",
+        kafka_error=KafkaError(3, "UNKNOWN_TOPIC_OR_PARTITION"),
     ),
-    "operation_not_found": Kind(404, "No such operation"),
-    "audit_row_not_found": Kind(404, "No such audit row"),
+    "operation_not_found": Kind(404, "No such operation", "GET /operations lists them, newest first"),
+    "audit_row_not_found": Kind(404, "No such audit row", "GET /audit lists rows, newest first"),
     "before_the_audit": Kind(404, "The time lies before the audit begins", "ask for a later time"),
-    "problem_not_found": Kind(404, "No such problem code"),
+    "problem_not_found": Kind(404, "No such problem code", "GET /problems lists the codes"),
     "method_not_allowed": Kind(405, "This address has no such method", "the Allow header lists the methods"),
-    "not_acceptable": Kind(406, "None of the accepted media types can be produced"),
-    "request_timeout": Kind(408, "The request did not arrive in time", retryable=True),
-    "cluster_already_exists": Kind(409, "The cluster exists"),
+    "not_acceptable": Kind(
+        406,
+        "None of the accepted media types can be produced",
+        "leave the header Accept out, or accept application/json",
+    ),
+    "request_timeout": Kind(
+        408,
+        "The request did not arrive in time",
+        "send the whole request at once; retry if the network was slow",
+        retryable=True,
+    ),
+    "cluster_already_exists": Kind(
+        409, "The cluster exists", "GET /clusters/{cluster} shows it; choose another name for another cluster"
+    ),
     "topic_already_exists": Kind(
         409,
         "The topic exists",
@@ -78,34 +100,62 @@ CATALOGUE: Mapping[str, Kind] = {
         "metrics could not tell the two apart; choose another name",
         kafka_error=KafkaError(17, "INVALID_TOPIC_EXCEPTION"),
     ),
-    "broker_id_in_use": Kind(409, "The broker id is held by another endpoint"),
-    "broker_operation_running": Kind(409, "Another operation is adding this broker"),
-    "broker_in_use": Kind(409, "The broker still holds replicas"),
+    "broker_id_in_use": Kind(
+        409,
+        "The broker id is held by another endpoint",
+        "give the new broker an id of its own, or name the endpoint that has this one",
+    ),
+    "broker_operation_running": Kind(
+        409,
+        "Another operation is adding this broker",
+        "wait for the operation in operation_id, or look at what it waits for",
+    ),
+    "broker_in_use": Kind(409, "The broker still holds replicas", "move its replicas away and stop it first"),
     "partition_changed": Kind(
         409, "The partition has changed since it was read", "read it again", retryable=True
     ),
     "election_not_needed": Kind(
-        409, "No election is needed", kafka_error=KafkaError(84, "ELECTION_NOT_NEEDED")
+        409,
+        "No election is needed",
+        "the partition has the leader that the election would choose",
+        kafka_error=KafkaError(84, "ELECTION_NOT_NEEDED"),
     ),
-    "election_not_possible": Kind(409, "The election is not possible now"),
+    "election_not_possible": Kind(
+        409,
+        "The election is not possible now",
+        "the partition's `why` says which replicas could lead, and what they wait for",
+    ),
     "no_reassignment_in_progress": Kind(
         409,
         "No reassignment of this partition is in progress",
+        "the partition's adding_replicas and removing_replicas show what is in progress",
         kafka_error=KafkaError(85, "NO_REASSIGNMENT_IN_PROGRESS"),
     ),
     "reassignment_not_safe": Kind(
-        409, "The change would leave too few replicas in sync, or nobody who may lead", retryable=True
+        409,
+        "The change would leave too few replicas in sync, or nobody who may lead",
+        "the partition's isr and min_insync_replicas show what has to stay; try when more are in sync",
+        retryable=True,
     ),
     "idempotency_key_in_progress": Kind(
-        409, "The first request with this Idempotency-Key is still running", "try again", retryable=True
+        409,
+        "The first request with this Idempotency-Key is still running",
+        "wait a moment and send it again",
+        retryable=True,
     ),
     "precondition_failed": Kind(412, "The resource has changed since its ETag was read", "read it again"),
-    "body_too_large": Kind(413, "The body is too large"),
-    "target_too_long": Kind(414, "The path and query are too long"),
+    "body_too_large": Kind(
+        413, "The body is too large", "split what is asked for; facts.body_bytes_max is the bound"
+    ),
+    "target_too_long": Kind(414, "The path and query are too long", "ask with fewer or shorter parameters"),
     "unsupported_media_type": Kind(
         415, "The body's media type is not JSON", "add the header 'Content-Type: application/json'"
     ),
-    "invalid_request": Kind(422, "The request is well-formed and can't be carried out"),
+    "invalid_request": Kind(
+        422,
+        "The request is well-formed and can't be carried out",
+        "errors says which part is wrong, and which bound it broke",
+    ),
     "cluster_required": Kind(
         422, "There are several clusters, and none is named", "add 'cluster' to the body"
     ),
@@ -113,45 +163,78 @@ CATALOGUE: Mapping[str, Kind] = {
         422, "The Idempotency-Key was used for another request", "use a new key for a new request"
     ),
     "invalid_topic_name": Kind(
-        422, "The topic's name is not allowed", kafka_error=KafkaError(17, "INVALID_TOPIC_EXCEPTION")
+        422,
+        "The topic's name is not allowed",
+        "use up to 249 letters, digits, '.', '_' and '-'",
+        kafka_error=KafkaError(17, "INVALID_TOPIC_EXCEPTION"),
     ),
     "invalid_partitions": Kind(
-        422, "The number of partitions is not allowed", kafka_error=KafkaError(37, "INVALID_PARTITIONS")
+        422,
+        "The number of partitions is not allowed",
+        "errors says which bound was broken",
+        kafka_error=KafkaError(37, "INVALID_PARTITIONS"),
     ),
     "invalid_replication_factor": Kind(
         422,
         "The replication factor is not allowed",
+        "errors says which bound was broken",
         kafka_error=KafkaError(38, "INVALID_REPLICATION_FACTOR"),
     ),
     "replication_factor_too_large": Kind(
         422,
         "The replication factor exceeds the eligible brokers",
+        "add a broker, bring a fenced one back, or lower the factor",
         kafka_error=KafkaError(38, "INVALID_REPLICATION_FACTOR"),
     ),
     "invalid_replica_assignment": Kind(
         422,
         "The replica assignment is not allowed",
+        "give each partition distinct brokers, as many as every other has",
         kafka_error=KafkaError(39, "INVALID_REPLICA_ASSIGNMENT"),
     ),
     "no_live_replica": Kind(
         422,
         "A partition would have no live replica",
+        "bring one of its brokers back, or place it on brokers that are active",
         kafka_error=KafkaError(39, "INVALID_REPLICA_ASSIGNMENT"),
     ),
-    "unknown_config": Kind(422, "No such configuration", kafka_error=KafkaError(40, "INVALID_CONFIG")),
-    "invalid_config": Kind(
-        422, "The configuration is not allowed", kafka_error=KafkaError(40, "INVALID_CONFIG")
+    "unknown_config": Kind(
+        422,
+        "No such configuration",
+        "errors names it; the names are Kafka's, such as min.insync.replicas",
+        kafka_error=KafkaError(40, "INVALID_CONFIG"),
     ),
-    "unknown_broker": Kind(422, "The request names a broker that is not registered"),
-    "ineligible_broker": Kind(422, "The request names a broker that can't be chosen now"),
+    "invalid_config": Kind(
+        422,
+        "The configuration is not allowed",
+        "errors names it and says what it may be",
+        kafka_error=KafkaError(40, "INVALID_CONFIG"),
+    ),
+    "unknown_broker": Kind(
+        422,
+        "The request names a broker that is not registered",
+        "GET /clusters/{cluster}/brokers lists those registered",
+    ),
+    "ineligible_broker": Kind(
+        422,
+        "The request names a broker that can't be chosen now",
+        "GET /clusters/{cluster}/brokers says what state it is in",
+    ),
     "precondition_required": Kind(
         428, "The change needs an If-Match", "read the resource and send its ETag as If-Match"
     ),
-    "headers_too_large": Kind(431, "The header fields are too large"),
+    "headers_too_large": Kind(
+        431, "The header fields are too large", "send fewer or shorter header fields; cookies are not needed"
+    ),
     "internal_error": Kind(
         500, "The controller failed to answer", "the controller's log has the request id", retryable=True
     ),
-    "overloaded": Kind(503, "The controller has more to do than it may take on", retryable=True),
+    "overloaded": Kind(
+        503,
+        "The controller has more to do than it may take on",
+        "wait as long as Retry-After says; repeated writes are safe with an Idempotency-Key",
+        retryable=True,
+    ),
     "no_active_controller": Kind(
         503, "No controller is active at the moment", "an election is under way; try again", retryable=True
     ),
@@ -161,14 +244,24 @@ CATALOGUE: Mapping[str, Kind] = {
         "nothing was changed: a change that can't be written down is not made",
         retryable=True,
     ),
-    "not_ready": Kind(503, "This controller can't serve", retryable=True),
+    "not_ready": Kind(
+        503,
+        "This controller can't serve",
+        "facts says what it can't reach; ask another controller meanwhile",
+        retryable=True,
+    ),
     "outcome_unknown": Kind(
         504,
         "The change may or may not have been made",
         "read the resource, or repeat the request with the same Idempotency-Key",
         retryable=True,
     ),
-    "not_the_active_controller": Kind(307, "Writes go to the active controller", retryable=True),
+    "not_the_active_controller": Kind(
+        307,
+        "Writes go to the active controller",
+        "follow Location, with the token if one is needed",
+        retryable=True,
+    ),
 }
 
 

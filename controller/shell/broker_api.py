@@ -1,7 +1,8 @@
 """The controller's five endpoints for brokers, and the long poll that carries the metadata stream.
 
 Every answer to a readable body is 200 with the contract's `error` field: a broker needs the typed answer, and
-a proxy's 503 must not be mistaken for one. Only a body that can't be read is 400, one that is too large 413.
+a proxy's 503 must not be mistaken for one. Only a body that can't be read is 400, one that is too slow 408,
+one that is too large 413.
 
 The open poll is the broker's session connection. When it closes on the broker's side, the broker's listener
 is asked whether anybody is there (driver.on_session_closed): that, and no timeout, is how a killed process
@@ -50,6 +51,8 @@ TAG: Final = "Brokers (internal)"
 SMALL_BODY_BYTES_MAX: Final = 64 * 1024
 #: A poll carries the failures of a batch, a report the lag of every partition that its sender leads.
 LARGE_BODY_BYTES_MAX: Final = 32 * 1024 * 1024
+#: Brokers give up on an answer long before; this is for whoever is none.
+BODY_TIMEOUT_MS: Final = 30_000
 POLL_WAIT_MS_MAX: Final = 60_000
 RETRY_AFTER_MS: Final = 250
 #: Encoded batches kept for the other brokers of the cluster: they ask for the same ranges within moments.
@@ -110,6 +113,7 @@ def create_router(engine: Engine) -> APIRouter:
             responses={
                 200: {"description": _first_line(response_type.__doc__), **_content(response_type)},
                 400: {"description": "Unreadable body"},
+                408: {"description": "Body too slow"},
                 413: {"description": "Body too large"},
             },
         )
@@ -165,7 +169,7 @@ class BrokerApi:
     async def poll(self, cluster: str, broker_id: int, request: Request) -> Response:
         """Acknowledge the metadata stream up to a position, and wait for what follows it."""
         try:
-            body = await read_body(request, PollRequest, broker_id)
+            body = await self._read(request, PollRequest, broker_id)
         except BodyRefused as error:
             return _refused_body(error)
         try:
@@ -257,7 +261,7 @@ class BrokerApi:
     async def _ask(self, cluster: str, request: Request, question: _Question[RequestBody]) -> Response:
         answer_type = question.answer_type
         try:
-            body = await read_body(request, question.request_type, question.broker_id)
+            body = await self._read(request, question.request_type, question.broker_id)
         except BodyRefused as error:
             return _refused_body(error)
         try:
@@ -269,6 +273,11 @@ class BrokerApi:
             # Authority may have gone while the reply waited for a write.
             return self._render(self._refusal(answer_type, NotActive(None)))
         return self._render(reply)
+
+    async def _read(self, request: Request, body_type: type[RequestBody], broker_id: int) -> RequestBody:
+        with self._engine.clock.timeout_ms(BODY_TIMEOUT_MS):
+            return await read_body(request, body_type, broker_id)
+        raise BodyRefused(408, f"the body took longer than {BODY_TIMEOUT_MS} ms")
 
     def _refusal(self, answer_type: AnswerType, error: Exception) -> Answer:
         match error:
@@ -380,7 +389,9 @@ def _json(body: bytes) -> Response:
 
 def _refused_body(error: BodyRefused) -> Response:
     body = msgspec.json.encode({"title": "Unreadable body", "status": error.status, "detail": str(error)})
-    return Response(body, status_code=error.status, media_type="application/problem+json")
+    # What was not read of the body would be taken for the next request.
+    headers = {"Connection": "close"} if error.status in (408, 413) else None
+    return Response(body, error.status, headers, media_type="application/problem+json")
 
 
 def _first_line(doc: str | None) -> str:

@@ -9,6 +9,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
+from admin_api.problem import CATALOGUE
 from admin_api.settings import ApiSettings
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 from tests.unit.admin_api.rest_parts import controller, pointers, problem
@@ -265,6 +266,12 @@ async def test_every_problem_code_is_explained_where_its_type_points(zookeeper: 
         assert explained in kinds
         assert explained["title"] == missing.json()["title"]
         assert problem(await rest.client.get("/problems/nothing_like_it")) == (404, "problem_not_found")
+
+
+def test_every_problem_says_what_to_do() -> None:
+    for code, kind in CATALOGUE.items():
+        assert 10 < len(kind.hint) < 120, code
+        assert kind.hint != kind.title
 
 
 async def test_metrics_count_requests_by_route_and_not_by_path(zookeeper: MemoryZooKeeper) -> None:

@@ -33,6 +33,7 @@ OPEN = (
     "/problems",
     "/problems/forbidden",
 )
+PREFIXES = ("/docs/", "/problems/", "/console/")
 
 
 def bearer(role: str) -> dict[str, str]:
@@ -50,7 +51,7 @@ async def test_without_a_token_only_probes_and_explanations_are_served(zookeeper
         for route in rest.app.state.routes:
             assert isinstance(route, APIRoute)
             for method in route.methods:
-                if route.path in OPEN or route.path.startswith(("/docs", "/problems")):
+                if route.path in ("/", *OPEN) or route.path.startswith(PREFIXES):
                     continue
                 response = await rest.client.request(method, route.path)
                 assert problem(response) == (401, "unauthenticated"), (method, route.path)
@@ -61,6 +62,8 @@ async def test_without_a_token_only_probes_and_explanations_are_served(zookeeper
             assert (await rest.client.get(path)).status_code == 200, path
             assert problem(await rest.client.post(path))[0] == 401, path
         assert problem(await rest.client.get("/nothing"))[0] == 401, "what exists is nobody's to find out"
+        for path in ("/docs/../clusters", "/docs/%2e%2e/clusters", "/problems/../metrics"):
+            assert problem(await rest.client.get(path))[0] in (401, 404), path
 
 
 async def test_what_is_no_valid_token_is_refused(zookeeper: MemoryZooKeeper) -> None:

@@ -20,7 +20,7 @@ from controller.contract.updates import PollRequest, ProducerIdsRequest, Produce
 from controller.core.events import CreateTopic
 from controller.core.image import ClusterImage
 from controller.core.stream import UpdateRange
-from controller.shell.broker_api import SMALL_BODY_BYTES_MAX, EncodedBatches, create_router
+from controller.shell.broker_api import BODY_TIMEOUT_MS, SMALL_BODY_BYTES_MAX, EncodedBatches, create_router
 from controller.shell.engine import Engine
 from controller.shell.listeners import ListenerAnswer
 from tests.simulation.memory_zookeeper import MemoryMeta, MemoryZooKeeper
@@ -196,8 +196,8 @@ async def test_all_brokers_waiting_for_one_change_get_the_same_bytes_but_their_e
 class HungUp:
     """An ASGI request whose client closes the connection after `after_s` seconds."""
 
-    def __init__(self, body: bytes, after_s: float) -> None:
-        self._messages = [{"type": "http.request", "body": body, "more_body": False}]
+    def __init__(self, body: bytes, after_s: float, *, more_body: bool = False) -> None:
+        self._messages = [{"type": "http.request", "body": body, "more_body": more_body}]
         self._after_s = after_s
         self.sent: list[Any] = []
 
@@ -413,6 +413,18 @@ async def test_a_body_above_its_bound_is_refused_before_it_is_all_there(
         request = HungUp(b" " * (SMALL_BODY_BYTES_MAX + 1), after_s=60)
         await application(engine)(scope_of("1:heartbeat"), request.receive, request.send)
         assert request.sent[0]["status"] == 413
+
+
+async def test_a_body_is_not_waited_for_without_end(meta: MemoryMeta, clock: VirtualClock) -> None:
+    engine = make_engine(meta, clock)
+    async with running(engine):
+        for verb in ("heartbeat", "poll"):
+            request = HungUp(b"{", after_s=3_600, more_body=True)
+            started_ms = clock.now_mono_ms()
+            await application(engine)(scope_of(f"1:{verb}"), request.receive, request.send)
+            assert request.sent[0]["status"] == 408
+            assert (b"connection", b"close") in request.sent[0]["headers"]
+            assert clock.now_mono_ms() - started_ms == pytest.approx(BODY_TIMEOUT_MS, abs=100)
 
 
 def test_an_encoded_batch_differs_between_brokers_in_the_epoch_alone() -> None:
