@@ -26,6 +26,7 @@ from admin_api.partitions import routes as partitions
 from admin_api.placement import routes as placement
 from admin_api.ports import EnginePort
 from admin_api.problem_handlers import install_problem_handlers
+from admin_api.resilience import routes as resilience
 from admin_api.schema import DESCRIPTION, TAGS, TITLE, VERSION, complete_schema
 from admin_api.services import Services
 from admin_api.settings import ApiSettings
@@ -86,6 +87,7 @@ def create_app(
         topics.router,
         partitions.router,
         placement.router,
+        resilience.router,
         operation_routes.router,
         history.router,
         health_router,

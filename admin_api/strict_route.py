@@ -10,7 +10,7 @@ from __future__ import annotations
 import email.message
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, get_origin
 
 from fastapi import Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
@@ -50,6 +50,11 @@ class StrictRoute(APIRoute):
             for field in get_flat_params(self.dependant)
             if isinstance(field.field_info, params.Query)
         )
+        repeatable = frozenset(
+            field.alias
+            for field in get_flat_params(self.dependant)
+            if isinstance(field.field_info, params.Query) and get_origin(field.field_info.annotation) is list
+        )
 
         is_conditional = any(
             field.alias.lower() == "if-match"
@@ -60,7 +65,7 @@ class StrictRoute(APIRoute):
         async def strict(request: Request) -> Response:
             settings: ApiSettings = request.app.state.settings
             check_accept(request.headers.get("accept"), self.produces)
-            check_query(request.query_params.multi_items(), known)
+            check_query(request.query_params.multi_items(), known, repeatable)
             if not is_conditional and "if-match" in request.headers:
                 # Passing over a condition would be worse than to refuse it.
                 field = FieldProblem(header="If-Match", message="nothing here can be compared with it")
@@ -162,7 +167,9 @@ def check_accept(value: str | None, produces: tuple[str, ...]) -> None:
     raise ProblemError("not_acceptable", f"this address answers with {' or '.join(produces)}")
 
 
-def check_query(items: list[tuple[str, str]], known: frozenset[str]) -> None:
+def check_query(
+    items: list[tuple[str, str]], known: frozenset[str], repeatable: frozenset[str] = frozenset()
+) -> None:
     """A parameter that means nothing here, or comes twice, is a mistake somebody would like to hear of."""
     seen: set[str] = set()
     errors: list[FieldProblem] = []
@@ -171,7 +178,7 @@ def check_query(items: list[tuple[str, str]], known: frozenset[str]) -> None:
         if name not in known:
             message = f"unknown parameter; known: {', '.join(sorted(known)) or 'none'}"
             errors.append(FieldProblem(parameter=shown, message=message))
-        elif name in seen:
+        elif name in seen and name not in repeatable:
             errors.append(FieldProblem(parameter=shown, message="given more than once"))
         seen.add(name)
         if len(errors) >= 10:

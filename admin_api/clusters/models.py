@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, StringConstraints
 
 from admin_api.names import ClusterName, Reason
+from admin_api.resilience.models import ResilienceSummary
 from admin_api.views import LastChange, RequestBody, View
 
 ConfigName = Annotated[str, StringConstraints(min_length=1, max_length=249)]
@@ -82,6 +83,9 @@ class ClusterView(View):
     topics: int
     partitions: PartitionCounts
     controller: ControllerSummary
+    resilience: ResilienceSummary | None = Field(
+        description="what the worst loss of one broker, host or rack would do now; null in lists"
+    )
     last_change: LastChange | None
 
 

@@ -85,7 +85,7 @@ async def list_clusters(
         engine.clusters(), lambda n: (n,), name="clusters", kinds=(str,), limit=limit, token=page_token
     )
     views = [(name, engine.image(name)) for name in names]
-    items = [service.cluster_view(engine, name, view) for name, view in views]
+    items = [service.cluster_view(engine, name, view, in_full=False) for name, view in views]
     oldest = min((view for _, view in views), key=lambda view: view.as_of_ms or 0, default=None)
     return show(request, ClusterList(items=items, next_page_token=token), view=oldest)
 

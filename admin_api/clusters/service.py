@@ -12,6 +12,7 @@ from admin_api.clusters.models import (
     PartitionCounts,
 )
 from admin_api.ports import EnginePort
+from admin_api.resilience import service as resilience
 from admin_api.views import LastChange
 from admin_api.writes import Attempt, refusal_problem
 from controller.audit.change import Entity
@@ -65,11 +66,13 @@ def empty_view(engine: EnginePort, body: NewCluster, cluster_id: str) -> Cluster
             total=0, leaderless=0, under_min_isr=0, under_replicated=0, leader_not_preferred=0
         ),
         controller=ControllerSummary(active_url=engine.active_url, epoch=engine.controller_epoch),
+        resilience=resilience.summary(ClusterImage()),
         last_change=None,
     )
 
 
-def cluster_view(engine: EnginePort, name: str, view: Published) -> ClusterView:
+def cluster_view(engine: EnginePort, name: str, view: Published, *, in_full: bool = True) -> ClusterView:
+    """in_full: with what takes a longer look at every partition."""
     image = view.image
     partitions = partition_counts(image)
     statuses = [broker.status for broker in image.brokers.values()]
@@ -93,6 +96,7 @@ def cluster_view(engine: EnginePort, name: str, view: Published) -> ClusterView:
         topics=len(image.topic_ids),
         partitions=partitions,
         controller=ControllerSummary(active_url=engine.active_url, epoch=engine.controller_epoch),
+        resilience=resilience.summary(image) if in_full else None,
         last_change=LastChange.of(view.changes.get((Entity.CLUSTER, name))),
     )
 

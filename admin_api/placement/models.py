@@ -35,8 +35,9 @@ class PlacementView(View):
 
 
 class AssignmentView(View):
-    """The placement of a whole cluster, by topic and partition. What came and changed again while nothing could be
-    written down shows first in the row that closed the gap."""
+    """The placement of a whole cluster, by topic and partition.
+
+    What came while nothing could be written down shows first in the row that closed the gap."""
 
     as_of: str | None = Field(
         description="the time asked for; null: now", examples=["2026-11-21T09:30:00.000Z"]

@@ -32,6 +32,7 @@ async def test_a_cluster_is_created_listed_and_looked_at(zookeeper: MemoryZooKee
                 "leader_not_preferred": 0,
             },
             "controller": {"active_url": "http://c1:8080", "epoch": rest.engine.controller_epoch},
+            "resilience": {"broker": None, "host": None, "rack": None},
             "last_change": {
                 "cause": "cluster_created",
                 "actor": ACTOR,

@@ -1,0 +1,1 @@
+"""What the loss of brokers, hosts or racks would do."""

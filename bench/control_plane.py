@@ -1,0 +1,162 @@
+"""What questions about a large cluster cost the controller: `python -m bench.control_plane`.
+
+One cluster in memory, without sockets and other processes: 200 brokers on as many hosts in 10 racks, 100,000
+partitions of three replicas, placed by the controller's own rule. Each row is the median of a few rounds in
+milliseconds; the last line is what the process held at most. The controller answers such questions between
+two heartbeats, so a row is also how long every broker waits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Final, NamedTuple
+
+import msgspec
+
+from controller.contract.partition_state import PartitionState, TopicState
+from controller.core.image import ClusterImage
+from controller.core.placement import PlacementBroker, place_replicas
+from controller.core.records import (
+    BrokerRecord,
+    BrokerRegistration,
+    Cause,
+    Change,
+    PartitionRecord,
+    TopicRecord,
+)
+from controller.core.resilience import lose, losses_by_group
+
+BROKERS: Final = 200
+RACKS: Final = 10
+TOPICS: Final = 1_000
+PARTITIONS: Final = 100_000
+REPLICATION_FACTOR: Final = 3
+ROUNDS: Final = 5
+
+
+class Case(NamedTuple):
+    """run: answers, and says how many items its answer has."""
+
+    name: str
+    run: Callable[[], int]
+
+
+class Row(NamedTuple):
+    name: str
+    milliseconds: float
+    items: int
+
+
+def build_image(
+    *, brokers: int = BROKERS, topics: int = TOPICS, partitions: int = PARTITIONS
+) -> ClusterImage:
+    """A healthy cluster: everybody is there and in sync. brokers: a multiple of RACKS."""
+    image = ClusterImage()
+    change = Change(cause=Cause.TOPIC_CREATED, at_ms=0)
+    places = [PlacementBroker(broker_id=b, host=f"store{b}", rack=f"r{b % RACKS}") for b in range(brokers)]
+    for place in places:
+        registration = BrokerRegistration(
+            broker_id=place.broker_id,
+            broker_epoch=place.broker_id + 1,
+            incarnation_id=f"incarnation-{place.broker_id}",
+            host=place.host,
+            port=9092,
+            rack=place.rack,
+            admitted=True,
+            fenced=False,
+        )
+        image.replay(BrokerRecord(registration=registration, change=change))
+    # Turning one topic's placement around the ring of racks keeps its replicas as far apart as they are.
+    pattern = place_replicas(places, partitions=partitions // topics, replication_factor=REPLICATION_FACTOR)
+    for number in range(topics):
+        turned = [tuple((b + number) % brokers for b in replicas) for replicas in pattern]
+        _add_topic(image, number, turned, change)
+    return image
+
+
+def _add_topic(image: ClusterImage, number: int, placed: Sequence[tuple[int, ...]], change: Change) -> None:
+    topic_id, topic = f"topic-id-{number:013d}", f"topic-{number:04d}"
+    for partition, replicas in enumerate(placed):
+        state = PartitionState(
+            topic_id=topic_id,
+            topic=topic,
+            partition=partition,
+            replicas=replicas,
+            leader=replicas[0],
+            leader_epoch=0,
+            partition_epoch=0,
+            isr=replicas,
+            min_insync_replicas=REPLICATION_FACTOR // 2 + 1,
+        )
+        image.replay(PartitionRecord(state=state, change=change))
+    announced = TopicState(
+        topic_id=topic_id, topic=topic, partitions=len(placed), replication_factor=REPLICATION_FACTOR
+    )
+    image.replay(TopicRecord(state=announced, change=change))
+
+
+def wound(image: ClusterImage, broker_id: int) -> None:
+    """Takes a broker's seats away and leaves it so: partitions that have lost one replica are the ones that
+    the next loss hurts."""
+    change = Change(cause=Cause.BROKER_DIED, at_ms=0)
+    fenced = msgspec.structs.replace(image.brokers[broker_id], fenced=True)
+    image.replay(BrokerRecord(registration=fenced, change=change))
+    for loss in lose(image, (broker_id,)):
+        image.replay(PartitionRecord(state=loss.after, change=change))
+
+
+def cases(image: ClusterImage) -> list[Case]:
+    """Questions about `image`, cheap ones first."""
+    by_broker = {b: f"broker:{b}" for b in image.brokers}
+    by_rack = {b: f"rack:{broker.rack}" for b, broker in image.brokers.items()}
+    of_rack = [b for b, rack in by_rack.items() if rack == "rack:r1"]
+    return [
+        Case("lose a broker", lambda: len(lose(image, (1,)))),
+        Case("lose a rack", lambda: len(lose(image, of_rack))),
+        Case("lose every broker", lambda: len(lose(image, tuple(image.brokers)))),
+        Case("the worst of all brokers", lambda: len(losses_by_group(image, by_broker))),
+        Case("the worst of all racks", lambda: len(losses_by_group(image, by_rack))),
+    ]
+
+
+def measure(case: Case, *, rounds: int) -> Row:
+    took: list[float] = []
+    items = 0
+    for _ in range(rounds):
+        gc.collect()
+        started_at = time.perf_counter()
+        items = case.run()
+        took.append((time.perf_counter() - started_at) * 1_000)
+    return Row(case.name, median(took), items)
+
+
+def table(title: str, rows: Sequence[Row]) -> list[str]:
+    lines = [title, f"  {'question':<28} {'milliseconds':>13} {'items':>9}"]
+    return lines + [f"  {row.name:<28} {row.milliseconds:>13,.1f} {row.items:>9,}" for row in rows]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.control_plane", description=__doc__)
+    parser.add_argument("--brokers", type=int, default=BROKERS)
+    parser.add_argument("--partitions", type=int, default=PARTITIONS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    options = parser.parse_args(arguments)
+    image = build_image(brokers=options.brokers, partitions=options.partitions)
+    size = f"{len(image.brokers):,} brokers, {len(image.partitions):,} partitions"
+    lines = table(f"{size}, all in sync", [measure(case, rounds=options.rounds) for case in cases(image)])
+    wound(image, 0)
+    lines += table(
+        f"{size}, one broker down", [measure(case, rounds=options.rounds) for case in cases(image)]
+    )
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    sys.stdout.write("\n".join([*lines, f"at most {peak_mib:,.0f} MiB"]) + "\n")
+
+
+if __name__ == "__main__":
+    main()
