@@ -129,6 +129,27 @@ class CreateTopic(_OperatorEvent, frozen=True, kw_only=True):
     configs: dict[str, str] = {}
 
 
+class AddPartitions(_OperatorEvent, frozen=True, kw_only=True):
+    """More partitions for a topic, with as many replicas as its first. -> PartitionsAdded
+
+    partitions: how many it shall have. assignments: replicas of each new one, preferred leader first; None:
+        placed by the controller.
+    """
+
+    topic: str | None = None
+    topic_id: str | None = None
+    partitions: int
+    assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+class ConfigureTopic(_OperatorEvent, frozen=True, kw_only=True):
+    """Set (str) or unset (None) a topic's own settings; those not named stay. -> TopicConfigured"""
+
+    topic: str | None = None
+    topic_id: str | None = None
+    configs: dict[str, str | None]
+
+
 class DeleteTopic(_OperatorEvent, frozen=True, kw_only=True):
     """By name or by id; when both are given they must agree. -> TopicDeletionStarted"""
 
@@ -189,6 +210,8 @@ OperatorEvent = (
     AdmitBrokers
     | RemoveBroker
     | CreateTopic
+    | AddPartitions
+    | ConfigureTopic
     | DeleteTopic
     | ConfigureCluster
     | ElectPreferred
@@ -287,6 +310,22 @@ class TopicCreated(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class PartitionsAdded(msgspec.Struct, frozen=True, kw_only=True):
+    """partitions: the new ones."""
+
+    state: TopicState
+    partitions: tuple[PartitionState, ...]
+    dry_run: bool = False
+
+
+class TopicConfigured(msgspec.Struct, frozen=True, kw_only=True):
+    """partitions: those whose minimum in sync changed with it."""
+
+    state: TopicState
+    partitions: tuple[PartitionState, ...] = ()
+    dry_run: bool = False
+
+
 class TopicDeletionStarted(msgspec.Struct, frozen=True, kw_only=True):
     """waiting_for: brokers that hold a replica; the tombstone goes when each has confirmed or was removed."""
 
@@ -333,6 +372,8 @@ OperatorReply = (
     | BrokersAdmitted
     | BrokerRemoved
     | TopicCreated
+    | PartitionsAdded
+    | TopicConfigured
     | TopicDeletionStarted
     | ClusterConfigured
     | LeadersElected

@@ -34,6 +34,7 @@ from controller.core.election import (
     vacate_seat,
 )
 from controller.core.events import (
+    AddPartitions,
     AdmitBrokers,
     AllocateProducerIds,
     AlterReassignments,
@@ -42,6 +43,7 @@ from controller.core.events import (
     BrokerFenceReply,
     BrokerProvenDead,
     ConfigureCluster,
+    ConfigureTopic,
     CreateTopic,
     DeleteTopic,
     ElectPreferred,
@@ -59,6 +61,7 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.isr import advance, on_proposal
 from controller.core.maintenance import maintain_brokers
+from controller.core.minimum import follow_minimum
 from controller.core.operators import (
     admit_brokers,
     elect_by_operator,
@@ -70,6 +73,7 @@ from controller.core.reassignment import alter_reassignments, follow_up, resume
 from controller.core.reassignment_progress import AdvanceBook, ReassignmentProgress, reassignment_progress
 from controller.core.records import Cause, ProducerIdsRecord, Record
 from controller.core.sessions import Sessions
+from controller.core.topic_changes import add_partitions, announce_added, configure_topic
 from controller.core.topics import (
     configure_cluster,
     create_topic,
@@ -176,6 +180,10 @@ class ClusterMachine:
                 return remove_broker(draft, self._sessions, event, now_ms)
             case CreateTopic():
                 return create_topic(draft, event, self.options)
+            case AddPartitions():
+                return add_partitions(draft, event, self.options)
+            case ConfigureTopic():
+                return configure_topic(draft, event)
             case DeleteTopic():
                 return delete_topic(draft, event)
             case ConfigureCluster():
@@ -194,8 +202,10 @@ class ClusterMachine:
     def _take_over(self, draft: Draft) -> None:
         self._has_taken_over = True
         remove_orphans(draft)
+        announce_added(draft)
         repair(draft)
         resume(draft)
+        follow_minimum(draft, self.image.topics.values(), draft.change(Cause.TAKEOVER_REPAIR))
         self._sessions.on_takeover(draft)
         self._alarms.refresh_all(draft)
 

@@ -44,6 +44,8 @@ class Cause(StrEnum):
     LEADER_DEMOTED = "leader_demoted"
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
     TOPIC_CREATED = "topic_created"
+    TOPIC_CONFIGURED = "topic_configured"
+    PARTITIONS_ADDED = "partitions_added"
     TOPIC_DELETION_STARTED = "topic_deletion_started"
     TOPIC_DELETED = "topic_deleted"
     REPLICAS_CREATED = "replicas_created"

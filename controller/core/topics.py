@@ -30,6 +30,7 @@ from controller.core.events import (
     TopicDeletionStarted,
 )
 from controller.core.image import ClusterImage
+from controller.core.minimum import follow_minimum
 from controller.core.options import ControllerOptions
 from controller.core.placement import PlacementBroker, place_replicas
 from controller.core.records import (
@@ -69,8 +70,8 @@ def found_cluster(*, cluster_id: str, configs: Mapping[str, str], change: Change
 
 
 def configure_cluster(draft: Draft, event: ConfigureCluster) -> ClusterConfigured | Refusal:
-    """New defaults. `min.insync.replicas` counts for topics created from now on: the minimum of an existing
-    partition is part of its versioned state, and changing it takes a leader's confirmation (2.6, S12)."""
+    """New defaults, for every topic that does not set its own. `min.insync.replicas` is part of each
+    partition's versioned state, so those that follow it change too (2.6)."""
     image = draft.image
     unknown = {name: "" for name, value in event.configs.items() if name not in CLUSTER_SETTINGS}
     wanted = {name: value for name, value in event.configs.items() if value is not None}
@@ -81,14 +82,16 @@ def configure_cluster(draft: Draft, event: ConfigureCluster) -> ClusterConfigure
     configs |= wanted
     configs = dict(sorted(configs.items()))
     if configs != image.configs and not event.dry_run:
+        change = operator_change(event, Cause.CLUSTER_CONFIGURED)
         draft.write(
             ClusterRecord(
                 cluster_id=image.cluster_id,
                 configs=configs,
                 last_broker_epoch=image.last_broker_epoch,
-                change=operator_change(event, Cause.CLUSTER_CONFIGURED),
+                change=change,
             )
         )
+        follow_minimum(draft, image.topics.values(), change)
     return ClusterConfigured(configs=configs, dry_run=event.dry_run)
 
 
@@ -115,22 +118,37 @@ def create_topic(draft: Draft, event: CreateTopic, options: ControllerOptions) -
         replication_factor=replication_factor,
         configs=dict(sorted(event.configs.items())),
     )
-    minimum = effective_min_insync_replicas(
-        event.configs, image.configs, replication_factor=replication_factor
-    )
+    states = new_partitions(image, topic, plan, first=0)
+    if isinstance(states, Refusal):
+        return states
+    if not event.dry_run:
+        change = operator_change(event, Cause.TOPIC_CREATED)
+        for state in states:
+            draft.write(PartitionRecord(state=state, change=change))
+        draft.write(TopicRecord(state=topic, change=change))
+    return TopicCreated(state=topic, partitions=tuple(states), dry_run=event.dry_run)
+
+
+def new_partitions(
+    image: ClusterImage, topic: TopicState, plan: tuple[tuple[int, ...], ...], *, first: int
+) -> list[PartitionState] | Refusal:
+    """The states of new partitions with these replicas, numbered from `first` on."""
     states: list[PartitionState] = []
-    for number, replicas in enumerate(plan):
+    for number, replicas in enumerate(plan, first):
         live = tuple(b for b in replicas if image.is_eligible(b))
         if not live:
             return Refusal(
                 code=RefusalCode.NO_LIVE_REPLICA,
-                field=f"assignments.{number}",
+                field=f"assignments.{number - first}",
                 detail=f"partition {number} would have no live replica among {list(replicas)}",
             )
+        minimum = effective_min_insync_replicas(
+            topic.configs, image.configs, replication_factor=len(replicas)
+        )
         states.append(
             PartitionState(
-                topic_id=event.topic_id,
-                topic=event.topic,
+                topic_id=topic.topic_id,
+                topic=topic.topic,
                 partition=number,
                 replicas=replicas,
                 new_replicas=replicas,
@@ -141,12 +159,7 @@ def create_topic(draft: Draft, event: CreateTopic, options: ControllerOptions) -
                 min_insync_replicas=minimum,
             )
         )
-    if not event.dry_run:
-        change = operator_change(event, Cause.TOPIC_CREATED)
-        for state in states:
-            draft.write(PartitionRecord(state=state, change=change))
-        draft.write(TopicRecord(state=topic, change=change))
-    return TopicCreated(state=topic, partitions=tuple(states), dry_run=event.dry_run)
+    return states
 
 
 def check_topic_name(image: ClusterImage, name: str) -> Refusal | None:
@@ -248,22 +261,33 @@ def _placed(
         )
     if factor > options.replication_factor_max:
         return _factor_beyond_bound(factor, options)
+    return (
+        check_spread(image, factor)
+        or _check_size(image, partitions, options)
+        or spread(image, partitions, factor)
+    )
+
+
+def check_spread(image: ClusterImage, factor: int) -> Refusal | None:
+    """Whether there are enough brokers for so many replicas."""
+    count = len(image.placeable_brokers())
+    if factor <= count:
+        return None
+    return Refusal(
+        code=RefusalCode.REPLICATION_FACTOR_TOO_LARGE,
+        field="replication_factor",
+        limit=count,
+        detail=(
+            f"replication factor {factor} needs as many brokers that may be given replicas; there are {count}"
+        ),
+        hint="start and admit more brokers, or end a cordon, or lower the replication factor",
+        facts=broker_facts(image),
+    )
+
+
+def spread(image: ClusterImage, partitions: int, factor: int) -> tuple[tuple[int, ...], ...]:
+    """Replicas for new partitions, from the least loaded broker on. There are enough brokers."""
     eligible = image.placeable_brokers()
-    if factor > len(eligible):
-        return Refusal(
-            code=RefusalCode.REPLICATION_FACTOR_TOO_LARGE,
-            field="replication_factor",
-            limit=len(eligible),
-            detail=(
-                f"replication factor {factor} needs as many brokers that may be given replicas; "
-                f"there are {len(eligible)}"
-            ),
-            hint="start and admit more brokers, or end a cordon, or lower the replication factor",
-            facts=broker_facts(image),
-        )
-    refusal = _check_size(image, partitions, options)
-    if refusal is not None:
-        return refusal
     load = [
         (image.preferred_counts.get(b.broker_id, 0), len(image.replicas_of.get(b.broker_id, {})), position)
         for position, b in enumerate(eligible)
@@ -320,12 +344,26 @@ def _given_assignment(
         return _factor_beyond_bound(factor, options)
     if event.replication_factor not in (None, -1, factor):
         return refuse(f"the assignment has {factor} replicas a partition", "replication_factor")
-    for number, replicas in enumerate(assignments):
-        field = f"assignments.{number}"
-        if len(replicas) != factor:
-            return refuse(f"partition {number} has {len(replicas)} replicas, partition 0 has {factor}", field)
-        if len(set(replicas)) != factor:
-            return refuse(f"partition {number} names a broker twice", field)
+    return check_assignments(image, assignments, factor=factor, first=0) or assignments
+
+
+def check_assignments(
+    image: ClusterImage, assignments: tuple[tuple[int, ...], ...], *, factor: int, first: int
+) -> Refusal | None:
+    """Replicas given for new partitions, numbered from `first` on: so many each, distinct, of members that
+    may be given replicas, if not now then later."""
+    for index, replicas in enumerate(assignments):
+        number, field = first + index, f"assignments.{index}"
+        if len(replicas) != factor or len(set(replicas)) != factor:
+            return Refusal(
+                code=RefusalCode.INVALID_REPLICA_ASSIGNMENT,
+                field=field,
+                detail=(
+                    f"partition {number} has {len(replicas)} replicas, partition 0 has {factor}"
+                    if len(replicas) != factor
+                    else f"partition {number} names a broker twice"
+                ),
+            )
         for broker_id in replicas:
             broker = image.brokers.get(broker_id)
             if broker is None or not broker.admitted:
@@ -340,7 +378,7 @@ def _given_assignment(
                     field=field,
                     detail=f"partition {number}: broker {broker_id} is cordoned",
                 )
-    return assignments
+    return None
 
 
 def find_topic(image: ClusterImage, topic: str | None, topic_id: str | None) -> TopicState | Refusal:

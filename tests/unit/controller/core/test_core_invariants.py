@@ -13,8 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from controller.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionState
 from controller.contract.session import BrokerStatus, ShutdownKind
 from controller.contract.updates import ApplyFailure, PollRequest
+from controller.core.configs import effective_min_insync_replicas
 from controller.core.events import (
+    AddPartitions,
     AlterReassignments,
+    ConfigureCluster,
+    ConfigureTopic,
     ElectUnclean,
     Event,
     MaintainBrokers,
@@ -65,7 +69,7 @@ class Recorded(Cluster):
 def check_transition(before: PartitionState | None, record: PartitionRecord) -> None:
     after = record.state
     if before is None:
-        assert record.change.cause is Cause.TOPIC_CREATED
+        assert record.change.cause in (Cause.TOPIC_CREATED, Cause.PARTITIONS_ADDED)
         return
     assert after.partition_epoch == before.partition_epoch + 1
     unclean = after.unclean_leader_epoch != before.unclean_leader_epoch
@@ -91,6 +95,10 @@ def check_image(image: ClusterImage) -> None:
         assert state.isr == tuple(b for b in state.replicas if b in state.isr)
         assert set(state.new_replicas) <= set(state.replicas)
         check_assignment(state)
+        configs = image.topics[key[0]].configs
+        assert state.min_insync_replicas == effective_min_insync_replicas(
+            configs, image.configs, replication_factor=state.replication_factor
+        )
         assert set(state.isr).isdisjoint(state.elr)
         assert set(state.elr) <= set(state.replicas)
         assert set(state.last_known_elr).isdisjoint({*state.isr, *state.elr})
@@ -161,9 +169,30 @@ class RandomCluster(RuleBasedStateMachine):
         return data.draw(st.sampled_from(list(self.cluster.image.partitions.values())))
 
     @precondition(lambda self: self.topics < 5 and self.cluster.image.is_eligible(1))
+    @precondition(lambda self: not any(self.cluster.broker(b).cordoned for b in (1, 2, 3)))
     @rule(minimum=st.sampled_from(["1", "2", "3"]))
     def create_another(self, minimum: str) -> None:
         self.create(data_replicas=[(1, 2, 3)], minimum=minimum, unclean="false")
+
+    @rule(data=st.data(), minimum=st.sampled_from(["1", "2", "3", None]))
+    def configure(self, data: st.DataObject, minimum: str | None) -> None:
+        state = self.state(data)
+        configs = {"min.insync.replicas": minimum}
+        event = ConfigureTopic(wall_ms=0, actor="ann", topic_id=state.topic_id, configs=configs)
+        self.cluster.step(event)
+
+    @rule(minimum=st.sampled_from(["1", "3", None]))
+    def configure_cluster(self, minimum: str | None) -> None:
+        configs = {"min.insync.replicas": minimum}
+        self.cluster.step(ConfigureCluster(wall_ms=0, actor="ann", configs=configs))
+
+    @rule(data=st.data())
+    def add_partition(self, data: st.DataObject) -> None:
+        topic = self.cluster.image.topics[self.state(data).topic_id]
+        if topic.partitions < 4:
+            count = topic.partitions + 1
+            event = AddPartitions(wall_ms=0, actor="ann", topic_id=topic.topic_id, partitions=count)
+            self.cluster.step(event)
 
     @rule(number=st.integers(1, 4))
     def delete(self, number: int) -> None:

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from controller.contract.partition_state import NO_LEADER, PartitionState
-from controller.core.events import Event
+from controller.core.events import ConfigureTopic, Event
 from controller.core.machine import Step
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord
@@ -83,6 +83,15 @@ class RandomMoves(RuleBasedStateMachine):
         was_reassigning = self.state.is_reassigning
         result = self.cluster.cancel()
         assert was_reassigning or result.refusal is not None
+
+    @rule(minimum=st.sampled_from(["1", "2", "3", None]))
+    def configure(self, minimum: str | None) -> None:
+        configs = {"min.insync.replicas": minimum}
+        event = ConfigureTopic(wall_ms=0, actor="ann", topic_id=self.state.topic_id, configs=configs)
+        self.cluster.step(event)
+        factor = self.state.replication_factor
+        wanted = factor // 2 + 1 if minimum is None else min(int(minimum), factor)
+        assert self.state.min_insync_replicas == wanted
 
     @precondition(lambda self: self.state.leader != NO_LEADER)
     @rule(data=st.data())

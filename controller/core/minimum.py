@@ -1,0 +1,61 @@
+"""The minimum of a partition's in-sync set follows the configuration (docs/replication.md 2.6, S12).
+
+It is part of the partition's versioned state, because leader and controller must never disagree about it: a
+leader that is told of a new minimum is told in the same breath who is in sync and who is eligible under it.
+Lowering it to what is in sync clears the ELR in the same record, before any leader can commit under the lower
+one without those members. Raising it needs nobody's word: a member that enters the ELR from now on does so in
+a state that has the new minimum and lacks it in the ISR, and a leader that has not applied that state yet
+still waits for it.
+
+Configuration is written first and partitions follow; whoever takes over finishes that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from controller.contract.partition_state import PartitionState, TopicState
+from controller.core.configs import effective_min_insync_replicas
+from controller.core.draft import Draft
+from controller.core.image import ClusterImage
+from controller.core.records import Change
+
+
+def with_minimum(state: PartitionState, minimum: int) -> PartitionState:
+    """Minimum, ISR and ELR change under one partition epoch (I12)."""
+    is_enough = len(state.isr) >= minimum
+    return msgspec.structs.replace(
+        state,
+        min_insync_replicas=minimum,
+        elr=() if is_enough else state.elr,
+        last_known_elr=() if is_enough else state.last_known_elr,
+        partition_epoch=state.partition_epoch + 1,
+    )
+
+
+def changed_minimums(image: ClusterImage, topics: Iterable[TopicState]) -> Iterator[PartitionState]:
+    """The next state of each of the topics' partitions whose minimum is not the configured one. While a
+    reassignment runs, the minimum is that of the replicas there were before."""
+    for topic in topics:
+        if topic.deleting:
+            continue
+        by_factor: dict[int, int] = {}
+        for key in image.partition_keys(topic.topic_id):
+            state = image.partitions[key]
+            factor = state.replication_factor
+            if factor not in by_factor:
+                by_factor[factor] = effective_min_insync_replicas(
+                    topic.configs, image.configs, replication_factor=factor
+                )
+            if state.min_insync_replicas != by_factor[factor]:
+                yield with_minimum(state, by_factor[factor])
+
+
+def follow_minimum(draft: Draft, topics: Iterable[TopicState], change: Change) -> tuple[PartitionState, ...]:
+    """Bring the partitions of these topics in line with the configuration. Returns those that changed."""
+    changed = tuple(changed_minimums(draft.image, topics))
+    for state in changed:
+        draft.write_partition(state, change)
+    return changed

@@ -1,0 +1,131 @@
+"""Topics that change: more partitions, other settings.
+
+New partitions are written before the topic's row, which announces them (4.7). A controller that finds some
+beyond what the row says announces those that are there: each is whole, brokers may have heard of it already,
+and whoever asked was not answered.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from controller.contract.partition_state import TopicState
+from controller.core.configs import TOPIC_SETTINGS, check_configs
+from controller.core.draft import Draft
+from controller.core.events import (
+    AddPartitions,
+    ConfigureTopic,
+    PartitionsAdded,
+    Refusal,
+    RefusalCode,
+    TopicConfigured,
+)
+from controller.core.image import ClusterImage
+from controller.core.minimum import changed_minimums, follow_minimum
+from controller.core.options import ControllerOptions
+from controller.core.records import Cause, PartitionRecord, TopicRecord
+from controller.core.topics import (
+    check_assignments,
+    check_spread,
+    find_topic,
+    new_partitions,
+    operator_change,
+    spread,
+)
+
+
+def add_partitions(
+    draft: Draft, event: AddPartitions, options: ControllerOptions
+) -> PartitionsAdded | Refusal:
+    image = draft.image
+    topic = find_topic(image, event.topic, event.topic_id)
+    if isinstance(topic, Refusal):
+        return topic
+    plan = _check_count(image, topic, event.partitions, options) or _plan(image, topic, event)
+    if isinstance(plan, Refusal):
+        return plan
+    states = new_partitions(image, topic, plan, first=topic.partitions)
+    if isinstance(states, Refusal):
+        return states
+    after = msgspec.structs.replace(topic, partitions=event.partitions)
+    if not event.dry_run:
+        change = operator_change(event, Cause.PARTITIONS_ADDED)
+        for state in states:
+            draft.write(PartitionRecord(state=state, change=change))
+        draft.write(TopicRecord(state=after, change=change))
+    return PartitionsAdded(state=after, partitions=tuple(states), dry_run=event.dry_run)
+
+
+def _check_count(
+    image: ClusterImage, topic: TopicState, partitions: int, options: ControllerOptions
+) -> Refusal | None:
+    """A topic never has fewer partitions than before: their records would be gone."""
+    limit = min(
+        options.partitions_per_topic_max,
+        options.partitions_per_cluster_max - len(image.partitions) + topic.partitions,
+    )
+    if topic.partitions < partitions <= limit:
+        return None
+    few = f"topic {topic.topic!r} has {topic.partitions} partitions; it can only get more"
+    many = f"{partitions} partitions are too many: topic {topic.topic!r} may have at most {limit}"
+    is_few = partitions <= topic.partitions
+    return Refusal(
+        code=RefusalCode.INVALID_PARTITIONS,
+        field="partitions",
+        limit=topic.partitions + 1 if is_few else limit,
+        detail=few if is_few else many,
+    )
+
+
+def _plan(
+    image: ClusterImage, topic: TopicState, event: AddPartitions
+) -> tuple[tuple[int, ...], ...] | Refusal:
+    count, factor = event.partitions - topic.partitions, topic.replication_factor
+    assignments = event.assignments
+    if assignments is None:
+        return check_spread(image, factor) or spread(image, count, factor)
+    if len(assignments) != count:
+        return Refusal(
+            code=RefusalCode.INVALID_REPLICA_ASSIGNMENT,
+            field="assignments",
+            limit=count,
+            detail=f"{count} partitions are to be added, {len(assignments)} are assigned",
+        )
+    return check_assignments(image, assignments, factor=factor, first=topic.partitions) or assignments
+
+
+def announce_added(draft: Draft) -> None:
+    """Partitions that a predecessor wrote and did not come to announce. Their rows form a row without a gap,
+    because writes do."""
+    image = draft.image
+    counts: dict[str, int] = {}
+    for topic_id, number in image.partitions:
+        topic = image.topics.get(topic_id)
+        if topic is not None and not topic.deleting and number >= topic.partitions:
+            counts[topic_id] = max(counts.get(topic_id, 0), number + 1)
+    change = draft.change(Cause.TAKEOVER_REPAIR)
+    for topic_id, count in counts.items():
+        after = msgspec.structs.replace(image.topics[topic_id], partitions=count)
+        draft.write(TopicRecord(state=after, change=change))
+
+
+def configure_topic(draft: Draft, event: ConfigureTopic) -> TopicConfigured | Refusal:
+    """The topic's row first: it says what is wanted, and its partitions follow (minimum.py)."""
+    image = draft.image
+    topic = find_topic(image, event.topic, event.topic_id)
+    if isinstance(topic, Refusal):
+        return topic
+    configs = {name: value for name, value in topic.configs.items() if name not in event.configs}
+    wanted = {name: value for name, value in event.configs.items() if value is not None}
+    # A name that is to be unset is checked too: a typing error must not pass for "done".
+    unknown = {name: "" for name in event.configs if name not in TOPIC_SETTINGS}
+    refusal = check_configs({**wanted, **unknown})
+    if refusal is not None:
+        return refusal
+    after = msgspec.structs.replace(topic, configs=dict(sorted({**configs, **wanted}.items())))
+    if event.dry_run:
+        return TopicConfigured(state=after, partitions=tuple(changed_minimums(image, [after])), dry_run=True)
+    change = operator_change(event, Cause.TOPIC_CONFIGURED)
+    if after != topic:
+        draft.write(TopicRecord(state=after, change=change))
+    return TopicConfigured(state=after, partitions=follow_minimum(draft, [after], change))
