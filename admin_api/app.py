@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from admin_api.brokers import routes as brokers
 from admin_api.clusters import routes as clusters
+from admin_api.console.routes import create_console_router
 from admin_api.docs import create_docs_router
 from admin_api.envelope import Envelope, HttpMetrics
 from admin_api.gate import Gate
@@ -26,6 +27,7 @@ from admin_api.partitions import routes as partitions
 from admin_api.placement import routes as placement
 from admin_api.ports import EnginePort
 from admin_api.problem_handlers import install_problem_handlers
+from admin_api.replication import routes as replication
 from admin_api.resilience import routes as resilience
 from admin_api.schema import DESCRIPTION, TAGS, TITLE, VERSION, complete_schema
 from admin_api.services import Services
@@ -88,11 +90,13 @@ def create_app(
         partitions.router,
         placement.router,
         resilience.router,
+        replication.router,
         operation_routes.router,
         history.router,
         health_router,
         metrics_router,
         *internal_routers,
+        create_console_router(),
         create_docs_router(title=TITLE),
         _document_router(),
     )

@@ -7,26 +7,31 @@ read once, when the application is built.
 
 from __future__ import annotations
 
-import hashlib
 from importlib.resources import files
 from typing import Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
 
+from admin_api.static_assets import Asset, serve
 from admin_api.strict_route import TextRoute
 
 _FOLDER: Final = files("fastapi_offline") / "static"
-_TYPES: Final = {
-    "swagger-ui-bundle.js": "text/javascript; charset=utf-8",
-    "swagger-ui.css": "text/css; charset=utf-8",
-}
+_SHIPPED: Final = ("swagger-ui-bundle.js", "swagger-ui.css")
 _START: Final = """\
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+function dress() {
+  document.documentElement.classList.toggle("dark-mode", dark.matches);
+}
+dark.addEventListener("change", dress);
+dress();
 window.addEventListener("load", function () {
   window.ui = SwaggerUIBundle({
     url: "/openapi.json",
     dom_id: "#swagger-ui",
     deepLinking: true,
     displayRequestDuration: true,
+    defaultModelExpandDepth: 2,
+    defaultModelsExpandDepth: 0,
     docExpansion: "list",
     filter: true,
     layout: "BaseLayout",
@@ -38,9 +43,15 @@ window.addEventListener("load", function () {
   });
 });
 """
-_ICON: Final = """\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path d="M1 11c3-8 4 3 7-3s4 3 7-3" \
-fill="none" stroke="#2a8a57" stroke-width="2.4" stroke-linecap="round"/></svg>
+#: Swagger UI has a dark face, which it shows when the root element is told so.
+_STYLE: Final = """\
+body { margin: 0; }
+.home { display: block; max-width: 1460px; margin: 0 auto; padding: 1rem 20px 0;
+  font: 15px/1.5 system-ui, sans-serif; color: #1f7a4c; text-underline-offset: 0.2em; }
+html.dark-mode { background: #1c2022; color-scheme: dark; }
+html.dark-mode .home { color: #6ccb98; }
+.swagger-ui .info { margin: 1.5rem 0; }
+.swagger-ui .scheme-container { padding: 1rem 0; box-shadow: none; background: none; }
 """
 _PAGE: Final = """\
 <!doctype html>
@@ -49,10 +60,12 @@ _PAGE: Final = """\
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
-<link rel="icon" type="image/svg+xml" href="/docs/icon.svg">
+<link rel="icon" type="image/svg+xml" href="/console/icon.svg">
 <link rel="stylesheet" href="/docs/swagger-ui.css">
+<link rel="stylesheet" href="/docs/page.css">
 </head>
 <body>
+<a class="home" href="/">The clusters at a glance</a>
 <div id="swagger-ui"></div>
 <script src="/docs/swagger-ui-bundle.js"></script>
 <script src="/docs/start.js"></script>
@@ -69,28 +82,9 @@ _POLICY: Final = (
 def create_docs_router(*, title: str) -> APIRouter:
     """/docs and what it needs."""
     router = APIRouter(route_class=TextRoute, include_in_schema=False)
-    assets: dict[str, tuple[bytes, str]] = {
-        name: ((_FOLDER / name).read_bytes(), media_type) for name, media_type in _TYPES.items()
-    }
-    assets["start.js"] = (_START.encode(), "text/javascript; charset=utf-8")
-    assets["icon.svg"] = (_ICON.encode(), "image/svg+xml")
-    etags = {name: f'"{hashlib.sha256(data).hexdigest()[:32]}"' for name, (data, _) in assets.items()}
-    page = _PAGE.format(title=title)
-
-    @router.get("/docs")
-    async def get_docs() -> Response:
-        return Response(page, media_type="text/html", headers={"Content-Security-Policy": _POLICY})
-
-    def serve(name: str) -> None:
-        data, media_type = assets[name]
-        headers = {"ETag": etags[name], "Cache-Control": "no-cache"}
-
-        @router.get(f"/docs/{name}")
-        async def get_asset(request: Request) -> Response:
-            if request.headers.get("if-none-match") == etags[name]:
-                return Response(status_code=304, headers=headers)
-            return Response(data, media_type=media_type, headers=headers)
-
-    for name in assets:
-        serve(name)
+    serve(router, "/docs", Asset.named("docs.html", _PAGE.format(title=title).encode(), policy=_POLICY))
+    for name in _SHIPPED:
+        serve(router, f"/docs/{name}", Asset.named(name, (_FOLDER / name).read_bytes()))
+    serve(router, "/docs/start.js", Asset.named("start.js", _START.encode()))
+    serve(router, "/docs/page.css", Asset.named("page.css", _STYLE.encode()))
     return router

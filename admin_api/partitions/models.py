@@ -16,7 +16,7 @@ class FollowerView(View):
     broker_id: int
     in_sync: bool
     log_end_offset: int | None = Field(description="null: not heard of in this leader epoch")
-    lag_records: int
+    lag_records: int = Field(description="-1: not heard of in this leader epoch")
     lag_ms: int = Field(description="since it last had everything")
 
 

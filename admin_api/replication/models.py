@@ -36,6 +36,16 @@ class BrokerReplicationView(View):
     farthest_partition: int | None = Field(examples=[7])
 
 
+class StateCounts(View):
+    """Partitions by the worst that can be said of each: every one is counted once."""
+
+    leaderless: int = Field(examples=[0])
+    under_min_isr: int = Field(examples=[0])
+    recovering: int = Field(examples=[0])
+    under_replicated: int = Field(examples=[0])
+    online: int = Field(examples=[12])
+
+
 class ReplicationView(View):
     """How far replication is."""
 
@@ -45,4 +55,5 @@ class ReplicationView(View):
         description="partitions whose leaders have reported in their present epoch; 0 on a standby",
         examples=[12],
     )
+    states: StateCounts
     brokers: list[BrokerReplicationView] = Field(description="those that hold replicas, or may")

@@ -6,12 +6,13 @@ report under an earlier leadership is about another leader's log and counts for 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from admin_api.partitions.service import state_word
 from admin_api.ports import EnginePort
-from admin_api.replication.models import BrokerReplicationView, ReplicationView
+from admin_api.replication.models import BrokerReplicationView, ReplicationView, StateCounts
 from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import PartitionState
 from controller.contract.session import BrokerStatus
@@ -45,7 +46,7 @@ class _Sum:
     followed: int = 0
     lag_records: int = 0
     lag_records_max: int = 0
-    lag_ms_max: int = -1
+    lag_ms_max: int = 0
     farthest: PartitionState | None = None
 
 
@@ -56,9 +57,10 @@ def sum_up(engine: EnginePort, cluster: str, view: Published) -> ReplicationView
         for broker in image.brokers.values()
         if broker.status is not BrokerStatus.WAITING
     }
-    partitions = reported = 0
+    reported = 0
+    states: Counter[str] = Counter()
     for state in living(image):
-        partitions += 1
+        states[state_word(state)] += 1
         for broker_id in state.replicas:
             if broker_id not in state.isr:
                 sums.setdefault(broker_id, _Sum()).out_of_sync += 1
@@ -68,8 +70,9 @@ def sum_up(engine: EnginePort, cluster: str, view: Published) -> ReplicationView
             _add(sums, state, lag)
     return ReplicationView(
         cluster=cluster,
-        partitions=partitions,
+        partitions=states.total(),
         reported=reported,
+        states=StateCounts(**{word: states[word] for word in SEVERITY}),
         brokers=[_view(image, broker_id, sums[broker_id]) for broker_id in sorted(sums)],
     )
 
@@ -80,10 +83,12 @@ def _add(sums: dict[int, _Sum], state: PartitionState, lag: PartitionLag) -> Non
         broker.bytes = (broker.bytes or 0) + lag.size_bytes
     for follower in lag.followers:
         broker = sums.setdefault(follower.broker_id, _Sum())
+        if follower.lag_records < 0:  # not heard of under this leadership: how far it is, nobody knows
+            continue
         broker.followed += 1
         broker.lag_records += follower.lag_records
         broker.lag_records_max = max(broker.lag_records_max, follower.lag_records)
-        if follower.lag_ms > broker.lag_ms_max:
+        if broker.farthest is None or follower.lag_ms > broker.lag_ms_max:
             broker.lag_ms_max, broker.farthest = follower.lag_ms, state
 
 

@@ -55,6 +55,20 @@ async def test_each_broker_shows_what_it_carries_and_how_far_its_followers_are(
         )
 
 
+async def test_a_follower_that_its_leader_has_not_heard_of_has_no_lag(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await rest.form()
+        created = await rest.create_topic(assignments=[[1, 2, 3]], partitions=1)
+        silent = FollowerLag(broker_id=3, log_end_offset=-1, lag_records=-1, lag_ms=9_000)
+        await report(rest, brokers[0], created["topic_id"], 0, follower(2, 5, 40), silent)
+        found = (await rest.client.get("/clusters/prod/replication")).json()
+        assert [(b["followed"], b["lag_records_max"], b["lag_ms_max"]) for b in found["brokers"]] == [
+            (0, None, None),
+            (1, 5, 40),
+            (0, None, None),
+        ]
+
+
 async def test_a_report_of_an_earlier_leadership_is_about_another_log(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         brokers = await rest.form()
@@ -93,6 +107,14 @@ async def test_a_clusters_partitions_come_worst_first_and_in_pages(zookeeper: Me
             ("online", "a", 0),
             ("online", "a", 1),
         ]
+        states = (await rest.client.get("/clusters/prod/replication")).json()["states"]
+        assert states == {
+            "leaderless": 1,
+            "under_min_isr": 1,
+            "recovering": 0,
+            "under_replicated": 1,
+            "online": 2,
+        }
         chosen = (await rest.client.get("/clusters/prod/partitions?state=leaderless")).json()["items"]
         assert [(item["topic"], item["partition"]) for item in chosen] == [("c", 0)]
         assert "broker 1" in chosen[0]["why"]

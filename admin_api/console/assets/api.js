@@ -1,0 +1,55 @@
+// Asks the REST API of the controller that served this page, and of nobody else.
+
+const TIMEOUT_MS = 8_000;
+const TOKEN = "springtide.token";
+
+/** Why there is no answer. kind: "unreachable", "elsewhere" (only the active controller knows), "sign-in", or
+ * "problem", whose RFC 9457 document is in `problem`. */
+export class NoAnswer extends Error {
+  constructor(kind, message, problem = null) {
+    super(message);
+    this.kind = kind;
+    this.problem = problem;
+  }
+}
+
+export function keepToken(token) {
+  if (token) sessionStorage.setItem(TOKEN, token);
+  else sessionStorage.removeItem(TOKEN);
+}
+
+/** { body, ageMs }: the answer, and how old it may be; null when it is current. */
+export async function get(path, { accepted = [200] } = {}) {
+  const headers = { Accept: "application/json" };
+  const token = sessionStorage.getItem(TOKEN);
+  if (token) headers.Authorization = `Bearer ${token}`;
+  let response;
+  let body;
+  try {
+    response = await fetch(path, {
+      headers,
+      cache: "no-store",
+      redirect: "manual",
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    });
+    if (response.type === "opaqueredirect") throw new NoAnswer("elsewhere", "only the active controller knows");
+    body = await response.json();
+  } catch (error) {
+    if (error instanceof NoAnswer) throw error;
+    throw new NoAnswer("unreachable", "the controller does not answer");
+  }
+  if (response.status === 401) throw new NoAnswer("sign-in", body.detail, body);
+  if (!accepted.includes(response.status)) throw new NoAnswer("problem", body.detail ?? body.title, body);
+  const age = response.headers.get("Data-Age-Ms");
+  return { body, ageMs: age === null ? null : Number(age) };
+}
+
+/** The same as a value: { body, ageMs } or { failure }. Sections fail one by one. */
+export async function ask(path) {
+  try {
+    return await get(path);
+  } catch (failure) {
+    if (failure instanceof NoAnswer && failure.kind !== "sign-in") return { failure };
+    throw failure;
+  }
+}

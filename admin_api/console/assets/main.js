@@ -1,0 +1,169 @@
+// Asks, draws, waits, asks again. The address's fragment names the cluster; everything else is asked anew each time.
+
+import { NoAnswer, ask, get, keepToken } from "./api.js";
+import { ago, h, show, tickAll } from "./dom.js";
+import { clock, duration } from "./format.js";
+import { remember, showLag } from "./lag.js";
+import { showClusters, showOverview, verdictOn } from "./overview.js";
+import { showAlarms, showBrokers, showPartitions } from "./tables.js";
+import { showAudit, showOperations } from "./work.js";
+
+const PAUSE_MS = 4_000;
+const PAGES_MAX = 10;
+const node = (id) => document.getElementById(id);
+
+/** When an answer came last (wall clock), which cluster is shown, the pause before the next round, and its number. */
+let answeredAt = null;
+let drawn = null;
+let timer = null;
+let round = 0;
+
+async function refresh() {
+  clearTimeout(timer);
+  const mine = ++round;
+  try {
+    await draw(() => mine === round);
+    if (mine !== round) return;
+    answeredAt = Date.now();
+    node("sign-in").hidden = true;
+  } catch (failure) {
+    if (mine !== round) return;
+    if (!(failure instanceof NoAnswer)) {
+      console.error(failure);
+      connection("lost", "This page failed: reload it");
+      return;
+    }
+    explain(failure);
+  }
+  if (!document.hidden) timer = setTimeout(refresh, PAUSE_MS);
+}
+
+/** isCurrent: false once a later round has begun; then nothing is drawn any more. */
+async function draw(isCurrent) {
+  const [readiness, clusters] = await Promise.all([get("/readyz", { accepted: [200, 503] }), everyOne("/clusters")]);
+  const names = clusters.items.map((cluster) => cluster.name);
+  const wanted = decodeURIComponent(location.hash.slice(1));
+  const cluster = clusters.items.find((item) => item.name === wanted) ?? worst(clusters.items);
+  if (!cluster) {
+    if (!isCurrent()) return;
+    tell(readiness.body, clusters.ageMs);
+    showClusters(node("clusters"), [], null);
+    node("cluster").hidden = true;
+    notice("No clusters yet.", h("p", {}, "Create one with ", h("a", { href: "/docs#/Clusters/createCluster" }, "POST /clusters"), "; it appears here."));
+    return;
+  }
+  const path = `/clusters/${encodeURIComponent(cluster.name)}`;
+  const query = `cluster=${encodeURIComponent(cluster.name)}`;
+  const [brokers, replication, alarms, operations, audit] = await Promise.all([
+    everyOne(`${path}/brokers`),
+    get(`${path}/replication`),
+    ask(`${path}/alarms?limit=20`),
+    ask(`/operations?${query}&limit=50`),
+    ask(`/audit?${query}&limit=200`),
+  ]);
+  const { states } = replication.body;
+  const isTroubled = replication.body.partitions > states.online;
+  const partitions = isTroubled ? await ask(`${path}/partitions?limit=50`) : null;
+  if (!isCurrent()) return;
+
+  if (drawn !== cluster.name) node("lag").querySelector(".body").replaceChildren();
+  drawn = cluster.name;
+  tell(readiness.body, replication.ageMs);
+  show(node("notices"));
+  if (wanted && !names.includes(wanted)) notice(`There is no cluster ${wanted}.`, h("p", {}, `This is ${cluster.name}.`));
+  const byId = new Map(brokers.items.map((broker) => [broker.broker_id, broker]));
+  remember(cluster.name, replication.body, Date.now());
+  node("cluster").hidden = false;
+  node("cluster").classList.remove("stale");
+  showClusters(node("clusters"), clusters.items, cluster.name);
+  showOverview(node("overview"), cluster, replication.body);
+  showAlarms(node("alarms"), alarms);
+  showPartitions(node("partitions"), partitions, states, byId);
+  showBrokers(node("brokers"), brokers.items, replication.body);
+  showLag(node("lag"), cluster.name, readiness.body.role !== "active");
+  showOperations(node("operations"), operations);
+  showAudit(node("audit"), audit);
+  const { level, line } = verdictOn(cluster, states);
+  document.title = `${level === "ok" ? "" : "! "}${cluster.name}: ${line.replace(/\.$/, "")} · Springtide`;
+}
+
+/** All pages of a list, up to a bound. */
+async function everyOne(path) {
+  const items = [];
+  let token = null;
+  let ageMs = null;
+  for (let page = 0; page < PAGES_MAX; page += 1) {
+    const answer = await get(`${path}?limit=1000${token ? `&page_token=${token}` : ""}`);
+    items.push(...answer.body.items);
+    ageMs = answer.ageMs;
+    token = answer.body.next_page_token;
+    if (!token) break;
+  }
+  return { items, ageMs };
+}
+
+function worst(clusters) {
+  const rank = { critical: 0, degraded: 1, ok: 2 };
+  return [...clusters].sort((a, b) => (rank[a.health] ?? 3) - (rank[b.health] ?? 3))[0];
+}
+
+function connection(level, ...text) {
+  const place = node("connection");
+  place.className = `connection ${level}`;
+  show(place, ...text);
+}
+
+/** readiness: of /readyz, whether it says yes or, as a problem document, no. */
+function tell(readiness, ageMs) {
+  if (readiness.role === "standby") {
+    const active = readiness.active_url;
+    connection("standby", `Standby, ${duration(ageMs ?? 0)} old`, active ? [". ", h("a", { href: active }, "To the active one")] : ". No controller is active");
+  } else if (readiness.zookeeper !== "ok") connection("lost", "ZooKeeper can't be reached");
+  else if (readiness.sql !== "ok") connection("standby", "The audit can't be written: changes are refused");
+  else connection("live", readiness.read_only ? "Active, read-only" : "Active", h("span", { class: "epoch" }, ` · epoch ${readiness.controller_epoch}`));
+}
+
+function explain(failure) {
+  node("cluster").classList.add("stale");
+  if (failure.kind === "sign-in") {
+    connection("standby", "Not signed in");
+    node("cluster").hidden = true;
+    if (node("sign-in").hidden) {
+      node("sign-in").hidden = false;
+      node("token").focus();
+    }
+    notice(sessionStorage.length > 0 ? "The token is not valid here." : null);
+    return;
+  }
+  const since = answeredAt === null ? [] : h("p", {}, `What is shown is of ${clock(answeredAt)}, `, ago(new Date(answeredAt).toISOString()), ".");
+  if (failure.kind === "unreachable") {
+    connection("lost", "No answer");
+    notice("The controller does not answer.", since, h("p", {}, "Brokers go on serving without it. This page keeps trying."));
+  } else {
+    connection("standby", "No answer from an active controller");
+    notice(failure.kind === "elsewhere" ? "This controller has not read the clusters yet." : failure.message, since, failure.problem?.hint ? h("p", {}, failure.problem.hint) : []);
+  }
+}
+
+function notice(title, ...more) {
+  show(node("notices"), title ? h("div", { class: "notice" }, h("b", {}, title), ...more) : []);
+}
+
+node("sign-in").addEventListener("submit", (event) => {
+  event.preventDefault();
+  keepToken(node("token").value.trim());
+  node("token").value = "";
+  refresh();
+});
+for (const input of document.querySelectorAll("input[name=measure]")) {
+  input.addEventListener("change", () => drawn && showLag(node("lag"), drawn, false));
+}
+window.addEventListener("hashchange", () => {
+  window.scrollTo(0, 0);
+  refresh();
+});
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) refresh();
+});
+setInterval(tickAll, 1_000);
+refresh();

@@ -1,0 +1,131 @@
+// The first look: is it well, and if not, what is worst? Then the numbers that are compared from day to day.
+
+import { h, s, show } from "./dom.js";
+import { bytes, capital, count, duration, plural, words } from "./format.js";
+
+/** Of partitions, worst first; also the order of the bar. */
+export const STATES = ["leaderless", "under_min_isr", "recovering", "under_replicated", "online"];
+
+export function showClusters(node, clusters, chosen) {
+  show(
+    node,
+    clusters.length < 2
+      ? []
+      : h(
+          "ul",
+          {},
+          clusters.map((cluster) =>
+            h(
+              "li",
+              {},
+              h(
+                "a",
+                { href: `#${encodeURIComponent(cluster.name)}`, "aria-current": cluster.name === chosen ? "page" : null },
+                h("span", { class: `dot ${cluster.health}`, "aria-hidden": "true" }),
+                cluster.name,
+                h("span", { class: "unseen" }, ` (${cluster.health})`),
+              ),
+            ),
+          ),
+        ),
+  );
+}
+
+/** { level, line, detail }: one sentence on a cluster. level: ok, degraded, critical or empty. */
+export function verdictOn(cluster, states) {
+  const { brokers } = cluster;
+  const down = brokers.fenced;
+  const also = down > 0 ? ` ${capital(plural(down, "broker"))} ${down === 1 ? "is" : "are"} down.` : "";
+  const members = brokers.active + brokers.fenced + brokers.shutting_down;
+  if (members === 0) {
+    const waiting = brokers.waiting > 0 ? `${plural(brokers.waiting, "broker")} registered and waiting to be added.` : "";
+    return { level: "empty", line: "No brokers yet.", detail: `${waiting} Add them with POST /clusters/${cluster.name}/brokers.`.trim() };
+  }
+  if (states.leaderless > 0) {
+    const one = states.leaderless === 1;
+    return {
+      level: "critical",
+      line: `${capital(plural(states.leaderless, "partition"))} ${one ? "has" : "have"} no leader.`,
+      detail: `${one ? "It" : "They"} can be neither read nor written until a replica is back that holds every committed record.${also}`,
+    };
+  }
+  if (states.under_min_isr > 0) {
+    const one = states.under_min_isr === 1;
+    return {
+      level: "critical",
+      line: `${capital(plural(states.under_min_isr, "partition"))} ${one ? "refuses" : "refuse"} acks=all.`,
+      detail: `Fewer replicas are in sync than min.insync.replicas asks for. Reading goes on.${also}`,
+    };
+  }
+  if (states.recovering + states.under_replicated > 0) {
+    const many = states.recovering + states.under_replicated;
+    return {
+      level: "degraded",
+      line: `${capital(plural(many, "partition"))} ${many === 1 ? "lacks" : "lack"} a replica in sync.`,
+      detail: `Reading and writing go on.${also}`,
+    };
+  }
+  if (down > 0) return { level: "degraded", line: `${capital(plural(down, "broker"))} ${down === 1 ? "is" : "are"} down.`, detail: "Every partition has all its replicas in sync." };
+  if (cluster.partitions.total === 0) return { level: "ok", line: "Ready, and empty.", detail: "No topics yet. Create one with POST /topics." };
+  return {
+    level: "ok",
+    line: "All is well.",
+    detail: `${cluster.partitions.total === 1 ? "The one partition has" : `All ${count(cluster.partitions.total)} partitions have`} a leader and every replica in sync.`,
+  };
+}
+
+export function showOverview(node, cluster, replication) {
+  const states = replication.states;
+  const verdict = verdictOn(cluster, states);
+  const { brokers, partitions } = cluster;
+  const members = brokers.active + brokers.fenced + brokers.shutting_down;
+  const known = replication.brokers.filter((broker) => broker.lag_ms_max !== null);
+  const farthest = known.length === 0 ? null : Math.max(...known.map((broker) => broker.lag_ms_max));
+  const records = known.length === 0 ? null : Math.max(...known.map((broker) => broker.lag_records_max));
+  const sizes = replication.brokers.filter((broker) => broker.bytes !== null);
+  const size = sizes.length === 0 ? null : sizes.reduce((sum, broker) => sum + broker.bytes, 0);
+  const membership = `${members === brokers.active ? "all active" : `active of ${members}`}${brokers.waiting > 0 ? `, ${brokers.waiting} waiting to be added` : ""}`;
+  const figure = (name, value, note, level = null) =>
+    h("div", { class: level }, h("dt", {}, name), h("dd", {}, h("b", {}, value), note ? h("span", {}, note) : null));
+  show(
+    node,
+    h("p", { class: "name" }, cluster.name),
+    h("h1", { id: "verdict", class: verdict.level }, h("span", { class: `dot ${verdict.level}`, "aria-hidden": "true" }), verdict.line),
+    h("p", { class: "detail" }, verdict.detail),
+    partitions.total > 0 ? bar(states, partitions.total) : null,
+    h(
+      "dl",
+      { class: "figures" },
+      figure("Brokers", count(brokers.active), membership, brokers.fenced > 0 ? "degraded" : null),
+      figure("Topics", count(cluster.topics), null),
+      figure("Partitions", count(partitions.total), `${count(partitions.leader_not_preferred)} not led by their first choice`),
+      figure("Data", bytes(size), size === null ? "not reported" : "on all brokers"),
+      figure("Farthest follower", duration(farthest), records === null ? "not reported" : `${plural(records, "record")} behind`),
+    ),
+  );
+}
+
+/** How many partitions are in which state. What is rare must be seen: no part is narrower than 1.5 %. */
+function bar(states, total) {
+  const present = STATES.filter((state) => states[state] > 0);
+  const least = 1.5;
+  const widths = present.map((state) => Math.max(least, (100 * states[state]) / total));
+  const sum = widths.reduce((a, b) => a + b, 0);
+  let x = 0;
+  const parts = present.map((state, index) => {
+    const width = (100 * widths[index]) / sum;
+    const part = s("rect", { class: `state-${state}`, x: x.toFixed(3), y: 0, width: width.toFixed(3), height: 6 });
+    x += width;
+    return part;
+  });
+  return h(
+    "figure",
+    { class: "bar" },
+    s("svg", { viewBox: "0 0 100 6", preserveAspectRatio: "none", "aria-hidden": "true" }, parts),
+    h(
+      "figcaption",
+      {},
+      h("ul", {}, present.map((state) => h("li", {}, h("span", { class: `key state-${state}`, "aria-hidden": "true" }), `${count(states[state])} ${words(state)}`))),
+    ),
+  );
+}

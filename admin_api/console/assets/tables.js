@@ -1,0 +1,192 @@
+// What is wrong, what is to be looked at first, and who carries what.
+
+import { ago, h, s, show } from "./dom.js";
+import { bytes, capital, count, duration, plural, words } from "./format.js";
+
+/** More partitions than this with one cause are one row. */
+const ALIKE_SHOWN = 3;
+
+export function badge(state, text = words(state)) {
+  return h("span", { class: `badge state-${state}` }, text);
+}
+
+function table(label, head, rows) {
+  return h(
+    "div",
+    { class: "scroll", role: "region", "aria-label": label, tabindex: "0" },
+    h(
+      "table",
+      {},
+      h("thead", {}, h("tr", {}, head.map(([text, kind]) => h("th", { scope: "col", class: kind }, text)))),
+      h("tbody", {}, rows),
+    ),
+  );
+}
+
+export function showAlarms(section, answer) {
+  const body = section.querySelector(".body");
+  if (answer.failure) {
+    section.hidden = false;
+    show(body, h("p", { class: "empty" }, `${capital(answer.failure.message)}.`));
+    return;
+  }
+  const { items, next_page_token: more } = answer.body;
+  section.hidden = items.length === 0;
+  show(
+    body,
+    h(
+      "ul",
+      { class: "alarms" },
+      items.map((alarm) => {
+        const about = alarm.topic !== null ? `${alarm.topic}-${alarm.partition}` : alarm.broker_id !== null ? `broker ${alarm.broker_id}` : "";
+        return h("li", {}, h("b", {}, capital(words(alarm.code))), about ? h("span", { class: "about" }, about) : null, h("p", {}, alarm.detail));
+      }),
+    ),
+    more ? h("p", { class: "empty" }, `The ${items.length} most severe are shown.`) : null,
+  );
+}
+
+/** brokers: by id, to say why a replica is missing. */
+export function showPartitions(section, answer, states, brokers) {
+  const body = section.querySelector(".body");
+  const troubled = Object.entries(states).reduce((sum, [state, number]) => sum + (state === "online" ? 0 : number), 0);
+  if (troubled === 0) {
+    show(body, h("p", { class: "empty" }, states.online === 0 ? "There are none." : "None needs attention: every one has a leader and all its replicas in sync."));
+    return;
+  }
+  if (!answer || answer.failure) {
+    show(body, h("p", { class: "empty" }, answer ? `${capital(answer.failure.message)}.` : "Loading."));
+    return;
+  }
+  const items = answer.body.items.filter((item) => item.state !== "online");
+  show(
+    body,
+    table(
+      "Partitions that need attention",
+      [["Partition"], ["State"], ["Replicas"], ["Behind", "number"], ["Why", "why"]],
+      alike(items, brokers).map(row),
+    ),
+    items.length < troubled ? h("p", { class: "empty" }, `The ${items.length} worst of ${count(troubled)} are shown.`) : null,
+  );
+}
+
+/** One cause, one row: partitions of one state and with the same reasons, in the order of the first of each. */
+function alike(items, brokers) {
+  const groups = new Map();
+  for (const item of items) {
+    const lines = reasons(item, brokers);
+    const key = JSON.stringify([item.state, lines]);
+    if (!groups.has(key)) groups.set(key, { state: item.state, lines, items: [] });
+    groups.get(key).items.push(item);
+  }
+  return [...groups.values()].flatMap((group) => (group.items.length > ALIKE_SHOWN ? [group] : group.items.map((item) => ({ ...group, items: [item] }))));
+}
+
+function row({ state, lines, items }) {
+  const [item] = items;
+  const isOne = items.length === 1;
+  const last = items.map((other) => other.last_change).filter((change) => change !== null).sort((a, b) => Date.parse(b.at) - Date.parse(a.at))[0];
+  const furthest = Math.max(...items.map(behind));
+  return h(
+    "tr",
+    {},
+    h("th", { scope: "row" }, isOne ? name(item) : plural(items.length, "partition")),
+    h("td", {}, badge(state)),
+    h("td", {}, isOne ? replicas(item) : null),
+    h("td", { class: "number" }, furthest < 0 ? "–" : `${isOne ? "" : "up to "}${count(furthest)}`),
+    h(
+      "td",
+      { class: "why" },
+      h("ul", { class: "reasons" }, lines.map((line) => h("li", {}, line))),
+      last ? h("p", { class: "quiet" }, `${words(last.cause)}, `, ago(last.at)) : null,
+      isOne ? null : h("details", { "data-key": `alike-${state}-${lines}` }, h("summary", {}, "Which"), h("ul", { class: "members" }, items.map((other) => h("li", {}, name(other), replicas(other))))),
+    ),
+  );
+}
+
+function name(item) {
+  return `${item.topic}-${item.partition}`;
+}
+
+/** Brokers in order of preference: the leader filled, those in sync outlined, those that are not struck through. */
+function replicas(item) {
+  return h(
+    "ul",
+    { class: "replicas" },
+    item.replicas.map((id) => {
+      const role = id === item.leader ? "leader" : item.isr.includes(id) ? "in sync" : item.elr.includes(id) ? "eligible" : "not in sync";
+      return h("li", { class: role.replaceAll(" ", "-"), title: `broker ${id}: ${role}` }, count(id), h("span", { class: "unseen" }, ` ${role}`));
+    }),
+  );
+}
+
+/** Records that the farthest follower out of sync lacks, or, with all in sync, the farthest; -1: not known. */
+function behind(item) {
+  const missing = item.followers.filter((follower) => !follower.in_sync);
+  return Math.max(-1, ...(missing.length > 0 ? missing : item.followers).map((follower) => follower.lag_records));
+}
+
+function reasons(item, brokers) {
+  if (item.why) return item.why.split("; ");
+  const lines = item.replicas
+    .filter((id) => !item.isr.includes(id))
+    .map((id) => {
+      const broker = brokers.get(id);
+      if (!broker) return `broker ${id} is not registered`;
+      if (broker.state === "fenced") return `broker ${id} is down`;
+      if (broker.state === "shutting_down") return `broker ${id} is shutting down`;
+      const follower = item.followers.find((other) => other.broker_id === id);
+      if (item.adding_replicas.includes(id)) return `broker ${id} is being added`;
+      return follower && follower.lag_records >= 0 ? `broker ${id} is catching up` : `broker ${id} has not fetched yet`;
+    });
+  if (item.state === "recovering") lines.unshift(`broker ${item.leader} was elected uncleanly and has not confirmed its log`);
+  return lines;
+}
+
+export function showBrokers(section, list, replication) {
+  const body = section.querySelector(".body");
+  if (list.length === 0) {
+    show(body, h("p", { class: "empty" }, "None has registered. Start one with this cluster's name, and add it."));
+    return;
+  }
+  const carried = new Map(replication.brokers.map((broker) => [broker.broker_id, broker]));
+  const most = (of) => Math.max(1, ...list.map((broker) => of(broker) ?? 0));
+  const size = (broker) => carried.get(broker.broker_id)?.bytes ?? null;
+  const leadersMax = most((broker) => broker.leaders);
+  const replicasMax = most((broker) => broker.replicas);
+  const bytesMax = most(size);
+  show(
+    body,
+    table(
+      "Brokers",
+      [["Broker"], ["State"], ["Leaders", "number"], ["Replicas", "number"], ["Data", "number"], ["Out of sync", "number"], ["Behind", "number"]],
+      list.map((broker) => {
+        const found = carried.get(broker.broker_id);
+        return h(
+          "tr",
+          {},
+          h("th", { scope: "row" }, h("b", {}, String(broker.broker_id)), h("span", { class: "quiet" }, broker.endpoint, broker.rack ? ` · ${broker.rack}` : "")),
+          h("td", {}, badge(broker.state), broker.offline_log_dirs.length > 0 ? badge("fenced", plural(broker.offline_log_dirs.length, "disk") + " offline") : null),
+          h("td", { class: "number" }, measured(count(broker.leaders), broker.leaders / leadersMax)),
+          h("td", { class: "number" }, measured(count(broker.replicas), broker.replicas / replicasMax)),
+          h("td", { class: "number" }, measured(bytes(size(broker)), (size(broker) ?? 0) / bytesMax)),
+          h("td", { class: `number ${found?.out_of_sync > 0 ? "degraded" : ""}` }, count(found?.out_of_sync)),
+          h("td", { class: "number", title: found?.farthest_topic ? `farthest: ${found.farthest_topic}-${found.farthest_partition}` : null }, duration(found?.lag_ms_max), h("span", { class: "quiet" }, found && found.lag_records !== null ? plural(found.lag_records, "record") : "")),
+        );
+      }),
+    ),
+  );
+}
+
+/** A number over a bar: how much it is of the most that any has. */
+function measured(text, part) {
+  return [
+    text,
+    s(
+      "svg",
+      { class: "meter", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" },
+      s("rect", { class: "track", x: 0, y: 0, width: 100, height: 4 }),
+      s("rect", { class: "level", x: 0, y: 0, width: (100 * part).toFixed(2), height: 4 }),
+    ),
+  ];
+}

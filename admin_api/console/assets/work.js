@@ -1,0 +1,153 @@
+// What is being done to the cluster, and who did what.
+
+import { ago, h, show } from "./dom.js";
+import { bytes, capital, clock, count, plural, words } from "./format.js";
+import { badge } from "./tables.js";
+
+const FINISHED = new Set(["succeeded", "failed", "cancelled"]);
+const FINISHED_SHOWN = 4;
+const EVENTS_SHOWN = 12;
+/** Of one event. */
+const CHANGES_LISTED = 30;
+/** Rows of one event are written together. */
+const TOGETHER_MS = 10_000;
+
+export function showOperations(section, answer) {
+  const body = section.querySelector(".body");
+  if (answer.failure) {
+    show(body, h("p", { class: "empty" }, `${capital(answer.failure.message)}.`));
+    return;
+  }
+  const running = answer.body.items.filter((operation) => !FINISHED.has(operation.state));
+  const finished = answer.body.items.filter((operation) => FINISHED.has(operation.state)).slice(0, FINISHED_SHOWN);
+  show(
+    body,
+    running.length === 0 ? h("p", { class: "empty" }, "None is running.") : null,
+    h("ul", { class: "operations" }, running.map(runningOperation), finished.map(finishedOperation)),
+  );
+}
+
+function title(operation) {
+  const { spec } = operation;
+  if (operation.kind === "broker_add") {
+    const ids = spec.brokers.map((broker) => broker.broker_id);
+    return `${ids.length === 1 ? "Add broker" : "Add brokers"} ${ids.join(", ")}`;
+  }
+  if (operation.kind === "topic_delete") return `Delete topic ${spec.topic}`;
+  if (operation.kind === "leader_election") return `Elect ${spec.topic}-${spec.partition}'s ${spec.election} leader`;
+  return capital(words(operation.kind));
+}
+
+function runningOperation(operation) {
+  return h(
+    "li",
+    { class: "running" },
+    h("p", { class: "line" }, h("b", {}, title(operation)), badge(operation.state)),
+    operation.reason ? h("p", { class: "reason" }, operation.reason) : null,
+    progress(operation),
+    h("ol", { class: "steps" }, operation.steps.map((step) => h("li", { class: step.state }, words(step.name), h("span", { class: "unseen" }, `: ${step.state}`)))),
+    operation.blocked.length === 0 ? null : h("ul", { class: "blocked", "aria-label": "Waits for" }, operation.blocked.slice(0, 5).map((item) => h("li", {}, item.detail)), operation.blocked.length > 5 ? h("li", {}, `and ${plural(operation.blocked.length - 5, "more", "more")}`) : null),
+    h("p", { class: "quiet" }, `${operation.actor}, `, ago(operation.created_at)),
+  );
+}
+
+/** Of bytes where it moves any, of moves, else of its steps. */
+function progress(operation) {
+  const { bytes_total: bytesTotal, bytes_done: bytesDone, moves_total: movesTotal, moves_done: movesDone } = operation.progress;
+  const over = operation.steps.filter((step) => ["succeeded", "skipped"].includes(step.state)).length;
+  let [done, total, text] = [over, operation.steps.length, `${over} of ${plural(operation.steps.length, "step")}`];
+  if (bytesTotal) [done, total, text] = [bytesDone, bytesTotal, `${bytes(bytesDone)} of ${bytes(bytesTotal)}`];
+  else if (movesTotal) [done, total, text] = [movesDone, movesTotal, `${count(movesDone)} of ${plural(movesTotal, "move")}`];
+  if (!total) return null;
+  return h("div", { class: "progress" }, h("progress", { max: total, value: done ?? 0, "aria-label": title(operation) }), h("span", {}, text));
+}
+
+function finishedOperation(operation) {
+  return h(
+    "li",
+    { class: "finished" },
+    h("p", { class: "line" }, h("span", {}, title(operation)), badge(operation.state)),
+    operation.error ? h("p", { class: "reason" }, operation.error.detail) : null,
+    h("p", { class: "quiet" }, `${operation.actor}, `, ago(operation.finished_at ?? operation.created_at)),
+  );
+}
+
+export function showAudit(section, answer) {
+  const body = section.querySelector(".body");
+  if (answer.failure) {
+    show(body, h("p", { class: "empty" }, `${capital(answer.failure.message)}.`));
+    return;
+  }
+  const events = together(answer.body.items).slice(0, EVENTS_SHOWN);
+  show(body, events.length === 0 ? h("p", { class: "empty" }, "Nothing yet.") : h("ol", { class: "audit" }, events.map(event)));
+}
+
+/** One request, or one broker's death, changes many entities: what belongs to it is one line, newest first. */
+function together(rows) {
+  const events = [];
+  const byRequest = new Map();
+  for (const row of rows) {
+    const last = events.at(-1)?.at(-1);
+    const known = row.request_id === null ? undefined : byRequest.get(row.request_id);
+    const same = last && last.request_id === null && ["kind", "cause", "entity", "actor", "reason", "request_id"].every((name) => last[name] === row[name]);
+    if (known) known.push(row);
+    else if (same && Math.abs(Date.parse(last.at) - Date.parse(row.at)) < TOGETHER_MS) events.at(-1).push(row);
+    else {
+      events.push([row]);
+      if (row.request_id !== null) byRequest.set(row.request_id, events.at(-1));
+    }
+  }
+  return events;
+}
+
+/** A request stands for what it led to. */
+function event(rows) {
+  const row = rows.find((other) => other.kind === "request") ?? rows[0];
+  const changes = rows.filter((other) => other.kind === "change");
+  const isOne = row.kind === "request" || rows.length === 1;
+  return h(
+    "li",
+    {},
+    h("p", { class: "line" }, h("b", {}, words(row.cause)), h("span", { class: "about" }, isOne ? about(row) : plural(rows.length, row.entity)), outcome(row)),
+    row.reason ? h("p", { class: "reason" }, row.reason) : null,
+    changes.length === 1 ? difference(changes[0]) : changes.length > 1 ? list(changes, row.id) : null,
+    h("p", { class: "quiet" }, h("time", { datetime: row.at, title: new Date(row.at).toLocaleString() }, clock(row.at)), ` · ${row.actor}`, row.gap_before ? " · changes before it may be missing" : ""),
+  );
+}
+
+function about(row) {
+  if (row.entity === "partition" && row.partition !== null) return `${row.topic}-${row.partition}`;
+  if (row.entity === "topic") return row.topic ?? row.entity_id;
+  return `${row.entity} ${row.entity_id.replaceAll(",", ", ")}`;
+}
+
+function list(changes, key) {
+  const entities = ["cluster", "broker", "topic", "partition"].map((entity) => [entity, changes.filter((row) => row.entity === entity)]);
+  const sums = entities.filter(([, rows]) => rows.length > 0).map(([entity, rows]) => plural(new Set(rows.map((row) => row.entity_id)).size, entity));
+  return h(
+    "details",
+    { "data-key": `audit-${key}` },
+    h("summary", {}, sums.join(", ")),
+    h("ul", { class: "changes" }, changes.slice(0, CHANGES_LISTED).map((row) => h("li", {}, `${about(row)}: ${words(row.cause)}`, difference(row))), changes.length > CHANGES_LISTED ? h("li", {}, `and ${count(changes.length - CHANGES_LISTED)} more: GET /audit has them`) : null),
+  );
+}
+
+function outcome(row) {
+  if (row.kind !== "request") return null;
+  if (row.outcome === null) return badge("waiting", "no outcome yet");
+  return row.outcome.outcome === "succeeded" ? null : badge(row.outcome.outcome === "refused" ? "failed" : "waiting", row.outcome.code ?? row.outcome.outcome);
+}
+
+/** What has changed, in a line: "leader 1 → 2". Epochs count changes and say nothing more. */
+function difference(row) {
+  if (row.kind !== "change" || row.before === null || row.after === null) return null;
+  const changed = Object.keys(row.after).filter((name) => !name.endsWith("epoch") && JSON.stringify(row.before[name]) !== JSON.stringify(row.after[name]));
+  if (changed.length === 0) return null;
+  return h("p", { class: "difference" }, changed.slice(0, 3).map((name) => h("span", {}, `${words(name)} ${value(row.before[name])} → ${value(row.after[name])}`)));
+}
+
+function value(of) {
+  if (of === null || of === undefined || of === -1) return "none";
+  if (Array.isArray(of)) return `[${of.join(", ")}]`;
+  return typeof of === "object" ? "…" : String(of);
+}
