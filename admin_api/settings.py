@@ -15,7 +15,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     body_bytes_max: int = 1_048_576
-    target_bytes_max: int = 8_192
+    #: The longest reason, of characters that take twelve bytes each in a query, and a long path before it.
+    target_bytes_max: int = 16_384
     headers_bytes_max: int = 32_768
     head_timeout_ms: int = 10_000
     body_timeout_ms: int = 30_000
