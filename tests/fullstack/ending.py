@@ -114,6 +114,13 @@ async def agree(cluster: Cluster) -> tuple[Anomaly, ...]:
         await trio.sleep(0.25)
 
 
+async def check_audit_chain(cluster: Cluster) -> None:
+    """Whoever wrote the history, and whatever befell them, it is one chain. Raises Failure."""
+    found = await cluster.operator.verification()
+    if not found["ok"] or not found["rows"]:
+        raise Failure(f"the audit's chain of hashes does not hold: {found}")
+
+
 async def _compare(cluster: Cluster) -> tuple[Anomaly, ...]:
     rest = {
         (cluster.topic, item["partition"]): {

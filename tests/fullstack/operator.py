@@ -122,6 +122,9 @@ class Operator:
         items: list[dict[str, Any]] = answer["items"]
         return items
 
+    async def verification(self) -> dict[str, Any]:
+        return await self.ask("GET", f"/audit/verification?cluster={self._cluster}")
+
     async def audit(self) -> list[dict[str, Any]]:
         """Newest first."""
         rows: list[dict[str, Any]] = []

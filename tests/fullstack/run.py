@@ -162,6 +162,7 @@ class Story:
             | ends_of(cluster.clients.history()),
         )
         self.anomalies = await ending.agree(cluster)
+        await ending.check_audit_chain(cluster)
         await trio.sleep(1.5)  # followers learn the last high watermark
         self._count(cluster)
         watermarks = ending.high_watermarks(cluster)
