@@ -65,7 +65,7 @@ def update_operation(connection: sa.Connection, row: OperationRow) -> bool:
 
 def get_operation(connection: sa.Connection, operation_id: str) -> OperationRow | None:
     found = (
-        connection.execute(sa.select(operations).where(operations.c.id == operation_id))
+        connection.execute(sa.select(operations).where(operations.c.id == inert(operation_id)))
         .mappings()
         .one_or_none()
     )
@@ -81,13 +81,13 @@ def list_operations(connection: sa.Connection, wanted: OperationFilter, *, limit
         (operations.c.actor, wanted.actor),
     )
     conditions: list[sa.ColumnElement[bool]] = [
-        column == value for column, value in equal if value is not None
+        column == inert(value) for column, value in equal if value is not None
     ]
     if wanted.since_ms is not None:
         conditions.append(operations.c.created_at_ms >= wanted.since_ms)
     position = sa.tuple_(operations.c.created_at_ms, operations.c.id)
     if wanted.below is not None:
-        conditions.append(position < wanted.below)
+        conditions.append(position < (wanted.below[0], inert(wanted.below[1])))
     statement = (
         sa.select(operations)
         .where(*conditions)

@@ -13,6 +13,7 @@ import msgspec
 import sqlalchemy as sa
 
 from controller.audit.change import Entity
+from controller.audit.history import inert
 from controller.audit.tables import audit
 
 #: Keys per statement: well under SQLite's limit on bound parameters.
@@ -116,7 +117,7 @@ def _newest(
         statement = statement.where(audit.c.topic == topic)
     if after is not None:
         statement = statement.where(
-            sa.tuple_(*place) > sa.tuple_(after.topic, after.partition, after.entity_id)
+            sa.tuple_(*place) > sa.tuple_(inert(after.topic), after.partition, inert(after.entity_id))
         )
     return connection.execute(statement).all()
 

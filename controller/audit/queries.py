@@ -13,6 +13,7 @@ import msgspec
 import sqlalchemy as sa
 
 from controller.audit.change import Entity
+from controller.audit.history import inert
 from controller.audit.tables import audit, audit_outcomes
 
 
@@ -92,8 +93,11 @@ def list_rows(connection: sa.Connection, wanted: AuditFilter, *, limit: int) -> 
         (audit.c.operation_id, wanted.operation_id),
         (audit.c.request_id, wanted.request_id),
     )
+    # Made as inert as what is stored: text that PostgreSQL refuses is nobody's, and no failure of ours.
     conditions: list[sa.ColumnElement[bool]] = [
-        column == value for column, value in equal if value is not None
+        column == (inert(value) if isinstance(value, str) else value)
+        for column, value in equal
+        if value is not None
     ]
     if wanted.broker is not None:
         conditions.append(audit.c.brokers.contains(f",{wanted.broker},", autoescape=True))

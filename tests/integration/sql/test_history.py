@@ -138,6 +138,8 @@ def test_seqs_are_dense_within_each_cluster(connection: sa.Connection) -> None:
         ({"since_ms": 1_001, "until_ms": 1_002}, [1]),
         ({"entity": Entity.BROKER}, []),
         ({"actor": "' or 1=1 --"}, []),
+        ({"actor": "alice\x00"}, []),
+        ({"operation_id": "\ud800"}, []),
     ],
 )
 def test_every_filter_narrows_the_answer(
@@ -286,6 +288,10 @@ def test_an_operation_is_moved_on_by_one_controller_only(connection: sa.Connecti
     assert list(operation_rows.unfinished_operations(connection)) == []
     assert operation_rows.list_operations(connection, OperationFilter(state="succeeded"), limit=5) == [done]
     assert operation_rows.list_operations(connection, OperationFilter(since_ms=2), limit=5) == []
+    for hostile in ("\x00", "\ud800"):  # PostgreSQL refuses both
+        assert operation_rows.get_operation(connection, hostile) is None
+        for wanted in (OperationFilter(actor=hostile), OperationFilter(below=(0, hostile))):
+            assert operation_rows.list_operations(connection, wanted, limit=5) == []
 
 
 def test_operations_made_in_the_same_millisecond_are_paged_without_loss(connection: sa.Connection) -> None:
