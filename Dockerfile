@@ -10,6 +10,7 @@ COPY admin_api admin_api
 COPY dataplane dataplane
 COPY migrations migrations
 COPY localcluster localcluster
+COPY springtide springtide
 RUN pip install --no-cache-dir '.[postgres]'
 
 USER springtide

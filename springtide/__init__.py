@@ -1,0 +1,1 @@
+"""The command line of Springtide's operators: `springtide topics create orders --partitions 12`."""

@@ -1,0 +1,38 @@
+"""Every command, in the order in which help lists them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from springtide.command import Command, Kind, argument
+from springtide.commands import audit, brokers, clusters, operations, partitions, problems, topics
+
+COMMANDS: Final[tuple[Command, ...]] = (
+    *clusters.COMMANDS,
+    *brokers.COMMANDS,
+    *topics.COMMANDS,
+    *partitions.COMMANDS,
+    *operations.COMMANDS,
+    *audit.COMMANDS,
+    *problems.COMMANDS,
+    Command(
+        words=("completion",),
+        summary="Print a script that completes these commands in a shell",
+        examples=("completion bash > /etc/bash_completion.d/springtide",),
+        kind=Kind.COMPLETION,
+        in_cluster=False,
+        arguments=(argument("shell", choices=("bash",), help="the shell"),),
+    ),
+)
+
+#: First words that have more words after them.
+NOUNS: Final[Mapping[str, str]] = {
+    "clusters": "create, look at, what is wrong now",
+    "brokers": "add, look at",
+    "topics": "create, look at, delete",
+    "partitions": "who leads, who is in sync, what is blocked and why",
+    "operations": "work that outlives its request: look at, follow",
+    "audit": "who changed what, when and why; verify that it was not altered",
+    "problems": "what the codes of errors mean",
+}

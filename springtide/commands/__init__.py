@@ -1,0 +1,1 @@
+"""The commands, a module a noun. Pure: each says what it asks and how the answer is shown."""

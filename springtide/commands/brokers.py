@@ -1,0 +1,74 @@
+"""springtide brokers …"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from springtide.arguments import BROKER_ID, broker, sort_by
+from springtide.call import Call, get, write
+from springtide.command import Command, Kind, argument
+from springtide.tables import number, text
+
+
+def _add(options: Namespace) -> Call:
+    body: dict[str, object] = {"brokers": options.brokers}
+    if options.rebalance is not None:
+        body["rebalance"] = {"mode": options.rebalance}
+    return write(options, "POST", "clusters", options.cluster, "brokers", body=body)
+
+
+COMMANDS = (
+    Command(
+        words=("brokers", "list"),
+        summary="List brokers, those that wait to be added included",
+        examples=("brokers list", "brokers list --state waiting", "brokers list --sort=-leaders"),
+        kind=Kind.LIST,
+        arguments=(
+            argument("--state", metavar="STATE", help="waiting, fenced, active or shutting_down"),
+            sort_by("broker_id", "replicas", "leaders"),
+        ),
+        call=lambda options: get(
+            "clusters", options.cluster, "brokers", state=options.state, sort=options.sort
+        ),
+        columns=(
+            number("broker", "broker_id"),
+            text("state"),
+            text("endpoint"),
+            text("rack"),
+            number("replicas"),
+            number("leaders"),
+            number("epoch", "broker_epoch"),
+            text("version"),
+            text("registered", "registered_at"),
+        ),
+    ),
+    Command(
+        words=("brokers", "show"),
+        summary="Look at a broker",
+        examples=("brokers show 1",),
+        arguments=(BROKER_ID,),
+        call=lambda options: get("clusters", options.cluster, "brokers", options.broker_id),
+    ),
+    Command(
+        words=("brokers", "add"),
+        summary="Add brokers to a cluster: all of them, or none",
+        examples=(
+            "brokers add 4@store4:9092/r2 --reason 'capacity for Q4' --wait",
+            "brokers add 4@store4:9092 5@store5:9092 --dry-run",
+        ),
+        kind=Kind.WRITE,
+        arguments=(
+            argument(
+                "brokers",
+                metavar="ID@HOST:PORT",
+                nargs="+",
+                type=broker,
+                help="id and address, as the broker advertises it; /RACK after it: checked, too",
+            ),
+            argument(
+                "--rebalance", metavar="MODE", help="what happens to data that is there: new_only, none"
+            ),
+        ),
+        call=_add,
+    ),
+)

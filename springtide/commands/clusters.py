@@ -1,0 +1,73 @@
+"""springtide clusters …"""
+
+from __future__ import annotations
+
+from springtide.arguments import CONFIG, settings_of
+from springtide.call import get, write
+from springtide.command import Command, Kind, argument
+from springtide.tables import number, text
+
+_NAME = argument("name", metavar="CLUSTER", help="the cluster's name")
+#: Into the place of --cluster; left out: the only one.
+_NAME_OR_ONLY = argument(
+    "cluster_name", metavar="CLUSTER", nargs="?", help="the cluster's name (default: the only one)"
+)
+
+COMMANDS = (
+    Command(
+        words=("clusters", "list"),
+        summary="List clusters and how they are",
+        examples=("clusters list", "clusters list --output json"),
+        kind=Kind.LIST,
+        in_cluster=False,
+        call=lambda options: get("clusters"),
+        columns=(
+            text("cluster", "name"),
+            text("health"),
+            number("brokers", "brokers.active"),
+            number("waiting", "brokers.waiting"),
+            number("topics"),
+            number("partitions", "partitions.total"),
+            number("leaderless", "partitions.leaderless"),
+            number("under-min-isr", "partitions.under_min_isr"),
+            number("under-replicated", "partitions.under_replicated"),
+            text("controller", "controller.active_url"),
+        ),
+    ),
+    Command(
+        words=("clusters", "create"),
+        summary="Create a cluster, which is empty until brokers are added",
+        examples=("clusters create prod --config default.replication.factor=3",),
+        kind=Kind.WRITE,
+        in_cluster=False,
+        arguments=(_NAME, CONFIG),
+        call=lambda options: write(
+            options,
+            "POST",
+            "clusters",
+            body={"name": options.name, "configs": settings_of(options.config)},
+        ),
+    ),
+    Command(
+        words=("clusters", "show"),
+        summary="Look at a cluster",
+        examples=("clusters show prod",),
+        arguments=(_NAME_OR_ONLY,),
+        call=lambda options: get("clusters", options.cluster),
+    ),
+    Command(
+        words=("clusters", "alarms"),
+        summary="List what needs somebody's attention now",
+        examples=("clusters alarms",),
+        kind=Kind.LIST,
+        arguments=(_NAME_OR_ONLY,),
+        call=lambda options: get("clusters", options.cluster, "alarms"),
+        columns=(
+            text("code"),
+            text("topic"),
+            number("partition"),
+            number("broker", "broker_id"),
+            text("detail"),
+        ),
+    ),
+)

@@ -1,0 +1,59 @@
+"""springtide operations …"""
+
+from __future__ import annotations
+
+from springtide.arguments import ACTOR, OPERATION_ID, SINCE
+from springtide.call import get
+from springtide.command import Command, Kind, argument
+from springtide.tables import text
+
+COMMANDS = (
+    Command(
+        words=("operations", "list"),
+        summary="List operations, newest first",
+        examples=("operations list --state running", "operations list --since 2026-11-21T00:00:00Z"),
+        kind=Kind.LIST,
+        in_cluster=False,
+        arguments=(
+            argument("--state", metavar="STATE", help="such as preflight, running, succeeded or failed"),
+            argument("--kind", metavar="KIND", help="such as broker_add"),
+            ACTOR,
+            SINCE,
+        ),
+        call=lambda options: get(
+            "operations",
+            cluster=options.cluster,
+            state=options.state,
+            kind=options.kind,
+            actor=options.by,
+            since=options.since,
+        ),
+        columns=(
+            text("operation", "id"),
+            text("kind"),
+            text("cluster"),
+            text("state"),
+            text("created", "created_at"),
+            text("finished", "finished_at"),
+            text("actor"),
+            text("reason"),
+        ),
+    ),
+    Command(
+        words=("operations", "show"),
+        summary="Look at an operation",
+        examples=("operations show op_Zk1lV0pCTEq4nY6mXw2v3A",),
+        in_cluster=False,
+        arguments=(OPERATION_ID,),
+        call=lambda options: get("operations", options.operation_id),
+    ),
+    Command(
+        words=("operations", "watch"),
+        summary="Follow an operation until it has ended; fails (1) unless it succeeds",
+        examples=("operations watch op_Zk1lV0pCTEq4nY6mXw2v3A",),
+        kind=Kind.WATCH,
+        in_cluster=False,
+        arguments=(OPERATION_ID,),
+        call=lambda options: get("operations", options.operation_id),
+    ),
+)

@@ -1,0 +1,146 @@
+"""Renders answers for people: aligned columns for lists, aligned fields for one resource. Pure.
+
+What is shown was written by others (reasons, names, host names), so control characters come out as escapes:
+a reason can neither break a row nor move a terminal's cursor. A table is printed a page at a time: its widths
+are those of the first page, and a later, longer cell pushes the rest of its row to the right, uncut.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+GAP: Final = "  "
+NONE: Final = "-"
+#: Wide and full-width characters take two columns of a terminal.
+_WIDE: Final = frozenset("WF")
+#: Controls, formats (which turn the direction of text around) and lone surrogates.
+_UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+class Column(NamedTuple):
+    """path: of the field in an item; dots lead into objects within it."""
+
+    title: str
+    path: str
+    is_number: bool = False
+
+
+def text(title: str, path: str | None = None) -> Column:
+    return Column(title.upper(), path or title)
+
+
+def number(title: str, path: str | None = None) -> Column:
+    return Column(title.upper(), path or title, is_number=True)
+
+
+def cell(value: object) -> str:
+    """One line without control characters, whatever the value."""
+    match value:
+        case None:
+            return NONE
+        case bool():
+            return "yes" if value else "no"
+        case str():
+            return printable(value)
+        case Mapping():
+            return ", ".join(f"{printable(str(key))}={cell(item)}" for key, item in value.items()) or NONE
+        case list() | tuple():
+            separator = ", " if any(isinstance(item, Mapping) for item in value) else ","
+            return separator.join(cell(item) for item in value) or NONE
+        case _:
+            return str(value)
+
+
+def printable(value: str) -> str:
+    if value.isprintable():
+        return value
+    return "".join(
+        char.encode("unicode_escape").decode("ascii") if unicodedata.category(char) in _UNPRINTABLE else char
+        for char in value
+    )
+
+
+def width_of(shown: str) -> int:
+    """Columns of a terminal."""
+    if shown.isascii():
+        return len(shown)
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in _WIDE else 1
+        for char in shown
+    )
+
+
+def padded(shown: str, width: int, *, is_number: bool = False) -> str:
+    room = " " * (width - width_of(shown))
+    return room + shown if is_number else shown + room
+
+
+def field_of(item: Mapping[str, Any], path: str) -> object:
+    value: Any = item
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+class Table:
+    """Lines of a list's pages, aligned with each other."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._columns = columns
+        self._widths: list[int] = []
+
+    def lines(self, items: Iterable[Mapping[str, Any]]) -> list[str]:
+        """A page's lines; the first page's begin with the titles."""
+        rows = [[cell(field_of(item, column.path)) for column in self._columns] for item in items]
+        if not self._widths:
+            rows.insert(0, [column.title for column in self._columns])
+            self._widths = [max(map(width_of, shown)) for shown in zip(*rows, strict=True)]
+        return [self._line(row) for row in rows]
+
+    def _line(self, row: Sequence[str]) -> str:
+        shown = (
+            padded(value, width, is_number=column.is_number)
+            for value, width, column in zip(row, self._widths, self._columns, strict=True)
+        )
+        return GAP.join(shown).rstrip()
+
+
+def describe(document: Mapping[str, Any], *, indent: str = "") -> list[str]:
+    """One resource: a field a line, objects flattened to dotted names, lists of objects as tables below."""
+    fields: list[tuple[str, str]] = []
+    below: list[tuple[str, list[Mapping[str, Any]]]] = []
+    for name, value in _flat(document, ""):
+        if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+            below.append((name, value))
+        else:
+            fields.append((printable(name), cell(value)))
+    width = max((width_of(name) for name, _ in fields), default=0)
+    lines = [f"{indent}{padded(name, width)}{GAP}{value}".rstrip() for name, value in fields]
+    for name, items in below:
+        lines.append(f"{indent}{printable(name)}:")
+        table = Table(columns_of(items))
+        lines += [f"{indent}{GAP}{line}" for line in table.lines(items)]
+    return lines
+
+
+def columns_of(items: Iterable[Mapping[str, Any]]) -> list[Column]:
+    """Columns for items nobody declared any for: every field that some item fills, numbers to the right."""
+    filled: dict[str, bool] = {}
+    names: dict[str, None] = {}
+    for item in items:
+        for name, value in item.items():
+            names[name] = None
+            if value is not None:
+                is_number = isinstance(value, int | float) and not isinstance(value, bool)
+                filled[name] = filled.get(name, True) and is_number
+    return [Column(printable(name).upper(), name, is_number=filled[name]) for name in names if name in filled]
+
+
+def _flat(document: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
+    for name, value in document.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -1,0 +1,228 @@
+"""What each command asks of the API, and that the API has it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import httpx
+import pytest
+
+from springtide.call import Call, UsageError, address
+from springtide.catalogue import COMMANDS
+from springtide.command import Command, Kind
+from springtide.parser import build_parser
+from tests.unit.springtide.cli_parts import body_of, ok, run
+
+OPENAPI = json.loads((Path(__file__).parents[3] / "openapi" / "springtide.json").read_text())
+
+
+def first_request(line: str) -> httpx.Request:
+    return run(lambda request: ok({"items": []}), *shlex.split(line)).asked[0]
+
+
+def test_a_topic_is_created_from_kafkas_options() -> None:
+    request = first_request(
+        "topics create orders --partitions 12 --replication-factor 3 --config min.insync.replicas=2 "
+        "--config retention.ms=1=2 --if-not-exists --reason Monday"
+    )
+    assert (request.method, request.url.path) == ("POST", "/clusters/prod/topics")
+    assert body_of(request) == {
+        "name": "orders",
+        "partitions": 12,
+        "replication_factor": 3,
+        "configs": {"min.insync.replicas": "2", "retention.ms": "1=2"},
+        "if_not_exists": True,
+        "reason": "Monday",
+    }
+
+
+def test_what_is_left_out_is_left_to_the_cluster() -> None:
+    assert body_of(first_request("topics create orders")) == {"name": "orders", "configs": {}}
+
+
+def test_an_assignment_is_written_as_kafkas_tools_write_it() -> None:
+    body = body_of(first_request("topics create orders --replica-assignment 1:2:3,2:3:1"))
+    assert body["assignments"] == [[1, 2, 3], [2, 3, 1]]
+
+
+def test_brokers_are_added_in_one_request() -> None:
+    request = first_request("brokers add 4@store4:9092/r2 5@[fd00::5]:9092 --rebalance none")
+    assert (request.method, request.url.path) == ("POST", "/clusters/prod/brokers")
+    assert body_of(request) == {
+        "brokers": [
+            {"broker_id": 4, "endpoint": "store4:9092", "rack": "r2"},
+            {"broker_id": 5, "endpoint": "[fd00::5]:9092"},
+        ],
+        "rebalance": {"mode": "none"},
+    }
+
+
+def test_a_deletion_has_its_reason_in_the_query_and_its_condition_in_a_header() -> None:
+    request = first_request("""topics delete orders --reason 'two words' --if-match '"17.ab"' --dry-run""")
+    assert (request.method, request.url.path) == ("DELETE", "/clusters/prod/topics/orders")
+    assert dict(request.url.params) == {"dry_run": "true", "reason": "two words"}
+    assert request.headers["if-match"] == '"17.ab"'
+    assert request.content == b""
+
+
+def test_elections_name_their_kind() -> None:
+    preferred = first_request("elect-leader orders 0")
+    assert preferred.url.path == "/clusters/prod/topics/orders/partitions/0:elect-leader"
+    assert body_of(preferred) == {"election": "preferred"}
+    unclean = first_request(
+        "elect-leader orders 0 --election-type unclean --broker-id 2 --partition-epoch 0 --reason lost"
+    )
+    assert body_of(unclean) == {
+        "election": "unclean",
+        "broker_id": 2,
+        "partition_epoch": 0,
+        "reason": "lost",
+    }
+
+
+def test_an_unclean_election_is_not_asked_for_by_half() -> None:
+    ran = run(
+        lambda request: ok({}),
+        "elect-leader",
+        "orders",
+        "0",
+        "--election-type",
+        "unclean",
+        "--broker-id",
+        "2",
+    )
+    assert (ran.status, ran.asked) == (2, [])
+    assert "--partition-epoch, --reason too" in ran.err
+
+
+def test_partitions_are_a_topics_or_the_clusters() -> None:
+    assert first_request("partitions list orders").url.path == "/clusters/prod/topics/orders/partitions"
+    assert first_request("partitions list").url.path == "/clusters/prod/partitions"
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_would_change_the_address_is_refused(name: str) -> None:
+    ran = run(lambda request: ok({}), "topics", "delete", name)
+    assert (ran.status, ran.asked) == (2, [])
+
+
+def test_a_name_is_one_segment_of_the_path_whatever_is_in_it() -> None:
+    assert address("topics", "a/b?c#d%20 é:x") == "/topics/a%2Fb%3Fc%23d%2520%20%C3%A9%3Ax"
+    request = first_request("topics show 'a/b%41'")
+    assert request.url.raw_path == b"/clusters/prod/topics/a%2Fb%2541"
+    with pytest.raises(UsageError):
+        address("topics", "..")
+
+
+def test_a_setting_twice_is_refused_rather_than_guessed() -> None:
+    ran = run(lambda request: ok({}), "topics", "create", "t", "--config", "a=1", "--config", "a=2")
+    assert (ran.status, ran.asked) == (2, [])
+    assert "'a' is given twice" in ran.err
+
+
+def test_who_asks_and_what_for_travels_with_every_request() -> None:
+    ran = run(lambda request: ok({}), "brokers", "show", "1", "--actor", "alice")
+    assert ran.asked[0].headers["x-actor"] == "alice"
+    assert ran.asked[0].headers["user-agent"].startswith("springtide/")
+
+
+def test_a_read_and_a_dry_run_have_no_key() -> None:
+    assert run(lambda request: ok({}), "brokers", "show", "1").keys == [None]
+    assert run(lambda request: ok({}), "topics", "create", "t", "--dry-run").keys == [None]
+    assert run(lambda request: ok({}), "topics", "create", "t", "--idempotency-key", "k").keys == ["k"]
+
+
+# -- the API has what the commands ask for --
+
+
+def calls() -> Iterator[tuple[str, Command, Call]]:
+    parser = build_parser(COMMANDS, version="1")
+    for command in COMMANDS:
+        for example in command.examples:
+            if command.kind is Kind.COMPLETION:
+                continue
+            options = parser.parse_args(shlex.split(example.partition(" | ")[0]))
+            options.cluster = "prod"
+            yield example, command, command.call(options)
+
+
+def operation_of(call: Call) -> dict[str, Any]:
+    """Of the document's templates, the one with the most fixed text that the path fits."""
+    fitting = [
+        template
+        for template, methods in OPENAPI["paths"].items()
+        if call.method.lower() in methods
+        and re.fullmatch(re.sub(r"\\{[a-z_]+\\}", "[^/:]+", re.escape(template)), call.path)
+    ]
+    assert fitting, f"the API has no {call.method} {call.path}"
+    best = max(fitting, key=lambda template: len(re.sub(r"\{[a-z_]+\}", "", template)))
+    operation: dict[str, Any] = OPENAPI["paths"][best][call.method.lower()]
+    return operation
+
+
+@pytest.mark.parametrize(("example", "command", "call"), [pytest.param(*c, id=c[0]) for c in calls()])
+def test_the_api_takes_what_the_example_asks(example: str, command: Command, call: Call) -> None:
+    operation = operation_of(call)
+    known = {item["name"] for item in operation.get("parameters", ()) if item["in"] == "query"}
+    paged = {"limit", "page_token"} if command.kind is Kind.LIST and command.is_paged else set()
+    assert set(call.query) | paged <= known
+    if call.body is not None:
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        names = [choice["$ref"].rpartition("/")[2] for choice in schema.get("oneOf", [schema])]
+        bodies = [OPENAPI["components"]["schemas"][name] for name in names]
+        assert any(
+            set(call.body) <= set(body["properties"]) and set(body.get("required", ())) <= set(call.body)
+            for body in bodies
+        ), (example, call.body)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "audit list --kind change --entity topic --topic t --partition 0 --broker 1 --by a --cause c "
+        "--operation op_1 --request-id r --since 2026-11-21T00:00:00Z --until 2026-11-22T00:00:00Z",
+        "operations list --state running --kind broker_add --by a --since 2026-11-21T00:00:00Z",
+        "audit verify --from-seq 1 --to-seq 5",
+        "assignment --as-of 2026-11-21T00:00:00Z --topic t",
+        "brokers list --state active --sort=-leaders",
+        "topics list --sort=-partitions",
+        "partitions list --state online",
+    ],
+)
+def test_every_filter_is_one_of_the_apis(line: str) -> None:
+    request = run(lambda request: ok({"items": []}), *shlex.split(line)).asked[0]
+    asked = dict(parse_qsl(request.url.query.decode()))
+    operation = operation_of(Call(method="GET", path=request.url.path))
+    known = {item["name"] for item in operation["parameters"] if item["in"] == "query"}
+    assert set(asked) <= known
+    # Every option that was given has arrived.
+    assert len(asked) >= line.count("--")
+
+
+def test_every_columns_field_is_in_the_apis_answer() -> None:
+    for _, command, call in calls():
+        if command.kind is not Kind.LIST:
+            continue
+        answer = operation_of(call)["responses"]["200"]["content"]["application/json"]["schema"]
+        item = resolve(resolve(answer)["properties"]["items"]["items"])
+        for column in command.columns:
+            schema = item
+            for name in column.path.split("."):
+                assert name in schema["properties"], (command.words, column.path)
+                schema = resolve(schema["properties"][name])
+
+
+def resolve(schema: dict[str, Any]) -> dict[str, Any]:
+    """Follows a reference, and the branch of `X | null` that is not null."""
+    if "anyOf" in schema:
+        schema = next(branch for branch in schema["anyOf"] if branch.get("type") != "null")
+    if "$ref" in schema:
+        found: dict[str, Any] = OPENAPI["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        return found
+    return schema

@@ -1,0 +1,104 @@
+"""Help, usage errors and completion, all made from the commands."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from springtide.__main__ import main
+from springtide.catalogue import COMMANDS
+from springtide.command import Command
+from springtide.completion import bash_script
+from springtide.parser import build_parser
+
+
+@pytest.mark.parametrize("command", [pytest.param(c, id=" ".join(c.words)) for c in COMMANDS])
+def test_every_command_explains_itself(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command.words, "--help"])
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert command.summary in shown
+    for example in command.examples:
+        assert f"springtide {example}" in shown
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "nonsense",
+        "topics",
+        "topics list --lim 3",
+        "topics list --limit 0",
+        "topics list --limit ²",
+        "topics create t --partitions 1_000",
+        "topics create t --config novalue",
+        "topics create t --config =value",
+        "topics create t --replica-assignment 1:x",
+        "brokers add",
+        "brokers add store4:9092",
+        "brokers add x@store4:9092",
+        "brokers add 4@store4",
+        "brokers add 4@store4:9092/",
+        "brokers show one",
+        "clusters list --output yaml",
+        "clusters list --timeout -1",
+        "clusters list --timeout nan",
+        "clusters list --reason why",
+        "completion fish",
+    ],
+)
+def test_what_can_not_be_understood_exits_with_2(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(line.split())
+    assert ended.value.code == 2
+    assert "usage: springtide" in capsys.readouterr().err
+
+
+def test_words_are_told_apart() -> None:
+    words = [command.words for command in COMMANDS]
+    assert len(set(words)) == len(words)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["to"], {"topics"}),
+        (["topics", ""], {"list", "create", "show", "configs", "delete"}),
+        (["topics", "create", "orders", "--part"], {"--partitions"}),
+        (["--url", "ctl1", "brokers", "a"], {"add"}),
+        (["elect-leader", "--election-type", "un"], set[str]()),
+        (["completion", ""], {"bash"}),
+    ],
+)
+def test_bash_completes_words_and_options(typed: list[str], offered: set[str]) -> None:
+    bash = shutil.which("bash")
+    assert bash is not None
+    script = bash_script(build_parser(COMMANDS, version="1"))
+    ask = 'COMP_WORDS=(springtide "$@"); COMP_CWORD=$#; _springtide; printf "%s\\n" "${COMPREPLY[@]}"'
+    line = [bash, "--norc", "-c", f"{script}\n{ask}", "bash", *typed]
+    done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=20)
+    found = {word for word in done.stdout.split() if not word.startswith("-") or typed[-1].startswith("-")}
+    assert found == offered
+    assert done.stderr == ""
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "springtide", "completion", "bash"],
+            stdout=write_end,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+    finally:
+        os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, b"")
