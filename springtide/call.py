@@ -24,11 +24,11 @@ class UsageError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """answer_s_max: how long one answer may take to begin."""
+    """query: a tuple is a parameter that is repeated. answer_s_max: how long an answer may take to begin."""
 
     method: str
     path: str
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     body: Json | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     answer_s_max: float = ANSWER_SECONDS_MAX
@@ -55,7 +55,11 @@ def given(**fields: Any) -> Json:
 
 
 def get(*names: object, answer_s_max: float = ANSWER_SECONDS_MAX, **query: object) -> Call:
-    texts = {name: str(value) for name, value in given(**query).items()}
+    """query: numbers and texts; a list is repeated, and None left out."""
+    texts = {
+        name: tuple(map(str, value)) if isinstance(value, list) else str(value)
+        for name, value in given(**query).items()
+    }
     return Call(method="GET", path=address(*names), query=texts, answer_s_max=answer_s_max)
 
 
@@ -64,7 +68,7 @@ def write(
 ) -> Call:
     """A change, with what every change takes: `--reason` (in the body, or the query where there is none),
     `--dry-run`, `--if-match`."""
-    query: dict[str, str] = {"dry_run": "true"} if options.dry_run else {}
+    query: dict[str, str | tuple[str, ...]] = {"dry_run": "true"} if options.dry_run else {}
     if options.reason is not None:
         if method == "DELETE":
             query["reason"] = options.reason

@@ -196,7 +196,7 @@ class Controllers:
 def _target(base: httpx.URL, call: Call) -> bytes:
     """Path and query as they go over the wire: names are quoted already, and must not be again."""
     path = base.raw_path.partition(b"?")[0].rstrip(b"/") + call.path.encode("ascii")
-    return path + (b"?" + urlencode(call.query).encode("ascii") if call.query else b"")
+    return path + (b"?" + urlencode(call.query, doseq=True).encode("ascii") if call.query else b"")
 
 
 def _is_not_now(response: httpx.Response) -> bool:

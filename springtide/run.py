@@ -11,7 +11,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from springtide.call import Call, UsageError, get
+from springtide.call import Call, Json, UsageError, get
 from springtide.client import NOT_NOW, Controllers, Page, Refused, Reply, Unreachable
 from springtide.command import Command, Kind
 from springtide.console import Console
@@ -30,6 +30,10 @@ from springtide.tables import Table, describe
 PAGE_LIMIT: Final = 1_000
 #: Answers older than this are told to be.
 AGE_MS_MAX: Final = 2_000
+
+
+#: What every list has; whatever else it says is about all of it, and stands before it.
+LIST_FIELDS: Final = ("items", "next_page_token")
 
 
 class _Named(msgspec.Struct):
@@ -140,7 +144,11 @@ class Runner:
             self._join(replies)
             return
         table = Table(command.columns)
+        about: Json | None = None
         for reply in replies:
+            if about is None:
+                about = {name: value for name, value in reply.document().items() if name not in LIST_FIELDS}
+                self._console.lines([*describe(about), ""] if about else [])
             self._console.lines(table.lines(reply.parse(Page).items))
             self._say_age(reply)
 
@@ -153,7 +161,7 @@ class Runner:
             fields = reply.fields()
             if is_first:
                 is_first = False
-                others = {name: fields[name] for name in fields if name not in ("items", "next_page_token")}
+                others = {name: fields[name] for name in fields if name not in LIST_FIELDS}
                 head = b"".join(
                     msgspec.json.encode(name) + b":" + bytes(raw) + b"," for name, raw in others.items()
                 )
@@ -166,6 +174,8 @@ class Runner:
 
     def _write(self, call: Call, options: argparse.Namespace) -> Exit:
         reply = self._controllers.send(call, key=options.idempotency_key)
+        if options.idempotency_key is not None and reply.headers.get("idempotency-replayed") == "true":
+            self._console.note("springtide: this is the answer to the first request with that key")
         if reply.status != 202:
             self._show(reply)
             return Exit.DONE

@@ -1,4 +1,4 @@
-"""springtide clusters …"""
+"""springtide clusters …, resilience"""
 
 from __future__ import annotations
 
@@ -68,6 +68,34 @@ COMMANDS = (
             number("partition"),
             number("broker", "broker_id"),
             text("detail"),
+        ),
+    ),
+    Command(
+        words=("resilience",),
+        summary="Ask what losing brokers, hosts or racks, all at once, would do",
+        examples=("resilience broker:3", "resilience rack:r1 broker:5 --state leaderless"),
+        kind=Kind.LIST,
+        arguments=(
+            argument("lose", metavar="LOSS", nargs="+", help="broker:ID, host:NAME or rack:NAME"),
+            argument(
+                "--state",
+                metavar="STATE",
+                help="only what would be leaderless, recovering, under_min_isr or under_replicated",
+            ),
+        ),
+        call=lambda options: get(
+            "clusters", options.cluster, "resilience", lose=options.lose, state=options.state
+        ),
+        columns=(
+            text("topic"),
+            number("partition"),
+            text("state"),
+            text("now", "state_now"),
+            text("stops-acks-all", "stops_acks_all"),
+            number("leader"),
+            text("isr"),
+            number("min-isr", "min_insync_replicas"),
+            text("replicas"),
         ),
     ),
 )

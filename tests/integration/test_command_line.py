@@ -78,6 +78,8 @@ def test_a_cluster_is_administered_from_end_to_end(cluster: LocalCluster) -> Non
     assert len(answer(cluster, "partitions", "explain", "orders", "0")["items"]) == 2
     assert len(answer(cluster, "assignment", "--topic", "orders")["items"]) == 4
     assert answer(cluster, "replication")["partitions"] == 4
+    lost = answer(cluster, "resilience", "broker:1", "broker:2")
+    assert (lost["partitions"]["leaderless"], len(lost["items"])) == (4, 4)
     assert "(election_not_needed, 409)" in springtide(cluster, "elect-leader", "orders", "0", status=1)
 
     adding, *_ = answer(cluster, "operations", "list", "--kind", "broker_add")["items"]

@@ -132,6 +132,11 @@ def test_who_asks_and_what_for_travels_with_every_request() -> None:
     assert ran.asked[0].headers["user-agent"].startswith("springtide/")
 
 
+def test_what_is_lost_together_is_asked_together() -> None:
+    request = first_request("resilience broker:3 rack:r1")
+    assert request.url.params.get_list("lose") == ["broker:3", "rack:r1"]
+
+
 def test_a_read_and_a_dry_run_have_no_key() -> None:
     assert run(lambda request: ok({}), "brokers", "show", "1").keys == [None]
     assert run(lambda request: ok({}), "topics", "create", "t", "--dry-run").keys == [None]
@@ -193,6 +198,7 @@ def test_the_api_takes_what_the_example_asks(example: str, command: Command, cal
         "brokers list --state active --sort=-leaders",
         "topics list --sort=-partitions",
         "partitions list --state online",
+        "resilience broker:3 --state leaderless",
     ],
 )
 def test_every_filter_is_one_of_the_apis(line: str) -> None:

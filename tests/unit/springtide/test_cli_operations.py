@@ -112,6 +112,14 @@ def test_wait_leaves_what_is_done_at_once_alone() -> None:
     assert (ran.status, ran.out, len(ran.asked)) == (0, "name  orders\n", 1)
 
 
+@pytest.mark.parametrize(("replayed", "says"), [({}, False), ({"Idempotency_Replayed": "true"}, True)])
+def test_the_first_answer_again_is_told_to_be_that(replayed: dict[str, str], says: bool) -> None:
+    again = run(
+        in_turn(ok({"name": "t"}, 201, **replayed)), "topics", "create", "t", "--idempotency-key", "k"
+    )
+    assert ("the first request with that key" in again.err) is says
+
+
 def test_a_dry_run_shows_the_plan() -> None:
     plan = {"brokers": [4, 5], "moves": 0, "warnings": ["broker 5 has not registered"]}
     ran = run(in_turn(ok(plan)), *ADD, "--dry-run", "--wait")

@@ -118,6 +118,15 @@ def test_a_table_comes_page_by_page_with_one_title() -> None:
     assert [line.split()[0] for line in lines] == ["CODE", "a", "b"]
 
 
+def test_what_is_about_the_whole_list_stands_once_before_it() -> None:
+    answer = in_turn(
+        page([{"topic": "a"}], "p2", is_complete=False), page([{"topic": "b"}], is_complete=False)
+    )
+    lines = run(answer, "assignment").out.splitlines()
+    assert lines[:2] == ["is_complete  no", ""]
+    assert [line.split()[0] for line in lines[2:]] == ["TOPIC", "a", "b"]
+
+
 def test_filters_stay_with_every_page() -> None:
     answer = in_turn(page([], "p2"), page([]))
     ran = run(answer, "audit", "list", "--topic", "orders", SPRINGTIDE_CLUSTER="")
