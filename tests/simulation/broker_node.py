@@ -485,6 +485,7 @@ class BrokerNode:
         if known is None or state.partition_epoch > known.partition_epoch:
             self.states[key] = state
         if self.broker_id not in state.replicas:
+            self._drop(key, state)
             return
         replica = self.replicas.get(key)
         if replica is None:
@@ -516,6 +517,22 @@ class BrokerNode:
         self.cluster.marks.on_state(self, replica, state)
         self._run(key, replica.on_partition_state(state, now_ms=self.now_ms))
         self.cluster.on_replica_touched(self, key)
+
+    def _drop(self, key: PartitionKey, state: PartitionState) -> None:
+        """4.2: a running replica that applies a state without itself deletes its log; one that was found at
+        start is set aside, because nobody said that its bytes may go (I22)."""
+        replica = self.replicas.get(key)
+        if replica is None:
+            if key in self.disk.logs:
+                self.disk.quarantined[key] = self.disk.logs.pop(key)
+                self.events.note(f"{self.name} sets {key[0][:4]}-{key[1]} aside: it is no replica any more")
+            return
+        self._run(key, replica.on_partition_state(state, now_ms=self.now_ms))
+        if replica.state is state:
+            self._run(key, replica.on_deleted(now_ms=self.now_ms))
+            del self.replicas[key], self.disk.logs[key]
+            self.cluster.oracle.on_log_replaced(self.broker_id)
+            self.events.note(f"{self.name} deletes {key[0][:4]}-{key[1]}: it was moved away")
 
     def _report_periodically(self) -> None:
         self._report()

@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
-from tests.simulation.scenarios import controllers, elections, in_sync, producers, silence, topics, truncation
+from tests.simulation.scenarios import (
+    controllers,
+    elections,
+    in_sync,
+    producers,
+    reassignment,
+    silence,
+    topics,
+    truncation,
+)
 from tests.simulation.scenarios.registry import REGISTERED
 
-__all__ = ["SCENARIOS", "controllers", "elections", "in_sync", "producers", "silence", "topics", "truncation"]
+__all__ = [
+    "SCENARIOS",
+    "controllers",
+    "elections",
+    "in_sync",
+    "producers",
+    "reassignment",
+    "silence",
+    "topics",
+    "truncation",
+]
 
 SCENARIOS = tuple(sorted(REGISTERED, key=lambda each: (int(each.number[1:]), each.name)))

@@ -1,25 +1,20 @@
 """Where each scenario of docs/replication.md section 7 is tested.
 
 `sim` rows are played here, on the simulated cluster. The others need what a simulation does not have (a real
-process, disk, SQL), or what is not there yet.
+process, disk, SQL).
 """
 
 from __future__ import annotations
 
-#: Scenario number to where: "sim", "<path>::<test>" of a test elsewhere, or "not yet: <why>".
+#: Scenario number to where: "sim", or "<path>::<test>" of a test elsewhere.
 WHERE: dict[str, str] = {
     **{
         f"S{number}": "sim"
         for number in (
-            *range(1, 12),
-            *range(13, 25),
-            *(27, 28, 30, 31, 32, 34, 35, 36, 38, 39),
+            *range(1, 29),
+            *(30, 31, 32, 34, 35, 36, 38, 39),
         )
     },
-    # The leader obeys another minimum; the controller can't change that of an existing partition yet.
-    "S12": "tests/unit/dataplane/core/test_replica_commits.py::test_s12_",
-    "S25": "not yet: reassignment",
-    "S26": "not yet: reassignment",
     "S29": "tests/integration/dataplane/test_disk_trouble.py::test_s28_a_slow_fsync_",
     "S33": "tests/unit/dataplane/core/test_replica_transitions.py::test_i25_s33_",
     "S37": "tests/unit/controller/core/test_core_sessions.py::test_the_second_process_",
