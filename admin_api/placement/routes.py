@@ -12,7 +12,7 @@ from admin_api.answers import AGE_HEADERS, show
 from admin_api.clusters.routes import ClusterPath
 from admin_api.history.models import Moment, milliseconds
 from admin_api.names import TopicName, timestamp
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, decode_token, encode_token
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, decode_position, encode_token
 from admin_api.partitions.routes import PartitionPath
 from admin_api.partitions.service import find_partition
 from admin_api.placement.models import (
@@ -32,6 +32,8 @@ from controller.contract.partition_state import PartitionState
 from controller.shell.published import Published
 
 router = APIRouter(route_class=StrictRoute)
+
+_LIST = "assignment"
 
 
 @router.get(
@@ -60,7 +62,7 @@ async def get_assignment(
 ) -> Response:
     """Now: from the controller's memory. At a time: from the audit, whose rows are whole snapshots."""
     view = services.engine.image(cluster)
-    after = None if page_token is None else Position(*decode_token(page_token, str, int, str))
+    after = None if page_token is None else Position(*decode_position(page_token, _LIST, str, int, str))
     if as_of is None:
         return show(request, _now(view, topic=topic, after=after, limit=limit), view=view)
     return show(request, await _then(services, cluster, as_of, topic=topic, after=after, limit=limit))
@@ -108,7 +110,7 @@ def _now(view: Published, *, topic: str | None, after: Position | None, limit: i
     page = found[:limit]
     token = None
     if len(found) > limit:
-        token = encode_token([page[-1].topic, page[-1].partition, page[-1].topic_id])
+        token = encode_token([_LIST, page[-1].topic, page[-1].partition, page[-1].topic_id])
     items = []
     for state in page:
         change = view.partition_changes.get((state.topic_id, state.partition))
@@ -141,7 +143,7 @@ async def _then(
     )
     token = None
     if page.next is not None:
-        token = encode_token([page.next.topic, page.next.partition, page.next.entity_id])
+        token = encode_token([_LIST, page.next.topic, page.next.partition, page.next.entity_id])
     return AssignmentView(
         as_of=timestamp(at_ms),
         is_complete=is_complete,
