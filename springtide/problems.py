@@ -26,15 +26,15 @@ def problem_lines(status: int, body: bytes) -> list[str]:
     problem = problem_of(body)
     title, code = problem.get("title"), problem.get("code")
     if not title:
-        said = body.decode("utf-8", "replace").strip()[:TEXT_CHARS_MAX]
-        return [f"refused with status {status}", *([f"  {cell(said)}"] if said else [])]
+        text = body.decode("utf-8", "replace").strip()[:TEXT_CHARS_MAX]
+        return [f"refused with status {status}", *([f"  {cell(text)}"] if text else [])]
     lines = [f"{cell(title)} ({cell(code)}, {status})" if code else f"{cell(title)} ({status})"]
-    if detail := problem.get("detail"):
-        lines.append(f"  {cell(detail)}")
     errors = problem.get("errors")
-    for error in errors if isinstance(errors, list) else []:
-        if isinstance(error, Mapping):
-            lines.append(f"  {_field_line(error)}")
+    listed = errors if isinstance(errors, list) else []
+    said = [_field_line(error) for error in listed if isinstance(error, Mapping)]
+    if (detail := problem.get("detail")) and cell(detail) not in said:
+        said.insert(0, cell(detail))
+    lines += [f"  {line}" for line in said]
     if hint := problem.get("hint"):
         lines.append(f"  hint: {cell(hint)}")
     if request_id := problem.get("request_id"):

@@ -174,6 +174,14 @@ def test_a_refusal_says_what_where_and_what_to_do() -> None:
     ]
 
 
+def test_a_detail_that_only_repeats_a_fields_error_is_said_once() -> None:
+    errors = [{"pointer": "/partitions", "message": "too many"}]
+    ran = run(
+        in_turn(problem(422, "x", detail="/partitions: too many", errors=errors)), "topics", "create", "t"
+    )
+    assert ran.err.count("too many") == 1
+
+
 def test_a_refusal_under_json_is_the_document() -> None:
     ran = run(in_turn(problem(404, "topic_not_found")), "topics", "show", "t", "--output", "json")
     assert (ran.status, ran.out) == (1, "")
