@@ -16,6 +16,8 @@ from urllib.parse import quote
 Json = dict[str, Any]
 
 ANSWER_SECONDS_MAX: Final = 10.0
+#: A change is persisted before it is answered: 100,000 partitions take a while.
+CHANGE_SECONDS_MAX: Final = 30.0
 
 
 class UsageError(Exception):
@@ -78,4 +80,11 @@ def write(
     headers = {} if if_match is None else {"If-Match": if_match}
     if method != "DELETE" and body is None:
         body = {}
-    return Call(method=method, path=address(*names, action=action), query=query, body=body, headers=headers)
+    return Call(
+        method=method,
+        path=address(*names, action=action),
+        query=query,
+        body=body,
+        headers=headers,
+        answer_s_max=CHANGE_SECONDS_MAX,
+    )
