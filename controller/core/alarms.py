@@ -8,7 +8,6 @@ who is alive but may lack acknowledged records.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -112,8 +111,8 @@ class AlarmBook:
         self._alarms_max = alarms_max
         self._partitions: dict[AlarmCode, dict[PartitionKey, None]] = {c: {} for c in _PARTITION_CODES}
         self._others: dict[AlarmKey, str] = {}
-        #: Partitions with replica alarms, and how many.
-        self._troubled: Counter[PartitionKey] = Counter()
+        #: Partitions with replica alarms, and those alarms.
+        self._troubled: dict[PartitionKey, dict[AlarmKey, None]] = {}
 
     def raise_alarm(self, draft: Draft, key: AlarmKey, detail: str) -> None:
         if self._others.get(key) == detail:
@@ -122,14 +121,14 @@ class AlarmBook:
             draft.note("alarms_dropped", f"more than {self._alarms_max} alarms: {detail}")
             return
         if key.partition_key is not None and key not in self._others:
-            self._troubled[key.partition_key] += 1
+            self._troubled.setdefault(key.partition_key, {})[key] = None
         self._others[key] = detail
         draft.effects.append(Alarm(key=key, detail=detail))
 
     def clear_alarm(self, draft: Draft, key: AlarmKey) -> None:
         if self._others.pop(key, None) is not None:
             if key.partition_key is not None:
-                self._troubled[key.partition_key] -= 1
+                del self._troubled[key.partition_key][key]
                 if not self._troubled[key.partition_key]:
                     del self._troubled[key.partition_key]
             draft.effects.append(ClearAlarm(key=key))
@@ -185,11 +184,12 @@ class AlarmBook:
             elif key in up:
                 del up[key]
                 draft.effects.append(ClearAlarm(key=_partition_alarm(code, key)))
-        if key in self._troubled:
-            state = image.partitions.get(key)
-            for broker_id in () if state is None else state.isr:  # whoever is in sync is whole again
-                for code in PROBLEM_ALARMS.values():
-                    self.clear_alarm(draft, replica_alarm(code, key, broker_id))
+        state = image.partitions.get(key)
+        if state is not None and key in self._troubled:
+            for alarm in list(self._troubled[key]):
+                # Whoever is in sync is whole again, and one that was moved away concerns nobody.
+                if alarm.broker_id in state.isr or alarm.broker_id not in state.replicas:
+                    self.clear_alarm(draft, alarm)
 
     def _forget_topic(self, draft: Draft, topic_id: str) -> None:
         for key in [key for key in self._others if key.topic_id == topic_id]:

@@ -9,7 +9,9 @@ from core_cluster import Cluster, changed, seats, topic_id
 from controller.contract.errors import ControllerError
 from controller.contract.partition_state import NO_LEADER
 from controller.contract.session import ShutdownKind
-from controller.contract.updates import PollRequest
+from controller.contract.updates import ApplyFailure, PollRequest
+from controller.core.alarms import replica_alarm
+from controller.core.effects import AlarmCode, ClearAlarm
 from controller.core.events import (
     AlterReassignments,
     PartitionResult,
@@ -422,6 +424,17 @@ def test_an_unclean_election_takes_a_learner_last() -> None:
     cluster.kill(1)
     after = cluster.partition()
     assert (after.leader, after.unclean_leader_epoch) == (2, after.leader_epoch)
+
+
+def test_nobody_is_alarmed_about_a_replica_that_was_moved_away() -> None:
+    """L7: the broker that could not keep it will never be in sync again, and need not be."""
+    cluster = cluster_of(1, 2, 3)
+    failure = ApplyFailure(topic_id=topic_id(), partition=0, partition_epoch=0, code="storage_error")
+    cluster.applied(3, failure)
+    assert [alarm.key.broker_id for alarm in cluster.machine.alarms()] == [3]
+    cluster.reassign(1, 2)
+    assert cluster.machine.alarms() == ()
+    assert ClearAlarm(key=replica_alarm(AlarmCode.STORAGE_ERROR, (topic_id(), 0), 3)) in cluster.last.effects
 
 
 def test_a_dropped_replica_is_told_so_and_a_learner_may_make_its_log() -> None:
