@@ -10,12 +10,25 @@ from __future__ import annotations
 from random import Random
 
 # Importing them registers their kinds.
-from tests.simulation import kinds_brokers, kinds_controllers, kinds_network, kinds_scripts
+from tests.simulation import (
+    kinds_brokers,
+    kinds_controllers,
+    kinds_network,
+    kinds_operators,
+    kinds_scripts,
+)
 from tests.simulation.cluster import Cluster
 from tests.simulation.events import keyed_random
 from tests.simulation.schedule import KINDS, Kind, Strike, apply
 
-__all__ = ["FaultPlanner", "kinds_brokers", "kinds_controllers", "kinds_network", "kinds_scripts"]
+__all__ = [
+    "FaultPlanner",
+    "kinds_brokers",
+    "kinds_controllers",
+    "kinds_network",
+    "kinds_operators",
+    "kinds_scripts",
+]
 
 
 #: One strike in so many is followed by another within this time: what is rare alone is found in the moment
