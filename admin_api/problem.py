@@ -404,6 +404,7 @@ def problems(*codes: str) -> dict[int | str, dict[str, Any]]:
     return {
         status: {
             "model": ProblemView,
+            "x-problem-codes": list(dict.fromkeys(found)),
             "description": "; ".join(CATALOGUE[code].title for code in dict.fromkeys(found)),
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }

@@ -11,6 +11,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from admin_api.examples.complete import CODES, add_examples
 from admin_api.gate import is_open
 from admin_api.problem import CATALOGUE, MEDIA_TYPE
 
@@ -102,6 +103,7 @@ def _corrected(document: dict[str, Any]) -> dict[str, Any]:
                 # its path, and a path that can't be is an address of nothing.
                 del responses["422"]
                 _add_refusal(responses, "not_found")
+    add_examples(document)
     return document
 
 
@@ -110,6 +112,7 @@ def _add_refusal(responses: dict[str, Any], code: str) -> None:
     kind = CATALOGUE[code]
     declared = responses.get(str(kind.status))
     responses[str(kind.status)] = {
+        CODES: [*(() if declared is None else declared.get(CODES, ())), code],
         "description": kind.title if declared is None else f"{declared['description']}; {kind.title}",
         "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
