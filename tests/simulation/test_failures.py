@@ -29,7 +29,7 @@ from tests.simulation.shrink import NotReproduced, Shrinker
 OPTIONS = ClusterOptions(partitions=1, producers=1, faults_ms=6_000, strike_pace_ms=300)
 #: Any live replica is elected; what the oracle says then is that a candidate lacks committed records.
 BUG, RULE = next(plant for plant in PLANTS if plant.name == "elect_anyone"), "I1"
-SEEDS_MAX = 20
+SEEDS_MAX = 100
 
 
 @pytest.fixture(scope="module")
