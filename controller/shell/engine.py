@@ -24,6 +24,7 @@ from controller.core.effects import Alarm
 from controller.core.events import Event, Reply
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
+from controller.core.reassignment_progress import ReassignmentProgress
 from controller.core.records import Cause, Change, ClusterRecord
 from controller.shell.clock import Clock, Ids, RandomBytes
 from controller.shell.driver import SLICE_RECORDS, ClusterDriver, Outbox
@@ -271,6 +272,11 @@ class Engine:
     def alarms(self, cluster: str) -> tuple[Alarm, ...]:
         """Most severe first. Raises NotActive on a standby, which has no machine to ask; UnknownCluster."""
         return self._driver(cluster).machine.alarms()
+
+    def reassignments(self, cluster: str) -> tuple[ReassignmentProgress, ...]:
+        """Every running reassignment: how far, and what holds it up. Raises NotActive on a standby, which
+        hears no reports; UnknownCluster."""
+        return self._driver(cluster).machine.reassignments(self._clock.now_mono_ms())
 
     def verdicts(self, cluster: str, key: PartitionKey) -> tuple[ReplicaVerdict, ...]:
         """Why each replica does not lead; empty when one does. On a standby too. Raises UnknownCluster."""

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import anyio
+import msgspec
 import pytest
 
 from controller.audit.change import AuditedChange, Entity
 from controller.contract.errors import ControllerError
 from controller.contract.session import BrokerStatus
-from controller.core.events import ConfigureCluster, CreateTopic, TopicCreated
+from controller.core.events import (
+    AlterReassignments,
+    ConfigureCluster,
+    CreateTopic,
+    ReassignmentsAltered,
+    ReassignmentTarget,
+    TopicCreated,
+)
 from controller.core.options import ControllerOptions
 from controller.shell.leadership import EPOCH_PATH
 from controller.shell.listeners import ListenerAnswer
@@ -103,6 +111,39 @@ async def test_what_one_controller_decided_the_next_one_knows(
         assert second.image("prod").image.partitions == decided
         with pytest.raises(NotActive):
             await first.submit("prod", create_topic("more"))
+
+
+async def test_a_move_goes_on_under_the_next_controller_and_can_be_cancelled_there(
+    zookeeper: MemoryZooKeeper, clock: VirtualClock
+) -> None:
+    """Everything it needs stands in the partition's row in ZooKeeper, the order that was there before too."""
+    first_meta = zookeeper.connect()
+    first = make_engine(first_meta, clock, name="c1")
+    second = make_engine(zookeeper.connect(), clock, name="c2")
+
+    def move(replicas: tuple[int, ...] | None) -> AlterReassignments:
+        target = ReassignmentTarget(topic_id=TOPIC_ID, partition=0, replicas=replicas)
+        return AlterReassignments(actor="operator", wall_ms=2, targets=(target,))
+
+    async with running(first, second):
+        await form_cluster(first)
+        event = msgspec.structs.replace(
+            create_topic(), partitions=None, replication_factor=None, assignments=((2, 1),)
+        )
+        await first.submit("prod", event)
+        await first.submit("prod", move((3, 1)))
+        (before,) = first.reassignments("prod")
+        with pytest.raises(NotActive):
+            second.reassignments("prod")
+        first_meta.lose_session()
+        await until_active([second])
+        (after,) = second.reassignments("prod")
+        assert after == before
+        assert (after.original_replicas, after.target_replicas, after.remaining) == ((2, 1), (3, 1), 1)
+        reply = await second.submit("prod", move(None))
+        assert isinstance(reply, ReassignmentsAltered)
+        assert second.image("prod").image.partitions[TOPIC_ID, 0].replicas == (2, 1)
+        assert second.reassignments("prod") == ()
 
 
 async def test_heartbeats_are_answered_while_a_write_is_stuck_and_no_longer_than_authority_lasts(
