@@ -72,7 +72,7 @@ $(INSTALLED): pyproject.toml
 	@touch $@
 
 packages:
-	@.ci/debian-packages kcat
+	@.ci/debian-packages kcat chromium chromium-driver
 
 host-packages:
 	@.ci/debian-packages iproute2 nftables e2fsprogs faketime

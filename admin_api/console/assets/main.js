@@ -12,11 +12,18 @@ const PAUSE_MS = 4_000;
 const PAGES_MAX = 10;
 const node = (id) => document.getElementById(id);
 
+/** Alarms are raised by the active controller from what brokers report to it; a standby would send us there. */
+const ELSEWHERE = { failure: new NoAnswer("elsewhere", "only the active controller knows") };
+
 /** When an answer came last (wall clock), which cluster is shown, the pause before the next round, and its number. */
 let answeredAt = null;
 let drawn = null;
 let timer = null;
 let round = 0;
+let isStandby = false;
+/** What the worst loss of one broker would do, by cluster: dearer to work out than the rest, so asked less often. */
+const losses = new Map();
+const LOSS_MS = 30_000;
 
 async function refresh() {
   clearTimeout(timer);
@@ -57,9 +64,10 @@ async function draw(isCurrent) {
   const [brokers, replication, alarms, operations, audit] = await Promise.all([
     everyOne(`${path}/brokers`),
     get(`${path}/replication`),
-    ask(`${path}/alarms?limit=20`),
+    readiness.body.role === "active" ? ask(`${path}/alarms?limit=20`) : ELSEWHERE,
     ask(`/operations?${query}&limit=50`),
     ask(`/audit?${query}&limit=200`),
+    learnLosses(cluster.name, path),
   ]);
   const { states } = replication.body;
   const isTroubled = replication.body.partitions > states.online;
@@ -76,15 +84,23 @@ async function draw(isCurrent) {
   node("cluster").hidden = false;
   node("cluster").classList.remove("stale");
   showClusters(node("clusters"), clusters.items, cluster.name);
-  showOverview(node("overview"), cluster, replication.body);
+  showOverview(node("overview"), cluster, replication.body, losses.get(cluster.name)?.worst ?? null);
   showAlarms(node("alarms"), alarms);
   showPartitions(node("partitions"), partitions, states, byId);
   showBrokers(node("brokers"), brokers.items, replication.body);
-  showLag(node("lag"), cluster.name, readiness.body.role !== "active");
+  isStandby = readiness.body.role !== "active";
+  showLag(node("lag"), cluster.name, isStandby);
   showOperations(node("operations"), operations);
   showAudit(node("audit"), audit);
   const { level, line } = verdictOn(cluster, states);
   document.title = `${level === "ok" ? "" : "! "}${cluster.name}: ${line.replace(/\.$/, "")} · Springtide`;
+}
+
+async function learnLosses(name, path) {
+  const known = losses.get(name);
+  if (known && Date.now() - known.at < LOSS_MS) return;
+  const answer = await ask(path);
+  if (answer.body) losses.set(name, { at: Date.now(), worst: answer.body.resilience?.broker ?? null });
 }
 
 /** All pages of a list, up to a bound. */
@@ -156,8 +172,9 @@ node("sign-in").addEventListener("submit", (event) => {
   refresh();
 });
 for (const input of document.querySelectorAll("input[name=measure]")) {
-  input.addEventListener("change", () => drawn && showLag(node("lag"), drawn, false));
+  input.addEventListener("change", () => drawn && showLag(node("lag"), drawn, isStandby));
 }
+new ResizeObserver(() => drawn && showLag(node("lag"), drawn, isStandby)).observe(node("lag"));
 window.addEventListener("hashchange", () => {
   window.scrollTo(0, 0);
   refresh();

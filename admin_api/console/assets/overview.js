@@ -74,7 +74,18 @@ export function verdictOn(cluster, states) {
   };
 }
 
-export function showOverview(node, cluster, replication) {
+/** [value, note, level]: what the worst loss of one broker would do. */
+function ifLost(worst) {
+  if (worst === null) return ["–", "no broker to lose", null];
+  const { leaderless, recovering, stops_acks_all: stopped } = worst.partitions;
+  const who = `worst: ${worst.lose.replace(":", " ")}`;
+  if (leaderless + recovering > 0) return [count(leaderless + recovering), `${leaderless + recovering === 1 ? "partition goes" : "partitions go"} offline; ${who}`, "degraded"];
+  if (stopped > 0) return [count(stopped), `${stopped === 1 ? "partition stops" : "partitions stop"} taking acks=all; ${who}`, "degraded"];
+  return ["All go on", "reading and acks=all", null];
+}
+
+/** worst: null while it is not known. */
+export function showOverview(node, cluster, replication, worst) {
   const states = replication.states;
   const verdict = verdictOn(cluster, states);
   const { brokers, partitions } = cluster;
@@ -100,6 +111,7 @@ export function showOverview(node, cluster, replication) {
       figure("Topics", count(cluster.topics), null),
       figure("Partitions", count(partitions.total), `${count(partitions.leader_not_preferred)} not led by their first choice`),
       figure("Data", bytes(size), size === null ? "not reported" : "on all brokers"),
+      partitions.total > 0 ? figure("If a broker is lost", ...ifLost(worst)) : null,
       figure("Farthest follower", duration(farthest), records === null ? "not reported" : `${plural(records, "record")} behind`),
     ),
   );

@@ -10,16 +10,21 @@ export function badge(state, text = words(state)) {
   return h("span", { class: `badge state-${state}` }, text);
 }
 
+/** head: [text, class] of each column. Roles are spelt out because a phone shows each row as a block, and a browser
+ * forgets that such a thing is a table. */
 function table(label, head, rows) {
+  for (const row of rows) {
+    row.setAttribute("role", "row");
+    [...row.children].forEach((cell, index) => {
+      cell.setAttribute("role", cell.localName === "th" ? "rowheader" : "cell");
+      cell.dataset.column = head[index][0];
+    });
+  }
+  const columns = head.map(([text, kind]) => h("th", { scope: "col", role: "columnheader", class: kind }, text));
   return h(
     "div",
     { class: "scroll", role: "region", "aria-label": label, tabindex: "0" },
-    h(
-      "table",
-      {},
-      h("thead", {}, h("tr", {}, head.map(([text, kind]) => h("th", { scope: "col", class: kind }, text)))),
-      h("tbody", {}, rows),
-    ),
+    h("table", { role: "table" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns)), h("tbody", { role: "rowgroup" }, rows)),
   );
 }
 
@@ -93,7 +98,7 @@ function row({ state, lines, items }) {
     h("th", { scope: "row" }, isOne ? name(item) : plural(items.length, "partition")),
     h("td", {}, badge(state)),
     h("td", {}, isOne ? replicas(item) : null),
-    h("td", { class: "number" }, furthest < 0 ? "–" : `${isOne ? "" : "up to "}${count(furthest)}`),
+    h("td", { class: "number" }, furthest < 0 ? "–" : `${isOne || furthest === 0 ? "" : "up to "}${count(furthest)}`),
     h(
       "td",
       { class: "why" },

@@ -45,17 +45,23 @@ function runningOperation(operation) {
     h("p", { class: "line" }, h("b", {}, title(operation)), badge(operation.state)),
     operation.reason ? h("p", { class: "reason" }, operation.reason) : null,
     progress(operation),
-    h("ol", { class: "steps" }, operation.steps.map((step) => h("li", { class: step.state }, words(step.name), h("span", { class: "unseen" }, `: ${step.state}`)))),
+    h("ol", { class: "steps" }, stepsOf(operation).map((step) => h("li", { class: step.state }, words(step.name), h("span", { class: "unseen" }, `: ${step.state}`)))),
     operation.blocked.length === 0 ? null : h("ul", { class: "blocked", "aria-label": "Waits for" }, operation.blocked.slice(0, 5).map((item) => h("li", {}, item.detail)), operation.blocked.length > 5 ? h("li", {}, `and ${plural(operation.blocked.length - 5, "more", "more")}`) : null),
     h("p", { class: "quiet" }, `${operation.actor}, `, ago(operation.created_at)),
   );
 }
 
+/** Those that this operation has: a step that is skipped is none of it. */
+function stepsOf(operation) {
+  return operation.steps.filter((step) => step.state !== "skipped");
+}
+
 /** Of bytes where it moves any, of moves, else of its steps. */
 function progress(operation) {
   const { bytes_total: bytesTotal, bytes_done: bytesDone, moves_total: movesTotal, moves_done: movesDone } = operation.progress;
-  const over = operation.steps.filter((step) => ["succeeded", "skipped"].includes(step.state)).length;
-  let [done, total, text] = [over, operation.steps.length, `${over} of ${plural(operation.steps.length, "step")}`];
+  const steps = stepsOf(operation);
+  const over = steps.filter((step) => step.state === "succeeded").length;
+  let [done, total, text] = [over, steps.length, `${over} of ${plural(steps.length, "step")}`];
   if (bytesTotal) [done, total, text] = [bytesDone, bytesTotal, `${bytes(bytesDone)} of ${bytes(bytesTotal)}`];
   else if (movesTotal) [done, total, text] = [movesDone, movesTotal, `${count(movesDone)} of ${plural(movesTotal, "move")}`];
   if (!total) return null;

@@ -1,0 +1,198 @@
+"""The operator's page in a real browser, on a real controller."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import httpx
+import pytest
+
+from localcluster.cluster import LocalCluster
+from localcluster.ports import PortReservation
+from localcluster.processes import Command, SupervisedProcess
+from tests.browser.chromium import Browser, elsewhere
+
+pytestmark = pytest.mark.timeout(600)
+
+T = TypeVar("T")
+DESK = 1_380
+PHONE = 390
+
+
+def until(what: str, look: Callable[[], T], *, seconds: float = 120) -> T:
+    """Waits for something that a person would see."""
+    deadline = time.monotonic() + seconds
+    while not (seen := look()):
+        assert time.monotonic() < deadline, f"{what}: not seen in {seconds:g} s; last: {seen!r}"
+        time.sleep(0.1)
+    return seen
+
+
+def has_headline(browser: Browser, text: str) -> Callable[[], bool]:
+    return lambda: text in browser.text("#verdict")
+
+
+def test_a_healthy_cluster_at_a_glance(browser: Browser, shop: LocalCluster) -> None:
+    url = shop.controller_urls[0]
+    browser.look(width=DESK, dark=False)
+    browser.open(f"{url}/")
+    until("the headline", has_headline(browser, "All is well."))
+    assert "All 12 partitions have a leader and every replica in sync." in browser.text("#overview")
+    assert [text.split("\n")[0] for text in browser.texts("#brokers tbody th")] == ["1", "2", "3"]
+    assert browser.texts("#brokers tbody .badge") == ["active"] * 3
+    leaders = [int(text) for text in browser.texts("#brokers tbody td:nth-child(3)")]
+    replicas = [int(text) for text in browser.texts("#brokers tbody td:nth-child(4)")]
+    assert (sum(leaders), sum(replicas)) == (12, 36)
+    assert "None needs attention" in browser.text("#partitions")
+    assert "Add brokers 1, 2, 3" in browser.text("#operations .finished")
+    assert browser.texts("#clusters a[aria-current=page]") == ["prod\n(ok)"]
+    assert browser.driver.title == "prod: All is well · Springtide"
+    until("a line of follower lag for each broker", lambda: len(browser.texts("#lag path.series")) == 3)
+    browser.screenshot("console-light")
+    browser.look(width=DESK, dark=True)
+    browser.screenshot("console-dark")
+    browser.look(width=PHONE, dark=False)
+    wide = browser.driver.execute_script("return document.documentElement.scrollWidth")
+    assert wide <= PHONE, "a phone would scroll sideways"
+    browser.screenshot("console-phone")
+    assert browser.complaints() == []
+    assert elsewhere(browser.requests(), url) == []
+
+
+def test_what_people_wrote_is_text_and_never_markup(browser: Browser, shop: LocalCluster) -> None:
+    reason = '<img src="/x" onerror="document.title=1"><script>document.title = 2</script>'
+    body = {"name": "invoices", "partitions": 1, "replication_factor": 1, "reason": reason}
+    shop.api.post("/clusters/prod/topics?dry_run=true", body)
+    shop.api.post("/clusters/prod/topics", body)
+    url = shop.controller_urls[0]
+    browser.open(f"{url}/#prod")
+    until("the reason", lambda: reason in browser.text("#audit"))
+    assert (
+        browser.driver.execute_script("return document.querySelectorAll('#audit img, #audit script').length")
+        == 0
+    )
+    assert "prod" in browser.driver.title
+    assert f"{url}/x" not in browser.requests()
+    assert browser.complaints() == []
+
+
+def test_a_keyboard_reaches_everything_and_another_cluster_is_a_link_away(
+    browser: Browser, shop: LocalCluster
+) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser.open(f"{shop.controller_urls[0]}/")
+    until("the headline", has_headline(browser, "All is well."))
+    body = browser.driver.find_element("tag name", "body")
+    names = []
+    for _ in range(12):
+        body.send_keys(Keys.TAB)
+        element = browser.driver.switch_to.active_element
+        names.append(element.get_attribute("aria-label") or element.text or element.get_attribute("value"))
+    assert names[:5] == ["Skip to the cluster", "Springtide", "prod\n(ok)", "staging\n(ok)", "API"]
+    assert {"Brokers", "ms"} <= set(names), "the table that may scroll, and the choice of measure"
+    browser.driver.find_element("css selector", "#clusters a[href='#staging']").send_keys(Keys.ENTER)
+    until("the other cluster", has_headline(browser, "No brokers yet."))
+    assert "POST /clusters/staging/brokers" in browser.text("#overview")
+    assert "<b>for</b> the release candidate" in browser.text("#audit")
+
+
+def test_a_standby_asks_for_a_token_and_says_how_old_its_copy_is(
+    browser: Browser, shop: LocalCluster, tmp_path: Path
+) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("grafana viewer a-token-that-only-looks-0123456789\n", encoding="utf-8")
+    tokens.chmod(0o600)
+    with PortReservation() as ports:
+        port = ports.reserve_free()
+        standby = SupervisedProcess(
+            name="a standby that takes tokens",
+            command=Command(
+                arguments=[
+                    *(sys.executable, "-m", "controller", "serve", "--observer"),
+                    *("--listen", f"127.0.0.1:{port}", "--advertise", f"http://127.0.0.1:{port}"),
+                    *("--zookeeper", shop.zookeeper.connection_string),
+                    *("--database-url", f"sqlite:///{shop.directory / 'audit.db'}"),
+                    *("--tokens-file", str(tokens)),
+                ],
+                working_directory=tmp_path,
+            ),
+            log_path=tmp_path / "standby.log",
+        )
+        standby.start()
+        try:
+            url = f"http://127.0.0.1:{port}"
+            until("the standby", lambda: is_ready(url))
+            browser.open(f"{url}/")
+            until("the question", lambda: "A token, please" in browser.text("#sign-in"))
+            assert not browser.driver.find_element("id", "cluster").is_displayed()
+            field = browser.driver.find_element("id", "token")
+            field.send_keys("not-a-token-of-anybody\n")
+            until("the refusal", lambda: "not valid here" in browser.text("#notices"))
+            field.send_keys("a-token-that-only-looks-0123456789\n")
+            until("the headline", has_headline(browser, "All is well."))
+            assert not browser.driver.find_element("id", "sign-in").is_displayed()
+            connection = browser.text("#connection")
+            assert connection.startswith("Standby, ")
+            assert connection.endswith("old. To the active one")
+            assert "Only the active controller knows." in browser.text("#alarms")
+            assert "a standby does not hear of it" in browser.text("#lag")
+            browser.screenshot("console-standby")
+            assert elsewhere(browser.requests(), url) == []
+        finally:
+            standby.stop()
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=2).is_success
+    except httpx.TransportError:
+        return False
+
+
+def test_trouble_comes_first_with_its_reason_and_silence_is_shown_as_such(browser: Browser) -> None:
+    with LocalCluster(brokers=3) as cluster:
+        cluster.form()
+        cluster.create_topic("orders", partitions=6, configs={"min.insync.replicas": "2"})
+        cluster.create_topic("single", partitions=3, replication_factor=1)
+        cluster.kill_broker(3)
+        browser.look(width=DESK, dark=False)
+        browser.open(f"{cluster.controller_urls[0]}/")
+        until("the headline", has_headline(browser, "1 partition has no leader."))
+        rows = until("both causes", lambda: [*map(str.split, browser.texts("#partitions tbody tr"))][:2])
+        assert rows[0][1] == "leaderless"
+        assert "holds every acknowledged record but is down" in " ".join(rows[0])
+        assert " ".join(rows[1]).startswith("6 partitions under-replicated")
+        assert "broker 3 is down" in " ".join(rows[1])
+        assert "single-" in browser.text("#alarms li")
+        assert browser.texts("#brokers tbody .badge") == ["active", "active", "fenced"]
+        assert "broker died" in browser.text("#audit")
+        assert browser.driver.title.startswith("! prod")
+        cluster.api.post(
+            "/clusters/prod/brokers",
+            {"broker_id": 4, "endpoint": "store4:9092", "reason": "in place of broker 3"},
+        )
+        until("the operation", lambda: "Add broker 4" in browser.text("#operations .running"))
+        assert "in place of broker 3" in browser.text("#operations .running")
+        assert "has not registered yet" in browser.text("#operations .blocked")
+        browser.screenshot("console-trouble-light")
+        browser.look(width=DESK, dark=True)
+        browser.screenshot("console-trouble-dark")
+        browser.look(width=PHONE, dark=True)
+        browser.screenshot("console-trouble-phone")
+        assert browser.complaints() == []
+
+        cluster.kill_controller(1)
+        until("the silence", lambda: "The controller does not answer." in browser.text("#notices"))
+        assert "What is shown is of " in browser.text("#notices")
+        assert "1 partition has no leader." in browser.text("#verdict"), "what was known stays"
+        browser.look(width=DESK, dark=False)
+        browser.screenshot("console-unreachable")
+        cluster.start_controller(1)
+        until("the answer", lambda: browser.text("#notices") == "")
+        cluster.start_broker(3)
+        until("the headline", has_headline(browser, "All is well."))
