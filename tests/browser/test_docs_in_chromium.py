@@ -33,9 +33,11 @@ def test_brokers_are_added_from_swagger_ui(browser: Browser, shop: LocalCluster)
     body = browser.driver.find_element("css selector", f"{BLOCK} textarea.body-param__text")
     assert json.loads(str(body.get_attribute("value")))["endpoint"] == "store4:9092"
     click(browser, f"{BLOCK} button.execute")
-    status = until("the answer", lambda: browser.text(f"{BLOCK} .live-responses-table .response-col_status"))
-    assert status.split()[-1] == "202"
-    answer = json.loads(browser.text(f"{BLOCK} .live-responses-table .highlight-code code"))
+    status = until(
+        "the answer", lambda: browser.text(f"{BLOCK} .live-responses-table tbody .response-col_status")
+    )
+    assert status.split()[0] == "202"
+    answer = json.loads(browser.text(f"{BLOCK} .live-responses-table tbody .highlight-code pre"))
     assert (answer["kind"], answer["state"], answer["cluster"]) == ("broker_add", "preflight", "prod")
     assert shop.api.get(f"/operations/{answer['id']}")["spec"]["brokers"][0]["broker_id"] == 4
     browser.screenshot("docs-202-light")
