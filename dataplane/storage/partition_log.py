@@ -297,15 +297,13 @@ class PartitionLog:
     def restart_at(self, offset: int) -> None:
         self._check_usable()
         try:
-            is_start_lowered = offset < self._log_start_offset
             self._changes += 1
             self._log_start_offset = offset
-            # A stale higher start would make the next opening drop what this log is going to hold.
-            if (
-                not self._lower_recovery_point(min(offset, self._segments[0].base_offset))
-                and is_start_lowered
-            ):
-                self._on_lowered()
+            with self._state_lock:
+                self.recovery_point = min(self.recovery_point, offset, self._segments[0].base_offset)
+            # Stored before a segment goes: with a start that is too high the next opening would drop what this
+            # log is going to hold; with one below the recovery point it would miss what this log has dropped.
+            self._on_lowered()
             for segment in reversed(self._segments):
                 self._unlink_segment(segment)
             self._snapshots.delete_beyond(-1)

@@ -322,6 +322,28 @@ def test_a_lowered_log_start_is_on_disk_before_new_bytes() -> None:
     assert (log.log_start_offset, log.log_end_offset) == (50, 51)
 
 
+def test_a_log_that_dies_while_it_begins_anew_is_not_called_damaged() -> None:
+    """Its segments are gone and its next is not there yet: the stored log start must not be older than the
+    stored recovery point, for which retention need not have been checkpointed."""
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    append(log, batch(0), batch(1))
+    log.roll(now_ms=0)
+    append(log, batch(2))
+    log.flush(include_active=False)
+    log.advance_log_start(2)
+    log.unlink_detached(log.detach_old_segments())
+    log_dir.checkpoint_recovery_points()
+    images: list[MemoryDisk] = []
+    disk.on_operation = lambda *_: images.append(disk.process_crash_image(Random(1)))
+    log.restart_at(9)
+    assert any(not any(path.endswith(".log") for path in image.files()) for image in images)
+    for image in images:
+        log = running(image).logs[KEY]
+        assert log.log_start_offset in (2, 9)
+
+
 def test_a_broken_checkpoint_is_absent_and_reported() -> None:
     disk = MemoryDisk()
     disk.mkdir("/data")
