@@ -284,8 +284,10 @@ class Producer:
     # Giving up
 
     def _give_up_late(self) -> None:
+        """A batch that nobody could send yet is tried once, however late."""
         now_ns = self._host.life.world.now_ns
-        if self._batches and now_ns - self._batches[0].invoked_ns > DELIVERY_MS * 1_000_000:
+        oldest = self._batches[0] if self._batches else None
+        if oldest is not None and oldest.answers and now_ns - oldest.invoked_ns > DELIVERY_MS * 1_000_000:
             self._give_up_attempted()
 
     def _give_up_attempted(self) -> None:
