@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 from random import Random
+from threading import Event, Thread, current_thread
 
 import pytest
 from storage_batches import SMALL, append, batch, content, read_all
@@ -285,6 +286,45 @@ def test_a_lowered_recovery_point_is_on_disk_before_the_cut() -> None:
     disk.crash_process()
     assert read_checkpoint(disk, PATH, "recovery-point-checkpoint").offsets[KEY] <= 2
     assert running(disk).logs[KEY].log_end_offset == 2
+
+
+@pytest.mark.parametrize("is_restart", [False, True])
+@pytest.mark.parametrize("begins", ["before the cut", "in the cut"])
+def test_a_flush_that_ends_while_a_cut_stores_the_recovery_point_does_not_raise_it_again(
+    begins: str, is_restart: bool
+) -> None:
+    """Both fsync; what the flush made durable is what the cut is about to drop."""
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    append(log, *[batch(i) for i in range(4)])
+    log.flush()
+    log_dir.checkpoint_recovery_points()
+    syncs, is_flushed_late = Event(), Event()
+    thread = Thread(target=log.flush)
+
+    def wait(operation: str, path: str, is_done: bool) -> None:
+        if current_thread() is thread and operation == "fsync" and not is_done:
+            syncs.set()
+            assert is_flushed_late.wait(10)
+        elif operation == "rename" and is_done and "recovery-point" in path:
+            if begins == "in the cut":
+                thread.start()
+            is_flushed_late.set()
+            thread.join(10)
+
+    disk.on_operation = wait
+    if begins == "before the cut":
+        thread.start()
+        assert syncs.wait(10)
+    log.restart_at(2) if is_restart else log.truncate_to(2)
+    disk.on_operation = None
+    assert syncs.is_set()
+    assert not thread.is_alive()
+    assert log.recovery_point <= log.log_end_offset == 2
+    log_dir.checkpoint_recovery_points()
+    append(log, batch(2))
+    assert log.flush() == 3
 
 
 def test_a_log_made_again_is_not_taken_for_the_one_before_by_the_next_start() -> None:
