@@ -76,6 +76,7 @@ def create_app(
     app.state.registry = registry
     app.state.operations = operations
     routers = (
+        *internal_routers,  # routes are tried in order, and brokers ask by far the most
         clusters.router,
         brokers.router,
         topics.router,
@@ -84,7 +85,6 @@ def create_app(
         history.router,
         health_router,
         metrics_router,
-        *internal_routers,
         create_docs_router(title=TITLE),
         _document_router(),
     )

@@ -61,6 +61,10 @@ def complete_schema(app: FastAPI) -> None:
     app.openapi = build  # type: ignore[method-assign]
 
 
+def _is_internal(path: str) -> bool:
+    return path.startswith("/internal/")
+
+
 def _corrected(document: dict[str, Any]) -> dict[str, Any]:
     schemas = document["components"]["schemas"]
     for name in _REPLACED:
@@ -69,6 +73,8 @@ def _corrected(document: dict[str, Any]) -> dict[str, Any]:
     if problem is not None:
         schemas["Problem"] = problem
     document["components"]["schemas"] = dict(sorted(schemas.items()))
+    # What people ask comes first, whatever order the routes are tried in.
+    document["paths"] = dict(sorted(document["paths"].items(), key=lambda path: _is_internal(path[0])))
     for path in document["paths"].values():
         for operation in path.values():
             responses = operation["responses"]
