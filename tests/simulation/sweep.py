@@ -27,7 +27,7 @@ from tests.simulation.twice import Digests, SecondRunFailed, compare, digests_of
 FAILED_MAX = 40
 """Failing seeds after which nothing more can be learned from going on."""
 QUEUED_PER_JOB = 4
-PROGRESS_SECONDS = 15.0
+PROGRESS_SECONDS = 10.0
 
 _INCONSISTENT = (Kind.INCONSISTENT_OFFSETS, Kind.REPLICAS_DIFFER)
 
