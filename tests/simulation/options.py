@@ -80,11 +80,13 @@ class ClusterOptions:
 class Shape:
     """What kind of run: how busy its clients are, how long faults strike, and how slowly its clocks tick.
 
-    All in milliseconds. share: of all seeds, in percent. pace_ms: of a producer. strike_pace_ms: mean time
-    between strikes. What a node does by the clock takes most of a run in which little happens, so the long
-    ones have the timeouts of a cluster in production, and the short ones those that make an election quick.
+    All in milliseconds. name: as a table calls such runs. share: of all seeds, in percent. pace_ms: of a
+    producer. strike_pace_ms: mean time between strikes. What a node does by the clock takes most of a run in
+    which little happens, so the long ones have the timeouts of a cluster in production, and the short ones
+    those that make an election quick.
     """
 
+    name: str
     share: int
     pace_ms: tuple[int, int]
     faults_ms: tuple[int, int]
@@ -105,6 +107,7 @@ class Shape:
 
 #: A strike a third of a second, and a few seconds of them.
 DENSE = Shape(
+    name="short, dense runs",
     share=84,
     pace_ms=(30, 120),
     faults_ms=(3_000, 8_000),
@@ -124,6 +127,7 @@ DENSE = Shape(
 )
 #: Strikes that leave time for what comes after each: an ISR that grows again, a leader that goes home.
 STEADY = Shape(
+    name="runs of a minute or two",
     share=4,
     pace_ms=(300, 1_000),
     faults_ms=(60_000, 100_000),
@@ -143,6 +147,7 @@ STEADY = Shape(
 )
 #: A quarter of an hour: what adds up slowly, or comes with the hundredth failover.
 LONG = Shape(
+    name="runs of a quarter of an hour",
     share=12,
     pace_ms=(3_000, 9_000),
     faults_ms=(800_000, 1_200_000),
@@ -166,6 +171,12 @@ SHAPES = (DENSE, STEADY, LONG)
 def draw_shape(seed: int) -> Shape:
     random = keyed_random(seed, "shape")
     return random.choices(SHAPES, [shape.share for shape in SHAPES])[0]
+
+
+def shape_of(options: ClusterOptions) -> Shape | None:
+    """The one that such options are drawn for; None for those that were made by hand."""
+    fitting = (s for s in SHAPES if s.faults_ms[0] <= options.faults_ms <= s.faults_ms[1])
+    return next(fitting, None)
 
 
 def draw_options(seed: int, shape: Shape | None = None) -> ClusterOptions:

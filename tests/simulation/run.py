@@ -41,8 +41,9 @@ EVENTS_SHOWN = 60
 class Verdict:
     """What one seed did. `failure` is None when every invariant held; otherwise it begins with `rule`.
 
-    checked: the checker's figures; None when the run ended before its history was whole. anomalies: how many
-    of each bad kind it found. history_digest: covers every operation. marks: how often the run came to each.
+    under_faults_ms: how long at least one fault was going on. checked: the checker's figures; None when the
+    run ended before its history was whole. anomalies: how many of each bad kind it found. history_digest:
+    covers every operation. marks: how often the run came to each.
     """
 
     seed: int
@@ -50,6 +51,7 @@ class Verdict:
     strikes: tuple[Strike, ...]
     events: int
     simulated_ms: int
+    under_faults_ms: int
     acked: int
     isr_changes: int
     leader_changes: int
@@ -137,6 +139,7 @@ def _judged(cluster: Cluster, strikes: Sequence[Strike] | None, faults_ms: int |
         strikes=tuple(planner.strikes),
         events=events.count,
         simulated_ms=events.now_ms,
+        under_faults_ms=cluster.ongoing.lasted_ms,
         acked=cluster.acked,
         isr_changes=cluster.isr_changes,
         leader_changes=cluster.leader_changes,
