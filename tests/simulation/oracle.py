@@ -125,9 +125,10 @@ class Oracle:
         verified = self._verified.get((broker.broker_id, key), -1)
         if not high_watermark <= verified <= log_end:
             self._check_matching(broker.broker_id, log, key, high_watermark)
-        state = self.cluster.truth(key)
-        if state is not None and state.leader == broker.broker_id:
-            self._check_quorum_superset(key, state, replica)
+        if replica._leader is not None:
+            state = self.cluster.truth(key)
+            if state is not None and state.leader == broker.broker_id:
+                self._check_quorum_superset(key, state, replica)
 
     def on_fetch_served(
         self,
