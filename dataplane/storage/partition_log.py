@@ -292,6 +292,8 @@ class PartitionLog:
                 raise self._health.fail(error, f"truncating {self.directory}") from error
             except CorruptLog as error:
                 raise self._damaged(error) from None
+        if self._log_end_offset == self._log_start_offset and self._size_bytes:
+            self._drop_deleted_bytes()
         if self._epochs.truncate_from_end(min(offset, self._log_end_offset)):
             self._write_epochs()
 
@@ -561,6 +563,19 @@ class PartitionLog:
         self._log_end_offset = end_offset
         if self._producers.has_batch_at_or_beyond(end_offset):
             self.rebuild_producers()
+
+    def _drop_deleted_bytes(self) -> None:
+        """Nothing is left of the log but bytes below its start. What a leader sends next need not continue
+        them (after an unclean election its epoch may be older), so the next opening must not find them in
+        front of it. What they say of producers is in the snapshot."""
+        self.roll(now_ms=self._last_append_ms)
+        self.flush()
+        detached = self.detach_old_segments()
+        try:
+            self._disk.fsync_dir(self.directory)
+        except OSError as error:
+            raise self._health.fail(error, f"truncating {self.directory}") from error
+        self.unlink_detached(detached)
 
     def _drop_segments_after(self, keep: int, end_offset: int) -> None:
         dropped = self._segments[keep + 1 :]

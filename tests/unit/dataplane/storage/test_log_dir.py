@@ -12,6 +12,7 @@ from storage_batches import SMALL, append, batch, content, read_all
 
 from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import FileRange, LogError
+from dataplane.core.producer_state import Duplicate
 from dataplane.storage.checkpoints import read_checkpoint, write_checkpoint
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.divergent import NotWritten, WrittenAside, write_aside
@@ -360,6 +361,56 @@ def test_a_lowered_log_start_is_on_disk_before_new_bytes() -> None:
     disk.crash_process()
     log = running(disk).logs[KEY]
     assert (log.log_start_offset, log.log_end_offset) == (50, 51)
+
+
+@pytest.mark.parametrize("stops_cleanly", [True, False])
+@pytest.mark.parametrize("is_rolled", [True, False])
+def test_what_follows_a_truncation_to_the_log_start_need_not_continue_what_was_deleted(
+    stops_cleanly: bool, is_rolled: bool
+) -> None:
+    """After an unclean election the new leader's records may be of an older epoch than those that this
+    replica deleted, whose bytes are still there. The deleted ones' producers are remembered all the same."""
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    deleted = batch(0, leader_epoch=2, producer_id=7, base_sequence=0)
+    append(log, deleted)
+    if is_rolled:
+        log.roll(now_ms=0)
+    append(log, batch(1, leader_epoch=2), batch(2, leader_epoch=2))
+    log.advance_log_start(2)
+    log.truncate_to(2)
+    append(log, batch(2, leader_epoch=1), batch(3, leader_epoch=1))
+    log_dir.checkpoint_high_watermarks({KEY: 2})
+    if stops_cleanly:
+        assert log_dir.close_cleanly({KEY: 2})
+    else:
+        disk.crash_process()
+    log = running(disk).logs[KEY]
+    assert (log.log_start_offset, log.log_end_offset) == (2, 4)
+    assert log.epochs.entries == ((1, 2),)
+    assert isinstance(log.producers.check(decode_header(deleted)), Duplicate)
+
+
+def test_a_truncation_to_the_log_start_survives_a_crash_at_each_step() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    append(log, batch(0, leader_epoch=2, producer_id=7, base_sequence=0), batch(1, leader_epoch=2))
+    log.flush()
+    log.advance_log_start(1)
+    log_dir.checkpoint_high_watermarks({KEY: 1})
+    log_dir.checkpoint_recovery_points()
+    images: list[MemoryDisk] = []
+    disk.on_operation = lambda *_: images.extend(disk.power_cut_image(Random(seed)) for seed in range(5))
+    log.truncate_to(1)
+    disk.on_operation = None
+    assert images
+    for image in (*images, disk.power_cut_image(Random(1))):
+        found = running(image, boot_id="boot-2").logs[KEY]
+        assert found.log_start_offset == 1
+        assert found.log_end_offset in (1, 2)
+        assert [view.producer_id for view in found.producers.active_producers()] == [7]
 
 
 def test_a_log_that_dies_while_it_begins_anew_is_not_called_damaged() -> None:
