@@ -30,6 +30,9 @@ UNANSWERED_MAX = 10_000
 FLUSH_SECONDS_MAX = 90.0
 WATERMARKS_EVERY_SECONDS = 1.0
 BUFFER_BYTES = 256 * 1024
+PRODUCER_IDS_LOGGED = {"log_level": 7, "debug": "eos"}
+"""The client's log, on stderr, tells when and why it changes its producer id or epoch. What was not answered by
+then it sends again as something new, and no broker can know that it is not."""
 
 PRODUCER = "producer"
 KAFKA_PYTHON = "kafka-python"
@@ -107,7 +110,11 @@ def produce(recorder: Recorder, options: argparse.Namespace, keys: Sequence[Key]
             recorder, process=options.name, bootstrap_servers=options.bootstrap
         )
     else:
-        config: dict[str, Any] = {"bootstrap.servers": options.bootstrap, "linger.ms": LINGER_MS}
+        config: dict[str, Any] = {
+            "bootstrap.servers": options.bootstrap,
+            "linger.ms": LINGER_MS,
+            **PRODUCER_IDS_LOGGED,
+        }
         producer = RecordedProducer(recorder, process=options.name, config=config)
     pace, turn = Pace(options.rate), 0
     while not stop.is_set:
