@@ -31,8 +31,8 @@ FLUSH_SECONDS_MAX = 90.0
 WATERMARKS_EVERY_SECONDS = 1.0
 BUFFER_BYTES = 256 * 1024
 PRODUCER_IDS_LOGGED = {"log_level": 7, "debug": "eos"}
-"""The client's log, on stderr, tells when and why it changes its producer id or epoch. What was not answered by
-then it sends again as something new, and no broker can know that it is not."""
+"""The client's log, on stderr, tells when and why it changes its producer id or epoch. What was not answered
+by then it sends again as something new, and no broker can know that it is not."""
 
 PRODUCER = "producer"
 KAFKA_PYTHON = "kafka-python"
