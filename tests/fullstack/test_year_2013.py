@@ -11,6 +11,8 @@ from tests.checker.verdict import Kind
 from tests.fullstack.run import Result
 from tests.fullstack.year_2013 import BROKERS, RECORDS, part_of, run_2013
 
+pytestmark = pytest.mark.proof
+
 SEED = 2013
 
 

@@ -106,7 +106,7 @@ def test_a_bug_that_is_not_found_fails_the_part(monkeypatch: pytest.MonkeyPatch,
     assert part.failures[0].startswith("no_bug was not found in ")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "bug", [bug for bug in PLANTS if bug.name not in QUICK], ids=lambda bug: str(bug.name)
 )

@@ -15,7 +15,7 @@ from tests.powercuts.ext4 import cut_once
 from tests.powercuts.reporting_disk import ReportingDisk, ReportingFile
 from tests.powercuts.volume import Volume, ext4_volume, why_impossible
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 CUTS = 30
 
 
