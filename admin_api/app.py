@@ -84,6 +84,7 @@ def create_app(
     app.state.registry = registry
     app.state.operations = operations
     routers = (
+        *internal_routers,  # routes are tried in order, and brokers ask by far the most
         clusters.router,
         brokers.router,
         topics.router,
@@ -95,7 +96,6 @@ def create_app(
         history.router,
         health_router,
         metrics_router,
-        *internal_routers,
         create_console_router(),
         create_docs_router(title=TITLE),
         _document_router(),

@@ -75,6 +75,10 @@ def complete_schema(app: FastAPI) -> None:
     app.openapi = build  # type: ignore[method-assign]
 
 
+def _is_internal(path: str) -> bool:
+    return path.startswith("/internal/")
+
+
 def _corrected(document: dict[str, Any]) -> dict[str, Any]:
     schemas = document["components"]["schemas"]
     for name in _REPLACED:
@@ -86,6 +90,8 @@ def _corrected(document: dict[str, Any]) -> dict[str, Any]:
     document["components"]["securitySchemes"] = {_SCHEME: _SECURITY_SCHEME}
     # The empty one: a controller that is open on loopback takes no token.
     document["security"] = [{_SCHEME: []}, {}]
+    # What people ask comes first, whatever order the routes are tried in.
+    document["paths"] = dict(sorted(document["paths"].items(), key=lambda path: _is_internal(path[0])))
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             responses = operation["responses"]

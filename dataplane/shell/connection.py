@@ -18,18 +18,17 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, cast
 
 import trio
 
-from dataplane.shell.net import SEND_CHUNKS_MAX, Buffer, Channel, Readiness
+from dataplane.shell.clock import Clock
+from dataplane.shell.net import SEND_CHUNKS_MAX, Buffer, Channel, Poller, Readiness
+from dataplane.shell.threads import Threads
 from dataplane.wire.apis import UnsupportedApi
 from dataplane.wire.framing import Chunk, FileRange, FrameError, FrameReader
 from dataplane.wire.primitives import MalformedRequest
-
-if TYPE_CHECKING:
-    from dataplane.shell.server import Server
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +58,26 @@ class FileSource(Protocol):
     def fileno(self) -> int: ...
 
     def pread(self, length: int, position: int) -> bytes: ...
+
+
+class Host(Protocol):
+    """What a connection needs of the server that has it; in words, see `Server`."""
+
+    poller: Poller
+    clock: Clock
+    threads: Threads
+    now_ms: int
+    dirty: list[Connection]
+
+    def ready_again(self, connection: Connection) -> None: ...
+
+    def spawn(self, work: Callable[[], Awaitable[None]]) -> None: ...
+
+    def is_over_memory(self) -> bool: ...
+
+    def on_malformed(self, connection: Connection, reason: str) -> None: ...
+
+    def on_closed(self, connection: Connection) -> None: ...
 
 
 class Answer:
@@ -116,7 +135,7 @@ class Connection:
         "peer",
     )
 
-    def __init__(self, *, channel: Channel, server: Server, dispatch: Dispatch, frame_bytes_max: int) -> None:
+    def __init__(self, *, channel: Channel, server: Host, dispatch: Dispatch, frame_bytes_max: int) -> None:
         self._channel = channel
         self._server = server
         self._dispatch = dispatch

@@ -113,6 +113,7 @@ class PartitionLog:
         self._is_directory_unsynced = True
         self._is_epochs_file_unsynced = False
         self._lowest_cut: int | None = None  # since the running flush began
+        self._cut_under_way: int | None = None
         self._changes = 0  # cuts and deletions, counted before each begins
 
     # ---- what it holds
@@ -291,39 +292,24 @@ class PartitionLog:
                 raise self._health.fail(error, f"truncating {self.directory}") from error
             except CorruptLog as error:
                 raise self._damaged(error) from None
+        if self._log_end_offset == self._log_start_offset and self._size_bytes:
+            self._drop_deleted_bytes()
         if self._epochs.truncate_from_end(min(offset, self._log_end_offset)):
             self._write_epochs()
 
     def restart_at(self, offset: int) -> None:
         self._check_usable()
+        self._changes += 1
+        self._log_start_offset = offset
+        lowest = min(offset, self._segments[0].base_offset)
         try:
-            is_start_lowered = offset < self._log_start_offset
-            self._changes += 1
-            self._log_start_offset = offset
-            # A stale higher start would make the next opening drop what this log is going to hold.
-            if (
-                not self._lower_recovery_point(min(offset, self._segments[0].base_offset))
-                and is_start_lowered
-            ):
-                self._on_lowered()
-            for segment in reversed(self._segments):
-                self._unlink_segment(segment)
-            self._snapshots.delete_beyond(-1)
-            self._disk.fsync_dir(self.directory)
-            active = create_segment(
-                self._disk,
-                self.directory,
-                base_offset=offset,
-                index_interval_bytes=self.options.index_interval_bytes,
-                now_ms=self._last_append_ms,
-            )
-            self._disk.fsync_dir(self.directory)
+            with self._cutting(lowest):
+                active = self._replaced_by_one(offset, recovery_point_max=lowest)
+                with self._state_lock:
+                    self._segments = [active]
+                    self._unflushed = []
         except OSError as error:
             raise self._health.fail(error, f"restarting {self.directory}") from error
-        with self._state_lock:
-            self._note_cut(min(offset, self._segments[0].base_offset))
-            self._segments = [active]
-            self._unflushed = []
         self._tail.clear()
         self._producers.clear()
         self._epochs.clear()
@@ -447,7 +433,7 @@ class PartitionLog:
                 snapshots = self._snapshots.take_unsynced()
                 end_offset = active.next_offset if include_active else active.base_offset
                 is_directory_unsynced, self._is_directory_unsynced = self._is_directory_unsynced, False
-                self._lowest_cut = None
+                self._lowest_cut = self._cut_under_way
             try:
                 for segment in closed:
                     _fsync_unless_gone(segment.fsync)
@@ -565,10 +551,35 @@ class PartitionLog:
         position = segment.size_bytes if found is None else found[0]
         end_offset = log_offset if found is None else min(log_offset, found[1].base_offset)
         end_offset = max(end_offset, self._log_start_offset)  # which may lie inside the batch that goes
-        self._lower_recovery_point(segment.base_offset, if_above=end_offset)
+        with self._cutting(segment.base_offset):
+            self._lower_recovery_point(segment.base_offset, if_above=end_offset)
+            self._drop_segments_after(keep, end_offset)
+            segment.truncate(position)
+            # Before new bytes take the place of those that went: a power cut that brought some of them back
+            # among the new would leave a log that no leader ever had.
+            segment.file.fsync()
+        self._size_bytes = sum(other.size_bytes for other in self._segments)
+        self._tail.truncate_to(end_offset)
+        self._log_end_offset = end_offset
+        if self._producers.has_batch_at_or_beyond(end_offset):
+            self.rebuild_producers()
+
+    def _drop_deleted_bytes(self) -> None:
+        """Nothing is left of the log but bytes below its start. What a leader sends next need not continue
+        them (after an unclean election its epoch may be older), so the next opening must not find them in
+        front of it. What they say of producers is in the snapshot."""
+        self.roll(now_ms=self._last_append_ms)
+        self.flush()
+        detached = self.detach_old_segments()
+        try:
+            self._disk.fsync_dir(self.directory)
+        except OSError as error:
+            raise self._health.fail(error, f"truncating {self.directory}") from error
+        self.unlink_detached(detached)
+
+    def _drop_segments_after(self, keep: int, end_offset: int) -> None:
         dropped = self._segments[keep + 1 :]
         with self._state_lock:
-            self._note_cut(segment.base_offset)
             self._segments = self._segments[: keep + 1]
             self._unflushed = [other for other in self._unflushed if other not in dropped]
         for other in reversed(dropped):
@@ -576,16 +587,28 @@ class PartitionLog:
         self._snapshots.delete_beyond(end_offset)
         if dropped:
             self._disk.fsync_dir(self.directory)
-            segment.reopen_for_append()
-        segment.truncate(position)
-        # Before new bytes take the place of those that went: a power cut that brought some of them back among
-        # the new would leave a log that no leader ever had.
-        segment.file.fsync()
-        self._size_bytes = sum(other.size_bytes for other in self._segments)
-        self._tail.truncate_to(end_offset)
-        self._log_end_offset = end_offset
-        if self._producers.has_batch_at_or_beyond(end_offset):
-            self.rebuild_producers()
+            self._segments[-1].reopen_for_append()
+
+    def _replaced_by_one(self, log_offset: int, *, recovery_point_max: int) -> Segment:
+        """All segments' files are gone, and that of an empty one is there, both durably."""
+        with self._state_lock:
+            self.recovery_point = min(self.recovery_point, recovery_point_max)
+        # Stored before a segment goes: with a start that is too high the next opening would drop what this
+        # log is going to hold; with one below the recovery point it would miss what this one drops.
+        self._on_lowered()
+        for segment in reversed(self._segments):
+            self._unlink_segment(segment)
+        self._snapshots.delete_beyond(-1)
+        self._disk.fsync_dir(self.directory)
+        active = create_segment(
+            self._disk,
+            self.directory,
+            base_offset=log_offset,
+            index_interval_bytes=self.options.index_interval_bytes,
+            now_ms=self._last_append_ms,
+        )
+        self._disk.fsync_dir(self.directory)
+        return active
 
     def rebuild_producers(self, *, is_recovery: bool = False) -> None:
         """From the newest snapshot at or below the end, and the log after it (I23, S22). A recovery also
@@ -601,20 +624,27 @@ class PartitionLog:
                         states.update(header, now_ms=self._last_append_ms)
         self._producers.replace_with(states)
 
-    def _note_cut(self, log_offset: int) -> None:
-        """Hold back a flush that runs: what it synced from here on may have been written again since."""
-        if self._lowest_cut is None or log_offset < self._lowest_cut:
-            self._lowest_cut = log_offset
-
-    def _lower_recovery_point(self, log_offset: int, *, if_above: int | None = None) -> bool:
-        """On disk before anything is cut, or a later torn tail would pass for flushed data. False if it was
-        low enough."""
+    @contextmanager
+    def _cutting(self, log_offset: int) -> Iterator[None]:
+        """From before the recovery point is lowered until all is cut. Holds back a flush that runs beside it,
+        also one that begins and ends meanwhile: what it syncs from this offset on goes."""
         with self._state_lock:
-            if self.recovery_point <= (log_offset if if_above is None else if_above):
-                return False
+            self._cut_under_way = log_offset
+            if self._lowest_cut is None or log_offset < self._lowest_cut:
+                self._lowest_cut = log_offset
+        try:
+            yield
+        finally:
+            with self._state_lock:
+                self._cut_under_way = None
+
+    def _lower_recovery_point(self, log_offset: int, *, if_above: int) -> None:
+        """On disk before anything is cut, or a later torn tail would pass for flushed data."""
+        with self._state_lock:
+            if self.recovery_point <= if_above:
+                return
             self.recovery_point = log_offset
         self._on_lowered()
-        return True
 
     def _unlink_segment(self, segment: Segment) -> None:
         self._disk.unlink(log_path(self.directory, segment.base_offset))

@@ -2,12 +2,14 @@
 
 An offset with two values is the one thing that no configuration of Kafka allows without an unclean election:
 two readers hold different histories. A value at two offsets is what retries do without idempotence, so it is
-bad only of an idempotent sender.
+bad only of an idempotent sender, and not where the dumps show that this client sent it again under another
+producer epoch (identities.py).
 """
 
 from __future__ import annotations
 
 from .history import NO_OFFSET, Function, Item, Key, Outcome
+from .identities import Identities
 from .index import Index, KeyLog
 from .values import parse_value
 from .verdict import Findings, Kind, Severity, show_key, show_value
@@ -16,9 +18,10 @@ from .verdict import Findings, Kind, Severity, show_key, show_value
 def check_places(index: Index, findings: Findings) -> int:
     """How many values stand at several offsets."""
     duplicated = 0
+    identities = Identities(index)
     for log in index.logs.values():
         _check_rivals(log, findings)
-        duplicated += _check_duplicates(index, log, findings)
+        duplicated += _check_duplicates(index, log, identities, findings)
         _check_failed(index, log, findings)
     _check_unknown(index, findings)
     return duplicated
@@ -44,7 +47,7 @@ def _check_rivals(log: KeyLog, findings: Findings) -> None:
         )
 
 
-def _check_duplicates(index: Index, log: KeyLog, findings: Findings) -> int:
+def _check_duplicates(index: Index, log: KeyLog, identities: Identities, findings: Findings) -> int:
     twice = {value: set(offsets) for value, offsets in log.found_twice.items()}
     for offset, value in log.acked.items():
         place = log.places.get(value, offset)
@@ -58,12 +61,17 @@ def _check_duplicates(index: Index, log: KeyLog, findings: Findings) -> int:
         duplicated += 1
         offsets = sorted(found)
         is_idempotent = index.operations[writer].idempotent
+        was_sent_again = is_idempotent and identities.were_sent_again(
+            log.key, offsets, index.operations[writer].process
+        )
+        how = "with" if is_idempotent else "without"
+        again = ", under an epoch of the producer each" if was_sent_again else ""
         findings.add(
             Kind.DUPLICATE,
-            f"{show_value(value)}, sent once {'with' if is_idempotent else 'without'} idempotence, stands at "
-            f"offsets {', '.join(map(str, offsets))} of {show_key(log.key)}",
+            f"{show_value(value)}, sent once {how} idempotence, stands at "
+            f"offsets {', '.join(map(str, offsets))} of {show_key(log.key)}{again}",
             key=log.key,
-            severity=Severity.BAD if is_idempotent else Severity.COUNTED,
+            severity=Severity.BAD if is_idempotent and not was_sent_again else Severity.COUNTED,
             offsets=offsets,
             values=(value,),
             about=(writer, *(_told_by(log, offset, value) for offset in offsets)),

@@ -17,7 +17,7 @@ from tests.faults.hosts.sandbox import why_no_sandbox
 from tests.faults.jepsen2013.schedule import RATE_MAX
 from tests.proof.part import load_all
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
 
 RUN_SECONDS_MAX = 480.0
 ROOT = Path(__file__).parents[2]

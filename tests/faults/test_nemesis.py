@@ -16,7 +16,7 @@ import pytest
 from tests.faults.hosts.sandbox import why_no_sandbox
 from tests.proof.part import load_all
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 MINUTES = 0.7

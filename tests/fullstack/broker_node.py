@@ -59,6 +59,11 @@ class BrokerNode:
         return self.process is not None and not self.process.is_dead
 
     @property
+    def is_disk_failing(self) -> bool:
+        """Whether a write would fail, or is about to."""
+        return self.host.memory.is_failing
+
+    @property
     def is_paused(self) -> bool:
         return self.process is not None and self.process.is_paused
 

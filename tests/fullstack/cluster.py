@@ -89,7 +89,7 @@ class Cluster:
         """Runs the story to its end, over running machines. Raises Failure."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            nursery.start_soon(self.world.pump)
+            nursery.start_soon(self.world.clock.watch_timers)
             await story(self)
             self._kill_all()
             nursery.cancel_scope.cancel()

@@ -9,8 +9,9 @@ import trio
 
 from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from dataplane.core.replica import Role
+from dataplane.storage.divergent import list_aside, read_aside
 from dataplane.storage.dump import dump_segment
-from dataplane.storage.log_dir import PARTITION_FILE, partition_directory
+from dataplane.storage.log_dir import DIVERGENT, PARTITION_FILE, partition_directory
 from dataplane.storage.partition_log import PartitionId
 from tests.checker.history import Batch, Function, Item, Key, Operation, Outcome
 from tests.checker.placement import Partition, check_placement
@@ -238,3 +239,26 @@ def _dump(cluster: Cluster, node: BrokerNode, key: PartitionKey, watermark: int)
         )
     )
     return digest.hexdigest()
+
+
+def dump_asides(cluster: Cluster) -> None:
+    """Writes into the history what replicas of the lasting topic cut off and put aside first."""
+    now_ns = cluster.world.now_ns
+    for node in cluster.brokers.values():
+        for found in list_aside(node.host.memory, f"{DATA_DIR}/{DIVERGENT}"):
+            span = found.range
+            if span.topic == cluster.topic:
+                cluster.clients.record(
+                    Operation(
+                        process=f"{node.name} divergent {span.first_offset}-{span.next_offset}",
+                        f=Function.DUMP,
+                        type=Outcome.OK,
+                        t_invoke_ns=now_ns,
+                        t_return_ns=now_ns,
+                        key=(span.topic, span.partition),
+                        items=tuple(
+                            (record.offset, decode_value(bytes(record.value or b"")))
+                            for record in read_aside(node.host.memory, found)
+                        ),
+                    )
+                )

@@ -119,7 +119,8 @@ class NodeClock:
     now_wall_ms = wall_ms
 
     async def sleep_ms(self, duration_ms: float) -> None:
-        await trio.sleep(max(0.0, duration_ms) / 1000 / self.rate)
+        duration_ns = int(max(0.0, duration_ms) * NS_PER_MS / self.rate)
+        await self._world.clock.sleep_until_ns(self._world.now_ns + duration_ns)
         await self._life.running()
 
     def timeout_ms(self, duration_ms: float) -> Timeout:

@@ -12,6 +12,7 @@ from controller.core.options import ControllerOptions
 class Options:
     """Small segments and short lags, so that rolls, ISR changes and checkpoints happen within seconds.
 
+    min_insync_replicas: set on the topic only where it differs from our default, a majority of its replicas.
     flush_messages: 0 leaves flushing to the page cache, as in production. over_budget: whether faults may
     lose more at once than the promise covers. churn: whether an operator makes and deletes topics meanwhile.
     """
@@ -46,7 +47,9 @@ class Options:
         return configs
 
     def topic_configs(self) -> dict[str, str]:
-        configs = {"min.insync.replicas": str(self.min_insync_replicas)}
+        configs = {}
+        if self.min_insync_replicas != self.replication_factor // 2 + 1:
+            configs["min.insync.replicas"] = str(self.min_insync_replicas)
         if self.unclean:
             configs["unclean.leader.election.enable"] = "true"
         return configs

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.fullstack.clients import ClientHost
 
 IN_FLIGHT_MAX = 5
-RECORDS_MAX = 5
+BATCH_RECORDS_MAX = 5
 QUEUE_MAX = 20
 """Batches that wait; beyond it the application is held back."""
 RETRY_MS = (20, 150)
@@ -50,7 +50,8 @@ class _Batch:
 
 
 class Producer:
-    """`run` produces until `stop`; then what is under way ends, and `run` returns."""
+    """`run` produces until `stop`, or until it has written `records`; then what is under way ends, and `run`
+    returns."""
 
     def __init__(
         self,
@@ -60,6 +61,8 @@ class Producer:
         topic: str,
         partition: int,
         pause_ms: tuple[float, float],
+        batch_records_max: int = BATCH_RECORDS_MAX,
+        records: int | None = None,
         acks: int = -1,
     ) -> None:
         self.name = name
@@ -72,6 +75,8 @@ class Producer:
         self.may_vanish = False
         self._host = host
         self._pause_ms = pause_ms
+        self._batch_records_max = batch_records_max
+        self._records = records
         self._acks = acks
         self._random: Random = host.life.world.random("producer", name)
         self._metadata = Metadata(host.life, host.net, host.bootstrap, name)
@@ -107,10 +112,14 @@ class Producer:
                 self._has_room = trio.Event()
                 await self._has_room.wait()
             if not self.is_stopped:
-                self._batches.append(self._new_batch(self._random.randint(1, RECORDS_MAX)))
+                self._batches.append(self._new_batch(self._random.randint(1, self._batch_records_max)))
                 self._more.set()
+            if self._records is not None and self._numbers >= self._records:
+                self.stop()
 
     def _new_batch(self, count: int) -> _Batch:
+        if self._records is not None:
+            count = min(count, self._records - self._numbers)
         values = []
         for _ in range(count):
             size = self._random.choice(VALUE_BYTES)
@@ -284,8 +293,10 @@ class Producer:
     # Giving up
 
     def _give_up_late(self) -> None:
+        """A batch that nobody could send yet is tried once, however late."""
         now_ns = self._host.life.world.now_ns
-        if self._batches and now_ns - self._batches[0].invoked_ns > DELIVERY_MS * 1_000_000:
+        oldest = self._batches[0] if self._batches else None
+        if oldest is not None and oldest.answers and now_ns - oldest.invoked_ns > DELIVERY_MS * 1_000_000:
             self._give_up_attempted()
 
     def _give_up_attempted(self) -> None:

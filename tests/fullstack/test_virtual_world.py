@@ -26,7 +26,7 @@ def run(story: Callable[[World], Awaitable[None]], seed: int = 1) -> World:
     async def main(clock: VirtualClock) -> None:
         worlds.append(World(seed, clock))
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(worlds[0].pump)
+            nursery.start_soon(clock.watch_timers)
             await story(worlds[0])
             nursery.cancel_scope.cancel()
 
@@ -100,6 +100,49 @@ def test_a_run_that_waits_for_nothing_ends() -> None:
 
     with pytest.raises(Stuck):
         run_virtually(1, main)
+
+
+def test_timers_are_called_in_the_order_of_time_and_of_asking() -> None:
+    called: list[tuple[str, int]] = []
+
+    async def story(world: World) -> None:
+        def call(name: str) -> Callable[[], None]:
+            return lambda: called.append((name, world.now_ms))
+
+        world.after_ms(20, call("late"))
+        world.after_ms(10, call("first"))
+        world.after_ms(10, call("second"))
+        world.after_ms(10, call("cancelled")).cancel()
+        world.at_ns(-5, call("long due"))
+        await world.clock.sleep_until_ns(15_000_000)
+        called.append(("awake", world.now_ms))
+        await trio.sleep(1)
+
+    run(story)
+    assert called == [("long due", 0), ("first", 10), ("second", 10), ("awake", 15), ("late", 20)]
+
+
+def test_a_sleep_can_be_cancelled() -> None:
+    async def story(world: World) -> None:
+        with trio.move_on_after(1) as scope:
+            await world.clock.sleep_until_ns(5_000_000_000)
+        assert scope.cancelled_caught
+        await trio.sleep(10)  # its timer wakes nobody
+
+    run(story)
+
+
+def test_a_timer_that_raises_ends_the_run() -> None:
+    async def story(world: World) -> None:
+        def call() -> None:
+            raise ArithmeticError("of the harness")
+
+        world.after_ms(1, call)
+        await trio.sleep(1)
+        raise AssertionError("it went on")
+
+    with pytest.RaisesGroup(ArithmeticError):
+        run(story)
 
 
 def test_the_real_world_is_out_of_reach_of_the_product() -> None:

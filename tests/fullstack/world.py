@@ -9,31 +9,16 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
 from random import Random
 
-import trio
-
-from tests.fullstack.clock import NS_PER_MS, NS_PER_S, VirtualClock
+from tests.fullstack.clock import NS_PER_MS, NS_PER_S, Timer, VirtualClock
 
 RECENT_MAX = 400
 WALL_START_MS = 1_700_000_000_000
 
 
-class Timer:
-    """Something that will be called."""
-
-    __slots__ = ("call",)
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self.call: Callable[[], None] | None = call
-
-    def cancel(self) -> None:
-        self.call = None
-
-
 class World:
-    """One run's. `pump` must run for timers to be called."""
+    """One run's."""
 
     def __init__(self, seed: int, clock: VirtualClock) -> None:
         self.seed = seed
@@ -41,9 +26,6 @@ class World:
         self.recent: deque[str] = deque(maxlen=RECENT_MAX)
         self.events = 0
         self._hash = hashlib.blake2b(digest_size=16)
-        self._heap: list[tuple[int, int, Timer]] = []
-        self._sequence = 0
-        self._scope = trio.CancelScope()
 
     # Time
 
@@ -55,40 +37,22 @@ class World:
     def now_ms(self) -> int:
         return self.clock.now_ns // NS_PER_MS
 
-    def after_ns(self, delay_ns: int, call: Callable[[], None]) -> Timer:
+    def after_ns(self, delay_ns: int, call: Callable[[], object]) -> Timer:
         """Calls later, in the order of time, and of asking where times are equal."""
         return self.at_ns(self.clock.now_ns + max(0, delay_ns), call)
 
-    def after_ms(self, delay_ms: float, call: Callable[[], None]) -> Timer:
+    def after_ms(self, delay_ms: float, call: Callable[[], object]) -> Timer:
         return self.after_ns(int(delay_ms * NS_PER_MS), call)
 
-    def at_ns(self, due_ns: int, call: Callable[[], None]) -> Timer:
-        timer = Timer(call)
-        self._sequence += 1
-        heappush(self._heap, (due_ns, self._sequence, timer))
-        self._scope.deadline = min(self._scope.deadline, due_ns / NS_PER_S)
-        return timer
-
-    async def pump(self) -> None:
-        """Calls what is due, for ever. A call that raises ends the run: it is the harness that is broken."""
-        while True:
-            heap = self._heap
-            while heap and heap[0][0] <= self.clock.now_ns:
-                _, _, timer = heappop(heap)
-                if timer.call is not None:
-                    timer.call()
-            self._scope = trio.CancelScope()
-            if heap:
-                self._scope.deadline = heap[0][0] / NS_PER_S
-            with self._scope:
-                await trio.sleep_forever()
+    def at_ns(self, due_ns: int, call: Callable[[], object]) -> Timer:
+        return self.clock.call_at(due_ns, call)
 
     # By the names that the schedules of tests/simulation use.
 
-    def after(self, delay_ms: float, call: Callable[[], None]) -> Timer:
+    def after(self, delay_ms: float, call: Callable[[], object]) -> Timer:
         return self.after_ms(delay_ms, call)
 
-    def at(self, at_ms: int, call: Callable[[], None]) -> Timer:
+    def at(self, at_ms: int, call: Callable[[], object]) -> Timer:
         return self.at_ns(at_ms * NS_PER_MS, call)
 
     # Chance

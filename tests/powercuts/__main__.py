@@ -11,6 +11,7 @@ from tests.powercuts.crash_states import explore
 from tests.powercuts.ext4 import sweep as cut_power
 from tests.powercuts.sweep import sweep
 from tests.powercuts.teeth import find_planted
+from tests.powercuts.volume import enter_own_mounts
 from tests.proof.part import Part
 
 
@@ -30,6 +31,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.command == "ext4":
         signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # what was mounted is unmounted
+        enter_own_mounts()
         return _shown(cut_power(cuts=arguments.cuts, first=arguments.first))
     if arguments.command == "teeth":
         return _shown(find_planted(jobs=arguments.jobs))

@@ -51,11 +51,13 @@ def cut_once(volume: Volume, seed: int, *, disk_made: type[ReportingDisk] = Repo
     """One writer, one power cut, one recovery."""
     random = Random(f"power cut {seed}")
     path = f"{volume.mount}/{seed}"
-    done = _write_until_cut(volume, path, seed, random, disk_made)
+    done, ended = _write_until_cut(volume, path, seed, random, disk_made)
     volume.mount_again()
     expected = expected_after(seed, path, done)
     found = recover(PosixDisk(), path, is_power_cut=True) if Path(path).exists() or done else None
     wrong = [] if found is None else judge(found, expected, is_power_cut=True)
+    if ended:
+        wrong.append(f"workload: the writer ended with exit code {ended} before the power cut")
     shutil.rmtree(path, ignore_errors=True)
     logs = {} if found is None else found.logs
     return Cut(
@@ -138,8 +140,8 @@ class _FarEnough(Exception):
 
 def _write_until_cut(
     volume: Volume, path: str, seed: int, random: Random, disk_made: type[ReportingDisk]
-) -> int:
-    """Returns how many operations were told to be done."""
+) -> tuple[int, int]:
+    """How many operations were told to be done, and the exit code of a writer that failed before the cut."""
     target = random.randint(0, OPERATIONS_MAX)
     sync_at = random.randint(0, target) if random.random() < SYNC_SHARE else None
     reading, writing = os.pipe()
@@ -148,7 +150,8 @@ def _write_until_cut(
         os.close(reading)
         _write(writing, path, seed, disk_made)
     os.close(writing)
-    done = 0
+    done = ended = 0
+    told = b"begins"
     try:
         while done < target and (told := os.read(reading, _COUNT.size)):
             (done,) = _COUNT.unpack(told)
@@ -158,11 +161,13 @@ def _write_until_cut(
         volume.cut_power()
     finally:
         os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        status = os.waitpid(pid, 0)[1]
+        if not told and os.WIFEXITED(status):
+            ended = os.WEXITSTATUS(status)
         while told := os.read(reading, _COUNT.size):
             (done,) = _COUNT.unpack(told)
         os.close(reading)
-    return done
+    return done, ended
 
 
 def _write(pipe: int, path: str, seed: int, disk_made: type[ReportingDisk]) -> None:

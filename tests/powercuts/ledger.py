@@ -88,11 +88,21 @@ class Incarnation:
         self.epochs = tuple(epochs)
 
     def cutting(self, cut_offset: int) -> None:
-        """Down to whole batches below it. What goes may come back until the next flush, as it was."""
-        self.chain = [node for node in self.chain if node.header.next_offset <= cut_offset]
+        """Down to whole batches below it. What goes may come back until the next flush, as it was. A batch
+        that spans the offset goes whole, and what takes its place below the offset is not flushed yet."""
+        kept = [node for node in self.chain if node.header.next_offset <= cut_offset]
+        for gone in self.chain[len(kept) : len(kept) + 1]:
+            cut_offset = min(cut_offset, gone.header.base_offset)
+        self.chain = kept
         self.flushed = min(self.flushed, cut_offset)
         self.high_watermark = min(self.high_watermark, cut_offset)
         self.writing_epochs(cut_offset)
+
+    def reopened(self, recovery_point: int) -> None:
+        """By the next process. A gap at the very end of a log is forgotten with the process that knew of it,
+        so what is appended next may lie below what had been flushed."""
+        last = self.chain[-1].header.next_offset if self.chain else 0
+        self.flushed = min(max(self.flushed, recovery_point), last)
 
     def writing_epochs(self, log_offset: int) -> None:
         """Something begins or goes at an offset. The file is replaced without an fsync, so until the next one

@@ -1,22 +1,27 @@
-"""Whether the crash states find each planted bug, and after how many of them."""
+"""Whether the crash states find each planted bug, and after how many of them; and whether the same workloads
+hold without any."""
 
 from __future__ import annotations
 
 import multiprocessing
+import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.powercuts.crash_states import explore
 from tests.powercuts.planted import PLANTS, Plant, planted
-from tests.proof.part import Figure, Part, save
+from tests.proof.part import Part, save
 
 
 @dataclass(frozen=True, slots=True)
 class Bite:
-    """states: judged until it was found, or until patience ended. how: the first finding, "" if none."""
+    """states: judged until it was found, or until patience ended. seeds: so many workloads were explored for
+    that. how: the first finding, "" if none."""
 
     name: str
     states: int
+    seeds: int
     seconds: float
     how: str
 
@@ -24,37 +29,71 @@ class Bite:
 def bite(bug: Plant) -> Bite:
     """Explores from seed 0 on until the bug shows."""
     began = time.monotonic()
-    states = seed = 0
+    states = seeds = 0
     how = ""
     with planted(bug):
         while not how and states < bug.states_max:
-            explored = explore(seed, failures_max=1)
+            explored = explore(seeds, failures_max=1)
             states += explored.states
             how = explored.failures[0] if explored.failures else ""
-            seed += 1
-    return Bite(bug.name, states, round(time.monotonic() - began, 1), how)
+            seeds += 1
+    return Bite(bug.name, states, seeds, time.monotonic() - began, how)
 
 
 def find_planted(*, jobs: int, plants: list[Plant] | None = None) -> Part:
-    """All of them. Leaves the part `teeth-storage`; figures: states until each was found."""
+    """All of them, then their workloads without a bug. Leaves the part `teeth-storage`; figures: states until
+    each was found."""
     began = time.monotonic()
     tried = {bug.name: bug for bug in plants or PLANTS}
-    figures: dict[str, Figure] = {}
-    failures = []
+    bites: dict[str, Bite] = {}
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         for found in pool.imap_unordered(_bite_by_name, tried):
-            print(f"{found.name}: {found.states:,} states, {found.seconds} s: {found.how[:120]}", flush=True)
-            figures[found.name] = found.states
-            if not found.how:
-                failures.append(f"{found.name} was not found in {found.states:,} states")
+            print(
+                f"{found.name}: {found.states:,} states, {found.seconds:.1f} s", file=sys.stderr, flush=True
+            )
+            bites[found.name] = found
+        without_bugs = pool.map(explore, range(max(each.seeds for each in bites.values())), chunksize=1)
+    failures = [
+        f"{each.name} was not found in {each.states:,} states" for each in bites.values() if not each.how
+    ]
+    found_count = len(tried) - len(failures)
+    failures += [
+        f"without any planted bug: {failure}" for explored in without_bugs for failure in explored.failures
+    ]
+    print(table([bites[name] for name in tried], tried))
     part = Part(
         name="teeth-storage",
         seconds=round(time.monotonic() - began, 1),
-        figures={"planted": len(tried), "found": len(tried) - len(failures), **dict(sorted(figures.items()))},
+        figures={
+            "planted": len(tried),
+            "found": found_count,
+            **{name: each.states for name, each in sorted(bites.items())},
+            "states of the same workloads without a bug": sum(each.states for each in without_bugs),
+        },
         failures=failures,
     )
     save(part)
     return part
+
+
+def table(bites: Sequence[Bite], plants: Mapping[str, Plant]) -> str:
+    """found by: the rule that the first finding breaks (see verdict.py)."""
+    rows = [("bug", "found by", "workloads", "states", "s", "breaks")]
+    for each in bites:
+        rows.append(
+            (
+                each.name,
+                each.how.partition(":")[0] or "NOT FOUND",
+                str(each.seeds),
+                f"{each.states:,}",
+                f"{each.seconds:.1f}",
+                plants[each.name].breaks,
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
 
 
 def _bite_by_name(name: str) -> Bite:

@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from dataplane.storage.partition_log import PartitionId
+from dataplane.wire.records import NewRecord, encode_batch
+from tests.powercuts import teeth
 from tests.powercuts.crash_states import explore
+from tests.powercuts.ledger import Incarnation
 from tests.powercuts.planted import PLANTS, Plant
-from tests.powercuts.teeth import bite
+from tests.powercuts.teeth import bite, find_planted
 from tests.powercuts.workload import WEIGHTS, Workload
 from tests.simulation.memory_disk import MemoryDisk
+
+
+def encoded(base_offset: int, *, records: int = 1) -> bytes:
+    values = [NewRecord(value=b"v", timestamp=1)] * records
+    return encode_batch(values, base_offset=base_offset, leader_epoch=0)
+
+
+def test_a_cut_inside_a_batch_promises_nothing_of_what_takes_its_place() -> None:
+    known = Incarnation(PartitionId("A" * 22, "orders", 0))
+    known.appending([encoded(0), encoded(1, records=3)])
+    known.appended(())
+    known.flushed = 4
+    known.cutting(3)
+    assert known.flushed == 1
+    known.appending([encoded(1)])
+    known.appended(())
+    assert [node.header.next_offset for node in known.chain] == [1, 2]
+
+
+def test_a_gap_at_the_end_of_a_log_is_promised_to_no_later_process() -> None:
+    known = Incarnation(PartitionId("A" * 22, "orders", 0))
+    known.appending([encoded(0), encoded(7)])
+    known.appended(())
+    known.flushed = 8
+    known.cutting(5)
+    assert known.flushed == 5
+    known.reopened(0)
+    assert known.flushed == 1
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -61,7 +95,18 @@ def test_a_planted_bug_is_found(bug: Plant) -> None:
     assert bite(bug).how
 
 
-@pytest.mark.slow
+def test_a_bug_that_is_not_found_fails_the_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One that changes nothing: what is found of it would be found without it, too."""
+    monkeypatch.chdir(tmp_path)
+    none = Plant("no_bug", "nothing", 300, list)
+    monkeypatch.setattr(teeth, "PLANTS", [none])
+    part = find_planted(jobs=1, plants=[none])
+    assert part.figures["found"] == 0
+    assert len(part.failures) == 1
+    assert part.failures[0].startswith("no_bug was not found in ")
+
+
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "bug", [bug for bug in PLANTS if bug.name not in QUICK], ids=lambda bug: str(bug.name)
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from tests.powercuts.ext4 import cut_once
 from tests.powercuts.reporting_disk import ReportingDisk, ReportingFile
 from tests.powercuts.volume import Volume, ext4_volume, why_impossible
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 CUTS = 30
 
 
@@ -51,6 +53,32 @@ class ForgetfulDisk(ReportingDisk):
 def test_a_disk_that_forgets_to_sync_segments_is_found(volume: Volume) -> None:
     cuts = [cut_once(volume, seed, disk_made=ForgetfulDisk) for seed in range(1000, 1000 + CUTS)]
     assert any(cut.wrong for cut in cuts)
+
+
+class FailingDisk(ReportingDisk):
+    def rename(self, source: str, target: str) -> None:
+        raise AssertionError("a writer with a bug")
+
+
+def test_a_writer_that_ends_by_itself_has_not_been_tested(volume: Volume) -> None:
+    cuts = [cut_once(volume, seed, disk_made=FailingDisk) for seed in range(2000, 2005)]
+    assert any("workload: the writer ended" in line for cut in cuts for line in cut.wrong)
+
+
+def test_a_file_system_that_somebody_keeps_mounted_is_not_taken_for_a_new_boot(
+    volume: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.powercuts.volume.IN_USE_SECONDS_MAX", 0.5)
+    with subprocess.Popen(["unshare", "--mount", "cat"], stdin=subprocess.PIPE) as other:
+        in_root = Path("/proc/self/ns/mnt").readlink()
+        deadline = time.monotonic() + 10
+        while Path(f"/proc/{other.pid}/ns/mnt").readlink() == in_root and time.monotonic() < deadline:
+            time.sleep(0.01)
+        volume.cut_power()
+        with pytest.raises(OSError, match="mounted elsewhere"):
+            volume.mount_again()
+        other.communicate()
+    volume.mount_again()
 
 
 def test_what_was_made_is_removed(tmp_path: Path) -> None:

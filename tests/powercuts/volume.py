@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import gc
 import os
@@ -15,6 +16,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,8 +28,13 @@ OPTIONS = b"commit=300,noauto_da_alloc"
 """Nothing is written back before somebody syncs it: what is not fsynced is lost for certain."""
 MEMORY = Path("/dev/shm")
 
+IN_USE_SECONDS_MAX = 10.0
+
 _SHUTDOWN = 0x8004587D  # FS_IOC_SHUTDOWN
 _NO_LOG_FLUSH = 2
+_CLONE_NEWNS = 0x00020000
+_MS_REC = 0x4000
+_MS_PRIVATE = 1 << 18
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -64,9 +71,21 @@ class Volume:
             os.close(fd)
 
     def mount_again(self) -> None:
-        """As after a boot: the journal is replayed."""
-        self.umount()
-        self.mount_first()
+        """As after a boot: the journal is replayed. OSError if somebody else keeps it mounted, such as a
+        mount namespace that was made meanwhile: then it is not a new life but the one that was ended."""
+        deadline = time.monotonic() + IN_USE_SECONDS_MAX
+        while True:
+            self.umount()
+            self.mount_first()
+            try:
+                probe = self.mount / "probe"
+                probe.touch()
+                probe.unlink()
+                return
+            except OSError as error:
+                if error.errno != errno.EIO or time.monotonic() >= deadline:
+                    raise OSError(error.errno, f"{self.loop} is mounted elsewhere, and shut down") from error
+            time.sleep(0.1)
 
     def mount_first(self) -> None:
         if _libc.mount(self.loop.encode(), os.fsencode(self.mount), b"ext4", 0, OPTIONS):
@@ -113,6 +132,12 @@ def remove_leftovers(records: Path = RECORDS) -> None:
         if not Path(f"/proc/{record.pid}").exists():
             _remove(record)
             path.unlink(missing_ok=True)
+
+
+def enter_own_mounts() -> None:
+    """What this process mounts from now on no other sees, and it goes with this process."""
+    if _libc.unshare(_CLONE_NEWNS) or _libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None):
+        raise _failed("leaving the machine's mounts")
 
 
 def why_impossible() -> str | None:

@@ -261,7 +261,7 @@ class Workload:
         ledger.kinds = CRASHED
         ledger.broker_epochs = frozenset({self._broker_epoch})
         for key, known in ledger.incarnations():
-            known.flushed = max(known.flushed, log_dir.logs[key].recovery_point)
+            known.reopened(log_dir.logs[key].recovery_point)
             self._resume_sequences(log_dir.logs[key], known)
         return log_dir
 

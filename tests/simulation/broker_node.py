@@ -56,7 +56,6 @@ from tests.simulation.violation import Violation
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
-HIGH_WATERMARK_CHECKPOINT_MS = 1_000
 FETCH_SLACK_MS = 600
 PRODUCE_WAIT_MS = 3_000
 
@@ -158,7 +157,8 @@ class BrokerNode:
     problems_seen: list[ReplicaProblem] = field(default_factory=list)
     parked_fetches: dict[int, ParkedFetch] = field(default_factory=dict)
     told: dict[tuple[int, PartitionKey], int] = field(default_factory=dict)
-    woken: bool = False
+    #: Partitions whose news has not been looked at yet on behalf of parked fetches.
+    woken: dict[PartitionKey, None] = field(default_factory=dict)
     directory_failed: bool = False
     #: Produce calls that wait in a replica: by when each has to be answered.
     owed: dict[int, int] = field(default_factory=dict)
@@ -177,6 +177,10 @@ class BrokerNode:
     @property
     def name(self) -> str:
         return f"broker-{self.broker_id}"
+
+    @property
+    def is_disk_failing(self) -> bool:
+        return self.disk.failing is not None
 
     # --- life -------------------------------------------------------------------------------------------
 
@@ -199,7 +203,8 @@ class BrokerNode:
         self.parked_fetches = {}
         self.told = {}
         self.owed = {}
-        self.woken = self.directory_failed = False
+        self.woken = {}
+        self.directory_failed = False
         self.reporting = self.report_soon = self.wants_shutdown = self.registered = False
         self.incarnation = f"{self.name}#{self.life}"
         kind = self.disk.shutdown_kind()
@@ -213,7 +218,7 @@ class BrokerNode:
         self.network.listen(self.name, self._on_request)
         self.events.note(f"{self.name} starts ({kind.value})")
         self._register(kind, previous_epoch, unanswered)
-        self._after(HIGH_WATERMARK_CHECKPOINT_MS, self._checkpoint)
+        self._after(self.cluster.options.checkpoint_ms, self._checkpoint)
         self._after(self.cluster.options.flush_ms * self.random.random(), self._flush)
         self._after(self.cluster.options.tick_ms, self._tick)
 
@@ -285,11 +290,11 @@ class BrokerNode:
         on_timeout: Callable[[], None],
         timeout_ms: float = 1_000,
     ) -> None:
+        """A reply, or the timeout, is heard in this life only."""
         life = self.life
 
         def replied(reply: Any) -> None:
-            if self.life == life:
-                self._guarded(lambda: on_reply(reply))()
+            self._run_in_life(life, partial(on_reply, reply))
 
         self.network.call(
             self.name,
@@ -516,7 +521,7 @@ class BrokerNode:
             self.replicas[key] = replica
         self.cluster.marks.on_state(self, replica, state)
         self._run(key, replica.on_partition_state(state, now_ms=self.now_ms))
-        self.cluster.on_replica_touched(self, key)
+        self.cluster.oracle.on_replica_touched(self, key)
 
     def _drop(self, key: PartitionKey, state: PartitionState) -> None:
         """4.2: a running replica that applies a state without itself deletes its log; one that was found at
@@ -547,7 +552,7 @@ class BrokerNode:
         leading = [(key, r) for key, r in sorted(self.replicas.items()) if r.role is Role.LEADER]
         proposals = tuple(p for _, r in leading if (p := r.due_proposal(now_ms)) is not None)
         for key, _ in leading:
-            self.cluster.on_replica_touched(self, key)
+            self.cluster.oracle.on_replica_touched(self, key)
         problems, self.problems = tuple(self.problems), []
         if not proposals and not problems:
             return
@@ -574,7 +579,7 @@ class BrokerNode:
                     if replica is not None:
                         self.cluster.marks.on_proposal_result(replica, result)
                         self._run(key, replica.on_proposal_result(result, now_ms=self.now_ms))
-                        self.cluster.on_replica_touched(self, key)
+                        self.cluster.oracle.on_replica_touched(self, key)
             else:
                 self.problems.extend(problems)
             done()
@@ -627,7 +632,7 @@ class BrokerNode:
                     self._after(0, self._on_directory_failed)
             case HighWatermarkMoved():
                 self.cluster.marks.on_commit(self, self.replicas[key])
-                self.cluster.on_high_watermark_moved(self, key)
+                self.cluster.oracle.on_high_watermark_moved(self, key)
                 self._tell_soon(key)
             case DataAppended():
                 self._wake(key)
@@ -646,14 +651,14 @@ class BrokerNode:
             effects = replica.on_written_aside(hold_id, error=None, now_ms=self.now_ms)
             self.cluster.marks.on_written_aside(effects)
             self._run(key, effects)
-            self.cluster.on_replica_touched(self, key)
+            self.cluster.oracle.on_replica_touched(self, key)
 
     def _tick(self) -> None:
         now_ms = self.now_ms
         for key, replica in sorted(self.replicas.items()):
             self.cluster.marks.on_tick(self, replica)
             self._run(key, replica.on_tick(now_ms))
-            self.cluster.on_replica_touched(self, key)
+            self.cluster.oracle.on_replica_touched(self, key)
         self._check_owed(now_ms)
         self._after(self.cluster.options.tick_ms, self._tick)
 
@@ -666,12 +671,12 @@ class BrokerNode:
         self.events.note(f"{self.name} gives its directory up")
         for key, replica in sorted(self.replicas.items()):
             self._run(key, replica.on_storage_error("the directory has failed", now_ms=self.now_ms))
-            self.cluster.on_replica_touched(self, key)
+            self.cluster.oracle.on_replica_touched(self, key)
 
     def _checkpoint(self) -> None:
         for key, replica in self.replicas.items():
             self.disk.high_watermarks[key] = replica.high_watermark
-        self._after(HIGH_WATERMARK_CHECKPOINT_MS, self._checkpoint)
+        self._after(self.cluster.options.checkpoint_ms, self._checkpoint)
 
     def _flush(self) -> None:
         for _, log in sorted(self.disk.logs.items()):
@@ -684,8 +689,8 @@ class BrokerNode:
     def _fetch(self, leader_id: int) -> None:
         """One fetch to one leader, for all partitions followed there; then the next."""
         partitions = []
-        for key, leader in sorted(self.fetching.items()):
-            if leader == leader_id and key not in self.backing_off:
+        for key in sorted(key for key, leader in self.fetching.items() if leader == leader_id):
+            if key not in self.backing_off:
                 position = self.replicas[key].next_fetch()
                 if position is not None:
                     partitions.append((key, position))
@@ -718,7 +723,7 @@ class BrokerNode:
                 if fetched.diverging is not None:
                     self.cluster.marks.on_diverged(effects)
                 self._run(key, effects)
-                self.cluster.on_replica_touched(self, key)
+                self.cluster.oracle.on_replica_touched(self, key)
             if got or wait_ms:
                 self._fetch(leader_id)
             else:
@@ -735,7 +740,7 @@ class BrokerNode:
         )
 
     def _on_request(self, source: str, request: Any, answer: Callable[[Any], None]) -> None:
-        self._guarded(lambda: self._dispatch(request, answer))()
+        self._run_in_life(self.life, partial(self._dispatch, request, answer))
 
     def _dispatch(self, request: Any, answer: Callable[[Any], None]) -> None:
         match request:
@@ -785,19 +790,25 @@ class BrokerNode:
         self._answer_fetch(request, answers, parked.answer)
 
     def _wake(self, key: PartitionKey) -> None:
-        """At the end of this turn, look again at every fetch that waits; one that has news is answered."""
-        if self.parked_fetches and not self.woken:
-            self.woken = True
-            self._after(0, self._evaluate_parked)
+        """At the end of this turn, look again at every fetch that waits for this partition; one that has news
+        is answered."""
+        if self.parked_fetches:
+            if not self.woken:
+                self._after(0, self._evaluate_parked)
+            self.woken[key] = None
 
     def _evaluate_parked(self) -> None:
-        self.woken = False
+        woken, self.woken = self.woken, {}
         for replica_id, parked in list(self.parked_fetches.items()):
             request = parked.request
             if self.parked_fetches.get(replica_id) is not parked:
                 continue
-            answers = {key: self._serve(request, key, position) for key, position in request.partitions}
-            if is_news(answers) and self.parked_fetches.get(replica_id) is parked:
+            answers = {
+                key: self._serve(request, key, position)
+                for key, position in request.partitions
+                if key in woken
+            }
+            if answers and is_news(answers) and self.parked_fetches.get(replica_id) is parked:
                 del self.parked_fetches[replica_id]
                 parked.timer.cancel()
                 self._answer_fetch(request, answers, parked.answer)
@@ -852,16 +863,16 @@ class BrokerNode:
         )
         self.cluster.marks.on_fetch_served(replica, request.broker_id, position, result, effects)
         if result.error is ErrorCode.NONE and result.diverging is None:
-            self.cluster.on_fetch_served(self, key, request.broker_id, request.broker_epoch, position)
+            self.cluster.oracle.on_fetch_served(self, key, request.broker_id, request.broker_epoch, position)
         self._run(key, effects)
-        self.cluster.on_replica_touched(self, key)
+        self.cluster.oracle.on_replica_touched(self, key)
         parts = result.records.parts if result.records is not None else ()
         return FetchedPartition(
             error=result.error,
             high_watermark=result.high_watermark,
             log_start_offset=result.log_start_offset,
             diverging=result.diverging,
-            records=b"".join(bytes(part) for part in parts if isinstance(part, memoryview)),
+            records=b"".join(parts) if parts else b"",
         )
 
     def _produce(self, request: ProduceCall, answer: Callable[[Any], None]) -> None:
@@ -895,7 +906,7 @@ class BrokerNode:
         else:
             answer(ProduceAnswer(result.error, result.base_offset))
         self._run(request.key, effects)
-        self.cluster.on_replica_touched(self, request.key)
+        self.cluster.oracle.on_replica_touched(self, request.key)
 
     def _check_owed(self, now_ms: int) -> None:
         """L1: what is owed to producers is answered when its time is up, whatever has become of the replica.

@@ -24,8 +24,11 @@ class LossBudget:
 
     @property
     def unknown(self) -> set[int]:
-        """Brokers whose loss the controller does not know of yet."""
-        return {b for b, epoch in self._epochs.items() if self.cluster.registered_epoch(b) <= epoch}
+        """Brokers whose loss the controller does not know of yet. One whose disk fails is among them even
+        when it has a new epoch: it was started again meanwhile, and its seats go with the next write."""
+        cluster = self.cluster
+        unknown = {b for b, epoch in self._epochs.items() if cluster.registered_epoch(b) <= epoch}
+        return unknown | {b for b, node in cluster.brokers.items() if node.is_disk_failing}
 
     def may_lose(self, broker: BrokerNode) -> bool:
         cluster = self.cluster

@@ -153,22 +153,23 @@ class Clients:
         random = producer.random
         count = 1 + int(random.random() * options.records_max)
         first = producer.sequence
-        values = [f"{producer.producer_id}/{first + i}".encode() for i in range(count)]
+        values = tuple(f"{producer.producer_id}/{first + i}" for i in range(count))
+        records = [NewRecord(timestamp=0, key=None, value=value.encode()) for value in values]
         if producer.is_idempotent:
             batch = encode_batch(
-                [NewRecord(timestamp=0, key=None, value=value) for value in values],
+                records,
                 producer_id=producer.producer_id,
                 producer_epoch=0,
                 base_sequence=first,
             )
         else:
-            batch = encode_batch([NewRecord(timestamp=0, key=None, value=value) for value in values])
+            batch = encode_batch(records)
         producer.sequence = first + count
         sending = Sending(batch, content_of(decode_header(batch)), count)
         history = self.cluster.history
         if history is not None:
             sending.open = history.begin_send(
-                f"producer-{producer.producer_id}", producer.key, batch, acks=producer.acks
+                f"producer-{producer.producer_id}", producer.key, batch, acks=producer.acks, values=values
             )
         producer.in_flight.append(sending)
         self._send(producer, sending)
@@ -261,7 +262,10 @@ class Clients:
             case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if producer.key in self.cluster.oracle.conceded:
                 producer.in_flight.clear()  # what came before was given up by hand
                 producer.stopped = True
-            case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if sending.was_first:
+            case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if (
+                sending.was_first
+                and producer.key in self.cluster.living  # else it has given up what was first
+            ):
                 raise Violation("I23", f"{producer.name} was told {answer.error.name}")
             case _:
                 self.refused += 1

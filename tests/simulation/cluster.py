@@ -14,7 +14,6 @@ from controller.contract.partition_state import NO_LEADER, PartitionKey, Partiti
 from controller.core.events import AdmitBrokers, BrokersAdmitted, CreateTopic, TopicCreated
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, Change, ClusterRecord, PartitionRecord, Record
-from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.replica import ReplicaOptions, Role
 from tests.simulation.broker_node import BrokerNode, Disk
 from tests.simulation.budget import LossBudget
@@ -295,22 +294,6 @@ class Cluster:
     def on_applied(self, broker: BrokerNode) -> None:
         for key in broker.replicas:
             self.oracle.on_replica_touched(broker, key)
-
-    def on_replica_touched(self, broker: BrokerNode, key: PartitionKey) -> None:
-        self.oracle.on_replica_touched(broker, key)
-
-    def on_fetch_served(
-        self,
-        leader: BrokerNode,
-        key: PartitionKey,
-        replica_id: int,
-        broker_epoch: int,
-        position: FetchPosition,
-    ) -> None:
-        self.oracle.on_fetch_served(leader, key, replica_id, broker_epoch, position)
-
-    def on_high_watermark_moved(self, broker: BrokerNode, key: PartitionKey) -> None:
-        self.oracle.on_high_watermark_moved(broker, key)
 
     def _on_published(self, controller: ControllerNode, record: Record) -> None:
         if isinstance(record, PartitionRecord):

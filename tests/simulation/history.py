@@ -126,10 +126,20 @@ class HistoryRecorder:
 
     # --- producers --------------------------------------------------------------------------------------
 
-    def begin_send(self, process: str, key: PartitionKey, batch: bytes, *, acks: int = ACKS_ALL) -> OpenSend:
-        """A client begins to send this batch; its values must be new in this run."""
+    def begin_send(
+        self,
+        process: str,
+        key: PartitionKey,
+        batch: bytes,
+        *,
+        acks: int = ACKS_ALL,
+        values: tuple[str, ...] | None = None,
+    ) -> OpenSend:
+        """A client begins to send this batch; its values must be new in this run. values: what the client put
+        into it, so that the batch need not be read."""
         header = decode_header(batch)
-        values = _decode(batch)
+        if values is None:
+            values = _decode(batch)
         self._values[batch[CRC_FIELD_START:]] = values
         send = OpenSend(self, header, values, process=process, key=key, acks=acks)
         self._open[send] = None

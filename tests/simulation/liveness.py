@@ -6,6 +6,10 @@ elected. Its nodes come back and reach each other. All others are dead, paused o
 CORE_MS_MAX of virtual time, measured from there, the core must be in order (`missing_in_core`), though nobody
 helps the rest. Only then is everything healed, and must come into order once more.
 
+Who has a seat may change after the core was drawn: a controller that was paused, or took over while brokers
+restarted, rightly fences the core's members first and leaves the last seat with a broker outside. No core can
+do without that one, so it joins the core, and the time begins anew (`depended_on`).
+
 L1  no producer has a batch in flight; brokers check by themselves that nobody is owed an answer
 L2  every partition is led from the core, and its ISR is exactly its replicas in the core
 L3  no proposal is pending
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 
 CORE_MS_MAX = 60_000
 #: Producers write on for so long after the core was healed.
-TRAFFIC_MS = 3_000
+TRAFFIC_MS = 2_000
 FOR_EVER_MS = 10**9
 
 
@@ -57,6 +61,23 @@ def can_serve(cluster: Cluster, brokers: Collection[int]) -> bool:
         if not whole or sum(b in brokers for b in state.replicas) < state.min_insync_replicas:
             return False
     return True
+
+
+def depended_on(cluster: Cluster, core: Collection[str]) -> frozenset[str]:
+    """Brokers outside the core without which some partition can't be led, or not by its minimum."""
+    unknown = cluster.budget.unknown
+    found: set[str] = set()
+    for key in cluster.keys:
+        state = cluster.truth(key)
+        if state is None:
+            continue
+        whole = {f"broker-{b}" for b in (*state.isr, *state.elr) if b not in unknown}
+        if not whole & set(core):
+            found |= whole
+        replicas = {f"broker-{b}" for b in state.replicas}
+        if len(replicas & set(core)) < state.min_insync_replicas:
+            found |= replicas - set(core)
+    return frozenset(found)
 
 
 def heal_core(cluster: Cluster, core: frozenset[str], random: Random) -> None:
@@ -153,3 +174,20 @@ def missing_at_end(cluster: Cluster) -> tuple[str, str] | None:
     if alarms:
         return "L7", f"an alarm is still up: {alarms[0].detail}"
     return missing_in_core(cluster, cluster.node_names)
+
+
+def not_told(cluster: Cluster) -> tuple[str, str] | None:
+    """A leader that may not serve yet, or a follower that has not heard yet that everything in its log is
+    committed (L6)."""
+    for key in cluster.keys:
+        state = cluster.truth(key)
+        if state is None or state.leader == NO_LEADER:
+            return "L2", f"{key} has no leader"
+        for broker_id in state.replicas:
+            broker = cluster.brokers[broker_id]
+            replica = broker.replicas.get(key)
+            if broker_id == state.leader and (replica is None or not replica.may_serve(broker.now_ms)):
+                return "L2", f"{key} broker {broker_id} may not serve yet"
+            if replica is None or replica.high_watermark != replica.log.log_end_offset:
+                return "L6", f"{key} broker {broker_id} has not heard of the end"
+    return None

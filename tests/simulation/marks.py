@@ -42,11 +42,11 @@ DECLARED: dict[str, int] = {
     # Promises (proposals) and their answers.
     "proposal.accepted": COMMON,
     "proposal.outdated": COMMON,
-    "proposal.ineligible": COMMON,
+    "proposal.ineligible": RARE,
     "proposal.fenced": RARE,
     "proposal.answered.after.the.leadership": RARE,
     "report.unanswered": COMMON,
-    "promise.pending.at.crash": COMMON,
+    "promise.pending.at.crash": RARE,
     # A broker applies the metadata stream.
     "state.coalesced": COMMON,
     "state.repeated": COMMON,
@@ -98,7 +98,7 @@ DECLARED: dict[str, int] = {
     "start.after.an.unanswered.registration": COMMON,
     "power.cut.takes.a.tail": COMMON,
     "crash.of.a.leader": COMMON,
-    "crash.while.paused": COMMON,
+    "crash.while.paused": RARE,
     "crash.while.writing.aside": RARE,
     "registered.again.in.one.life": WATCHED,
     "heartbeat.of.an.earlier.epoch": WATCHED,

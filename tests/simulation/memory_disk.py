@@ -126,6 +126,11 @@ class MemoryDisk:
 
     # ---- faults
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether something raises, or would if it were asked for."""
+        return bool(self._faults) or self.free_bytes_left is not None or self.is_read_only
+
     def fail_next(self, operation: str, error: OSError, *, path_contains: str = "") -> None:
         """One coming operation raises. Operations: MUTATIONS, and `open`, `size`, `pread`, `listdir`."""
         self._faults.append((operation, path_contains, error, True))

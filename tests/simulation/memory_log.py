@@ -9,7 +9,8 @@ the disk. A crash and the recovery after it are two steps, as in life:
     empty disk                  wipe()
 
 `recover` scans the bytes as the real one does (length, magic, CRC, order), cuts at the first that is wrong,
-and rebuilds the leader-epoch history and the producer states from what is left.
+and rebuilds the leader-epoch history and the producer states from what is left. Bytes in memory do not rot:
+batches that an earlier recovery read are not read again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import NamedTuple
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.log_port import Buffer, LogError, LogSlice, TimestampHit
 from dataplane.core.producer_state import ProducerStates
-from dataplane.wire.record_batch import BatchHeader, CorruptBatch, crc_is_valid, decode_header, iter_headers
+from dataplane.wire.record_batch import BatchHeader, CorruptBatch, crc_is_valid, iter_headers
 from dataplane.wire.records import iter_records
 
 
@@ -44,6 +45,8 @@ class MemoryLog:
         self._epochs = LeaderEpochs()
         self._producers = ProducerStates()
         self._flushed_batches = 0
+        #: So many from the first on were scanned by a recovery.
+        self._scanned_batches = 0
         self._torn = b""
         self._is_tail_lost = False
 
@@ -184,6 +187,7 @@ class MemoryLog:
         del self._batches[:gone]
         del self._bases[:gone]
         self._flushed_batches = max(0, self._flushed_batches - gone)
+        self._scanned_batches = max(0, self._scanned_batches - gone)
 
     # The disk below it.
 
@@ -201,6 +205,7 @@ class MemoryLog:
         other._size_bytes = self._size_bytes
         other._epochs = LeaderEpochs(self._epochs.entries)
         other._flushed_batches = len(self._batches)
+        other._scanned_batches = self._scanned_batches
         other._torn = self._torn
         other.recover()  # rebuilds the producers' states
         return other
@@ -219,6 +224,7 @@ class MemoryLog:
         self._is_tail_lost = self._is_tail_lost or count < len(self._batches)
         del self._batches[count:]
         del self._bases[count:]
+        self._scanned_batches = min(self._scanned_batches, count)
 
     def die_in_append(self, written: bytes) -> None:
         """The process died while it wrote a batch: these first bytes of it are there."""
@@ -230,14 +236,18 @@ class MemoryLog:
 
     def recover(self) -> None:
         """What the next process makes of the bytes it finds."""
-        found = b"".join([data for _, data in self._batches]) + self._torn
+        known = self._batches[: self._scanned_batches]
+        found = b"".join([data for _, data in self._batches[self._scanned_batches :]]) + self._torn
         entries, reconciled = self._epochs.entries, self._epochs.reconciled
         end_offset = self._log_end_offset
         self._torn = b""
         self._batches, self._bases, self._size_bytes = [], [], 0
         self._log_end_offset = self._log_start_offset
         self._producers = ProducerStates()
+        for batch in known:
+            self._take(batch)
         self._scan(found)
+        self._scanned_batches = len(self._batches)
         if not self._is_tail_lost:  # the end can lie beyond the last batch: an emptied log begun anew
             self._log_end_offset = end_offset
         # An epoch that began where the cut is has no record left that would prove it.
@@ -259,13 +269,17 @@ class MemoryLog:
                     return
                 if self._batches and header.base_offset < self._log_end_offset:
                     return
-                self._batches.append(StoredBatch(decode_header(batch), bytes(batch)))
-                self._bases.append(header.base_offset)
-                self._size_bytes += len(batch)
-                self._producers.update(header, now_ms=header.max_timestamp)
-                self._log_end_offset = header.next_offset
+                self._take(StoredBatch(header, bytes(batch)))
         except CorruptBatch:
             return
+
+    def _take(self, batch: StoredBatch) -> None:
+        header, data = batch
+        self._batches.append(batch)
+        self._bases.append(header.base_offset)
+        self._size_bytes += len(data)
+        self._producers.update(header, now_ms=header.max_timestamp)
+        self._log_end_offset = header.next_offset
 
     def _keep(self, count: int, *, end_offset: int) -> None:
         """The first `count` batches; epochs are the caller's."""
@@ -274,6 +288,7 @@ class MemoryLog:
         self._log_end_offset = end_offset
         self._size_bytes = sum(len(data) for _, data in self._batches)
         self._flushed_batches = min(self._flushed_batches, count)
+        self._scanned_batches = min(self._scanned_batches, count)
         if self._producers.has_batch_at_or_beyond(end_offset):
             rebuilt = ProducerStates()
             for header, _ in self._batches:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
@@ -102,7 +103,7 @@ class Network:
         """One message, one way: nothing, one arrival or two."""
         self.sent += 1
         source, target, _, _ = message
-        if any(intercept(message, arrive) for intercept in self.interceptors):
+        if self.interceptors and any(intercept(message, arrive) for intercept in self.interceptors):
             return
         options = self.options
         copies = 1
@@ -157,7 +158,7 @@ class Network:
                 on_reply(reply)
 
         def answer(reply: Any) -> None:
-            self._travel(Message(target, source, reply, True), lambda: deliver_reply(reply), None)
+            self._travel(Message(target, source, reply, True), partial(deliver_reply, reply), None)
 
         def deliver_request() -> None:
             current = self.endpoints.get(target)

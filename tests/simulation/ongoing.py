@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from tests.simulation.events import Events, Timer
+from tests.simulation.events import MS, Events, Timer
 
 
 @dataclass(slots=True, eq=False)
@@ -28,9 +28,22 @@ class OngoingFaults:
         self._events = events
         self._ongoing: list[Ongoing] = []
         self._pending: list[Timer] = []
+        self._since_ns = 0
+        self._lasted_ns = 0
 
     def __len__(self) -> int:
         return len(self._ongoing)
+
+    @property
+    def lasted_ms(self) -> int:
+        """For how long at least one of them has been going on, all in all."""
+        lasting_ns = self._events.now_ns - self._since_ns if self._ongoing else 0
+        return (self._lasted_ns + lasting_ns) // MS
+
+    def _note_end(self) -> None:
+        """One has just ended."""
+        if not self._ongoing:
+            self._lasted_ns += self._events.now_ns - self._since_ns
 
     def begin(self, *, nodes: Collection[str], for_ms: float, end: Callable[[], None]) -> None:
         """Something that began just now and ends, by `end`, after `for_ms`."""
@@ -38,9 +51,12 @@ class OngoingFaults:
 
         def ends() -> None:
             self._ongoing.remove(fault)
+            self._note_end()
             fault.end()
 
         fault.timer = self._events.after(for_ms, ends)
+        if not self._ongoing:
+            self._since_ns = self._events.now_ns
         self._ongoing.append(fault)
 
     def later(self, after_ms: float, strike: Callable[[], object]) -> None:
@@ -70,3 +86,5 @@ class OngoingFaults:
                 fault.end()
             else:
                 self._ongoing.append(fault)
+        if ongoing:
+            self._note_end()

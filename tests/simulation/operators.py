@@ -15,8 +15,6 @@ from tests.simulation.events import keyed_random
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
-PAUSE_MS = (1_000, 8_000)
-
 
 class Operator:
     """topics: name to id of those that exist. deleted: ids that were deleted, whose bytes must go."""
@@ -34,8 +32,8 @@ class Operator:
             self._again()
 
     def _again(self) -> None:
-        low, high = PAUSE_MS
-        self.cluster.events.after(low + (high - low) * self.random.random(), self._act)
+        pace_ms = self.cluster.options.operator_pace_ms
+        self.cluster.events.after(pace_ms * (0.2 + 1.6 * self.random.random()), self._act)
 
     def _act(self) -> None:
         if self.stopped:

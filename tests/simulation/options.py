@@ -7,7 +7,6 @@ tests that play their own schedule.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from random import Random
 
 from tests.simulation.events import keyed_random
 
@@ -19,12 +18,15 @@ class ClusterOptions:
     lag_ms_max: replica.lag.time.max.ms. lease_ms < grace_ms leaves room for clocks that run 5 % fast or slow.
     fetch_wait_ms: how long a follower's fetch waits at the leader for news; 0: it is answered at once, and
         the follower asks again after some tens of milliseconds.
+    flush_ms, checkpoint_ms: how often logs are flushed, each with a chance of one half, and high watermarks
+        checkpointed.
     poll_wait_ms: how long a poll of the metadata stream waits at the controller.
     pace_ms: mean time between two batches of one producer, while it has room for another in flight.
     in_flight_max: batches that an idempotent producer has on their way at once, at most 5.
     plain_producers: further ones a partition, without idempotence, with acks=1 or acks=all by turns.
     consumers: readers a partition, from leaders, up to the high watermark.
-    topics_max: how many further topics an operator keeps creating and deleting.
+    topics_max: how many further topics an operator keeps creating and deleting, one act every
+        operator_pace_ms on the average.
     faults_ms: length of the safety phase. strike_pace_ms: mean time between strikes or volleys of them.
     unclean_election: whether topics have unclean.leader.election.enable, which gives the promise away.
     ongoing_max: faults that last at one time; more would leave nothing that could go wrong.
@@ -50,6 +52,7 @@ class ClusterOptions:
     tick_ms: int = 100
     report_ms: int = 250
     flush_ms: int = 700
+    checkpoint_ms: int = 1_000
     pace_ms: int = 35
     records_max: int = 3
     in_flight_max: int = 1
@@ -57,6 +60,7 @@ class ClusterOptions:
     consumers: int = 0
     consumer_pace_ms: int = 200
     topics_max: int = 0
+    operator_pace_ms: int = 4_500
     faults_ms: int = 20_000
     strike_pace_ms: int = 800
     ongoing_max: int = 6
@@ -72,58 +76,150 @@ class ClusterOptions:
         return configs
 
 
-#: How busy: (share, pace of a producer, length of the safety phase, pace of strikes).
-_PACES = (
-    (40, (20, 60), (12_000, 25_000), (200, 600)),
-    (35, (150, 600), (60_000, 100_000), (500, 2_000)),
-    (25, (400, 1_500), (200_000, 330_000), (1_500, 4_000)),
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What kind of run: how busy its clients are, how long faults strike, and how slowly its clocks tick.
+
+    All in milliseconds. name: as a table calls such runs. share: of all seeds, in percent. pace_ms: of a
+    producer. strike_pace_ms: mean time between strikes. What a node does by the clock takes most of a run in
+    which little happens, so the long ones have the timeouts of a cluster in production, and the short ones
+    those that make an election quick.
+    """
+
+    name: str
+    share: int
+    pace_ms: tuple[int, int]
+    faults_ms: tuple[int, int]
+    strike_pace_ms: tuple[int, int]
+    heartbeat_ms: tuple[int, ...]
+    leases: tuple[int, ...]
+    session_timeout_ms: tuple[int, ...]
+    lag_ms_max: tuple[int, ...]
+    fetch_wait_ms: tuple[int, ...]
+    poll_wait_ms: tuple[int, ...]
+    tick_ms: tuple[int, ...]
+    report_ms: int
+    flush_ms: tuple[int, ...]
+    checkpoint_ms: int
+    consumer_pace_ms: tuple[int, ...]
+    operator_pace_ms: int
+
+
+#: A strike a third of a second, and a few seconds of them.
+DENSE = Shape(
+    name="short, dense runs",
+    share=84,
+    pace_ms=(30, 120),
+    faults_ms=(3_000, 8_000),
+    strike_pace_ms=(150, 500),
+    heartbeat_ms=(500,),
+    leases=(4, 4, 6, 10),
+    session_timeout_ms=(2_000, 4_000),
+    lag_ms_max=(600, 600, 1_000, 2_000),
+    fetch_wait_ms=(0, 100, 300, 500),
+    poll_wait_ms=(500, 1_000),
+    tick_ms=(100,),
+    report_ms=250,
+    flush_ms=(100, 700),
+    checkpoint_ms=1_000,
+    consumer_pace_ms=(50, 200),
+    operator_pace_ms=2_000,
 )
+#: Strikes that leave time for what comes after each: an ISR that grows again, a leader that goes home.
+STEADY = Shape(
+    name="runs of a minute or two",
+    share=4,
+    pace_ms=(300, 1_000),
+    faults_ms=(60_000, 100_000),
+    strike_pace_ms=(500, 3_000),
+    heartbeat_ms=(500, 800, 1_000),
+    leases=(4, 6, 10),
+    session_timeout_ms=(2_000, 4_000, 8_000),
+    lag_ms_max=(600, 1_000, 2_000),
+    fetch_wait_ms=(300, 500),
+    poll_wait_ms=(1_000, 3_000),
+    tick_ms=(250, 500),
+    report_ms=500,
+    flush_ms=(700, 3_000),
+    checkpoint_ms=1_000,
+    consumer_pace_ms=(200, 1_000),
+    operator_pace_ms=4_500,
+)
+#: A quarter of an hour: what adds up slowly, or comes with the hundredth failover.
+LONG = Shape(
+    name="runs of a quarter of an hour",
+    share=12,
+    pace_ms=(3_000, 9_000),
+    faults_ms=(800_000, 1_200_000),
+    strike_pace_ms=(8_000, 16_000),
+    heartbeat_ms=(1_000, 1_500, 2_000),
+    leases=(4,),
+    session_timeout_ms=(8_000, 12_000),
+    lag_ms_max=(4_000, 6_000),
+    fetch_wait_ms=(1_500, 2_500),
+    poll_wait_ms=(5_000, 8_000),
+    tick_ms=(1_000,),
+    report_ms=2_000,
+    flush_ms=(3_000, 10_000),
+    checkpoint_ms=5_000,
+    consumer_pace_ms=(3_000, 8_000),
+    operator_pace_ms=45_000,
+)
+SHAPES = (DENSE, STEADY, LONG)
 
 
-def draw_options(seed: int) -> ClusterOptions:
+def draw_shape(seed: int) -> Shape:
+    random = keyed_random(seed, "shape")
+    return random.choices(SHAPES, [shape.share for shape in SHAPES])[0]
+
+
+def shape_of(options: ClusterOptions) -> Shape | None:
+    """The one that such options are drawn for; None for those that were made by hand."""
+    fitting = (s for s in SHAPES if s.faults_ms[0] <= options.faults_ms <= s.faults_ms[1])
+    return next(fitting, None)
+
+
+def draw_options(seed: int, shape: Shape | None = None) -> ClusterOptions:
+    """shape: instead of the one that the seed draws."""
     random = keyed_random(seed, "options")
+    shape = shape or draw_shape(seed)
     brokers = random.choices((1, 2, 3, 4, 5, 6, 7), (2, 6, 45, 25, 15, 4, 3))[0]
     replication_factor = min(brokers, random.choice((2, 3, 3, 3, 4, 5)))
     majority = replication_factor // 2 + 1
     minimum = random.choice((majority, majority, majority, min(2, replication_factor), 1))
-    pace, length, strikes = random.choices([p[1:] for p in _PACES], [p[0] for p in _PACES])[0]
-    is_dense = length[1] <= 30_000
-    heartbeat_ms = 500 if is_dense else random.choice((500, 800, 1_000))
-    lease_ms = heartbeat_ms * random.choice((4, 6, 10))
-    session_timeout_ms = random.choice((2_000, 4_000, 8_000))
+    heartbeat_ms = random.choice(shape.heartbeat_ms)
+    lease_ms = heartbeat_ms * random.choice(shape.leases)
     return ClusterOptions(
         brokers=brokers,
         controllers=random.choices((1, 2, 3), (30, 50, 20))[0],
-        partitions=random.choice((1, 1, 2, 3)) if is_dense else random.choice((1, 2, 3, 4)),
+        partitions=random.choice((1, 1, 2, 3)),
         replication_factor=replication_factor,
         min_insync_replicas=minimum,
         producers=random.choice((1, 1, 2)),
-        lag_ms_max=random.choice((600, 1_000, 2_000)),
+        lag_ms_max=random.choice(shape.lag_ms_max),
         lease_ms=lease_ms,
         grace_ms=lease_ms * 6 // 5 + 200,
-        session_timeout_ms=session_timeout_ms,
+        session_timeout_ms=random.choice(shape.session_timeout_ms),
         heartbeat_interval_ms=heartbeat_ms,
         preferred_leader_delay_ms=random.choice((200, 1_000, 5_000)),
         proposal_retry_ms=random.choice((100, 300, 1_000)),
-        fetch_wait_ms=random.choice((0, 100, 300, 500)) if is_dense else random.choice((300, 500)),
+        fetch_wait_ms=random.choice(shape.fetch_wait_ms),
         fetch_bytes_max=random.choice((300, 1_000, 4_096)),
-        poll_wait_ms=random.choice((500, 1_000)) if is_dense else random.choice((1_000, 3_000)),
-        tick_ms=100 if is_dense else random.choice((250, 500)),
-        report_ms=250 if is_dense else 500,
-        flush_ms=random.choice((100, 700)) if is_dense else random.choice((700, 3_000)),
-        pace_ms=random.randint(*pace),
-        records_max=random.choice((1, 5, 20)),
+        poll_wait_ms=random.choice(shape.poll_wait_ms),
+        tick_ms=random.choice(shape.tick_ms),
+        report_ms=shape.report_ms,
+        flush_ms=random.choice(shape.flush_ms),
+        checkpoint_ms=shape.checkpoint_ms,
+        pace_ms=random.randint(*shape.pace_ms),
+        records_max=random.choice((1, 5, 12)),
         in_flight_max=random.choice((1, 1, 2, 5)),
         plain_producers=random.choice((0, 0, 1)),
         consumers=random.choice((0, 1)),
-        consumer_pace_ms=_pace(random, is_dense),
+        consumer_pace_ms=random.choice(shape.consumer_pace_ms),
         topics_max=random.choice((0, 0, 1, 2)),
-        faults_ms=random.randint(*length),
-        strike_pace_ms=random.randint(*strikes),
+        operator_pace_ms=shape.operator_pace_ms,
+        faults_ms=random.randint(*shape.faults_ms),
+        strike_pace_ms=random.randint(*shape.strike_pace_ms),
         ongoing_max=random.choice((1, 2, 3, 6)),
         over_budget=random.random() < 0.1,
     )
-
-
-def _pace(random: Random, is_dense: bool) -> int:
-    return random.choice((50, 200)) if is_dense else random.choice((200, 1_000))

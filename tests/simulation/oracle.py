@@ -122,10 +122,13 @@ class Oracle:
                 f"{key} on broker {broker.broker_id}: {log.log_start_offset} <= {high_watermark}"
                 f" <= {log_end} does not hold",
             )
-        self._check_matching(broker.broker_id, log, key, high_watermark)
-        state = self.cluster.truth(key)
-        if state is not None and state.leader == broker.broker_id:
-            self._check_quorum_superset(key, state, replica)
+        verified = self._verified.get((broker.broker_id, key), -1)
+        if not high_watermark <= verified <= log_end:
+            self._check_matching(broker.broker_id, log, key, high_watermark)
+        if replica._leader is not None:
+            state = self.cluster.truth(key)
+            if state is not None and state.leader == broker.broker_id:
+                self._check_quorum_superset(key, state, replica)
 
     def on_fetch_served(
         self,

@@ -8,6 +8,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tests.checker.verdict import Figures
 from tests.simulation.cluster import Cluster, ClusterOptions, Violation
@@ -18,10 +19,12 @@ from tests.simulation.liveness import (
     CORE_MS_MAX,
     TRAFFIC_MS,
     can_serve,
+    depended_on,
     draw_core,
     heal_core,
     missing_at_end,
     missing_in_core,
+    not_told,
 )
 from tests.simulation.losses import concede
 from tests.simulation.options import draw_options
@@ -30,6 +33,7 @@ from tests.simulation.schedule import Replayer, Strike
 SET_UP_MS_MAX = 20_000
 FAULTS_MS = None  # the options' own
 LIVENESS_MS_MAX = 60_000
+TOLD_MS_MAX = 10_000
 EVENTS_SHOWN = 60
 
 
@@ -37,8 +41,9 @@ EVENTS_SHOWN = 60
 class Verdict:
     """What one seed did. `failure` is None when every invariant held; otherwise it begins with `rule`.
 
-    checked: the checker's figures; None when the run ended before its history was whole. anomalies: how many
-    of each bad kind it found. history_digest: covers every operation. marks: how often the run came to each.
+    under_faults_ms: how long at least one fault was going on. checked: the checker's figures; None when the
+    run ended before its history was whole. anomalies: how many of each bad kind it found. history_digest:
+    covers every operation. marks: how often the run came to each.
     """
 
     seed: int
@@ -46,6 +51,7 @@ class Verdict:
     strikes: tuple[Strike, ...]
     events: int
     simulated_ms: int
+    under_faults_ms: int
     acked: int
     isr_changes: int
     leader_changes: int
@@ -133,6 +139,7 @@ def _judged(cluster: Cluster, strikes: Sequence[Strike] | None, faults_ms: int |
         strikes=tuple(planner.strikes),
         events=events.count,
         simulated_ms=events.now_ms,
+        under_faults_ms=cluster.ongoing.lasted_ms,
         acked=cluster.acked,
         isr_changes=cluster.isr_changes,
         leader_changes=cluster.leader_changes,
@@ -167,7 +174,7 @@ def _run_phases(cluster: Cluster, planner: FaultPlanner | Replayer, faults_ms: i
         core_ms = events.now_ms
         cluster.run_until(core_ms + TRAFFIC_MS)
         cluster.stop_clients()
-        _wait(cluster, core_ms + CORE_MS_MAX, lambda: missing_in_core(cluster, core))
+        _settle(cluster, core, core_ms + CORE_MS_MAX)
     cluster.heal()
     healed_ms = events.now_ms
     cluster.start_again()
@@ -177,10 +184,28 @@ def _run_phases(cluster: Cluster, planner: FaultPlanner | Replayer, faults_ms: i
     cluster.stop_clients()
     _wait(cluster, healed_ms + LIVENESS_MS_MAX, lambda: missing_at_end(cluster))
     recovery_ms = events.now_ms - healed_ms
-    # A last round, so that every follower learns the end before logs are compared.
-    cluster.run_until(events.now_ms + 3_000)
+    _wait(cluster, events.now_ms + TOLD_MS_MAX, lambda: not_told(cluster))
     cluster.check_end()
     return recovery_ms
+
+
+def _settle(cluster: Cluster, core: frozenset[str], until_ms: int) -> None:
+    """Wait for the core, which grows by those that it turns out to depend on."""
+    while True:
+        cluster.run_until(until_ms, partial(_is_over, cluster, core))
+        others = depended_on(cluster, core)
+        if not others:
+            break
+        core |= others
+        cluster.ongoing.end_within(core)
+        cluster.events.note(f"healed as well: {sorted(others)}")
+        until_ms = cluster.events.now_ms + CORE_MS_MAX
+    _wait(cluster, until_ms, lambda: missing_in_core(cluster, core))
+
+
+def _is_over(cluster: Cluster, core: frozenset[str]) -> bool:
+    """Whether there is nothing to wait for any more, or nothing that could come."""
+    return missing_in_core(cluster, core) is None or bool(depended_on(cluster, core))
 
 
 def _wait(cluster: Cluster, until_ms: int, missing: Callable[[], tuple[str, str] | None]) -> None:

@@ -20,6 +20,7 @@ from tests.checker.verdict import Kind
 from tests.proof.part import Figure, Part
 from tests.simulation.corpus import Case, load_corpus, run_case
 from tests.simulation.marks import DECLARED, WATCHED, missed
+from tests.simulation.options import SHAPES, shape_of
 from tests.simulation.report import report_and_save
 from tests.simulation.run import Verdict
 from tests.simulation.twice import Digests, SecondRunFailed, compare, digests_of, is_chosen, sources_digest
@@ -27,9 +28,33 @@ from tests.simulation.twice import Digests, SecondRunFailed, compare, digests_of
 FAILED_MAX = 40
 """Failing seeds after which nothing more can be learned from going on."""
 QUEUED_PER_JOB = 4
-PROGRESS_SECONDS = 15.0
+PROGRESS_SECONDS = 10.0
+MS_AN_HOUR = 3_600_000
 
 _INCONSISTENT = (Kind.INCONSISTENT_OFFSETS, Kind.REPLICAS_DIFFER)
+
+
+@dataclass(slots=True)
+class ShapeTotals:
+    """What the runs of one shape add up to: a sweep's hours are worth what happened in them."""
+
+    runs: int = 0
+    simulated_ms: int = 0
+    strikes: int = 0
+    acked: int = 0
+
+    def add(self, verdict: Verdict) -> None:
+        self.runs += 1
+        self.simulated_ms += verdict.simulated_ms
+        self.strikes += len(verdict.strikes)
+        self.acked += verdict.acked
+
+    def __str__(self) -> str:
+        minutes = self.simulated_ms / 60_000
+        return (
+            f"{self.runs:,}: {minutes / 60:.1f} h, {self.strikes / minutes:.1f} strikes and "
+            f"{self.acked / minutes:,.0f} records a minute"
+        )
 
 
 @dataclass(slots=True)
@@ -39,6 +64,7 @@ class Totals:
     seeds: int = 0
     from_corpus: int = 0
     simulated_ms: int = 0
+    under_faults_ms: int = 0
     events: int = 0
     acked: int = 0
     read: int = 0
@@ -53,13 +79,15 @@ class Totals:
     faults: Counter[str] = field(default_factory=Counter)
     marks: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
+    shapes: dict[str, ShapeTotals] = field(default_factory=dict)
 
     @property
     def hours(self) -> float:
-        return self.simulated_ms / 3_600_000
+        return self.simulated_ms / MS_AN_HOUR
 
     def add(self, verdict: Verdict) -> None:
         self.simulated_ms += verdict.simulated_ms
+        self.under_faults_ms += verdict.under_faults_ms
         self.events += verdict.events
         self.acked += verdict.acked
         self.elections += verdict.leader_changes
@@ -67,6 +95,9 @@ class Totals:
         self.controller_elections += verdict.controller_elections
         self.asides += verdict.truncations_written_aside
         self.faults.update(verdict.faults)
+        shape = shape_of(verdict.options)
+        if shape is not None:
+            self.shapes.setdefault(shape.name, ShapeTotals()).add(verdict)
         self.marks.update(verdict.marks)
         if verdict.recovery_ms >= 0:
             self.recoveries_ms.append(verdict.recovery_ms)
@@ -83,6 +114,8 @@ class Totals:
             "seeds": self.seeds,
             "corpus replayed": self.from_corpus,
             "simulated hours": round(self.hours, 2),
+            "of them while a fault went on": round(self.under_faults_ms / MS_AN_HOUR, 2),
+            **{shape.name: str(self.shapes[shape.name]) for shape in SHAPES if shape.name in self.shapes},
             "simulated seconds a second": round(self.simulated_ms / 1000 / max(seconds, 1e-9)),
             "events": self.events,
             "records acknowledged": self.acked,
@@ -167,6 +200,8 @@ class Sweep:
 
     def _run_twice(self, sources: str) -> None:
         try:
+            if self._digests:
+                self._show(f"running {len(self._digests)} seeds again under another hash seed")
             self.totals.failures += compare(self._digests, jobs=self.plan.jobs, sources=sources)
             self.totals.compared = len(self._digests)
         except SecondRunFailed as error:
@@ -176,10 +211,13 @@ class Sweep:
         now = time.monotonic()
         if now - self._shown >= PROGRESS_SECONDS:
             self._shown = now
-            totals = self.totals
+            totals, plan = self.totals, self.plan
+            seconds = now - self._began
+            share = min(totals.seeds / plan.seeds, totals.hours / plan.hours if plan.hours else 1.0, 1.0)
             self._show(
-                f"{now - self._began:6.0f} s: {totals.seeds} seeds, {totals.hours:.1f} simulated hours, "
-                f"{len(self.failed)} failed"
+                f"{seconds:6.0f} s: {totals.seeds:,} seeds, {totals.hours:.1f} simulated hours "
+                f"({totals.simulated_ms / 1000 / seconds:.0f} s a second), {len(self.failed)} failed, "
+                f"{seconds * (1 - share) / max(share, 1e-9):.0f} s to go"
             )
 
 

@@ -1,8 +1,9 @@
 """`python -m tests.simulation.teeth [--third 0|1|2] [--jobs 2]`: can the harness find a planted bug?
 
 Each planted bug must be found by a scenario made for it or by the first few random seeds, and found rightly:
-by a rule of docs/replication.md that does not hold, or by an assertion of the product's own. A scenario whose
-moment the bug prevents, or an error in the harness itself, finds nothing.
+by a rule of docs/replication.md or of the checker that does not hold, or by an assertion of the product's. A
+scenario whose moment the bug prevents, or an error in the harness itself, finds nothing. At last the product
+is put through the same runs without a bug, and each of them must pass.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,32 +30,51 @@ from tests.simulation.scenarios.registry import play
 SCENARIO_SEEDS = range(3)
 FAULTS_MS = 15_000
 PRODUCT = ("controller", "dataplane")
-#: A failure names its rule first: an invariant, a liveness goal, or a section of the rule book.
-RULE = re.compile(r"([IL]\d+|\d\.\d+): ")
-CRASH = re.compile(r"crash:? (\w+): .*\((?P<file>[^()]+):\d+\)$", re.DOTALL)
+CRASH = re.compile(r"crash (\w+): .*\((?P<file>[^()]+):\d+\)$", re.DOTALL)
 ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Run:
+    """Of a scenario, or of a seed alone."""
+
+    seed: int
+    scenario: str = ""
+
+    @property
+    def title(self) -> str:
+        return self.scenario.partition(" ")[0] if self.scenario else f"seed {self.seed}"
+
+    def failure(self) -> tuple[str, str] | None:
+        """(rule, what failed). A moment that was not reached has no rule: it is ""."""
+        if self.scenario:
+            (scenario,) = (each for each in SCENARIOS if each.title == self.scenario)
+            played = play(scenario, self.seed)
+            return None if played.failure is None else (played.rule or "", played.failure)
+        verdict = run_seed(self.seed, options=hunting_options(self.seed))
+        return None if verdict.failure is None else (verdict.rule or "", verdict.failure)
 
 
 @dataclass(frozen=True, slots=True)
 class Hunt:
-    """What became of one bug. rule: None when it was not found. by: the scenario or the seed that found it.
-    runs: how many scenarios and seeds were run, that one included. passed_over: failures that don't count."""
+    """What became of one bug. rule: None when it was not found. runs: in their order; with the last one it
+    was found. passed_over: failures that don't count."""
 
     bug: str
     rule: str | None
-    by: str
-    runs: int
+    runs: tuple[Run, ...]
     seconds: float
-    passed_over: tuple[str, ...]
+    passed_over: tuple[str, ...] = ()
+
+    @property
+    def by(self) -> str:
+        return self.runs[-1].title if self.rule is not None else ""
 
 
-def verdict_of(failure: str | None) -> str | None:
+def verdict_of(rule: str, failure: str) -> str | None:
     """The rule that this failure violates, or the product's assertion that did not hold; else None."""
-    if failure is None:
-        return None
-    rule = RULE.match(failure)
-    if rule is not None:
-        return rule.group(1)
+    if not rule.startswith("crash"):
+        return rule or None
     crash = CRASH.match(failure)
     if crash is not None:
         path = Path(crash["file"])
@@ -82,40 +102,49 @@ def hunting_options(seed: int) -> ClusterOptions:
     )
 
 
-def runs_for(bug: Plant) -> Iterator[tuple[str, Callable[[], str | None]]]:
-    """(what to run, how it fails): the scenarios made for it, then random seeds."""
+def runs_for(bug: Plant) -> Iterator[Run]:
+    """The scenarios made for it, then random seeds."""
     for seed in SCENARIO_SEEDS:
         for scenario in SCENARIOS:
             if scenario.number in bug.scenarios:
-                yield scenario.number, lambda scenario=scenario, seed=seed: play(scenario, seed).failure
+                yield Run(seed, scenario.title)
     for seed in range(bug.seeds_max):
-        yield f"seed {seed}", lambda seed=seed: run_seed(seed, options=hunting_options(seed)).failure
+        yield Run(seed)
 
 
 def hunt(bug: Plant) -> Hunt:
-    """Run with the bug until it is found or its seeds are used up. What fails without the bug as well has
-    found something, but not this bug."""
+    """Run with the bug until it is found or its seeds are used up."""
     began = time.monotonic()
     passed_over: list[str] = []
-    runs = 0
-    for by, run in runs_for(bug):
-        runs += 1
+    runs: list[Run] = []
+    rule: str | None = None
+    for run in runs_for(bug):
+        runs.append(run)
         with planted(bug):
-            failure = run()
-        rule = verdict_of(failure)
-        if rule is not None and run() is None:
-            return Hunt(bug.name, rule, by, runs, time.monotonic() - began, tuple(passed_over))
-        if failure is not None:
-            passed_over.append(f"{by}: {failure}" + (" (also without the bug)" if rule else ""))
-    return Hunt(bug.name, None, "", runs, time.monotonic() - began, tuple(passed_over))
+            failed = run.failure()
+        if failed is not None:
+            rule = verdict_of(*failed)
+            if rule is not None:
+                break
+            passed_over.append(f"{run.title}: {failed[1]}")
+    return Hunt(bug.name, rule, tuple(runs), time.monotonic() - began, tuple(passed_over))
+
+
+def failure_without_bug(run: Run) -> str | None:
+    """Whoever fails without the bug as well has found something, but not this bug."""
+    failed = run.failure()
+    if failed is None:
+        return None
+    return f"fails without any planted bug: {run.scenario} seed {run.seed}: {failed[1]}"
 
 
 def hunt_by_name(name: str) -> Hunt:
     return hunt(next(bug for bug in PLANTS if bug.name == name))
 
 
-def hunt_all(bugs: Sequence[Plant], *, jobs: int) -> list[Hunt]:
-    """In parallel processes, those that may take longest first; in the order of `bugs`."""
+def hunt_all(bugs: Sequence[Plant], *, jobs: int) -> tuple[list[Hunt], list[str | None]]:
+    """In parallel processes, those that may take longest first; in the order of `bugs`. And how the same runs
+    fail without any bug: None for each that passes."""
     names = sorted(
         (bug.name for bug in bugs), key=lambda name: -next(b.seeds_max for b in bugs if b.name == name)
     )
@@ -124,7 +153,8 @@ def hunt_all(bugs: Sequence[Plant], *, jobs: int) -> list[Hunt]:
         for each in pool.imap_unordered(hunt_by_name, names):
             found[each.bug] = each
             print(f"{each.bug}: {each.rule} by {each.by}, {each.seconds:.1f} s", file=sys.stderr, flush=True)
-    return [found[bug.name] for bug in bugs]
+        runs = sorted({run for each in found.values() for run in each.runs})
+        return [found[bug.name] for bug in bugs], pool.map(failure_without_bug, runs, chunksize=1)
 
 
 def table(bugs: Sequence[Plant], hunts: Sequence[Hunt]) -> str:
@@ -136,7 +166,7 @@ def table(bugs: Sequence[Plant], hunts: Sequence[Hunt]) -> str:
                 bug.breaks,
                 each.by or "NOT FOUND",
                 each.rule or "-",
-                str(each.runs),
+                str(len(each.runs)),
                 f"{each.seconds:.1f}",
                 bug.seen,
             )
@@ -147,8 +177,8 @@ def table(bugs: Sequence[Plant], hunts: Sequence[Hunt]) -> str:
     )
 
 
-def part_of(hunts: Sequence[Hunt], seconds: float) -> Part:
-    """The figures, and one failure for each bug that got away."""
+def part_of(hunts: Sequence[Hunt], without_bugs: Sequence[str | None], seconds: float) -> Part:
+    """The figures; one failure for each bug that got away, and for each run that fails without any."""
     found = [each for each in hunts if each.rule is not None]
     by_scenario = [each for each in found if not each.by.startswith("seed")]
     return Part(
@@ -159,10 +189,14 @@ def part_of(hunts: Sequence[Hunt], seconds: float) -> Part:
             "found": len(found),
             "found by a scenario": len(by_scenario),
             "found by a random seed": len(found) - len(by_scenario),
-            "median runs to detection": statistics.median([each.runs for each in found] or [0]),
-            "most runs to detection": max((each.runs for each in found), default=0),
+            "median runs to detection": statistics.median([len(each.runs) for each in found] or [0]),
+            "most runs to detection": max((len(each.runs) for each in found), default=0),
+            "the same runs without a bug": len(without_bugs),
         },
-        failures=[f"{each.bug} was not found in {each.runs} runs" for each in hunts if each.rule is None],
+        failures=[
+            *(f"{each.bug} was not found in {len(each.runs)} runs" for each in hunts if each.rule is None),
+            *(failure for failure in without_bugs if failure is not None),
+        ],
     )
 
 
@@ -179,13 +213,13 @@ def main() -> int:
     if arguments.third is not None:
         bugs = bugs[arguments.third :: 3]
     began = time.monotonic()
-    hunts = hunt_all(bugs, jobs=arguments.jobs)
+    hunts, without_bugs = hunt_all(bugs, jobs=arguments.jobs)
     print(table(bugs, hunts))
     for each in hunts:
         for failure in each.passed_over[:3]:
             print(f"{each.bug}: does not count: {failure}")
-    part = part_of(hunts, time.monotonic() - began)
-    print(f"\n{part.figures}, {part.seconds} s")
+    part = part_of(hunts, without_bugs, time.monotonic() - began)
+    print(f"\n{part.figures}, {part.seconds} s", *part.failures, sep="\n")
     if not arguments.bugs:
         save(part)
     return 0 if part.is_ok else 1

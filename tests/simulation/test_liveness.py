@@ -6,7 +6,14 @@ import pytest
 
 from tests.simulation.cluster import Cluster, ClusterOptions
 from tests.simulation.events import keyed_random
-from tests.simulation.liveness import can_serve, draw_core, heal_core, missing_at_end, missing_in_core
+from tests.simulation.liveness import (
+    can_serve,
+    depended_on,
+    draw_core,
+    heal_core,
+    missing_at_end,
+    missing_in_core,
+)
 from tests.simulation.losses import concede
 from tests.simulation.options import draw_options
 from tests.simulation.run import run_seed
@@ -103,6 +110,42 @@ def test_within_the_budget_the_same_strikes_are_skipped() -> None:
         for n in cluster.brokers
     ]
     assert [apply(cluster, strike) for strike in strikes] == [True, False, False]
+
+
+def test_a_disk_that_fails_counts_until_it_works_again_whatever_its_broker_registers() -> None:
+    cluster = running()
+    failing = {"broker": 1, "for_ms": 60_000, "salt": 0}
+    assert apply(cluster, Strike(0, "fail_disk", failing))
+    cluster.stop_clients()
+    broker = cluster.brokers[1]
+    broker.crash()
+    broker.start()
+    epoch = cluster.registered_epoch(1)
+    cluster.run_until(cluster.events.now_ms + 10_000)
+    assert cluster.registered_epoch(1) > epoch
+    assert cluster.budget.unknown == {1}
+    cluster.heal()
+    cluster.run_until(cluster.events.now_ms + 5_000)
+    assert cluster.budget.unknown == set()
+
+
+def test_a_core_grows_by_the_broker_that_holds_the_last_seat() -> None:
+    """A controller that takes over gives everybody the same grace, and fences the last one last."""
+    cluster = running(min_insync_replicas=1)
+    assert depended_on(cluster, {"broker-1"}) == frozenset()
+    for broker_id in (2, 1):
+        cluster.brokers[broker_id].crash()
+        cluster.run_until(cluster.events.now_ms + 8_000)
+    key = cluster.keys[0]
+    state = cluster.truth(key)
+    assert state is not None and state.isr == (3,)
+    assert depended_on(cluster, {"broker-1", "broker-2"}) == {"broker-3"}
+    assert depended_on(cluster, {"broker-3"}) == frozenset()
+
+
+def test_a_core_with_fewer_replicas_than_a_minimum_grows_by_the_others() -> None:
+    cluster = running()
+    assert depended_on(cluster, {"broker-1"}) == {"broker-2", "broker-3"}
 
 
 def test_a_seed_that_goes_over_its_budget_loses_nothing_silently() -> None:

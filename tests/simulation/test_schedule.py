@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.events import Events
+from tests.simulation.ongoing import OngoingFaults
 from tests.simulation.run import run_seed
 from tests.simulation.schedule import from_json, to_json
 
@@ -33,3 +35,18 @@ def test_without_strikes_nobody_is_struck() -> None:
     verdict = run_seed(5, strikes=(), faults_ms=SHORT_MS)
     assert verdict.failure is None, verdict.report()
     assert verdict.faults == {}
+
+
+def test_overlapping_faults_count_once_in_the_time_that_faults_last() -> None:
+    events = Events()
+    ongoing = OngoingFaults(events)
+    for at_ms, for_ms in ((100, 50), (120, 80), (300, 10), (400, 1_000)):
+        events.at(at_ms, lambda for_ms=for_ms: ongoing.begin(nodes=(), for_ms=for_ms, end=lambda: None))
+    events.run(120)
+    assert ongoing.lasted_ms == 20
+    events.run(350)
+    assert ongoing.lasted_ms == 100 + 10
+    events.run(500)
+    ongoing.end_all()
+    events.run(900)
+    assert ongoing.lasted_ms == 100 + 10 + 100

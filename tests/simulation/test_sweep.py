@@ -11,6 +11,7 @@ import pytest
 
 from tests.simulation import sweep as sweeps
 from tests.simulation.marks import COMMON, DECLARED, Marks, missed
+from tests.simulation.options import DENSE, SHAPES, draw_options, draw_shape, shape_of
 from tests.simulation.planted import PLANTS, planted
 from tests.simulation.run import run_seed
 from tests.simulation.sweep import Plan, Sweep, Totals, table
@@ -29,8 +30,30 @@ def test_a_sweep_counts_what_its_seeds_did() -> None:
     assert part.figures["events"] == verdict.events
     assert part.figures["records acknowledged"] == verdict.acked > 0
     assert part.faults == verdict.faults
+    shape = draw_shape(SHORT)
+    assert str(part.figures[shape.name]).startswith("1: ")
+    assert 0 < verdict.under_faults_ms < verdict.simulated_ms
+    assert verdict.under_faults_ms == sweep.totals.under_faults_ms
     assert sweep.totals.marks == verdict.marks
     assert "records lost, inconsistent" in table(part, marks=sweep.totals.marks)
+
+
+def test_every_shape_is_drawn_and_known_by_its_options() -> None:
+    drawn = [draw_shape(seed) for seed in range(300)]
+    assert {drawn_shape.name for drawn_shape in drawn} == {shape.name for shape in SHAPES}
+    for seed, shape in enumerate(drawn):
+        assert shape_of(draw_options(seed)) is shape
+        assert shape_of(draw_options(seed, DENSE)) is DENSE
+    assert sum(shape.share for shape in SHAPES) == 100
+
+
+def test_a_sweep_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "PROGRESS_SECONDS", 0.0)
+    shown: list[str] = []
+    Sweep(Plan(first=1, seeds=2, with_corpus=False), show=shown.append).run()
+    assert len(shown) == 2
+    assert "1 seeds" in shown[0] and "0 failed" in shown[0]
+    assert shown[1].endswith(" 0 s to go")
 
 
 def test_a_sweep_goes_on_until_it_has_simulated_its_hours() -> None:

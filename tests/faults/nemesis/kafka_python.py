@@ -70,11 +70,14 @@ class RecordedKafkaPythonProducer:
 
     def close(self, *, flush_seconds: float) -> int:
         """Waits for the answers; what has none by then is written as `info`. How many those were."""
-        try:
-            self._producer.flush(timeout=flush_seconds)
-        except KafkaError as error:
-            print(f"{self.process}: {type(error).__name__}: {error}", flush=True)
-        self._producer.close(timeout=1.0)
+        for end in (
+            lambda: self._producer.flush(timeout=flush_seconds),
+            lambda: self._producer.close(timeout=1.0),
+        ):
+            try:
+                end()
+            except KafkaError as error:  # both wait for answers, and say so when none comes
+                print(f"{self.process}: {type(error).__name__}: {error}", flush=True)
         left = list(self.unanswered)
         for value in left:
             self._write(value, None, "no answer")

@@ -30,6 +30,13 @@ UNANSWERED_MAX = 10_000
 FLUSH_SECONDS_MAX = 90.0
 WATERMARKS_EVERY_SECONDS = 1.0
 BUFFER_BYTES = 256 * 1024
+BATCH_BYTES_MAX = 128 * 1024
+"""Far below the brokers' segments. After a stall librdkafka would send a megabyte, be told that it is too
+large (RECORD_LIST_TOO_LARGE), give those records up, change its producer epoch because of the gap, and send
+again what it has no answer for."""
+PRODUCER_IDS_LOGGED = {"log_level": 7, "debug": "eos"}
+"""The client's log, on stderr, tells when and why it changes its producer id or epoch. What was not answered
+by then it sends again as something new, and no broker can know that it is not."""
 
 PRODUCER = "producer"
 KAFKA_PYTHON = "kafka-python"
@@ -107,7 +114,12 @@ def produce(recorder: Recorder, options: argparse.Namespace, keys: Sequence[Key]
             recorder, process=options.name, bootstrap_servers=options.bootstrap
         )
     else:
-        config: dict[str, Any] = {"bootstrap.servers": options.bootstrap, "linger.ms": LINGER_MS}
+        config: dict[str, Any] = {
+            "bootstrap.servers": options.bootstrap,
+            "linger.ms": LINGER_MS,
+            "batch.size": BATCH_BYTES_MAX,
+            **PRODUCER_IDS_LOGGED,
+        }
         producer = RecordedProducer(recorder, process=options.name, config=config)
     pace, turn = Pace(options.rate), 0
     while not stop.is_set:

@@ -31,7 +31,7 @@ def elect_anyone() -> Patches:
     return [(election, "settle", settle)]
 
 
-@plant(breaks="I11", seen="KIP-966: a machine crash keeps its seats (S1, S2)", scenario="S1")
+@plant(breaks="I11", seen="KIP-966: a machine crash keeps its seats (S1, S2)", scenario="S1 S2")
 def unclean_restart_keeps_seats() -> Patches:
     return [
         (module, "vouches_for_seats", lambda before, request: True) for module in (registration, sessions)
@@ -165,7 +165,11 @@ def controller_expands_isr() -> Patches:
     return [(sessions, "elect_leaderless", elect_leaderless)]
 
 
-@plant(breaks="I11", seen="a broker that restarts at once keeps its seats, as if it had not been away")
+@plant(
+    breaks="I11",
+    seen="a broker that restarts at once keeps its seats, as if it had not been away",
+    scenario="S2",
+)
 def restart_unnoticed() -> Patches:
     return [(Sessions, "_end_incarnation", lambda self, draft, before, request: None)]
 

@@ -30,11 +30,13 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """failure: None, or a text that begins with the rule, with "not reached" or with "crash". crashed_in: the
-    file whose code raised what is neither."""
+    """rule: the one that does not hold, or "crash" and an exception's name; None where the moment was not
+    reached. failure: None, or a text that begins with the rule or with "not reached". crashed_in: the file
+    whose code raised what is neither."""
 
     scenario: Scenario
     seed: int
+    rule: str | None
     failure: str | None
     crashed_in: str | None
     simulated_ms: int
@@ -71,6 +73,7 @@ def play(scenario: Scenario, seed: int) -> Played:
     was_enabled = gc.isenabled()
     gc.disable()
     script = Script(seed, **scenario.options)
+    rule: str | None = None
     failure: str | None = None
     crashed_in: str | None = None
     try:
@@ -80,19 +83,21 @@ def play(scenario: Scenario, seed: int) -> Played:
             raise NotReached("the scenario names no moment")
         script.finish()
     except Violation as violation:
-        failure = str(violation)
+        rule, failure = violation.rule, str(violation)
     except NotReached as missed:
         failure = f"not reached: {missed}"
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         crashed_in = where.filename
-        failure = f"crash: {type(error).__name__}: {error} ({where.filename}:{where.lineno})"
+        rule = f"crash {type(error).__name__}"
+        failure = f"{rule}: {error} ({where.filename}:{where.lineno})"
     finally:
         if was_enabled:
             gc.enable()
     return Played(
         scenario,
         seed,
+        rule,
         failure,
         crashed_in,
         script.events.now_ms,

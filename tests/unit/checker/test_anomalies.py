@@ -72,6 +72,46 @@ def duplicate_without_idempotence(b: HistoryBuilder) -> tuple[CheckOptions, Expe
     return CheckOptions(), Expected(Kind.DUPLICATE, (0, 1), (1, 2), Severity.COUNTED)
 
 
+def duplicate_under_one_identity(b: HistoryBuilder) -> tuple[CheckOptions, Expected]:
+    value = b.new_value(K)
+    b.send("p", K, [(0, value)])
+    b.poll("c", K, [(0, value), (1, value)], final=True)
+    batches = [batch(0, sequence=0), batch(1, sequence=1)]
+    b.dump("broker-1", K, [(0, value), (1, value)], batches=batches, high_watermark=2)
+    return CheckOptions(), Expected(Kind.DUPLICATE, (0, 1), (1, 2))
+
+
+def duplicate_sent_again_under_another_epoch(b: HistoryBuilder) -> tuple[CheckOptions, Expected]:
+    """What librdkafka does when it has lost track of its sequences: no broker can know that it is not new."""
+    value = b.new_value(K)
+    b.send("p", K, [(0, value)])
+    b.poll("c", K, [(0, value), (1, value)], final=True)
+    batches = [batch(0, sequence=0), batch(1, sequence=0, epoch=1)]
+    b.dump("broker-1", K, [(0, value), (1, value)], batches=batches, high_watermark=2)
+    return CheckOptions(), Expected(Kind.DUPLICATE, (0, 1), (1, 2), Severity.COUNTED)
+
+
+def duplicate_under_another_clients_identity(b: HistoryBuilder) -> tuple[CheckOptions, Expected]:
+    value, other = b.new_value(K), b.new_value(K, process="q")
+    items = [(0, value), (1, value), (2, other)]
+    b.send("p", K, items[:1])
+    b.send("q", K, items[2:])
+    b.poll("c", K, items, final=True)
+    theirs = [batch(1, sequence=0, producer_id=78), batch(2, sequence=1, producer_id=78)]
+    b.dump("broker-1", K, items, batches=[batch(0, sequence=0), *theirs], high_watermark=3)
+    return CheckOptions(), Expected(Kind.DUPLICATE, (0, 1), (1, 3))
+
+
+def duplicate_of_which_replicas_tell_two_things(b: HistoryBuilder) -> tuple[CheckOptions, Expected]:
+    value = b.new_value(K)
+    items = [(0, value), (1, value)]
+    b.send("p", K, items[:1])
+    b.poll("c", K, items, final=True)
+    b.dump("broker-1", K, items, batches=[batch(0, sequence=0), batch(1, sequence=0, epoch=1)])
+    b.dump("broker-2", K, items, batches=[batch(0, sequence=0), batch(1, sequence=0, epoch=2)])
+    return CheckOptions(), Expected(Kind.DUPLICATE, (0, 1), (1, 2))
+
+
 def phantom(b: HistoryBuilder) -> tuple[CheckOptions, Expected]:
     b.poll("c", K, [(0, b.new_value(K))], final=True)
     return CheckOptions(), Expected(Kind.PHANTOM, (0,), (1,))
@@ -366,12 +406,12 @@ def admin_not_linearizable(b: HistoryBuilder) -> tuple[CheckOptions, Expected]:
     return CheckOptions(), Expected(Kind.ADMIN_NOT_LINEARIZABLE, (), (3,))
 
 
-def batch(base_offset: int, *, sequence: int, epoch: int = 0, count: int = 1) -> Batch:
+def batch(base_offset: int, *, sequence: int, epoch: int = 0, count: int = 1, producer_id: int = 77) -> Batch:
     return Batch(
         base_offset=base_offset,
         record_count=count,
         leader_epoch=0,
-        producer_id=77,
+        producer_id=producer_id,
         producer_epoch=epoch,
         base_sequence=sequence,
     )
@@ -383,6 +423,10 @@ CASES: list[Case] = [
     duplicate,
     duplicate_of_another_offset_than_acknowledged,
     duplicate_without_idempotence,
+    duplicate_under_one_identity,
+    duplicate_sent_again_under_another_epoch,
+    duplicate_under_another_clients_identity,
+    duplicate_of_which_replicas_tell_two_things,
     phantom,
     corrupt,
     misplaced,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 from random import Random
+from threading import Event, Thread, current_thread
 
 import pytest
 from storage_batches import SMALL, append, batch, content, read_all
 
 from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import FileRange, LogError
+from dataplane.core.producer_state import Duplicate
 from dataplane.storage.checkpoints import read_checkpoint, write_checkpoint
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.divergent import NotWritten, WrittenAside, write_aside
@@ -287,6 +289,45 @@ def test_a_lowered_recovery_point_is_on_disk_before_the_cut() -> None:
     assert running(disk).logs[KEY].log_end_offset == 2
 
 
+@pytest.mark.parametrize("is_restart", [False, True])
+@pytest.mark.parametrize("begins", ["before the cut", "in the cut"])
+def test_a_flush_that_ends_while_a_cut_stores_the_recovery_point_does_not_raise_it_again(
+    begins: str, is_restart: bool
+) -> None:
+    """Both fsync; what the flush made durable is what the cut is about to drop."""
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    append(log, *[batch(i) for i in range(4)])
+    log.flush()
+    log_dir.checkpoint_recovery_points()
+    syncs, is_flushed_late = Event(), Event()
+    thread = Thread(target=log.flush)
+
+    def wait(operation: str, path: str, is_done: bool) -> None:
+        if current_thread() is thread and operation == "fsync" and not is_done:
+            syncs.set()
+            assert is_flushed_late.wait(10)
+        elif operation == "rename" and is_done and "recovery-point" in path:
+            if begins == "in the cut":
+                thread.start()
+            is_flushed_late.set()
+            thread.join(10)
+
+    disk.on_operation = wait
+    if begins == "before the cut":
+        thread.start()
+        assert syncs.wait(10)
+    log.restart_at(2) if is_restart else log.truncate_to(2)
+    disk.on_operation = None
+    assert syncs.is_set()
+    assert not thread.is_alive()
+    assert log.recovery_point <= log.log_end_offset == 2
+    log_dir.checkpoint_recovery_points()
+    append(log, batch(2))
+    assert log.flush() == 3
+
+
 def test_a_log_made_again_is_not_taken_for_the_one_before_by_the_next_start() -> None:
     """A learner in place of a quarantined log: cut to its predecessor's log start, it would claim to be whole
     with nothing in it; held against its recovery point, it would be called damaged."""
@@ -320,6 +361,78 @@ def test_a_lowered_log_start_is_on_disk_before_new_bytes() -> None:
     disk.crash_process()
     log = running(disk).logs[KEY]
     assert (log.log_start_offset, log.log_end_offset) == (50, 51)
+
+
+@pytest.mark.parametrize("stops_cleanly", [True, False])
+@pytest.mark.parametrize("is_rolled", [True, False])
+def test_what_follows_a_truncation_to_the_log_start_need_not_continue_what_was_deleted(
+    stops_cleanly: bool, is_rolled: bool
+) -> None:
+    """After an unclean election the new leader's records may be of an older epoch than those that this
+    replica deleted, whose bytes are still there. The deleted ones' producers are remembered all the same."""
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    deleted = batch(0, leader_epoch=2, producer_id=7, base_sequence=0)
+    append(log, deleted)
+    if is_rolled:
+        log.roll(now_ms=0)
+    append(log, batch(1, leader_epoch=2), batch(2, leader_epoch=2))
+    log.advance_log_start(2)
+    log.truncate_to(2)
+    append(log, batch(2, leader_epoch=1), batch(3, leader_epoch=1))
+    log_dir.checkpoint_high_watermarks({KEY: 2})
+    if stops_cleanly:
+        assert log_dir.close_cleanly({KEY: 2})
+    else:
+        disk.crash_process()
+    log = running(disk).logs[KEY]
+    assert (log.log_start_offset, log.log_end_offset) == (2, 4)
+    assert log.epochs.entries == ((1, 2),)
+    assert isinstance(log.producers.check(decode_header(deleted)), Duplicate)
+
+
+def test_a_truncation_to_the_log_start_survives_a_crash_at_each_step() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    append(log, batch(0, leader_epoch=2, producer_id=7, base_sequence=0), batch(1, leader_epoch=2))
+    log.flush()
+    log.advance_log_start(1)
+    log_dir.checkpoint_high_watermarks({KEY: 1})
+    log_dir.checkpoint_recovery_points()
+    images: list[MemoryDisk] = []
+    disk.on_operation = lambda *_: images.extend(disk.power_cut_image(Random(seed)) for seed in range(5))
+    log.truncate_to(1)
+    disk.on_operation = None
+    assert images
+    for image in (*images, disk.power_cut_image(Random(1))):
+        found = running(image, boot_id="boot-2").logs[KEY]
+        assert found.log_start_offset == 1
+        assert found.log_end_offset in (1, 2)
+        assert [view.producer_id for view in found.producers.active_producers()] == [7]
+
+
+def test_a_log_that_dies_while_it_begins_anew_is_not_called_damaged() -> None:
+    """Its segments are gone and its next is not there yet: the stored log start must not be older than the
+    stored recovery point, for which retention need not have been checkpointed."""
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    append(log, batch(0), batch(1))
+    log.roll(now_ms=0)
+    append(log, batch(2))
+    log.flush(include_active=False)
+    log.advance_log_start(2)
+    log.unlink_detached(log.detach_old_segments())
+    log_dir.checkpoint_recovery_points()
+    images: list[MemoryDisk] = []
+    disk.on_operation = lambda *_: images.append(disk.process_crash_image(Random(1)))
+    log.restart_at(9)
+    assert any(not any(path.endswith(".log") for path in image.files()) for image in images)
+    for image in images:
+        log = running(image).logs[KEY]
+        assert log.log_start_offset in (2, 9)
 
 
 def test_a_broken_checkpoint_is_absent_and_reported() -> None:
