@@ -23,6 +23,14 @@ class LeaderRecovery(StrEnum):
     RECOVERING = "recovering"
 
 
+class MoveThrottle(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast the learners of a reassignment may copy. rate: bytes per second that each broker may fetch for
+    all learners with the same `operation`, so that one request for many partitions has one rate."""
+
+    rate: int
+    operation: str
+
+
 class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     """One partition under one partition epoch.
 
@@ -32,6 +40,8 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     adding_replicas, removing_replicas: the parts of `replicas` that a running reassignment brings or drops.
     original_replicas: the assignment before the running reassignment, in its order, so that a cancellation
         can restore it; empty while none runs.
+    throttle: bounds the learners of the running reassignment; None while none runs, so that it can't outlive
+        it (KIP-73's throttles do).
     new_replicas: those that the controller has not yet seen apply this partition. Only they may create an
         empty log while they stand in `isr` or `elr`: anyone else who finds no log lost one (LOG_MISSING).
     leader: broker id, or NO_LEADER.
@@ -53,6 +63,7 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
     original_replicas: tuple[int, ...] = ()
+    throttle: MoveThrottle | None = None
     new_replicas: tuple[int, ...] = ()
     leader: int
     leader_epoch: int

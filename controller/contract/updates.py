@@ -20,7 +20,8 @@ from controller.contract.partition_state import PartitionState, TopicState
 
 class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach a broker, and whether its incarnation is live. Clients are only told of active ones.
-    may_join: whether an ISR may take it in; a broker that is shutting down still follows, but joins none."""
+    may_join: whether an ISR may take it in; a broker that is shutting down still follows, but joins none.
+    configs: what operators set for this broker alone (dotted Kafka names), over `cluster_configs`."""
 
     broker_id: int
     broker_epoch: int
@@ -29,6 +30,7 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     rack: str | None = None
     active: bool = True
     may_join: bool = True
+    configs: dict[str, str] = {}
 
 
 class ApplyFailure(msgspec.Struct, frozen=True, kw_only=True):

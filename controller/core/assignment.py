@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from controller.contract.partition_state import NO_LEADER, PartitionState
+from controller.contract.partition_state import NO_LEADER, MoveThrottle, PartitionState
 from controller.core.configs import effective_min_insync_replicas
 from controller.core.image import ClusterImage
 
@@ -34,15 +34,21 @@ class Obstacle(NamedTuple):
 
 
 def grown(
-    image: ClusterImage, state: PartitionState, target: tuple[int, ...]
+    image: ClusterImage,
+    state: PartitionState,
+    target: tuple[int, ...],
+    throttle: MoveThrottle | None = None,
 ) -> PartitionState | Obstacle | None:
-    """On the way to `target` (distinct, at least one), complete at once when nothing is missing; None: it is
-    there, or on that way, already."""
+    """On the way to `target` (distinct, at least one), as fast as `throttle` allows, complete at once when
+    nothing is missing; None: it is there, or on that way at that rate, already."""
     original = state.original_replicas or state.replicas
     adding = tuple(b for b in target if b not in original)
     removing = tuple(b for b in original if b not in target)
     if target == (state.target_replicas if state.is_reassigning else state.replicas):
-        return None
+        if not state.is_reassigning or throttle == state.throttle:
+            return None
+        return msgspec.structs.replace(state, throttle=throttle)
+    state = msgspec.structs.replace(state, throttle=throttle)
     is_reordering = not adding and not removing
     after = _reshaped(
         image,
@@ -134,6 +140,7 @@ def _reshaped(
         adding_replicas=adding,
         removing_replicas=removing,
         original_replicas=original,
+        throttle=state.throttle if original else None,
         new_replicas=tuple(b for b in replicas if b in state.new_replicas),
         leader=leader,
         leader_epoch=state.leader_epoch + is_dropping,

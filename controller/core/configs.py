@@ -1,8 +1,8 @@
 """Which settings this release knows, what values they take, and which one applies.
 
 Names and meanings are Kafka's, so that tools and habits carry over. A topic holds overrides under the topic's
-names, the cluster holds defaults under the broker's names; an unknown name is refused, because a setting
-that is silently ignored is a promise silently broken.
+names, the cluster holds defaults under the broker's names, and a few of those a single broker can override.
+An unknown name is refused, because a setting that is silently ignored is a promise silently broken.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from controller.contract.throttles import FOLLOWER_RATE, LEADER_RATE
 from controller.core.events import Refusal, RefusalCode
 
 INT32_MAX = 2**31 - 1
@@ -61,8 +62,15 @@ TOPIC_SETTINGS: dict[str, Setting] = {
     "unclean.leader.election.enable": Setting("bool", "false", cluster_name="unclean.leader.election.enable"),
 }
 
+#: What a single broker can be told; the cluster holds the default for all. They bound learners only.
+BROKER_SETTINGS: dict[str, Setting] = {
+    FOLLOWER_RATE: Setting("int", None, low=1, hint="bytes per second; unset it to lift the throttle"),
+    LEADER_RATE: Setting("int", None, low=1, hint="bytes per second; unset it to lift the throttle"),
+}
+
 CLUSTER_SETTINGS: dict[str, Setting] = {
     **{s.cluster_name: s for s in TOPIC_SETTINGS.values() if s.cluster_name is not None},
+    **BROKER_SETTINGS,
     "auto.leader.rebalance.enable": Setting("bool", "true"),
     "default.replication.factor": Setting("int", "3", low=1, high=32_767),
     "num.partitions": Setting("int", "1", low=1, high=INT32_MAX),

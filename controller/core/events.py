@@ -113,6 +113,14 @@ class MaintainBrokers(_OperatorEvent, frozen=True, kw_only=True):
     demoted: bool | None = None
 
 
+class ConfigureBrokers(_OperatorEvent, frozen=True, kw_only=True):
+    """Set (str) or unset (None) settings of these brokers, under Kafka's names; those not named stay. All or
+    none. -> BrokersConfigured"""
+
+    broker_ids: tuple[int, ...]
+    configs: dict[str, str | None]
+
+
 class CreateTopic(_OperatorEvent, frozen=True, kw_only=True):
     """-> TopicCreated. topic_id: chosen by the caller, 22 characters of URL-safe base64 of 16 bytes.
 
@@ -200,10 +208,15 @@ class ReassignmentTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 class AlterReassignments(_OperatorEvent, frozen=True, kw_only=True):
     """Move replicas (4.2), or cancel that (4.4), partition by partition: each is carried out or refused
-    alone. A wish for a partition that is on its way elsewhere replaces the earlier one. ->
-    ReassignmentsAltered"""
+    alone. A wish for a partition that is on its way elsewhere replaces the earlier one, its rate included. ->
+    ReassignmentsAltered
+
+    throttled_rate: bytes per second that each broker may fetch for the learners of all these partitions, and
+        of others moved under the same operation_id (without one, request_id); None: unthrottled.
+    """
 
     targets: tuple[ReassignmentTarget, ...]
+    throttled_rate: int | None = None
 
 
 OperatorEvent = (
@@ -219,6 +232,7 @@ OperatorEvent = (
     | ElectUnclean
     | AlterReassignments
     | MaintainBrokers
+    | ConfigureBrokers
 )
 Event = (
     RegisterBroker
@@ -304,6 +318,11 @@ class BrokersMaintained(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class BrokersConfigured(msgspec.Struct, frozen=True, kw_only=True):
+    brokers: tuple[BrokerRegistration, ...]
+    dry_run: bool = False
+
+
 class TopicCreated(msgspec.Struct, frozen=True, kw_only=True):
     state: TopicState
     partitions: tuple[PartitionState, ...]
@@ -380,6 +399,7 @@ OperatorReply = (
     | PreferredLeadersElected
     | ReassignmentsAltered
     | BrokersMaintained
+    | BrokersConfigured
 )
 Reply = (
     RegisterResponse

@@ -82,6 +82,7 @@ def advance(
         adding_replicas=state.adding_replicas,
         removing_replicas=state.removing_replicas,
         original_replicas=state.original_replicas,
+        throttle=state.throttle,
         new_replicas=new_replicas,
         leader=leader,
         leader_epoch=state.leader_epoch + (leader != state.leader),

@@ -22,6 +22,7 @@ from controller.core.alarms import (
     explain_replicas,
     replica_alarm,
 )
+from controller.core.broker_configs import configure_brokers
 from controller.core.configs import INT64_MAX, is_leader_rebalance_enabled
 from controller.core.draft import Draft, actor_of
 from controller.core.effects import Alarm, AlarmCode, Effect
@@ -42,6 +43,7 @@ from controller.core.events import (
     BrokerApplied,
     BrokerFenceReply,
     BrokerProvenDead,
+    ConfigureBrokers,
     ConfigureCluster,
     ConfigureTopic,
     CreateTopic,
@@ -194,6 +196,8 @@ class ClusterMachine:
                 return elect_preferred_leaders(draft, event)
             case MaintainBrokers():
                 return maintain_brokers(draft, event)
+            case ConfigureBrokers():
+                return configure_brokers(draft, event)
             case AlterReassignments():
                 return alter_reassignments(draft, event, self.options)
             case _:

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from controller.contract.partition_state import PartitionKey, PartitionState
+from controller.contract.partition_state import MoveThrottle, PartitionKey, PartitionState
+from controller.contract.throttles import FOLLOWER_RATE
 from controller.core.assignment import Obstacle, completed, grown, next_epoch, rolled_back
+from controller.core.configs import BROKER_SETTINGS, check_value
 from controller.core.draft import Draft
 from controller.core.events import (
     AlterReassignments,
@@ -26,6 +28,9 @@ from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord, Record, TopicRecord, partition_key
 from controller.core.topics import operator_change
 
+#: A throttle stands in each row of its operation.
+OPERATION_CHARS_MAX = 64
+
 
 def alter_reassignments(
     draft: Draft, event: AlterReassignments, options: ControllerOptions
@@ -37,7 +42,11 @@ def alter_reassignments(
     for target in event.targets:
         key = (target.topic_id, target.partition)
         before = image.partitions.get(key)
-        after = _check_named(image, target, before, seen) or _altered(image, target, options)
+        after = (
+            _check_named(image, target, before, seen)
+            or _check_rate(event.throttled_rate)
+            or _altered(image, target, _throttle(event, key), options)
+        )
         seen.add(key)
         refusal = after if isinstance(after, Refusal) else None
         if isinstance(after, PartitionState) and before is not None:
@@ -89,8 +98,27 @@ def _check_named(
     return None
 
 
+def _check_rate(rate: int | None) -> Refusal | None:
+    problem = None if rate is None else check_value(BROKER_SETTINGS[FOLLOWER_RATE], str(rate))
+    if problem is None:
+        return None
+    return Refusal(
+        code=RefusalCode.INVALID_CONFIG,
+        field="throttled_rate",
+        detail=f"throttled_rate {problem}",
+        hint="bytes per second; leave it out to copy unthrottled",
+    )
+
+
+def _throttle(event: AlterReassignments, key: PartitionKey) -> MoveThrottle | None:
+    if event.throttled_rate is None:
+        return None
+    operation = event.operation_id or event.request_id or f"{key[0]}-{key[1]}"
+    return MoveThrottle(rate=event.throttled_rate, operation=operation[:OPERATION_CHARS_MAX])
+
+
 def _altered(
-    image: ClusterImage, target: ReassignmentTarget, options: ControllerOptions
+    image: ClusterImage, target: ReassignmentTarget, throttle: MoveThrottle | None, options: ControllerOptions
 ) -> PartitionState | Refusal | None:
     """The state as asked, its epochs not settled yet; None: nothing is to be changed."""
     before = image.partitions[target.topic_id, target.partition]
@@ -107,7 +135,7 @@ def _altered(
         refusal = _check_replicas(image, before, target.replicas, options)
         if refusal is not None:
             return refusal
-        after = grown(image, before, target.replicas)
+        after = grown(image, before, target.replicas, throttle)
     if isinstance(after, Obstacle):
         return Refusal(
             code=RefusalCode.REASSIGNMENT_NOT_SAFE,

@@ -40,6 +40,7 @@ class Cause(StrEnum):
     BROKER_REMOVED = "broker_removed"
     #: An operator cordons, drains or demotes brokers, or takes that back.
     BROKER_MAINTENANCE = "broker_maintenance"
+    BROKER_CONFIGURED = "broker_configured"
     #: A demoted broker hands a leadership to somebody who is in sync.
     LEADER_DEMOTED = "leader_demoted"
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
@@ -94,6 +95,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     cordoned: gets no new replicas and keeps those it has. draining: the same, and it is to be emptied; it is
         drained when it holds none. demoted: leads only what nobody else may lead. Set by operators, and kept
         over restarts.
+    configs: its own settings, over the cluster's, under Kafka's names (configs.BROKER_SETTINGS).
     """
 
     broker_id: int
@@ -110,6 +112,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     cordoned: bool = False
     draining: bool = False
     demoted: bool = False
+    configs: dict[str, str] = {}
     last_shutdown: ShutdownKind = ShutdownKind.FIRST_START
     registered_at_ms: int = 0
     version: str = ""

@@ -150,6 +150,7 @@ class Sessions:
             cordoned=before is not None and before.cordoned,
             draining=before is not None and before.draining,
             demoted=before is not None and before.demoted,
+            configs={} if before is None else before.configs,
             last_shutdown=request.last_shutdown,
             registered_at_ms=draft.wall_ms,
             version=request.version,

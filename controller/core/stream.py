@@ -180,4 +180,5 @@ def endpoint(registration: BrokerRegistration) -> BrokerEndpoint:
         rack=registration.rack,
         active=registration.status in (BrokerStatus.ACTIVE, BrokerStatus.SHUTTING_DOWN),
         may_join=registration.is_eligible,
+        configs=registration.configs,
     )

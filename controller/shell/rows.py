@@ -28,6 +28,7 @@ from controller.contract.partition_state import (
     NO_EPOCH,
     NO_LEADER,
     LeaderRecovery,
+    MoveThrottle,
     PartitionState,
     TopicState,
 )
@@ -87,6 +88,7 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
     original_replicas: tuple[int, ...] = ()
+    throttle: MoveThrottle | None = None
     new_replicas: tuple[int, ...] = ()
     leader: int
     leader_epoch: int
@@ -180,6 +182,7 @@ def encode_chunk(topic: str, topic_id: str, records: Iterable[PartitionRecord]) 
                 adding_replicas=state.adding_replicas,
                 removing_replicas=state.removing_replicas,
                 original_replicas=state.original_replicas,
+                throttle=state.throttle,
                 new_replicas=state.new_replicas,
                 leader=state.leader,
                 leader_epoch=state.leader_epoch,
@@ -215,6 +218,7 @@ def decode_chunk(data: bytes) -> list[PartitionRecord]:
                     adding_replicas=row.adding_replicas,
                     removing_replicas=row.removing_replicas,
                     original_replicas=row.original_replicas,
+                    throttle=row.throttle,
                     new_replicas=row.new_replicas,
                     leader=row.leader,
                     leader_epoch=row.leader_epoch,
@@ -241,6 +245,8 @@ def decode_chunk(data: bytes) -> list[PartitionRecord]:
 #: have.
 _ROW_BYTES: Final = 180
 _RARE_FIELDS_BYTES: Final = 240
+#: A throttle's names, punctuation and rate (nineteen digits), without its operation.
+_THROTTLE_BYTES: Final = 70
 #: Ten digits and a comma.
 _ID_BYTES: Final = 11
 #: One character of a JSON string, escaped.
@@ -271,6 +277,8 @@ def partition_bytes_max(state: PartitionState) -> int:
             + len(state.removing_replicas)
             + len(state.original_replicas)
         )
+    if state.throttle is not None:
+        size += _THROTTLE_BYTES + _CHARACTER_BYTES * len(state.throttle.operation)
     return size
 
 

@@ -124,7 +124,7 @@ def check_assignment(state: PartitionState) -> None:
     assert len(set(state.replicas)) == len(state.replicas) > 0
     assert state.replicas == target + state.removing_replicas
     if not state.is_reassigning:
-        assert (state.adding_replicas, state.removing_replicas) == ((), ())
+        assert (state.adding_replicas, state.removing_replicas, state.throttle) == ((), (), None)
         return
     assert set(state.adding_replicas) == set(target) - original
     assert set(state.removing_replicas) == original - set(target)
@@ -310,7 +310,9 @@ class RandomCluster(RuleBasedStateMachine):
 
     def alter(self, state: PartitionState, replicas: tuple[int, ...] | None) -> None:
         target = ReassignmentTarget(topic_id=state.topic_id, partition=state.partition, replicas=replicas)
-        self.cluster.step(AlterReassignments(wall_ms=0, actor="ann", targets=(target,)))
+        rate = 1_000 if replicas and replicas[0] % 2 else None
+        event = AlterReassignments(wall_ms=0, actor="ann", targets=(target,), throttled_rate=rate)
+        self.cluster.step(event)
 
     @rule(broker_id=brokers)
     def lose_disk(self, broker_id: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.contract.partition_state import LeaderRecovery, PartitionState
+from controller.contract.partition_state import LeaderRecovery, MoveThrottle, PartitionState
 from controller.core.records import Cause, Change, PartitionRecord
 from controller.shell.rows import (
     REASON_CHARS_MAX,
@@ -24,6 +24,9 @@ numbers = st.integers(min_value=0, max_value=2**31 - 1)
 ids = st.lists(numbers, max_size=6).map(tuple)
 names = st.text(alphabet="abcXYZ019._-", min_size=1, max_size=249)
 texts = st.none() | st.text(max_size=REASON_CHARS_MAX)
+throttles = st.none() | st.builds(
+    MoveThrottle, rate=st.integers(min_value=1, max_value=2**63 - 1), operation=st.text(max_size=64)
+)
 changes = st.builds(
     Change,
     cause=st.sampled_from(Cause),
@@ -48,6 +51,7 @@ def records(draw: st.DrawFn) -> list[PartitionRecord]:
                 adding_replicas=draw(ids),
                 removing_replicas=draw(ids),
                 original_replicas=draw(ids),
+                throttle=draw(throttles),
                 new_replicas=draw(ids),
                 leader=draw(numbers),
                 leader_epoch=draw(numbers),

@@ -1,0 +1,28 @@
+"""How fast learners may copy: the rates that operators set, under Kafka's names (KIP-73).
+
+Three rates bound the copying of one learner, and the lowest counts: the one of its reassignment (in the
+partition's state, so it goes with the reassignment, whatever its end), what its broker may take in, and what
+its leader may give out. They are bytes per second and bound learners only, that is replicas being added that
+are not in sync. A rate that somebody forgot therefore never slows what keeps a partition replicated, which in
+Kafka it does: there a list of throttled replicas goes stale beside the assignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.contract.partition_state import PartitionState
+
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+
+
+def effective_rate(name: str, broker: Mapping[str, str], cluster: Mapping[str, str]) -> int | None:
+    """A broker's own rate, else the cluster's default; None: unthrottled. Values were checked when set."""
+    value = broker.get(name, cluster.get(name))
+    return None if value is None else int(value)
+
+
+def is_learner(state: PartitionState, broker_id: int) -> bool:
+    """Being added, and not in sync. Nobody else is ever throttled."""
+    return broker_id in state.adding_replicas and broker_id not in state.isr
