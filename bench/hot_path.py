@@ -53,7 +53,6 @@ LEADER_EPOCH, CONTROLLER_EPOCH = 1, 1
 NOW_MS, WALL_MS = 1_000, 1_700_000_000_000
 LEASE_MS = 2**40
 MESSAGE_BYTES_MAX = 1_048_588
-FETCH_PARTITION_BYTES = 1024 * 1024
 RESPONSE_BYTES_MAX = 10 * 1024 * 1024
 SEGMENT_BYTES = 32 * 1024 * 1024
 KEPT_BYTES = 2 * SEGMENT_BYTES
@@ -134,7 +133,6 @@ class Node:
             max_wait_ms=500,
             min_bytes=1,
             max_bytes=RESPONSE_BYTES_MAX,
-            partition_bytes_max=FETCH_PARTITION_BYTES,
         )
         self.session: FetchSession | None = None
         """The leader's end of a follower's session."""
@@ -271,6 +269,7 @@ class Round:
             fetch_offset=position.fetch_offset,
             last_fetched_epoch=position.last_fetched_epoch,
             log_start_offset=position.log_start_offset,
+            partition_bytes_max=position.max_bytes,
         )
         frame = memoryview(request)[4:]
         header = decode_request_header(frame)

@@ -423,13 +423,18 @@ def _mark(watching: dict[FetchSession, None] | None, key: PartitionKey) -> Seque
     return parked
 
 
+FETCH_BYTES_MAX = 1024 * 1024
+"""Of one partition and fetch, unless configured otherwise."""
+
+
 class FetchPosition(NamedTuple):
-    """What a follower asks of one partition."""
+    """What a follower asks of one partition. max_bytes: less than usual when it is throttled."""
 
     fetch_offset: int
     last_fetched_epoch: int
     leader_epoch: int
     log_start_offset: int
+    max_bytes: int = FETCH_BYTES_MAX
 
 
 class FollowerRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -107,7 +107,11 @@ class Follower:
             return None
         log = self._log
         return FetchPosition(
-            log.log_end_offset, log.epochs.latest, self._state.leader_epoch, log.log_start_offset
+            log.log_end_offset,
+            log.epochs.latest,
+            self._state.leader_epoch,
+            log.log_start_offset,
+            self.options.fetch_bytes_max,
         )
 
     def on_fetched(

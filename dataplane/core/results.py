@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from dataplane.core.fetch_session import FETCH_BYTES_MAX
 from dataplane.core.leader_epochs import EpochEnd
 from dataplane.core.log_port import Buffer, LogSlice
 from dataplane.wire.errors import ErrorCode
@@ -23,7 +24,8 @@ class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):
     lag_ms_max: replica.lag.time.max.ms. is_append_time: message.timestamp.type=LogAppendTime.
     proposal_retry_ms: how long an unanswered proposal rests before it is sent again, unchanged.
     refused_retry_ms: how long a follower that the controller called ineligible is not proposed again.
-    fetch_backoff_ms: after a leader's error. aside_retry_ms: after a failed write aside.
+    fetch_bytes_max: replica.fetch.max.bytes. fetch_backoff_ms: after a leader's error. aside_retry_ms: after
+        a failed write aside.
     waiters_max: producers that may wait in one partition; the next one is refused before the append.
     """
 
@@ -31,6 +33,7 @@ class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):
     is_append_time: bool = False
     proposal_retry_ms: int = 1_000
     refused_retry_ms: int = 1_000
+    fetch_bytes_max: int = FETCH_BYTES_MAX
     fetch_backoff_ms: int = 200
     aside_retry_ms: int = 5_000
     waiters_max: int = 100_000
@@ -56,8 +59,8 @@ class FetchResult(msgspec.Struct, frozen=True):
     slice's parts are views and file ranges, to be sent without copying.
 
     last_stable_offset equals high_watermark while there are no transactions. On errors offsets are -1, but
-    OFFSET_OUT_OF_RANGE carries log_start_offset, which a follower needs. found_no_room: there are records, but
-    not even the first batch may be sent within the limits of this evaluation.
+    OFFSET_OUT_OF_RANGE carries log_start_offset, which a follower needs. found_no_room: there are records,
+    but not even the first batch may be sent within the limits of this evaluation.
     """
 
     error: ErrorCode

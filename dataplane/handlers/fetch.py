@@ -112,6 +112,12 @@ def evaluate(
     if hosted is None:
         return FetchResult(error=_error_of_unhosted(context, topic_id, partition))
     if session.is_replica:
+        learners = context.table.served_learners
+        if learners.bucket is not None:
+            limit = learners.limit(followed.key, hosted.replica, session.replica_id, now_ms)
+            if limit is not None:
+                max_bytes = min(max_bytes, limit)
+                at_least_one = at_least_one and limit > 0
         result, effects = hosted.replica.on_replica_fetch(
             replica_id=session.replica_id,
             broker_epoch=session.broker_epoch,
@@ -251,6 +257,10 @@ def _count(context: BrokerContext, key: PartitionKey, session: FetchSession, siz
         return
     if session.is_replica:
         context.counters.replication_bytes_out += size_bytes
+        learners = context.table.served_learners
+        if learners.by_partition and session.replica_id in learners.by_partition.get(key, ()):
+            context.counters.reassignment_bytes_out += size_bytes
+            learners.on_sent(size_bytes, now_ms=context.mono_ms())
         return
     hosted = context.table.get(*key)
     if hosted is not None and hosted.replica.role is Role.LEADER:

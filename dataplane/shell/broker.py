@@ -423,6 +423,16 @@ class Broker:
             sum(state is not None and len(state.isr) == state.min_insync_replicas for _, state in states),
         )
         yield gauge(
+            "kafka_server_replicamanager_reassigningpartitions",
+            "Led partitions whose replicas are being moved",
+            sum(state is not None and state.is_reassigning for _, state in states),
+        )
+        yield gauge(
+            "springtide_learners_throttled",
+            "Replicas being added that wait for their turn under a throttled rate",
+            self.fetchers.learners.waiting,
+        )
+        yield gauge(
             "kafka_log_logmanager_offlinelogdirectorycount",
             "Log directories that failed",
             int(self.directory.failure is not None),

@@ -233,6 +233,7 @@ class BrokerConfig:
         return ReplicaOptions(
             lag_ms_max=self.number("replica.lag.time.max.ms"),
             is_append_time=settings.is_append_time,
+            fetch_bytes_max=self.number("replica.fetch.max.bytes"),
             fetch_backoff_ms=self.number("replica.fetch.backoff.ms"),
         )
 

@@ -57,6 +57,8 @@ class BrokerCounters:
         "isr_shrinks",
         "loop_stall_ms_max",
         "loop_stalls",
+        "reassignment_bytes_in",
+        "reassignment_bytes_out",
         "replication_bytes_in",
         "replication_bytes_out",
         "requests",
@@ -74,6 +76,9 @@ class BrokerCounters:
         self.failed_fetch_requests = 0
         self.isr_shrinks = 0
         self.isr_expands = 0
+        #: Learners' part of the two that follow.
+        self.reassignment_bytes_in = 0
+        self.reassignment_bytes_out = 0
         self.replication_bytes_in = 0
         self.replication_bytes_out = 0
         self.loop_stalls = 0
@@ -140,6 +145,16 @@ def collect_counters(counters: BrokerCounters, *, now_us: int) -> Iterable[Metri
         "kafka_server_brokertopicmetrics_replicationbytesout",
         "Bytes sent to followers",
         counters.replication_bytes_out,
+    )
+    yield counter(
+        "kafka_server_brokertopicmetrics_reassignmentbytesin",
+        "Bytes fetched from leaders for replicas that are being added and not in sync",
+        counters.reassignment_bytes_in,
+    )
+    yield counter(
+        "kafka_server_brokertopicmetrics_reassignmentbytesout",
+        "Bytes sent to replicas that are being added and not in sync",
+        counters.reassignment_bytes_out,
     )
     yield counter("kafka_server_replicamanager_isrshrinks", "ISR shrinks seen", counters.isr_shrinks)
     yield counter("kafka_server_replicamanager_isrexpands", "ISR expansions seen", counters.isr_expands)

@@ -27,6 +27,7 @@ from controller.contract.lag_report import (
     ReplicaProblem,
 )
 from controller.contract.partition_state import PartitionKey, PartitionState
+from controller.contract.throttles import LEADER_RATE, effective_rate
 from controller.contract.updates import ApplyFailure, BrokerEndpoint, UpdateBatch
 from dataplane.core.effects import (
     BackOff,
@@ -51,6 +52,7 @@ from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.fetches import Fetches
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.produces import Produces
+from dataplane.shell.served_learners import ServedLearners
 from dataplane.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
@@ -65,6 +67,8 @@ class HostedPartition:
     __slots__ = (
         "bytes_in",
         "bytes_out",
+        "caught_up_epoch",
+        "is_learner",
         "key",
         "lag_reported",
         "log",
@@ -91,6 +95,10 @@ class HostedPartition:
         self.bytes_in = 0
         self.bytes_out = 0
         self.messages_in = 0
+        #: Its fetches are a move's: counted apart, and throttled where there is a rate (replica_fetcher.py).
+        self.is_learner = False
+        #: Leader epoch in which it had reached the high watermark: its leader may wait for it since.
+        self.caught_up_epoch = -1
         #: From the topic's configuration; None: no bound.
         self.max_message_bytes = 1_048_588
         self.segment_bytes = 2**30
@@ -138,6 +146,9 @@ class Fetching(Protocol):
 
     def on_broker_changed(self, broker_id: int) -> None: ...
 
+    def on_rates_changed(self) -> None:
+        """Throttled rates may have: they come with the view of the cluster."""
+
 
 class PartitionTable:
     def __init__(
@@ -164,6 +175,7 @@ class PartitionTable:
         self._options_for = options_for
         self._on_configs = on_configs
         self._high_watermark_of = high_watermark_of
+        self.served_learners = ServedLearners()
         self._hosted: dict[PartitionKey, HostedPartition] = {}
         self._by_name: dict[tuple[str, int], HostedPartition] = {}
         #: Found on disk at start, not yet claimed by a state.
@@ -228,6 +240,11 @@ class PartitionTable:
     async def _apply(self, batch: UpdateBatch) -> list[ApplyFailure]:
         before = dict(self._view.brokers)
         self._view.apply(batch, now_ms=self._clock.mono_ms())
+        me = self._view.brokers.get(self._broker_id)
+        rate = effective_rate(LEADER_RATE, {} if me is None else me.configs, self._view.cluster_configs)
+        self.served_learners.set_rate(rate, now_ms=self._clock.mono_ms())
+        if self._fetching is not None:
+            self._fetching.on_rates_changed()  # before any learner begins
         failures: list[ApplyFailure] = []
         for topic_id in batch.deleted_topics:
             await self._delete_topic(topic_id)
@@ -259,6 +276,7 @@ class PartitionTable:
                 hosted = hosted_or_failure
             now_ms = self._clock.mono_ms()
             self.run_effects(hosted, hosted.replica.on_partition_state(state, now_ms=now_ms))
+            self.served_learners.note(key, hosted.replica)
             if self._broker_id not in state.replicas and _is_applied(hosted.replica, state):
                 # The controller has completed a reassignment: positive evidence that this copy may go (4.2).
                 self._forget(hosted)
@@ -364,6 +382,7 @@ class PartitionTable:
             del self._by_name[name]
         self._with_waiters.pop(hosted.key, None)
         self._proposals_ready.pop(hosted.key, None)
+        self.served_learners.forget(hosted.key)
 
     async def _quarantine_unmentioned(self, batch: UpdateBatch) -> None:
         """A FULL state is everything there is. What it does not mention is set aside, never deleted (I22)."""
@@ -519,6 +538,7 @@ class PartitionTable:
     def _on_proposal_result(self, hosted: HostedPartition, result: IsrProposalResult, now_ms: int) -> None:
         before = _isr_size(hosted.replica)
         self.run_effects(hosted, hosted.replica.on_proposal_result(result, now_ms=now_ms))
+        self.served_learners.note(hosted.key, hosted.replica)
         after = _isr_size(hosted.replica)
         if after > before:
             self._counters.isr_expands += 1

@@ -16,6 +16,10 @@ failover. So the pending request is given up: its connection is closed and a ful
 one.
 
 A partition is never dropped for an error: it rests and comes back (L6).
+
+A learner, being added and not in sync, may be throttled: it has a position only while it holds a grant of
+bytes (core/throttle.py), and waits for its turn without one, outside the session. Everybody else is asked
+one thing about that, per answered partition: whether it is a learner.
 """
 
 from __future__ import annotations
@@ -28,10 +32,12 @@ from contextlib import suppress
 import trio
 
 from controller.contract.partition_state import PartitionKey
+from controller.contract.throttles import FOLLOWER_RATE, effective_rate, is_learner
 from controller.contract.updates import BrokerEndpoint
 from dataplane.core.fetch_session import NO_SESSION, FetchPosition, FollowerRequest, FollowerSession
 from dataplane.core.leader_epochs import EpochEnd
 from dataplane.core.replica import FetchedPartition
+from dataplane.core.throttle import LearnerThrottle
 from dataplane.shell.clock import Clock
 from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.config import BrokerConfig
@@ -54,6 +60,11 @@ RECONNECT_MS_MAX = 1_000
 CONNECT_TIMEOUT_MS = 3_000
 TURN_BYTES_MAX = 1024 * 1024
 """What is read of an answer before others get their turn."""
+THROTTLE_WINDOW_MS_MIN = 1_000
+"""A throttled learner's turn may come while its leader's answer to others is pending; what it could not fetch
+in that time it may fetch afterwards."""
+THROTTLE_LOOK_MS_MAX = 100
+"""A learner that begins to wait may be due before those that waited already."""
 RESPONSE_SLACK_BYTES = 64 * 1024 * 1024
 """An answer may exceed its budget by one batch, whose size only the topic bounds, and by its empty
 partitions."""
@@ -92,6 +103,11 @@ class ReplicaFetchers:
         self.partition_bytes_max = config.number("replica.fetch.max.bytes")
         self.response_bytes_max = config.number("replica.fetch.response.max.bytes")
         self.silence_ms_max = config.number("replica.socket.timeout.ms")
+        self.learners = LearnerThrottle(
+            grant_bytes_max=self.partition_bytes_max,
+            window_ms=max(THROTTLE_WINDOW_MS_MIN, 2 * self.wait_ms),
+        )
+        self._wake_turns = trio.Event()
         self._fetchers: dict[int, LeaderFetcher] = {}
         self._leader_of: dict[PartitionKey, int] = {}
         self._nursery: trio.Nursery | None = None
@@ -109,6 +125,7 @@ class ReplicaFetchers:
             self._nursery = nursery
             task_status.started()
             nursery.start_soon(self._watch)
+            nursery.start_soon(self._give_turns)
             await trio.sleep_forever()
 
     def stop(self) -> None:
@@ -131,7 +148,6 @@ class ReplicaFetchers:
                     max_wait_ms=self.wait_ms,
                     min_bytes=self.min_bytes,
                     max_bytes=self.response_bytes_max,
-                    partition_bytes_max=self.partition_bytes_max,
                 ),
             )
         return self._template[1]
@@ -154,17 +170,64 @@ class ReplicaFetchers:
         if earlier is not None and earlier != leader_id:
             self.unfollow(key)
         self._leader_of[key] = leader_id
+        self._classify(hosted)
         fetcher = self._fetchers.get(leader_id)
         if fetcher is None:
             assert self._nursery is not None, "run() comes first"
             fetcher = self._fetchers[leader_id] = LeaderFetcher(self, leader_id)
             self._nursery.start_soon(fetcher.run)
         fetcher.follow(hosted)
+        self.give_turns()
 
     def unfollow(self, key: PartitionKey) -> None:
         leader_id = self._leader_of.pop(key, None)
+        self.learners.remove(key, self.clock.mono_ms())
         if leader_id is not None and (fetcher := self._fetchers.get(leader_id)) is not None:
             fetcher.unfollow(key)
+
+    # Throttled learners
+
+    def _classify(self, hosted: HostedPartition) -> None:
+        """A learner is bounded until it has reached its leader's high watermark: from then on the leader may
+        count it in its maximal ISR, and what is written waits for it."""
+        state = hosted.replica.state
+        now_ms = self.clock.mono_ms()
+        hosted.is_learner = state is not None and is_learner(state, self.broker_id)
+        if state is not None and hosted.is_learner and hosted.caught_up_epoch != state.leader_epoch:
+            self.learners.add(hosted.key, state.throttle, now_ms)
+        else:
+            self.learners.remove(hosted.key, now_ms)
+
+    def on_caught_up(self, hosted: HostedPartition, leader_epoch: int) -> None:
+        hosted.caught_up_epoch = leader_epoch
+        self._classify(hosted)
+
+    def on_rates_changed(self) -> None:
+        me = self.view.brokers.get(self.broker_id)
+        rate = effective_rate(FOLLOWER_RATE, {} if me is None else me.configs, self.view.cluster_configs)
+        self.learners.set_rate(rate, self.clock.mono_ms())
+        self.give_turns()
+
+    def give_turns(self) -> None:
+        """Whoever may go on, goes on; for the others the task will look again."""
+        if not self.learners:
+            return
+        for key, _ in self.learners.admit(self.clock.mono_ms()):
+            fetcher = self._fetchers.get(self._leader_of[key])
+            if fetcher is not None:
+                fetcher.on_turn(key)
+        if self.learners.waiting:
+            self._wake_turns.set()
+
+    async def _give_turns(self) -> None:
+        while True:
+            wait_ms = self.learners.wait_ms(self.clock.mono_ms())
+            if wait_ms is None:
+                self._wake_turns = trio.Event()
+                await self._wake_turns.wait()
+            else:
+                await self.clock.sleep_ms(min(max(wait_ms, 1), THROTTLE_LOOK_MS_MAX))
+                self.give_turns()
 
     def back_off(self, key: PartitionKey, delay_ms: int) -> None:
         leader_id = self._leader_of.get(key)
@@ -178,6 +241,7 @@ class ReplicaFetchers:
     async def _resume_later(self, fetcher: LeaderFetcher, key: PartitionKey, delay_ms: int) -> None:
         await self.clock.sleep_ms(delay_ms * self.rng.uniform(0.75, 1.25))
         fetcher.resume(key)
+        self.give_turns()
 
     def on_broker_changed(self, broker_id: int) -> None:
         """A leader came back, perhaps elsewhere: don't wait out the pause."""
@@ -207,6 +271,8 @@ class LeaderFetcher:
         self._is_waiting_for_answer = False
         self._asked_ms = 0
         self._was_kicked = False
+        #: Connected, and nothing is asked for until a throttled learner's turn.
+        self._is_idle = False
         self._is_stopped = False
         self._wake = trio.Event()
         self._correlation_id = 0
@@ -220,7 +286,7 @@ class LeaderFetcher:
         self._followed[key] = hosted
         self._paused.pop(key, None)
         before = self._positions.get(key)
-        self._set_position(hosted)
+        self._place(hosted)
         position = self._positions.get(key)
         if position is not None and (before is None or before.leader_epoch != position.leader_epoch):
             self._kick()
@@ -229,18 +295,30 @@ class LeaderFetcher:
         self._followed.pop(key, None)
         self._paused.pop(key, None)
         self._drop_position(key)
+        self._leave_idleness()
 
     def pause(self, key: PartitionKey) -> None:
         self._paused[key] = None
         self._drop_position(key)
+        self._leave_idleness()
 
     def resume(self, key: PartitionKey) -> None:
         if key in self._paused:
             del self._paused[key]
             hosted = self._followed.get(key)
             if hosted is not None:
-                self._set_position(hosted)
+                self._place(hosted)
                 self._wake.set()
+                self._leave_idleness()
+
+    def on_turn(self, key: PartitionKey) -> None:
+        """A learner that waited has been granted its next fetch."""
+        hosted = self._followed.get(key)
+        if hosted is None:
+            return
+        self._place(hosted)
+        self._wake.set()
+        self._leave_idleness()
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -267,7 +345,9 @@ class LeaderFetcher:
     def _kick(self) -> None:
         """A new partition must not wait for the end of the pending long poll."""
         self._wake.set()
-        if self._is_waiting_for_answer and self._channel is not None:
+        if self._is_idle:
+            self._leave_idleness()
+        elif self._is_waiting_for_answer and self._channel is not None:
             self._was_kicked = True
             self._close_channel()
 
@@ -280,6 +360,41 @@ class LeaderFetcher:
         else:
             self._positions[key] = position
             self._session.set_position(key, position)
+
+    def _place(self, hosted: HostedPartition) -> None:
+        if hosted.key in self._fetchers.learners:
+            self._set_learners_position(hosted)
+        else:
+            self._set_position(hosted)
+
+    def _learn_on(self, hosted: HostedPartition, answer: wire.FetchedPartition, leader_epoch: int) -> None:
+        """A learner's fetch was answered."""
+        fetchers = self._fetchers
+        size_bytes = len(answer.records[0]) if answer.records else 0
+        fetchers.counters.reassignment_bytes_in += size_bytes
+        fetchers.learners.settle(hosted.key, size_bytes, fetchers.clock.mono_ms())
+        is_sound = not answer.error_code and answer.diverging_epoch is None
+        if is_sound and 0 <= answer.high_watermark <= hosted.log.log_end_offset:
+            fetchers.on_caught_up(hosted, leader_epoch)
+        self._place(hosted)
+        fetchers.give_turns()
+
+    def _set_learners_position(self, hosted: HostedPartition) -> None:
+        """Where it goes on if it holds a grant, and as far as that reaches; else nowhere, until its turn."""
+        key = hosted.key
+        learners, now_ms = self._fetchers.learners, self._fetchers.clock.mono_ms()
+        position = None if key in self._paused else hosted.replica.next_fetch()
+        if position is None:
+            learners.release(key, now_ms)
+            self._drop_position(key)
+            return
+        granted = learners.ask(key, now_ms)
+        if not granted:
+            self._drop_position(key)
+            return
+        position = position._replace(max_bytes=min(granted, position.max_bytes))
+        self._positions[key] = position
+        self._session.set_position(key, position)
 
     def _drop_position(self, key: PartitionKey) -> None:
         if self._positions.pop(key, None) is not None:
@@ -351,6 +466,7 @@ class LeaderFetcher:
         self._reader = FrameReader(frame_bytes_max=fetchers.response_bytes_max + RESPONSE_SLACK_BYTES)
         self._unsent = memoryview(b"")
         self._wants_write = False
+        self._is_idle = False
         self._failure = LeaderLost("the connection was given up")
         self._is_over = trio.Event()
         self._channel = channel
@@ -406,13 +522,25 @@ class LeaderFetcher:
         if self._channel is None:  # the answer's effects ended it
             return
         if not self._positions:
-            self._failure = None
-            self._close_channel()
+            self._is_idle = self._has_waiting_learner()
+            if not self._is_idle:
+                self._failure = None
+                self._close_channel()
             return
         self._unsent = memoryview(self._encode(self._session.build()))
         self._asked_ms = self._fetchers.clock.mono_ms()
         self._is_waiting_for_answer = True
         self._push()
+
+    def _leave_idleness(self) -> None:
+        """Something has changed: ask, close, or go on waiting for a learner's turn."""
+        if self._is_idle:
+            self._is_idle = False
+            self._ask()
+
+    def _has_waiting_learner(self) -> bool:
+        learners = self._fetchers.learners
+        return any(key in learners and key not in self._paused for key in self._followed)
 
     def _push(self) -> None:
         """Send what is left of the request; a full fetch may be larger than the kernel takes at once."""
@@ -442,6 +570,7 @@ class LeaderFetcher:
                 fetch_offset=position.fetch_offset,
                 last_fetched_epoch=position.last_fetched_epoch,
                 log_start_offset=position.log_start_offset,
+                partition_bytes_max=position.max_bytes,
             )
         head = encode_request_header(
             api_key=ApiKey.FETCH,
@@ -466,7 +595,7 @@ class LeaderFetcher:
                         position.fetch_offset,
                         position.last_fetched_epoch,
                         position.log_start_offset,
-                        fetchers.partition_bytes_max,
+                        position.max_bytes,
                     )
                     for key, position in request.partitions
                 ],
@@ -517,7 +646,10 @@ class LeaderFetcher:
             if effects:
                 fetchers.table.run_effects(hosted, effects)
             if key in self._followed:
-                self._set_position(hosted)
+                if hosted.is_learner:
+                    self._learn_on(hosted, data, asked.leader_epoch)
+                else:
+                    self._set_position(hosted)
 
 
 def _error_code(value: int) -> ErrorCode:

@@ -56,7 +56,7 @@ _VARINT_BYTES_MAX = 4
 class RequestTemplate:
     """What a follower asks a leader about one partition, all but what changes kept as it is on the wire."""
 
-    __slots__ = ("_broker_epoch", "_head", "_layout", "_limits", "_partition_bytes_max", "_replica_id")
+    __slots__ = ("_broker_epoch", "_head", "_layout", "_limits", "_replica_id")
 
     def __init__(
         self,
@@ -67,7 +67,6 @@ class RequestTemplate:
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
-        partition_bytes_max: int,
     ) -> None:
         head = encode_request_header(
             api_key=ApiKey.FETCH,
@@ -79,7 +78,6 @@ class RequestTemplate:
         self._layout = struct.Struct(f">i4si{len(rest)}s" + _ASKED + _STATE)
         self._head = (self._layout.size - _FRAME_SIZE.size, start, rest)
         self._limits = (max_wait_ms, min_bytes, max_bytes)
-        self._partition_bytes_max = partition_bytes_max
         self._replica_id = replica_id
         self._broker_epoch = broker_epoch
 
@@ -95,6 +93,7 @@ class RequestTemplate:
         fetch_offset: int,
         last_fetched_epoch: int,
         log_start_offset: int,
+        partition_bytes_max: int,
     ) -> bytes:
         """A whole request frame."""
         size, start, rest = self._head
@@ -115,7 +114,7 @@ class RequestTemplate:
             fetch_offset,
             last_fetched_epoch,
             log_start_offset,
-            self._partition_bytes_max,
+            partition_bytes_max,
             *_REQUEST_CONSTANTS,
             self._replica_id,
             self._broker_epoch,

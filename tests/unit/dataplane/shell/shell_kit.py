@@ -98,6 +98,9 @@ class RecordedFetching:
     def on_broker_changed(self, broker_id: int) -> None:
         self.told.append(("changed", broker_id))
 
+    def on_rates_changed(self) -> None:
+        pass
+
 
 def held_lease(now_ms: int) -> Lease:
     lease = Lease()

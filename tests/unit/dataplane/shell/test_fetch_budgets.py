@@ -1,8 +1,8 @@
-"""What a fetch's limits leave out is left for the next fetch, and not forgotten."""
+"""What a fetch's limits leave out, throttles of learners among them, is left for later and not forgotten."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +10,8 @@ from typing import Any
 import trio
 from shell_kit import OTHER_ID, TOPIC_ID, Node, endpoint, state
 
+from controller.contract.throttles import LEADER_RATE
+from controller.contract.updates import BrokerEndpoint
 from dataplane.core.fetch_session import CONSUMER, FetchPartition, FetchRequest, FetchSession, FetchSessions
 from dataplane.handlers import fetch as handler
 from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
@@ -28,7 +30,9 @@ class Leader:
         self.sent: list[Sent] = []
         self._epochs = count(0)
         self._session_id = 0
-        self.context: Any = SimpleNamespace(table=node.table, view=node.view)
+        self.context: Any = SimpleNamespace(
+            table=node.table, view=node.view, counters=node.counters, mono_ms=node.clock.mono_ms
+        )
         self.fetches = Fetches(
             sessions=FetchSessions(iter(range(77, 99))),
             evaluate=self._evaluate,
@@ -45,6 +49,8 @@ class Leader:
 
     def _respond(self, fetch: Fetch, session: FetchSession, answers: list[FetchedAnswer]) -> None:
         self._session_id = session.session_id
+        for answer in answers:
+            handler._count(self.context, answer.followed.key, session, answer.size_bytes)
         self.sent.append({answer.followed.key[0]: answer.size_bytes for answer in answers})
 
     def ask(self, positions: dict[str, int], *, max_bytes: int = 2**20, partition_bytes: int = 2**20) -> Sent:
@@ -147,3 +153,102 @@ def test_a_partition_without_news_is_not_looked_at_again() -> None:
         assert [followed.key[0] for followed in session.due()] == [TOPIC_ID], "it was answered with bytes"
 
     on_a_leader(test, replica_id=2)
+
+
+RATE = 10_000
+
+
+async def start_move(
+    node: Node, *, isr: tuple[int, ...] = (1, 3), rate: int | None = RATE, epoch: int = 2
+) -> None:
+    """Broker 2 is being added to one partition; it is in sync in the other."""
+    configs = {} if rate is None else {LEADER_RATE: str(rate)}
+    me = BrokerEndpoint(broker_id=1, broker_epoch=10, host="h", port=9092, configs=configs)
+    moving = state(
+        replicas=(1, 2),
+        adding_replicas=(2,),
+        original_replicas=(1,),
+        new_replicas=(),
+        isr=isr,
+        leader_epoch=1,
+        partition_epoch=epoch,
+    )
+    await node.apply(moving, brokers=(me, endpoint(2), endpoint(3)))
+
+
+def on_a_throttled_leader(test: Callable[[Leader], Awaitable[None]]) -> None:
+    async def main() -> None:
+        node = Node(MemoryDisk())
+        await node.apply(
+            state(),
+            state(topic_id=OTHER_ID, topic="other", replicas=(1, 2), new_replicas=(1, 2), isr=(1, 2)),
+            brokers=(endpoint(1), endpoint(2)),
+            full=True,
+        )
+        node.produce(40, size=1_000)
+        await start_move(node, isr=(1,))
+        await test(Leader(node, replica_id=2))
+
+    trio.run(main)
+
+
+def test_a_leader_gives_its_learners_no_more_than_its_rate() -> None:
+    async def test(leader: Leader) -> None:
+        first = leader.ask({TOPIC_ID: 0})[TOPIC_ID]
+        assert RATE - 1_100 <= first <= RATE, "a second's worth"
+        assert leader.node.counters.reassignment_bytes_out == first
+        assert leader.ask({TOPIC_ID: 9}) == {}, "it waits"
+        assert leader.fetches.parked == 1
+        leader.node.clock.now_ms += 400
+        assert leader.fetches.expire() is not None, "not yet its time"
+        leader.node.clock.now_ms += 600
+        leader.fetches.expire()
+        assert leader.sent[-1][TOPIC_ID] > 8_000
+        assert leader.fetches.parked == 0
+
+    on_a_throttled_leader(test)
+
+
+def test_members_of_the_isr_are_served_while_a_learner_waits_beside_them() -> None:
+    async def test(leader: Leader) -> None:
+        leader.ask({TOPIC_ID: 0, OTHER_ID: 0})
+        assert leader.ask({TOPIC_ID: 9}) == {}
+        for offset in range(5):
+            leader.node.produce(size=50_000, topic_id=OTHER_ID)
+            leader.fetches.on_data_appended((OTHER_ID, 0))
+            leader.fetches.wake()
+            assert leader.sent[-1] == {OTHER_ID: leader.sent[-1][OTHER_ID]}
+            assert leader.sent[-1][OTHER_ID] > 50_000
+            leader.ask({OTHER_ID: offset + 1})
+
+    on_a_throttled_leader(test)
+
+
+def test_a_learner_that_is_promised_to_the_controller_is_served_at_once() -> None:
+    """The high watermark waits for it from the promise on (I2), whatever its state says."""
+
+    async def test(leader: Leader) -> None:
+        replica = leader.node.hosted().replica
+        leader.ask({TOPIC_ID: 0})
+        leader.ask({TOPIC_ID: 40})
+        assert replica.due_proposal(leader.node.clock.now_ms) is not None
+        assert replica.maximal_isr == (1, 2)
+        leader.node.produce(5, size=20_000)
+        assert leader.ask({TOPIC_ID: 40})[TOPIC_ID] > 100_000
+
+    on_a_throttled_leader(test)
+
+
+def test_lifting_a_leaders_rate_and_joining_the_isr_end_the_waiting() -> None:
+    async def test(leader: Leader) -> None:
+        leader.ask({TOPIC_ID: 0})
+        await start_move(leader.node, isr=(1,), rate=None, epoch=3)
+        assert leader.ask({TOPIC_ID: 9})[TOPIC_ID] > 30_000
+        await start_move(leader.node, isr=(1,), rate=1, epoch=4)
+        assert leader.ask({TOPIC_ID: 10})[TOPIC_ID] > 0, "one batch, however low the rate"
+        assert leader.ask({TOPIC_ID: 11}) == {}
+        await start_move(leader.node, isr=(1, 2), rate=1, epoch=5)
+        assert leader.ask({TOPIC_ID: 12})[TOPIC_ID] > 20_000
+        assert leader.node.table.served_learners.by_partition == {(TOPIC_ID, 0): ()}
+
+    on_a_throttled_leader(test)

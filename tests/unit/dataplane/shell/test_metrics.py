@@ -20,6 +20,7 @@ def get(*requests: bytes, is_ready: bool = True) -> list[bytes]:
     """The whole answer to each request, one connection each."""
     counters = BrokerCounters()
     counters.requests[0] = 7
+    counters.reassignment_bytes_in, counters.reassignment_bytes_out = 11, 12
     answers: list[bytes] = []
 
     async def run() -> None:
@@ -50,6 +51,8 @@ def test_metrics_carry_the_names_that_dashboards_know() -> None:
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"kafka_server_brokertopicmetrics_totalproducerequests_total 7.0\n" in answer
     assert b'kafka_network_requestmetrics_requests_total{request="Produce"} 7.0\n' in answer
+    assert b"kafka_server_brokertopicmetrics_reassignmentbytesin_total 11.0\n" in answer
+    assert b"kafka_server_brokertopicmetrics_reassignmentbytesout_total 12.0\n" in answer
 
 
 def test_readiness_is_told_by_status() -> None:

@@ -155,7 +155,6 @@ def test_a_templates_request_is_the_general_one(
         max_wait_ms=500,
         min_bytes=1,
         max_bytes=10_485_760,
-        partition_bytes_max=asked.max_bytes,
     )
     frame = template.encode(
         correlation_id=number,
@@ -167,6 +166,7 @@ def test_a_templates_request_is_the_general_one(
         fetch_offset=asked.fetch_offset,
         last_fetched_epoch=asked.last_fetched_epoch,
         log_start_offset=asked.log_start_offset,
+        partition_bytes_max=asked.max_bytes,
     )
     message = FetchRequest(
         replica_id, broker_epoch, 500, 1, 10_485_760, 0, session_id, number, [asked], [], ""
