@@ -59,6 +59,26 @@ def place_replicas(
     )
 
 
+def place_from_emptiest(
+    brokers: Sequence[PlacementBroker],
+    *,
+    preferred: Sequence[int],
+    held: Sequence[int],
+    partitions: int,
+    replication_factor: int,
+) -> Assignment:
+    """The same, from the broker on that is preferred least often. brokers: ascending by id. preferred, held:
+    partitions that name each first, and replicas that it holds, already."""
+    start = min(range(len(brokers)), key=lambda position: (preferred[position], held[position], position))
+    return place_replicas(
+        brokers,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        start=start,
+        shift=preferred[start],
+    )
+
+
 def has_shared_domains(brokers: Sequence[PlacementBroker]) -> bool:
     """Whether it matters who stands together: brokers share hosts, or racks are fewer than brokers."""
     if len({broker.host for broker in brokers}) < len(brokers):

@@ -32,7 +32,7 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.minimum import follow_minimum
 from controller.core.options import ControllerOptions
-from controller.core.placement import PlacementBroker, place_replicas
+from controller.core.placement import PlacementBroker, place_from_emptiest
 from controller.core.records import (
     Cause,
     Change,
@@ -288,17 +288,12 @@ def check_spread(image: ClusterImage, factor: int) -> Refusal | None:
 def spread(image: ClusterImage, partitions: int, factor: int) -> tuple[tuple[int, ...], ...]:
     """Replicas for new partitions, from the least loaded broker on. There are enough brokers."""
     eligible = image.placeable_brokers()
-    load = [
-        (image.preferred_counts.get(b.broker_id, 0), len(image.replicas_of.get(b.broker_id, {})), position)
-        for position, b in enumerate(eligible)
-    ]
-    preferred, _, start = min(load)
-    return place_replicas(
+    return place_from_emptiest(
         [PlacementBroker(b.broker_id, b.host, b.rack) for b in eligible],
+        preferred=[image.preferred_counts.get(b.broker_id, 0) for b in eligible],
+        held=[len(image.replicas_of.get(b.broker_id, {})) for b in eligible],
         partitions=partitions,
         replication_factor=factor,
-        start=start,
-        shift=preferred,
     )
 
 

@@ -1,0 +1,1 @@
+"""Plans: which replicas are to go where, decided before anything moves. Values in, a plan out."""

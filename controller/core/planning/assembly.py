@@ -1,0 +1,220 @@
+"""From chosen assignments to a plan: what pays most comes first, and everything is added up.
+
+The imbalance is counted against where the whole plan ends: the squares of how far each broker's replicas,
+and leaders, are from that, and a constant for each pair that stands closer than it has to. It is nothing at
+the end; what a move removes per byte decides its place.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from controller.core.planning.goals import Goal
+from controller.core.planning.layout import Layout
+from controller.core.planning.plan import (
+    GainPoint,
+    Level,
+    Levels,
+    Move,
+    Plan,
+    PlanOutcome,
+    Rejection,
+    Slack,
+    Totals,
+)
+from controller.core.planning.snapshot import Snapshot
+
+#: Imbalance of a pair that shares a rack, and of one that shares a host, on top of it.
+RACK_PAIR: Final = 16
+HOST_PAIR: Final = 48
+_PRECISION: Final = 1 << 40
+
+
+class _Shift(NamedTuple):
+    """What a move does to the loads of brokers by index, and what parting its replicas is worth; that they
+    must stand closer, because brokers leave, is held against nobody."""
+
+    going: tuple[int, ...]
+    coming: tuple[int, ...]
+    old_leader: int
+    new_leader: int
+    parting: int
+
+
+def order_moves(layout: Layout, moves: Sequence[Move]) -> tuple[Move, ...]:
+    """Most imbalance removed per byte first, counted anew after each; ties by topic and partition."""
+    shifts = [_shift(layout, move) for move in moves]
+    off = [0] * len(layout.broker_ids)  # how far from where it ends, in replicas
+    led = [0] * len(layout.broker_ids)  # the same in leaders
+    for shift in shifts:
+        for broker in shift.going:
+            off[broker] += 1
+        for broker in shift.coming:
+            off[broker] -= 1
+        if shift.old_leader >= 0:
+            led[shift.old_leader] += 1
+        led[shift.new_leader] -= 1
+
+    def gain_of(shift: _Shift) -> int:
+        gain = shift.parting
+        for broker in shift.going:
+            gain += 2 * off[broker] - 1
+        for broker in shift.coming:
+            gain -= 2 * off[broker] + 1
+        if shift.old_leader != shift.new_leader:
+            if shift.old_leader >= 0:
+                gain += 2 * led[shift.old_leader] - 1
+            gain -= 2 * led[shift.new_leader] + 1
+        return gain
+
+    def rank(at: int) -> int:
+        gain = gain_of(shifts[at])
+        return -gain * _PRECISION // (moves[at].bytes + 1) if gain > 0 else -gain
+
+    order = sorted(range(len(moves)), key=lambda at: (moves[at].topic, moves[at].partition))
+    heap = [(rank(at), place, at) for place, at in enumerate(order)]
+    heapq.heapify(heap)
+    ordered: list[Move] = []
+    while heap:
+        stored, place, at = heap[0]
+        now = rank(at)
+        if now > stored:
+            heapq.heapreplace(heap, (now, place, at))
+            continue
+        heapq.heappop(heap)
+        shift = shifts[at]
+        ordered.append(msgspec.structs.replace(moves[at], gain=gain_of(shift)))
+        for broker in shift.going:
+            off[broker] -= 1
+        for broker in shift.coming:
+            off[broker] += 1
+        if shift.old_leader >= 0:
+            led[shift.old_leader] -= 1
+        led[shift.new_leader] += 1
+    return tuple(ordered)
+
+
+def _shift(layout: Layout, move: Move) -> _Shift:
+    before = [layout.index[b] for b in move.replicas_before]
+    after = [layout.index[b] for b in move.replicas_after]
+    was, now = layout.pairs(before), layout.pairs(after)
+    return _Shift(
+        going=tuple(b for b in before if b not in after),
+        coming=tuple(b for b in after if b not in before),
+        old_leader=before[0] if before else -1,
+        new_leader=after[0],
+        parting=max(HOST_PAIR * (was[0] - now[0]) + RACK_PAIR * (was[1] - now[1]), 0),
+    )
+
+
+def assemble(
+    snapshot: Snapshot,
+    layout: Layout,
+    goal: Goal,
+    moves: Sequence[Move],
+    rejections: Sequence[Rejection],
+    *,
+    bytes_least: int | None = None,
+) -> Plan:
+    """moves: in their order. layout: who may hold replicas under this goal."""
+    if rejections:
+        outcome = PlanOutcome.INFEASIBLE
+    else:
+        outcome = PlanOutcome.READY if moves else PlanOutcome.NO_IMPROVEMENT
+    return Plan(
+        goal=goal,
+        outcome=outcome,
+        moves=tuple(moves),
+        rejections=tuple(rejections),
+        totals=Totals(
+            moves=len(moves),
+            copies=sum(len(move.adding) for move in moves),
+            bytes=sum(move.bytes for move in moves),
+            bytes_least=bytes_least,
+            unknown_sizes=sum(move.size_bytes is None and move.bytes > 0 for move in moves),
+        ),
+        before=levels(layout, ()),
+        after=levels(layout, moves),
+        curve=gain_curve(moves),
+        worst_slack=worst_slack(snapshot, moves),
+    )
+
+
+def gain_curve(moves: Sequence[Move]) -> tuple[GainPoint, ...]:
+    """Where each tenth of the gain is reached for the first time."""
+    whole = sum(move.gain for move in moves)
+    points: list[GainPoint] = []
+    gained = copied = 0
+    for count, move in enumerate(moves, 1):
+        gained += move.gain
+        copied += move.bytes
+        while whole > 0 and len(points) < 10 and gained * 10 >= whole * (len(points) + 1):
+            points.append(GainPoint(percent=10 * (len(points) + 1), moves=count, bytes=copied))
+    return tuple(points)
+
+
+def levels(layout: Layout, moves: Sequence[Move]) -> Levels:
+    """As found, with these moves made. Counted over the brokers that take replicas, or all if none does."""
+    after = {
+        (p.topic_id, p.partition): original
+        for p, original in zip(layout.partitions, layout.original, strict=True)
+    }
+    sizes = {(p.topic_id, p.partition): size for p, size in zip(layout.partitions, layout.size, strict=True)}
+    for move in moves:
+        after[move.key] = tuple(layout.index[b] for b in move.replicas_after)
+    replicas = [0] * len(layout.broker_ids)
+    leaders = [0] * len(layout.broker_ids)
+    stored = [0] * len(layout.broker_ids)
+    allowed = [b for b, receives in enumerate(layout.receives) if receives] or list(range(len(replicas)))
+    crowded = 0
+    ideal: dict[int, tuple[int, int]] = {}
+    for key, held in after.items():
+        size = sizes.get(key, 0)
+        for broker in held:
+            replicas[broker] += 1
+            stored[broker] += size
+        leaders[held[0]] += 1
+        if (pairs := layout.pairs(held)) != (0, 0):
+            if len(held) not in ideal:
+                ideal[len(held)] = layout.ideal_pairs(len(held), allowed)
+            crowded += pairs > ideal[len(held)]
+    return Levels(
+        replicas=_level(replicas, allowed),
+        leaders=_level(leaders, allowed),
+        bytes=_level(stored, allowed),
+        crowded=crowded,
+    )
+
+
+def _level(values: Sequence[int], allowed: Sequence[int]) -> Level:
+    counted = [values[b] for b in allowed]
+    if not counted:
+        return Level()
+    return Level(lowest=min(counted), highest=max(counted), total=sum(counted), brokers=len(counted))
+
+
+def worst_slack(snapshot: Snapshot, moves: Sequence[Move]) -> Slack | None:
+    """While a partition grows, those in sync stay in sync; when it is done, all that remain are. A replica
+    that goes before it is done is one that was never in sync."""
+    by_key = {p.key: p for p in snapshot.partitions}
+    minimums = {topic.topic_id: topic.minimum_of for topic in snapshot.topics}
+    worst: tuple[int, str, int] | None = None
+    found = None
+    for move in moves:
+        partition = by_key.get(move.key)
+        if partition is None:
+            continue
+        factor, minimum = len(move.replicas_after), partition.min_insync_replicas
+        if factor != len(move.replicas_before) and move.topic_id in minimums:
+            minimum = minimums[move.topic_id](factor)
+        slack = min(len(partition.isr) - partition.min_insync_replicas, factor - minimum)
+        if worst is None or (slack, move.topic, move.partition) < worst:
+            worst = (slack, move.topic, move.partition)
+            found = move
+    if worst is None or found is None:
+        return None
+    return Slack(slack=worst[0], topic_id=found.topic_id, topic=found.topic, partition=found.partition)

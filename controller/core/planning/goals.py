@@ -1,0 +1,77 @@
+"""What an operator may want of a plan. Names and fields are stable: plans are stored."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from controller.contract.partition_state import PartitionKey
+
+
+class RebalanceMode(StrEnum):
+    #: Every broker that takes replicas gives and receives.
+    FULL = "full"
+    #: Only the brokers named receive: the first thing after adding some.
+    NEW_ONLY = "new_only"
+
+
+class Rebalance(msgspec.Struct, frozen=True, kw_only=True, tag="rebalance"):
+    """Replicas within one of each other on all brokers that take them, then leaders. Replicas that stand too
+    close are separated first, and brokers that are draining are emptied.
+
+    new_broker_ids: with NEW_ONLY, who receives.
+    """
+
+    mode: RebalanceMode = RebalanceMode.FULL
+    new_broker_ids: tuple[int, ...] = ()
+
+
+class Drain(msgspec.Struct, frozen=True, kw_only=True, tag="drain"):
+    """Empty these brokers. Only what they hold is copied. Leaders that were balanced stay so."""
+
+    broker_ids: tuple[int, ...]
+
+
+class Replace(msgspec.Struct, frozen=True, kw_only=True, tag="replace"):
+    """`replacement` takes every place of `broker_id`, in the same order of preference."""
+
+    broker_id: int
+    replacement: int
+
+
+class ChangeReplicationFactor(msgspec.Struct, frozen=True, kw_only=True, tag="change_replication_factor"):
+    topic_id: str
+    replication_factor: int
+
+
+class PlacePartitions(msgspec.Struct, frozen=True, kw_only=True, tag="place_partitions"):
+    """Where the new partitions of a topic go. partitions: how many it shall have."""
+
+    topic_id: str
+    partitions: int
+
+
+class SeparateReplicas(msgspec.Struct, frozen=True, kw_only=True, tag="separate_replicas"):
+    """Replicas that share a host, or a rack, although they need not, are moved apart. Nothing else moves."""
+
+
+class WantedAssignment(msgspec.Struct, frozen=True, kw_only=True):
+    """replicas: preferred leader first."""
+
+    topic_id: str
+    partition: int
+    replicas: tuple[int, ...]
+
+    @property
+    def key(self) -> PartitionKey:
+        return (self.topic_id, self.partition)
+
+
+class Assign(msgspec.Struct, frozen=True, kw_only=True, tag="assign"):
+    """Replicas as an operator wrote them down; checked, ordered and priced."""
+
+    assignments: tuple[WantedAssignment, ...]
+
+
+Goal = Rebalance | Drain | Replace | ChangeReplicationFactor | PlacePartitions | SeparateReplicas | Assign

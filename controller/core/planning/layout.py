@@ -1,0 +1,212 @@
+"""The board that a plan is worked out on: who holds what, changed replica by replica.
+
+Brokers and partitions are numbered from 0 here, brokers by ascending id. It also knows how close replicas
+stand, counted in pairs: first pairs on one host, then pairs in one rack. Hosts are parts of racks; a host
+whose brokers name no rack is a rack of its own, as in placement.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from controller.contract.partition_state import NO_LEADER
+from controller.core.planning.plan import MoveReason, RejectionCode
+from controller.core.planning.snapshot import BrokerSnapshot, PartitionSnapshot, Snapshot
+
+Crowding = tuple[int, int]
+
+
+class Layout:
+    """replicas: brokers of each partition, changed by `move`, `add` and `remove` only. original: as found.
+    size: of one replica in bytes, estimated where nobody reported it. held: what each broker holds, as an
+    ordered set. locked: partitions that can't be touched, and why. ceded: brokers that give up what they had.
+    """
+
+    __slots__ = (
+        "broker_ids",
+        "held",
+        "host",
+        "index",
+        "leaving",
+        "load",
+        "locked",
+        "original",
+        "partitions",
+        "rack",
+        "receives",
+        "replicas",
+        "size",
+        "stored",
+        "touched",
+        "unlocked",
+    )
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        brokers = _with_unregistered(snapshot)
+        self.broker_ids = [broker.broker_id for broker in brokers]
+        self.index = {broker_id: at for at, broker_id in enumerate(self.broker_ids)}
+        self.receives = [broker.receives and not broker.leaving for broker in brokers]
+        self.leaving = [broker.leaving for broker in brokers]
+        self.host, self.rack = _domains(brokers)
+        self.partitions = snapshot.partitions
+        self.original = [tuple(self.index[b] for b in p.replicas) for p in snapshot.partitions]
+        self.replicas = [list(replicas) for replicas in self.original]
+        self.size = estimate_sizes(snapshot.partitions)
+        self.locked = {
+            number: code for number, p in enumerate(snapshot.partitions) if (code := lock_of(p)) is not None
+        }
+        self.unlocked = [number for number in range(len(self.partitions)) if number not in self.locked]
+        self.held: list[dict[int, None]] = [{} for _ in brokers]
+        #: Replicas, and bytes, on each broker.
+        self.load = [0] * len(brokers)
+        self.stored = [0] * len(brokers)
+        for number, replicas in enumerate(self.replicas):
+            for broker in replicas:
+                self._put(number, broker)
+        #: Why each changed partition was changed, in the order of the reasons.
+        self.touched: dict[int, dict[MoveReason, None]] = {}
+
+    # --- changing it ------------------------------------------------------------------------------------
+
+    def move(self, number: int, source: int, target: int, reason: MoveReason) -> None:
+        replicas = self.replicas[number]
+        assert target not in replicas
+        replicas[replicas.index(source)] = target
+        self._take(number, source)
+        self._put(number, target)
+        self.touched.setdefault(number, {})[reason] = None
+
+    def add(self, number: int, target: int, reason: MoveReason) -> None:
+        assert target not in self.replicas[number]
+        self.replicas[number].append(target)
+        self._put(number, target)
+        self.touched.setdefault(number, {})[reason] = None
+
+    def remove(self, number: int, source: int, reason: MoveReason) -> None:
+        self.replicas[number].remove(source)
+        self._take(number, source)
+        self.touched.setdefault(number, {})[reason] = None
+
+    def settle_order(self) -> None:
+        """Those that stay stand where they stood; those that come take the places of those that go."""
+        for number in self.touched:
+            now, before = self.replicas[number], self.original[number]
+            kept = set(now).intersection(before)
+            coming = sorted(set(now).difference(before), reverse=True)
+            order = [b if b in kept else coming.pop() for b in before if b in kept or coming]
+            self.replicas[number] = order + coming[::-1]
+
+    def _put(self, number: int, broker: int) -> None:
+        self.held[broker][number] = None
+        self.load[broker] += 1
+        self.stored[broker] += self.size[number]
+
+    def _take(self, number: int, broker: int) -> None:
+        del self.held[broker][number]
+        self.load[broker] -= 1
+        self.stored[broker] -= self.size[number]
+
+    # --- asking -----------------------------------------------------------------------------------------
+
+    def is_newcomer(self, number: int, broker: int) -> bool:
+        """Whether its replica is one that the plan has put there: moving it on costs nothing more."""
+        return broker not in self.original[number]
+
+    def weight(self, number: int, broker: int) -> int:
+        """Bytes that moving this replica adds to the plan, wherever it goes that it was not before."""
+        return self.size[number] if broker in self.original[number] else 0
+
+    def crowding(self, replicas: Iterable[int], broker: int) -> Crowding:
+        """Pairs that a replica on `broker` makes with the others."""
+        host, rack = self.host[broker], self.rack[broker]
+        on_host = in_rack = 0
+        for other in replicas:
+            if other != broker and self.rack[other] == rack:
+                in_rack += 1
+                on_host += self.host[other] == host
+        return on_host, in_rack
+
+    def is_as_apart(self, number: int, source: int, target: int) -> bool:
+        """Whether `target` may hold the replica of `source` without standing closer to the others."""
+        replicas = self.replicas[number]
+        if target in replicas:
+            return False
+        rack = self.rack
+        if rack[source] == rack[target] and self.host[source] == self.host[target]:
+            return True
+        others = [b for b in replicas if b != source]
+        there = rack[target]
+        for other in others:
+            if rack[other] == there:
+                return self.crowding(others, target) <= self.crowding(others, source)
+        return True
+
+    def has_room(self, number: int, source: int, target: int) -> bool:
+        """Whether the rack of `target` has, for the replica of `source`; the host is another question."""
+        others = [b for b in self.replicas[number] if b != source]
+        on_host, in_rack = self.crowding(others, source)
+        return on_host > 0 or sum(self.rack[b] == self.rack[target] for b in others) <= in_rack
+
+    def pairs(self, replicas: Sequence[int]) -> Crowding:
+        """All pairs on one host, and in one rack, among `replicas`."""
+        racks = {self.rack[b] for b in replicas}
+        if len(racks) == len(replicas):
+            return 0, 0
+        found = [self.crowding(replicas[:at], replicas[at]) for at in range(1, len(replicas))]
+        return sum(pair[0] for pair in found), sum(pair[1] for pair in found)
+
+    def ideal_pairs(self, count: int, allowed: Iterable[int]) -> Crowding:
+        """The fewest that so many replicas on `allowed` brokers can make. Choosing one by one is enough:
+        hosts lie within racks."""
+        chosen: list[int] = []
+        left = sorted(allowed)
+        while len(chosen) < count and left:
+            best = min(left, key=lambda b: (self.crowding(chosen, b), b))
+            chosen.append(best)
+            left.remove(best)
+        return self.pairs(chosen)
+
+
+def lock_of(partition: PartitionSnapshot) -> RejectionCode | None:
+    """Why a partition can't be moved now."""
+    if partition.is_reassigning:
+        return RejectionCode.REASSIGNMENT_RUNNING
+    if partition.leader == NO_LEADER:
+        return RejectionCode.LEADERLESS
+    return RejectionCode.LEADER_RECOVERING if partition.is_recovering else None
+
+
+def estimate_sizes(partitions: Sequence[PartitionSnapshot]) -> list[int]:
+    """Bytes of one replica. Unreported: the mean of what is reported, or 1, so that the number of copies is
+    what counts. An empty log counts as one byte: it costs a move all the same."""
+    known = [p.size_bytes for p in partitions if p.size_bytes is not None]
+    mean = max(sum(known) // len(known), 1) if known else 1
+    return [mean if p.size_bytes is None else max(p.size_bytes, 1) for p in partitions]
+
+
+def _with_unregistered(snapshot: Snapshot) -> list[BrokerSnapshot]:
+    """Replicas may name brokers that are forgotten, or not admitted."""
+    brokers = {broker.broker_id: broker for broker in snapshot.brokers}
+    for partition in snapshot.partitions:
+        for broker_id in partition.replicas:
+            if broker_id not in brokers:
+                brokers[broker_id] = BrokerSnapshot(
+                    broker_id=broker_id, host=f"unregistered broker {broker_id}", receives=False
+                )
+    return [brokers[broker_id] for broker_id in sorted(brokers)]
+
+
+def _domains(brokers: Sequence[BrokerSnapshot]) -> tuple[list[int], list[int]]:
+    """The host and the rack of each, as numbers. A host belongs to the rack that its first broker names."""
+    rack_of_host: dict[str, str] = {}
+    for broker in brokers:
+        if broker.rack is not None:
+            rack_of_host.setdefault(broker.host, f"rack:{broker.rack}")
+    hosts: dict[str, int] = {}
+    racks: dict[str, int] = {}
+    host = [hosts.setdefault(broker.host, len(hosts)) for broker in brokers]
+    rack = [
+        racks.setdefault(rack_of_host.get(broker.host, f"host:{broker.host}"), len(racks))
+        for broker in brokers
+    ]
+    return host, rack

@@ -1,0 +1,194 @@
+"""A plan: moves in the order in which they pay, what they cost, what they lead to, and what can't be done.
+
+Each move is about one partition, keeps the rules of placement by itself and needs no other, so a plan may be
+cut after any of them. It is pinned to the partition epochs it was made from. `content_hash` names the whole
+value: what was approved is what is executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+
+import msgspec
+
+from controller.contract.partition_state import PartitionKey
+from controller.core.planning.goals import Goal
+
+#: Part of every hash: raise it when the meaning of a stored plan changes.
+PLAN_FORMAT = 1
+
+
+class PlanOutcome(StrEnum):
+    READY = "ready"
+    #: There is nothing to do, or nothing that may be done would help.
+    NO_IMPROVEMENT = "no_improvement"
+    #: What the goal demands of some partition can't be done: see the rejections.
+    INFEASIBLE = "infeasible"
+
+
+class MoveReason(StrEnum):
+    DRAIN = "drain"
+    REPLACE = "replace"
+    SEPARATION = "separation"
+    BALANCE = "balance"
+    LEADER_BALANCE = "leader_balance"
+    REPLICATION_FACTOR = "replication_factor"
+    NEW_PARTITION = "new_partition"
+    BY_HAND = "by_hand"
+
+
+class RejectionCode(StrEnum):
+    """Why a partition, or a whole goal, can't be had. Stable names."""
+
+    #: Already on its way somewhere.
+    REASSIGNMENT_RUNNING = "reassignment_running"
+    #: Nobody to copy from.
+    LEADERLESS = "leaderless"
+    #: Its leader was chosen uncleanly and has not confirmed its log: nobody joins its ISR.
+    LEADER_RECOVERING = "leader_recovering"
+    #: Every broker that takes replicas holds one of this partition already.
+    NO_RECEIVER = "no_receiver"
+    UNKNOWN_BROKER = "unknown_broker"
+    #: Fenced, shutting down, cordoned or draining.
+    BROKER_TAKES_NO_REPLICAS = "broker_takes_no_replicas"
+    ALREADY_HOLDS_REPLICA = "already_holds_replica"
+    SHARES_HOST = "shares_host"
+    SHARES_RACK = "shares_rack"
+    #: Too few of the replicas that would stay are in sync.
+    NOT_ENOUGH_IN_SYNC = "not_enough_in_sync"
+    UNKNOWN_PARTITION = "unknown_partition"
+    UNKNOWN_TOPIC = "unknown_topic"
+    INVALID_ASSIGNMENT = "invalid_assignment"
+    INVALID_PARTITIONS = "invalid_partitions"
+    INVALID_REPLICATION_FACTOR = "invalid_replication_factor"
+
+
+class Rejection(msgspec.Struct, frozen=True, kw_only=True):
+    """topic_id, topic, partition: None when the goal as a whole is at fault."""
+
+    code: RejectionCode
+    detail: str
+    topic_id: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition's new assignment, preferred leader first.
+
+    partition_epoch: the state it was planned from; None: the partition does not exist yet.
+    size_bytes: of one replica; None: not reported, `bytes` is then an estimate.
+    bytes: to be copied, for all replicas that come. gain: imbalance it removes at its place in the order.
+    """
+
+    topic_id: str
+    topic: str
+    partition: int
+    partition_epoch: int | None
+    replicas_before: tuple[int, ...]
+    replicas_after: tuple[int, ...]
+    reasons: tuple[MoveReason, ...]
+    size_bytes: int | None
+    bytes: int
+    gain: int = 0
+
+    @property
+    def key(self) -> PartitionKey:
+        return (self.topic_id, self.partition)
+
+    @property
+    def adding(self) -> tuple[int, ...]:
+        return tuple(b for b in self.replicas_after if b not in self.replicas_before)
+
+    @property
+    def removing(self) -> tuple[int, ...]:
+        return tuple(b for b in self.replicas_before if b not in self.replicas_after)
+
+
+class Level(msgspec.Struct, frozen=True, kw_only=True):
+    """How evenly something lies on the brokers that take replicas."""
+
+    lowest: int = 0
+    highest: int = 0
+    total: int = 0
+    brokers: int = 0
+
+    @property
+    def spread(self) -> int:
+        return self.highest - self.lowest
+
+    @property
+    def skew(self) -> float:
+        """Spread as a part of the mean; 0.0 is even."""
+        return self.spread * self.brokers / self.total if self.total else 0.0
+
+
+class Levels(msgspec.Struct, frozen=True, kw_only=True):
+    """leaders: as they are after a preferred election. crowded: partitions with replicas closer together than
+    they would have to be."""
+
+    replicas: Level
+    leaders: Level
+    bytes: Level
+    crowded: int = 0
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """moves: partitions that change. copies: replicas that come. bytes: that they copy.
+
+    bytes_least: no plan to the same balance could copy less; None: not known.
+    unknown_sizes: moves that copy and whose `bytes` are estimates.
+    """
+
+    moves: int = 0
+    copies: int = 0
+    bytes: int = 0
+    bytes_least: int | None = None
+    unknown_sizes: int = 0
+
+
+class GainPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """The first `moves` moves copy `bytes` and bring at least `percent` of the whole gain."""
+
+    percent: int
+    moves: int
+    bytes: int
+
+
+class Slack(msgspec.Struct, frozen=True, kw_only=True):
+    """How many more replicas in sync than its minimum a partition has at the worst moment of its move, if
+    nobody fails meanwhile. Negative: it refuses acks=all."""
+
+    slack: int
+    topic_id: str
+    topic: str
+    partition: int
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    goal: Goal
+    outcome: PlanOutcome
+    moves: tuple[Move, ...]
+    rejections: tuple[Rejection, ...]
+    totals: Totals
+    before: Levels
+    after: Levels
+    curve: tuple[GainPoint, ...]
+    worst_slack: Slack | None
+    format: int = PLAN_FORMAT
+
+    @property
+    def pins(self) -> dict[PartitionKey, int]:
+        """The epoch at which each partition must be when its move begins. New partitions have none."""
+        return {m.key: m.partition_epoch for m in self.moves if m.partition_epoch is not None}
+
+
+def canonical_json(plan: Plan) -> bytes:
+    """Keys in order, no spaces, UTF-8, whole numbers only: the same plan is the same bytes anywhere."""
+    return msgspec.json.encode(plan, order="sorted")
+
+
+def content_hash(plan: Plan) -> str:
+    """SHA-256 of the canonical JSON, in hexadecimal."""
+    return hashlib.sha256(canonical_json(plan)).hexdigest()

@@ -1,0 +1,361 @@
+"""`make_plan`: a snapshot and a goal in, a plan out. The same snapshot and goal give the same plan, byte by
+byte, wherever and whenever it is made.
+
+    lay out -> what must go or come -> separate -> balance -> improve (small clusters) -> leaders -> assemble
+
+Never does it give a replica to a broker that takes none, nor bring a partition's replicas closer together
+than they are. No partition loses a replica before all that are to remain are in sync: moves grow first
+(docs/replication.md 4.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, assert_never
+
+from controller.core.placement import PlacementBroker, place_from_emptiest
+from controller.core.planning.assembly import assemble, order_moves
+from controller.core.planning.balance import balance, movable, pools, quotas
+from controller.core.planning.by_hand import assign, check_replace, rejected, rejected_as_locked, replace
+from controller.core.planning.evacuation import evacuate, grow, separate, shrink
+from controller.core.planning.exact import improve
+from controller.core.planning.freedom import Effort, Freedom
+from controller.core.planning.goals import (
+    Assign,
+    ChangeReplicationFactor,
+    Drain,
+    Goal,
+    PlacePartitions,
+    Rebalance,
+    RebalanceMode,
+    Replace,
+    SeparateReplicas,
+)
+from controller.core.planning.layout import Layout
+from controller.core.planning.leaders import balance_leaders, spread_succession
+from controller.core.planning.plan import Move, MoveReason, Plan, Rejection, RejectionCode
+from controller.core.planning.snapshot import Snapshot
+
+#: Looks at a move, possible or not, about a microsecond each: for each part of a search.
+SEARCH_LOOKS_MAX: Final = 1_000_000
+#: The exact search looks at every move of every replica, again and again: not when there are more than these.
+EXACT_MOVES_MAX: Final = 40_000
+
+
+def make_plan(snapshot: Snapshot, goal: Goal) -> Plan:
+    layout = lay_out(snapshot, goal)
+    bytes_least: int | None = None
+    match goal:
+        case Rebalance():
+            rejections, bytes_least = _rebalance(layout, goal)
+        case Drain():
+            rejections = _drain(layout, goal)
+        case Replace():
+            refusal = check_replace(layout, goal)
+            rejections = replace(layout, goal) if refusal is None else [refusal]
+        case ChangeReplicationFactor():
+            rejections = _change_factor(snapshot, layout, goal)
+        case PlacePartitions():
+            return _place_partitions(snapshot, layout, goal)
+        case SeparateReplicas():
+            rejections = _separate(layout)
+        case Assign():
+            rejections = assign(snapshot, layout, goal)
+        case _:
+            assert_never(goal)
+    moves = order_moves(layout, _moves(layout))
+    if not isinstance(goal, Rebalance | SeparateReplicas):
+        bytes_least = sum(move.bytes for move in moves)  # nothing else was moved than had to be
+    return assemble(snapshot, layout, goal, moves, rejections, bytes_least=bytes_least)
+
+
+def cut(snapshot: Snapshot, plan: Plan, moves: int) -> Plan:
+    """The plan's first moves alone. snapshot: the one it was made from."""
+    layout = lay_out(snapshot, plan.goal)
+    return assemble(snapshot, layout, plan.goal, plan.moves[:moves], plan.rejections)
+
+
+def lay_out(snapshot: Snapshot, goal: Goal) -> Layout:
+    """The board for a goal: who is leaving, and who may hold replicas in the end."""
+    layout = Layout(snapshot)
+    leaving: tuple[int, ...] = ()
+    if isinstance(goal, Drain):
+        leaving = goal.broker_ids
+    elif isinstance(goal, Replace):
+        leaving = (goal.broker_id,)
+    for broker_id in leaving:
+        if broker_id in layout.index:
+            layout.leaving[layout.index[broker_id]] = True
+            layout.receives[layout.index[broker_id]] = False
+    return layout
+
+
+def _takers(layout: Layout) -> frozenset[int]:
+    return frozenset(broker for broker, receives in enumerate(layout.receives) if receives)
+
+
+def _even_out(layout: Layout, freedom: Freedom, reason: MoveReason, least: int | None = None) -> bool:
+    """least: bytes below which no plan comes; the search ends where it is met. Returns whether it is proven
+    that no plan to the same balance copies less."""
+    balance(layout, freedom, reason, looks_max=SEARCH_LOOKS_MAX)
+    if least is not None and _is_level(layout, freedom) and _copied(layout) == least:
+        return True
+    if sum(layout.load) * len(freedom.brokers) <= EXACT_MOVES_MAX:
+        return improve(layout, freedom, reason, Effort(2 * SEARCH_LOOKS_MAX))
+    return False
+
+
+def _is_level(layout: Layout, freedom: Freedom) -> bool:
+    loads = [layout.load[b] for b in freedom.brokers]
+    return max(loads, default=0) - min(loads, default=0) <= 1
+
+
+def _copied(layout: Layout) -> int:
+    """Bytes that are copied as things stand."""
+    return sum(
+        layout.size[number] * sum(layout.is_newcomer(number, b) for b in layout.replicas[number])
+        for number in layout.touched
+    )
+
+
+# --- goals --------------------------------------------------------------------------------------------------
+
+
+def _rebalance(layout: Layout, goal: Rebalance) -> tuple[list[Rejection], int | None]:
+    takers = _takers(layout)
+    freedom = Freedom(donors=takers, receivers=takers)
+    if goal.mode is RebalanceMode.NEW_ONLY:
+        refusals = _check_receivers(layout, goal.new_broker_ids)
+        if refusals:
+            return refusals, None
+        freedom = Freedom(takers, frozenset(layout.index[b] for b in goal.new_broker_ids))
+    rejections = _locked_leavers(layout)
+    least, loads = _least(layout, freedom)
+    rejections += _no_receivers(layout, evacuate(layout, freedom.receivers, MoveReason.DRAIN))
+    is_close = separate(layout, freedom.donors, freedom.receivers)
+    is_least = _even_out(layout, freedom, MoveReason.BALANCE, least)
+    layout.settle_order()
+    balance_leaders(layout, freedom, layout.unlocked, Effort(SEARCH_LOOKS_MAX))
+    spread_succession(layout)
+    if is_least:
+        return rejections, _copied(layout)
+    is_as_even = loads == sorted(layout.load[b] for b in freedom.brokers)
+    return rejections, least if is_as_even and not is_close and not rejections else None
+
+
+def _least(layout: Layout, freedom: Freedom) -> tuple[int | None, list[int]]:
+    """Bytes that any plan copies that makes the loads as even as they can be, and those loads, ascending."""
+    forced = [
+        layout.size[number]
+        for broker, is_leaving in enumerate(layout.leaving)
+        if is_leaving
+        for number in layout.held[broker]
+        if number not in layout.locked
+    ]
+    groups = pools(layout, freedom)
+    if len(groups) > 1 and forced:
+        return None, []
+
+    def weights_of(broker: int) -> Iterator[int]:
+        return (layout.size[number] for number in movable(layout, freedom, broker))
+
+    least = sum(forced)
+    loads: list[int] = []
+    for group in groups:
+        counts = {b: layout.load[b] for b in group.brokers}
+        wanted = quotas(counts, group, weights_of, poured=len(forced))
+        least += wanted.bytes
+        loads += wanted.loads.values()
+    return least, sorted(loads)
+
+
+def _drain(layout: Layout, goal: Drain) -> list[Rejection]:
+    unknown = _unknown_brokers(layout, goal.broker_ids)
+    if unknown:
+        return unknown
+    rejections = _locked_leavers(layout)
+    takers = _takers(layout)
+    rejections += _no_receivers(layout, evacuate(layout, takers, MoveReason.DRAIN))
+    freedom = Freedom(donors=frozenset(), receivers=takers)
+    _even_out(layout, freedom, MoveReason.DRAIN)
+    layout.settle_order()
+    effort = Effort(SEARCH_LOOKS_MAX)
+    balance_leaders(layout, freedom, list(layout.touched), effort)
+    if _are_leaders_even(layout, takers):  # then they are to be so afterwards, too
+        balance_leaders(layout, freedom, layout.unlocked, effort)
+    spread_succession(layout)
+    return rejections
+
+
+def _are_leaders_even(layout: Layout, brokers: frozenset[int]) -> bool:
+    """Before the plan, within one."""
+    leads = [0] * len(layout.broker_ids)
+    for replicas in layout.original:
+        leads[replicas[0]] += 1
+    counts = [leads[broker] for broker in brokers]
+    return max(counts, default=0) - min(counts, default=0) <= 1
+
+
+def _separate(layout: Layout) -> list[Rejection]:
+    takers = _takers(layout)
+    separate(layout, takers, takers)
+    _even_out(layout, Freedom(donors=frozenset(), receivers=takers), MoveReason.SEPARATION)
+    layout.settle_order()
+    return []
+
+
+def _change_factor(snapshot: Snapshot, layout: Layout, goal: ChangeReplicationFactor) -> list[Rejection]:
+    topic = snapshot.topic(goal.topic_id)
+    factor = goal.replication_factor
+    if topic is None:
+        return [_unknown_topic(goal.topic_id)]
+    if factor < 1:
+        detail = f"the replication factor must be at least 1, not {factor}"
+        return [Rejection(code=RejectionCode.INVALID_REPLICATION_FACTOR, detail=detail, topic=topic.topic)]
+    rejections, growing, shrinking = [], [], []
+    for number, partition in enumerate(layout.partitions):
+        count = len(partition.replicas)
+        if partition.topic_id != goal.topic_id or count == factor:
+            continue
+        if number in layout.locked:
+            rejections.append(rejected_as_locked(layout, number))
+        elif count < factor:
+            growing.append(number)
+        elif (in_sync := min(factor, len(partition.isr))) < (minimum := topic.minimum_of(factor)):
+            detail = f"{in_sync} of those that would remain are in sync, and {minimum} must be"
+            rejections.append(rejected(partition, RejectionCode.NOT_ENOUGH_IN_SYNC, detail))
+        else:
+            shrinking.append(number)
+    takers = _takers(layout)
+    shrink(layout, shrinking, factor)
+    stuck = grow(layout, growing, factor, takers)
+    rejections += _no_receivers(layout, stuck)
+    _even_out(layout, Freedom(donors=frozenset(), receivers=takers), MoveReason.REPLICATION_FACTOR)
+    layout.settle_order()
+    return rejections
+
+
+def _place_partitions(snapshot: Snapshot, layout: Layout, goal: PlacePartitions) -> Plan:
+    topic = snapshot.topic(goal.topic_id)
+    takers = sorted(_takers(layout))
+    refusal = None
+    if topic is None:
+        refusal = _unknown_topic(goal.topic_id)
+    elif goal.partitions <= topic.partitions:
+        refusal = Rejection(
+            code=RejectionCode.INVALID_PARTITIONS,
+            detail=f"topic {topic.topic!r} has {topic.partitions} partitions; it can only get more",
+            topic_id=topic.topic_id,
+            topic=topic.topic,
+        )
+    elif topic.replication_factor > len(takers):
+        refusal = Rejection(
+            code=RejectionCode.NO_RECEIVER,
+            detail=f"{topic.replication_factor} replicas need as many brokers that take some; there are "
+            f"{len(takers)}",
+            topic_id=topic.topic_id,
+            topic=topic.topic,
+        )
+    if topic is None or refusal is not None:
+        return assemble(snapshot, layout, goal, (), [refusal] if refusal else [])
+    members = {broker.broker_id: broker for broker in snapshot.brokers}
+    chosen = [members[layout.broker_ids[broker]] for broker in takers]
+    leads = [0] * len(layout.broker_ids)
+    for replicas in layout.original:
+        leads[replicas[0]] += 1
+    placed = place_from_emptiest(
+        [PlacementBroker(b.broker_id, b.host, b.rack) for b in chosen],
+        preferred=[leads[b] for b in takers],
+        held=[layout.load[b] for b in takers],
+        partitions=goal.partitions - topic.partitions,
+        replication_factor=topic.replication_factor,
+    )
+    moves = [
+        Move(
+            topic_id=topic.topic_id,
+            topic=topic.topic,
+            partition=number,
+            partition_epoch=None,
+            replicas_before=(),
+            replicas_after=replicas,
+            reasons=(MoveReason.NEW_PARTITION,),
+            size_bytes=0,
+            bytes=0,
+        )
+        for number, replicas in enumerate(placed, topic.partitions)
+    ]
+    return assemble(snapshot, layout, goal, order_moves(layout, moves), [], bytes_least=0)
+
+
+# --- what can't be had --------------------------------------------------------------------------------------
+
+
+def _unknown_topic(topic_id: str) -> Rejection:
+    return Rejection(code=RejectionCode.UNKNOWN_TOPIC, detail=f"there is no topic {topic_id[:22]!r}")
+
+
+def _unknown_brokers(layout: Layout, broker_ids: Sequence[int]) -> list[Rejection]:
+    return [
+        Rejection(
+            code=RejectionCode.UNKNOWN_BROKER, detail=f"broker {broker_id} is not a member of this cluster"
+        )
+        for broker_id in broker_ids
+        if broker_id not in layout.index
+    ]
+
+
+def _check_receivers(layout: Layout, broker_ids: Sequence[int]) -> list[Rejection]:
+    unknown = _unknown_brokers(layout, broker_ids)
+    return unknown or [
+        Rejection(
+            code=RejectionCode.BROKER_TAKES_NO_REPLICAS, detail=f"broker {broker_id} takes no replicas now"
+        )
+        for broker_id in broker_ids
+        if not layout.receives[layout.index[broker_id]]
+    ]
+
+
+def _locked_leavers(layout: Layout) -> list[Rejection]:
+    return [
+        rejected_as_locked(layout, number)
+        for number in sorted(layout.locked)
+        if any(layout.leaving[b] for b in layout.replicas[number])
+    ]
+
+
+def _no_receivers(layout: Layout, numbers: Sequence[int]) -> list[Rejection]:
+    return [
+        rejected(
+            layout.partitions[number],
+            RejectionCode.NO_RECEIVER,
+            "every broker that takes replicas holds one of it already",
+        )
+        for number in sorted(numbers)
+    ]
+
+
+def _moves(layout: Layout) -> list[Move]:
+    ids = layout.broker_ids
+    moves = []
+    for number, why in sorted(layout.touched.items()):
+        replicas, original = layout.replicas[number], layout.original[number]
+        if tuple(replicas) == original:
+            continue
+        partition = layout.partitions[number]
+        coming = len(set(replicas).difference(original))
+        is_reordered = not coming and len(replicas) == len(original)
+        is_by_hand = MoveReason.BY_HAND in why
+        moves.append(
+            Move(
+                topic_id=partition.topic_id,
+                topic=partition.topic,
+                partition=partition.partition,
+                partition_epoch=partition.partition_epoch,
+                replicas_before=partition.replicas,
+                replicas_after=tuple(ids[b] for b in replicas),
+                reasons=(MoveReason.LEADER_BALANCE,) if is_reordered and not is_by_hand else tuple(why),
+                size_bytes=partition.size_bytes,
+                bytes=coming * layout.size[number],
+            )
+        )
+    return moves

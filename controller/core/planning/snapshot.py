@@ -1,0 +1,125 @@
+"""What a plan is made from: brokers, topics and partitions as they were at one moment.
+
+A value of its own rather than the image, because what is planned must not change while it is being planned,
+and because sizes are not part of the image: brokers report them, and may not have done so yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from controller.contract.lag_report import PartitionLag
+from controller.contract.partition_state import LeaderRecovery, PartitionKey, PartitionState
+from controller.core.configs import effective
+from controller.core.image import ClusterImage
+from controller.core.records import BrokerRegistration
+
+
+class BrokerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """receives: may be given replicas that it does not have. leaving: it is to be emptied."""
+
+    broker_id: int
+    host: str
+    rack: str | None = None
+    receives: bool = True
+    leaving: bool = False
+
+
+class TopicSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """min_insync_replicas: as configured; None: nobody did, so it is a majority of the replicas."""
+
+    topic_id: str
+    topic: str
+    partitions: int
+    replication_factor: int
+    min_insync_replicas: int | None = None
+
+    def minimum_of(self, replication_factor: int) -> int:
+        """As effective_min_insync_replicas has it, for another number of replicas."""
+        if self.min_insync_replicas is None:
+            return replication_factor // 2 + 1
+        return min(self.min_insync_replicas, replication_factor)
+
+
+class PartitionSnapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """replicas: preferred leader first; the target, while a reassignment runs. size_bytes: of the leader's
+    log, which each new replica copies; None: not reported yet. gc=False: there are a hundred thousand."""
+
+    topic_id: str
+    topic: str
+    partition: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    leader: int
+    isr: tuple[int, ...]
+    min_insync_replicas: int
+    size_bytes: int | None = None
+    is_reassigning: bool = False
+    is_recovering: bool = False
+
+    @property
+    def key(self) -> PartitionKey:
+        return (self.topic_id, self.partition)
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """brokers: ascending by id. topics, partitions: by name, then by number; none is being deleted."""
+
+    brokers: tuple[BrokerSnapshot, ...]
+    topics: tuple[TopicSnapshot, ...]
+    partitions: tuple[PartitionSnapshot, ...]
+
+    def topic(self, topic_id: str) -> TopicSnapshot | None:
+        return next((topic for topic in self.topics if topic.topic_id == topic_id), None)
+
+
+def take_snapshot(image: ClusterImage, lags: Mapping[PartitionKey, PartitionLag]) -> Snapshot:
+    """Of all admitted brokers and of all topics that are not being deleted."""
+    topics = sorted((t for t in image.topics.values() if not t.deleting), key=lambda t: t.topic)
+    minimums = {t.topic_id: effective("min.insync.replicas", t.configs, image.configs) for t in topics}
+    return Snapshot(
+        brokers=tuple(_broker(image.brokers[b]) for b in sorted(image.brokers) if image.brokers[b].admitted),
+        topics=tuple(
+            TopicSnapshot(
+                topic_id=topic.topic_id,
+                topic=topic.topic,
+                partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                min_insync_replicas=None if (minimum := minimums[topic.topic_id]) is None else int(minimum),
+            )
+            for topic in topics
+        ),
+        partitions=tuple(
+            _partition(state, lags.get((state.topic_id, state.partition)))
+            for topic in topics
+            for state in image.partitions_of(topic.topic_id)
+        ),
+    )
+
+
+def _broker(broker: BrokerRegistration) -> BrokerSnapshot:
+    return BrokerSnapshot(
+        broker_id=broker.broker_id,
+        host=broker.host,
+        rack=broker.rack,
+        receives=broker.takes_replicas,
+        leaving=broker.draining,
+    )
+
+
+def _partition(state: PartitionState, lag: PartitionLag | None) -> PartitionSnapshot:
+    return PartitionSnapshot(
+        topic_id=state.topic_id,
+        topic=state.topic,
+        partition=state.partition,
+        partition_epoch=state.partition_epoch,
+        replicas=state.target_replicas,
+        leader=state.leader,
+        isr=state.isr,
+        min_insync_replicas=state.min_insync_replicas,
+        size_bytes=None if lag is None else lag.size_bytes,
+        is_reassigning=state.is_reassigning,
+        is_recovering=state.recovery is LeaderRecovery.RECOVERING,
+    )
