@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from admin_api.brokers import routes as brokers
 from admin_api.clusters import routes as clusters
+from admin_api.configs import routes as configs
 from admin_api.console.routes import create_console_router
 from admin_api.docs import create_docs_router
 from admin_api.envelope import Envelope, HttpMetrics
@@ -27,6 +28,7 @@ from admin_api.partitions import routes as partitions
 from admin_api.placement import routes as placement
 from admin_api.ports import EnginePort
 from admin_api.problem_handlers import install_problem_handlers
+from admin_api.reassignments import routes as reassignments
 from admin_api.replication import routes as replication
 from admin_api.resilience import routes as resilience
 from admin_api.schema import DESCRIPTION, TAGS, TITLE, VERSION, complete_schema
@@ -88,7 +90,9 @@ def create_app(
         clusters.router,
         brokers.router,
         topics.router,
+        configs.router,
         partitions.router,
+        reassignments.router,
         placement.router,
         resilience.router,
         replication.router,

@@ -14,6 +14,7 @@ from controller.contract.partition_state import PartitionKey
 from controller.core.effects import Alarm
 from controller.core.events import Event, Reply
 from controller.core.image import ClusterImage
+from controller.core.reassignment_progress import ReassignmentProgress
 from controller.shell.published import Published
 
 
@@ -73,6 +74,10 @@ class EnginePort(Protocol):
 
     def alarms(self, cluster: str) -> Sequence[Alarm]:
         """Most severe first. Raises NotActive, UnknownCluster."""
+        ...
+
+    def reassignments(self, cluster: str) -> Sequence[ReassignmentProgress]:
+        """Every running one, by topic id and partition. Raises NotActive, UnknownCluster."""
         ...
 
     def explain(self, cluster: str, key: PartitionKey) -> str | None:

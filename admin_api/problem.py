@@ -70,6 +70,12 @@ CATALOGUE: Mapping[str, Kind] = {
         kafka_error=KafkaError(3, "UNKNOWN_TOPIC_OR_PARTITION"),
     ),
     "operation_not_found": Kind(404, "No such operation", "GET /operations lists them, newest first"),
+    "config_not_found": Kind(
+        404,
+        "No such configuration",
+        "GET /clusters/{cluster}/topics/{topic}/configs lists those that exist",
+        kafka_error=KafkaError(40, "INVALID_CONFIG"),
+    ),
     "audit_row_not_found": Kind(404, "No such audit row", "GET /audit lists rows, newest first"),
     "before_the_audit": Kind(404, "The time lies before the audit begins", "ask for a later time"),
     "problem_not_found": Kind(404, "No such problem code", "GET /problems lists the codes"),
@@ -136,6 +142,16 @@ CATALOGUE: Mapping[str, Kind] = {
         "The change would leave too few replicas in sync, or nobody who may lead",
         "the partition's isr and min_insync_replicas show what has to stay; try when more are in sync",
         retryable=True,
+    ),
+    "operation_finished": Kind(
+        409,
+        "The operation has ended",
+        "GET /operations/{operation_id} says how; it can't be cancelled any more",
+    ),
+    "operation_not_cancellable": Kind(
+        409,
+        "Operations of this kind can't be cancelled",
+        "a demoted broker is taken back with :return; a reassignment can be cancelled",
     ),
     "idempotency_key_in_progress": Kind(
         409,

@@ -29,9 +29,10 @@ The controller of Springtide, a replicated log that speaks Kafka's protocol.
 """
 TAGS: Final = [
     {"name": "Clusters", "description": "Create, list, look at; what is wrong now."},
-    {"name": "Brokers", "description": "Add through an operation, list, look at."},
-    {"name": "Topics", "description": "Create, list, look at, delete."},
+    {"name": "Brokers", "description": "Add through an operation, list, look at, cordon, demote, take back."},
+    {"name": "Topics", "description": "Create, list, look at, enlarge, configure, delete."},
     {"name": "Partitions", "description": "Who leads, who follows and how far, what is blocked and why."},
+    {"name": "Reassignments", "description": "Move replicas by hand, follow that, cancel it."},
     {
         "name": "Operations",
         "description": "Work that outlives its request, resumed by whichever controller is active.",

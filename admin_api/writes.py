@@ -298,16 +298,24 @@ _REFUSALS = {
 }
 #: The core's field names, where the request's differ.
 _FIELDS = {"topic": "name"}
+#: Fields of the core that are in the path here.
+_PARAMETERS = {"partition": "partition", "broker_ids": "broker_id"}
 
 
-def refusal_problem(refusal: Refusal) -> ProblemError:
-    """The core's refusal as a problem: same words, same numbers."""
+def refusal_problem(refusal: Refusal, *, pointer: str | None = None) -> ProblemError:
+    """The core's refusal as a problem: same words, same numbers. pointer: where in the body it is about, for
+    a body that has less in it than the core was asked."""
     code = _REFUSALS.get(refusal.code.value, refusal.code.value)
     errors: tuple[FieldProblem, ...] = ()
-    if refusal.field is not None:
+    if pointer is not None:
+        errors = (FieldProblem(pointer=pointer, message=refusal.detail, limit=refusal.limit),)
+    elif refusal.field in _PARAMETERS:
+        parameter = _PARAMETERS[refusal.field]
+        errors = (FieldProblem(parameter=parameter, message=refusal.detail, limit=refusal.limit),)
+    elif refusal.field is not None:
         name, _, rest = refusal.field.partition(".")
-        pointer = f"/{_FIELDS.get(name, name)}" + (
+        where = f"/{_FIELDS.get(name, name)}" + (
             f"/{rest.replace('~', '~0').replace('/', '~1')}" if rest else ""
         )
-        errors = (FieldProblem(pointer=pointer, message=refusal.detail, limit=refusal.limit),)
+        errors = (FieldProblem(pointer=where, message=refusal.detail, limit=refusal.limit),)
     return ProblemError(code, refusal.detail, errors=errors, hint=refusal.hint, facts=refusal.facts)

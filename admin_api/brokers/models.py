@@ -71,6 +71,25 @@ AddBrokersBody = Annotated[
 ]
 
 
+class ChangeBroker(RequestBody):
+    """What a broker is allowed to; a field that is left out stays as it is."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"cordoned": True, "reason": "its disks are getting full"}]}
+    )
+
+    cordoned: bool = Field(description="a cordoned broker gets no new replicas, and keeps those it has")
+    reason: Reason | None = None
+
+
+class MaintainBroker(RequestBody):
+    """Why a broker is demoted, or taken back."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "a new kernel for store1"}]})
+
+    reason: Reason | None = None
+
+
 class BrokerView(View):
     """A broker as the controller knows it."""
 
@@ -82,6 +101,9 @@ class BrokerView(View):
         ),
         examples=["active"],
     )
+    cordoned: bool = Field(description="it gets no new replicas, and keeps those it has")
+    draining: bool = Field(description="it gets no new replicas, and is to be emptied")
+    demoted: bool = Field(description="it leads only what nobody else may")
     endpoint: str = Field(examples=["store1:9092"])
     rack: str | None
     broker_epoch: int = Field(description="names this run of the broker; grows with every start")
@@ -99,6 +121,14 @@ class BrokerView(View):
 class BrokerList(View):
     items: list[BrokerView]
     next_page_token: str | None
+
+
+class MaintenancePlan(View):
+    """What demoting a broker, or taking it back, would do."""
+
+    broker: BrokerView
+    leaders_moved: int = Field(description="leaderships that would move at once", examples=[4])
+    warnings: list[str] = Field(description="what the operation would wait for")
 
 
 class BrokerPlan(View):

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 
 from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
-from admin_api.brokers import service
-from admin_api.brokers.models import AddBrokersBody, BrokerList, BrokerPlan, BrokerView
-from admin_api.clusters.routes import WRITE_PROBLEMS, ClusterPath
+from admin_api.brokers import maintenance, service
+from admin_api.brokers.models import (
+    AddBrokersBody,
+    BrokerList,
+    BrokerPlan,
+    BrokerView,
+    ChangeBroker,
+    MaintainBroker,
+    MaintenancePlan,
+)
+from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, ClusterPath
+from admin_api.conditions import IfMatch
 from admin_api.names import BrokerId
 from admin_api.operations.views import LOCATION_HEADERS, OperationView
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
-from admin_api.problem import ProblemError, problems
+from admin_api.problem import problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
 from admin_api.writes import REPLAYED_HEADERS, Asked, Write
@@ -25,6 +34,19 @@ router = APIRouter(route_class=StrictRoute, tags=["Brokers"])
 
 BrokerSort = Literal["broker_id", "-broker_id", "replicas", "-replicas", "leaders", "-leaders"]
 BrokerPath = Annotated[BrokerId, Path(examples=[1])]
+
+_MAINTENANCE_PROBLEMS = (
+    "cluster_not_found",
+    "broker_not_found",
+    "ineligible_broker",
+    *CONDITION_PROBLEMS,
+    *WRITE_PROBLEMS,
+)
+_MAINTENANCE_ANSWERS: dict[int | str, dict[str, Any]] = {
+    202: {"description": "Accepted: follow the operation", "headers": LOCATION_HEADERS | REPLAYED_HEADERS},
+    200: {"model": MaintenancePlan, "description": "Dry run: the broker as it would be, and what would move"},
+    **problems(*_MAINTENANCE_PROBLEMS),
+}
 
 _EXAMPLES = {
     "one": {
@@ -137,8 +159,105 @@ async def get_broker(
     request: Request, services: Serving, cluster: ClusterPath, broker_id: BrokerPath
 ) -> Response:
     view = services.engine.image(cluster)
-    broker = view.image.brokers.get(broker_id)
-    if broker is None:
-        raise ProblemError("broker_not_found", f"broker {broker_id} has not registered with {cluster!r}")
-    version = str(view.version_of(Entity.BROKER, str(broker_id)))
+    broker = service.find_broker(view, cluster, broker_id)
+    version = service.version_of(view, broker_id)
     return show(request, service.broker_view(view, broker), view=view, version=version)
+
+
+@router.patch(
+    "/clusters/{cluster}/brokers/{broker_id}",
+    operation_id="changeBroker",
+    summary="Cordon a broker, or end that",
+    response_model=BrokerView,
+    responses={
+        200: {
+            "description": "Done; of a dry run, the broker as it would be",
+            "headers": ETAG_HEADERS | REPLAYED_HEADERS,
+        },
+        **problems(*_MAINTENANCE_PROBLEMS),
+    },
+)
+async def change_broker(
+    *,
+    body: ChangeBroker,
+    services: Serving,
+    write: Write,
+    condition: IfMatch,
+    cluster: ClusterPath,
+    broker_id: BrokerPath,
+) -> Response:
+    """A cordoned broker gets no new replicas, by our placement or by a reassignment. It keeps those it has,
+    leads, and stays in sync; restarts do not end it."""
+    services.engine.image(cluster)
+    asked = _asked(cluster, "change_broker", broker_id, body, is_operation=False)
+    return await write.carry_out(
+        asked,
+        partial(maintenance.change_broker, services, cluster, broker_id, body=body, condition=condition),
+    )
+
+
+@router.post(
+    "/clusters/{cluster}/brokers/{broker_id:int}:demote",
+    operation_id="demoteBroker",
+    summary="Move the leaderships off a broker",
+    status_code=202,
+    response_model=OperationView,
+    responses=_MAINTENANCE_ANSWERS,
+)
+async def demote_broker(
+    *,
+    body: MaintainBroker,
+    services: Serving,
+    write: Write,
+    condition: IfMatch,
+    cluster: ClusterPath,
+    broker_id: BrokerPath,
+) -> Response:
+    """Before maintenance: hands over what the broker leads to others in sync, and from now on it leads only
+    what nobody else may. Its replicas stay and stay in sync. What nobody else is in sync for yet is handed
+    over as soon as somebody is; the operation lasts until then. Restarts do not end it: `:return` does."""
+    services.engine.image(cluster)
+    asked = _asked(cluster, "demote_broker", broker_id, body, is_operation=True)
+    return await write.carry_out(
+        asked, partial(maintenance.demote_broker, services, cluster, broker_id, condition=condition)
+    )
+
+
+@router.post(
+    "/clusters/{cluster}/brokers/{broker_id:int}:return",
+    operation_id="returnBroker",
+    summary="Take a broker back after maintenance",
+    status_code=202,
+    response_model=OperationView,
+    responses=_MAINTENANCE_ANSWERS,
+)
+async def return_broker(
+    *,
+    body: MaintainBroker,
+    services: Serving,
+    write: Write,
+    condition: IfMatch,
+    cluster: ClusterPath,
+    broker_id: BrokerPath,
+) -> Response:
+    """The broker is no longer cordoned, draining or demoted: it may get replicas and lead again."""
+    services.engine.image(cluster)
+    asked = _asked(cluster, "return_broker", broker_id, body, is_operation=True)
+    return await write.carry_out(
+        asked, partial(maintenance.return_broker, services, cluster, broker_id, condition=condition)
+    )
+
+
+def _asked(
+    cluster: str, action: str, broker_id: int, body: ChangeBroker | MaintainBroker, *, is_operation: bool
+) -> Asked:
+    return Asked(
+        cluster=cluster,
+        action=action,
+        entity=Entity.BROKER,
+        entity_id=str(broker_id),
+        body=body.model_dump(mode="json"),
+        reason=body.reason,
+        brokers=(broker_id,),
+        is_operation=is_operation,
+    )

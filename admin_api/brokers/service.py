@@ -106,6 +106,18 @@ def _plan(wanted: Sequence[BrokerToAdd], brokers: dict[int, BrokerRegistration])
     )
 
 
+def find_broker(view: Published, cluster: str, broker_id: int) -> BrokerRegistration:
+    broker = view.image.brokers.get(broker_id)
+    if broker is None:
+        raise ProblemError("broker_not_found", f"broker {broker_id} has not registered with {cluster!r}")
+    return broker
+
+
+def version_of(view: Published, broker_id: int) -> str:
+    """Of the broker's own row; what it carries has its own."""
+    return str(view.version_of(Entity.BROKER, str(broker_id)))
+
+
 def sort_value(view: Published, broker: BrokerRegistration, sort: str) -> int:
     """What a list of brokers is ordered by, beside their ids."""
     match sort.removeprefix("-"):
@@ -122,6 +134,9 @@ def broker_view(view: Published, broker: BrokerRegistration) -> BrokerView:
     return BrokerView(
         broker_id=broker.broker_id,
         state=broker.status.value,
+        cordoned=broker.cordoned,
+        draining=broker.draining,
+        demoted=broker.demoted,
         endpoint=endpoint_of(broker.host, broker.port),
         rack=broker.rack,
         broker_epoch=broker.broker_epoch,

@@ -15,30 +15,32 @@ from typing import assert_never
 import msgspec
 
 from admin_api.names import endpoint_of
+from admin_api.operations.maintenance import advance_demotion
 from admin_api.operations.model import (
     Blocked,
     BrokerAdd,
+    BrokerDemote,
+    BrokerReturn,
     BrokerToAdd,
     LeaderElection,
     OperationError,
     OperationState,
+    PartitionsAdd,
+    PreferredElection,
+    Reassignment,
+    ReassignmentCancel,
     Step,
     StepState,
     TopicDelete,
     Work,
     with_steps,
 )
+from admin_api.operations.outcome import Advance, fail, wait
+from admin_api.operations.reassignments import Progress, advance_reassignment
+from admin_api.operations.topic_growth import advance_partitions_add
 from controller.contract.session import BrokerStatus
 from controller.core.image import ClusterImage
 from controller.core.records import BrokerRegistration
-
-
-class Advance(msgspec.Struct, frozen=True, kw_only=True):
-    """admit: brokers to be admitted now, all in one event; its refusal fails the operation."""
-
-    state: OperationState
-    work: Work
-    admit: tuple[int, ...] = ()
 
 
 def begin_broker_add(spec: BrokerAdd) -> Work:
@@ -67,26 +69,31 @@ def finished_election(spec: LeaderElection) -> Work:
 
 
 def advance(
-    work: Work, state: OperationState, image: ClusterImage, *, now_ms: int, deadline_at_ms: int
+    work: Work,
+    state: OperationState,
+    image: ClusterImage,
+    *,
+    now_ms: int,
+    deadline_at_ms: int,
+    progress: Progress | None = None,
 ) -> Advance:
-    """now_ms, deadline_at_ms: wall clock, because the deadline outlives the controller that set it."""
+    """now_ms, deadline_at_ms: wall clock, because the deadline outlives the controller that set it. progress:
+    of running reassignments, for what they wait for."""
     match work.spec:
         case BrokerAdd():
             return _advance_broker_add(work, work.spec, state, image.brokers, late=now_ms >= deadline_at_ms)
         case TopicDelete():
             return _advance_topic_delete(work, work.spec, image)
-        case LeaderElection():
-            return Advance(state=OperationState.SUCCEEDED, work=work)
+        case BrokerDemote():
+            return advance_demotion(work, work.spec, image)
+        case PartitionsAdd():
+            return advance_partitions_add(work, work.spec, image)
+        case Reassignment():
+            return advance_reassignment(work, work.spec, state, image, progress or {})
+        case LeaderElection() | PreferredElection() | BrokerReturn() | ReassignmentCancel():
+            return Advance(state=OperationState.SUCCEEDED, work=work)  # stored when they were done
         case _:
             assert_never(work.spec)
-
-
-def fail(work: Work, code: str, detail: str) -> Advance:
-    """Ends the operation; the step that was running is the one that failed."""
-    states = {step.name: StepState.FAILED for step in work.steps if step.state is StepState.RUNNING}
-    failed = with_steps(work, **states)
-    error = OperationError(code=code, detail=detail)
-    return Advance(state=OperationState.FAILED, work=msgspec.structs.replace(failed, error=error, blocked=()))
 
 
 def mismatch(wanted: BrokerToAdd, found: BrokerRegistration) -> OperationError | None:
@@ -133,7 +140,7 @@ def _advance_broker_add(
         if wanted.broker_id not in brokers
     ]
     if missing:
-        return _wait(work, state, missing, late=late)
+        return wait(work, state, missing, late=late)
     waiting = tuple(b.broker_id for b in spec.brokers if not brokers[b.broker_id].admitted)
     work = with_steps(work, preflight=StepState.SUCCEEDED, register=StepState.RUNNING)
     if waiting:
@@ -152,7 +159,7 @@ def _advance_broker_add(
         if brokers[wanted.broker_id].status is not BrokerStatus.ACTIVE
     ]
     if idle:
-        return _wait(work, OperationState.RUNNING, idle, late=late)
+        return wait(work, OperationState.RUNNING, idle, late=late)
     ids = ", ".join(str(wanted.broker_id) for wanted in spec.brokers)
     done = msgspec.structs.replace(
         with_steps(work, register=StepState.SUCCEEDED),
@@ -183,9 +190,3 @@ def _advance_topic_delete(work: Work, spec: TopicDelete, image: ClusterImage) ->
         for broker in down
     )
     return Advance(state=OperationState.RUNNING, work=msgspec.structs.replace(work, blocked=blocked))
-
-
-def _wait(work: Work, state: OperationState, blocked: list[Blocked], *, late: bool) -> Advance:
-    if late:
-        return fail(work, "deadline_exceeded", "; ".join(item.detail for item in blocked))
-    return Advance(state=state, work=msgspec.structs.replace(work, blocked=tuple(blocked)))

@@ -3,29 +3,37 @@
     preflight --all there--> running --done--> succeeded
         |  deadline, mismatch    |  deadline
         +------------------------+--> failed
+                                 |  cancelled --> cancelling --rolled back--> cancelled
+                                 +--what it works on was taken back or replaced--> cancelled
 
-`planning`, `awaiting_approval`, `scheduled`, `paused`, `cancelling` and `cancelled` belong to operations that
-move data; the names are reserved.
+`planning`, `awaiting_approval`, `scheduled` and `paused` are reserved for operations that carry out plans.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from controller.audit.operation_rows import OperationRow
+from controller.contract.partition_state import PartitionKey
+
+#: Of many, so that an operation's row stays small; its summary has the number of all.
+BLOCKED_SHOWN: Final = 100
+REFUSED_SHOWN: Final = 1_000
 
 
 class OperationState(StrEnum):
     PREFLIGHT = "preflight"
     RUNNING = "running"
+    CANCELLING = "cancelling"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    CANCELLED = "cancelled"
 
 
-FINISHED = (OperationState.SUCCEEDED, OperationState.FAILED)
+FINISHED = (OperationState.SUCCEEDED, OperationState.FAILED, OperationState.CANCELLED)
 
 
 class StepState(StrEnum):
@@ -33,6 +41,7 @@ class StepState(StrEnum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    CANCELLED = "cancelled"
     SKIPPED = "skipped"
 
 
@@ -42,7 +51,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blocked(msgspec.Struct, frozen=True, kw_only=True):
-    """What it waits for. code: `broker_unreachable`, `broker_not_active`, `replica_unreachable`."""
+    """What it waits for. code: `broker_unreachable`, `broker_not_active`, `replica_unreachable`,
+    `no_other_leader`; of a reassignment, a `BlockedReason`, or why it can't be rolled back now."""
 
     code: str
     detail: str
@@ -52,7 +62,8 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperationError(msgspec.Struct, frozen=True, kw_only=True):
-    """Why it failed. code: `deadline_exceeded`, `endpoint_mismatch`, `rack_mismatch`, or a refusal's."""
+    """Why it failed. code: `deadline_exceeded`, `endpoint_mismatch`, `rack_mismatch`, `broker_removed`,
+    `topic_deleted`, `elections_refused`, or a refusal's."""
 
     code: str
     detail: str
@@ -83,21 +94,114 @@ class LeaderElection(msgspec.Struct, frozen=True, kw_only=True, tag="leader_elec
     leader_epoch: int
 
 
-Spec = BrokerAdd | TopicDelete | LeaderElection
+class PreferredElection(msgspec.Struct, frozen=True, kw_only=True, tag="preferred_election"):
+    """elected, refused: how many of the partitions that were named, or that lacked their preferred leader."""
+
+    elected: int
+    refused: int
+
+
+class BrokerDemote(msgspec.Struct, frozen=True, kw_only=True, tag="broker_demote"):
+    broker_id: int
+
+
+class BrokerReturn(msgspec.Struct, frozen=True, kw_only=True, tag="broker_return"):
+    broker_id: int
+
+
+class PartitionsAdd(msgspec.Struct, frozen=True, kw_only=True, tag="partitions_add"):
+    """partitions: how many the topic has with the new ones. Nothing here says which are new: a second attempt
+    under one Idempotency-Key, whose first answer was lost, could not tell any more."""
+
+    topic: str
+    topic_id: str
+    partitions: int
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition's way. original: its replicas before; replicas: the targets, preferred leader first."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    original: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+    @property
+    def key(self) -> PartitionKey:
+        return (self.topic_id, self.partition)
+
+
+class Reassignment(msgspec.Struct, frozen=True, kw_only=True, tag="reassignment"):
+    moves: tuple[Move, ...]
+
+
+class ReassignmentCancel(msgspec.Struct, frozen=True, kw_only=True, tag="reassignment_cancel"):
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+
+
+Spec = (
+    BrokerAdd
+    | TopicDelete
+    | LeaderElection
+    | PreferredElection
+    | BrokerDemote
+    | BrokerReturn
+    | PartitionsAdd
+    | Reassignment
+    | ReassignmentCancel
+)
+
+
+class Fate(StrEnum):
+    """What became of one move, as the partition's row tells. All but the first are final."""
+
+    MOVING = "moving"
+    MOVED = "moved"
+    ROLLED_BACK = "rolled_back"
+    #: Somebody sent the partition elsewhere.
+    REPLACED = "replaced"
+    TOPIC_DELETED = "topic_deleted"
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """A part that was refused for good, with a problem's code."""
+
+    topic: str
+    partition: int
+    code: str
+    detail: str
+
+
+class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wants the operation undone, for the audit rows of that."""
+
+    actor: str
+    reason: str | None = None
+    request_id: str | None = None
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of an operation that its kind knows about: what was asked, and how far it is."""
+    """The part of an operation that its kind knows about: what was asked, and how far it is.
+
+    fates: of a reassignment's moves, in their order. refused: at most REFUSED_SHOWN of them.
+    """
 
     spec: Spec
     steps: tuple[Step, ...]
     blocked: tuple[Blocked, ...] = ()
     error: OperationError | None = None
     summary: str | None = None
+    fates: tuple[Fate, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    cancellation: Cancellation | None = None
 
 
 def encode_work(work: Work) -> dict[str, Any]:
-    encoded: dict[str, Any] = msgspec.to_builtins(work)
+    """As SQL gives it back, with lists where the work has tuples: what has not changed must compare equal."""
+    encoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(work))
     return encoded
 
 

@@ -6,22 +6,37 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import ConfigDict
 
 from admin_api.answers import ETAG_HEADERS, show
+from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS
+from admin_api.conditions import IfMatch
 from admin_api.history.models import SinceTime, milliseconds
-from admin_api.names import ClusterName
+from admin_api.names import ClusterName, Reason
+from admin_api.operations.cancelling import cancel_operation, find_operation
 from admin_api.operations.model import OperationState
-from admin_api.operations.views import OperationList, OperationView, operation_view
+from admin_api.operations.views import LOCATION_HEADERS, OperationList, OperationView, operation_view
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, decode_position, encode_token
-from admin_api.problem import ProblemError, problems
+from admin_api.problem import problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
-from controller.audit.operation_rows import OperationFilter, get_operation, list_operations
+from admin_api.views import RequestBody
+from admin_api.writes import REPLAYED_HEADERS, Asked, Write
+from controller.audit.change import Entity
+from controller.audit.operation_rows import OperationFilter, list_operations
 
 router = APIRouter(route_class=StrictRoute, tags=["Operations"])
 
 OperationPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["op_Zk1lV0pCTEq4nY6mXw2v3A"])]
 Word = Annotated[str, Query(pattern=r"^[a-z0-9_]{1,64}$")]
+
+
+class CancelOperation(RequestBody):
+    """Why an operation is to be undone."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "clients time out"}]})
+
+    reason: Reason | None = None
 
 
 @router.get(
@@ -67,7 +82,52 @@ async def list_them(
     responses={200: {"headers": ETAG_HEADERS}, **problems("operation_not_found", "audit_unavailable")},
 )
 async def get_it(request: Request, services: Serving, operation_id: OperationPath) -> Response:
-    row = await services.audit.read(partial(get_operation, operation_id=operation_id))
-    if row is None:
-        raise ProblemError("operation_not_found", f"there is no operation {operation_id!r}")
+    row = await find_operation(services, operation_id)
     return show(request, operation_view(row), version=str(row.revision))
+
+
+@router.post(
+    "/operations/{operation_id}:cancel",
+    operation_id="cancelOperation",
+    summary="Cancel an operation and undo what it has begun",
+    status_code=202,
+    response_model=OperationView,
+    responses={
+        202: {
+            "description": "Accepted: it is `cancelling`, until what it moved is back",
+            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
+        },
+        200: {"model": OperationView, "description": "Dry run: the operation as it would be"},
+        **problems(
+            "operation_not_found",
+            "operation_finished",
+            "operation_not_cancellable",
+            "audit_unavailable",
+            *CONDITION_PROBLEMS,
+            *WRITE_PROBLEMS,
+        ),
+    },
+)
+async def cancel_it(
+    *,
+    body: CancelOperation,
+    services: Serving,
+    write: Write,
+    condition: IfMatch,
+    operation_id: OperationPath,
+) -> Response:
+    """Of a reassignment: partitions that are still on their way get their original replicas back; those that
+    have arrived stay. Where too few of the original replicas are in sync, it waits for them, and `blocked`
+    says so. Whichever controller is active goes on with it."""
+    row = await find_operation(services, operation_id)
+    asked = Asked(
+        cluster=row.cluster,
+        action="cancel_operation",
+        entity=Entity.CLUSTER,
+        entity_id=row.cluster,
+        body={"operation_id": operation_id, "reason": body.reason},
+        reason=body.reason,
+    )
+    return await write.carry_out(
+        asked, partial(cancel_operation, services, operation_id, condition=condition)
+    )

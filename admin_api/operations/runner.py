@@ -14,8 +14,17 @@ from functools import partial
 import anyio
 import msgspec
 
-from admin_api.operations.advance import Advance, advance, fail
-from admin_api.operations.model import FINISHED, OperationState, decode_work, encode_work
+from admin_api.operations.advance import advance
+from admin_api.operations.model import (
+    FINISHED,
+    Cancellation,
+    OperationState,
+    Reassignment,
+    decode_work,
+    encode_work,
+)
+from admin_api.operations.outcome import Advance, fail
+from admin_api.operations.reassignments import Progress, not_rolled_back
 from admin_api.ports import EnginePort
 from admin_api.settings import ApiSettings
 from controller.audit.operation_rows import (
@@ -25,7 +34,8 @@ from controller.audit.operation_rows import (
     update_operation,
 )
 from controller.audit.store import AuditRejected, AuditStore, AuditUnavailable
-from controller.core.events import AdmitBrokers, Refusal
+from controller.contract.partition_state import PartitionKey
+from controller.core.events import AdmitBrokers, AlterReassignments, ReassignmentsAltered, Refusal
 from controller.shell.clock import Clock
 from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
 
@@ -64,6 +74,31 @@ class OperationsRunner:
         """Unfinished operations as far as this controller knows."""
         return tuple(self._running.values())
 
+    def reassigning(self, cluster: str) -> dict[PartitionKey, str]:
+        """The unfinished operation that follows each partition's reassignment; of several, the latest."""
+        found: dict[PartitionKey, str] = {}
+        for row in self._running.values():
+            spec = decode_work(row).spec
+            if row.cluster == cluster and isinstance(spec, Reassignment):
+                found |= {move.key: row.id for move in spec.moves}
+        return found
+
+    async def cancel(self, row: OperationRow, cancellation: Cancellation) -> OperationRow | None:
+        """Stores that `row` is to be undone; the next look begins with it. None: it has moved on meanwhile,
+        read it again. Raises AuditUnavailable."""
+        work = msgspec.structs.replace(decode_work(row), cancellation=cancellation)
+        cancelling = msgspec.structs.replace(
+            row,
+            state=OperationState.CANCELLING.value,
+            body=encode_work(work),
+            revision=row.revision + 1,
+        )
+        if not await self._store.write(partial(update_operation, row=cancelling)):
+            return None
+        self._running[row.id] = cancelling
+        self._wake.set()
+        return cancelling
+
     async def run(self) -> None:
         """For ever; idle on a standby."""
         while True:
@@ -98,23 +133,49 @@ class OperationsRunner:
         except UnknownCluster:
             await self._store_progress(row, fail(work, "cluster_not_found", f"no cluster {row.cluster!r}"))
             return
-        state = OperationState(row.state)
-        step = advance(work, state, image, now_ms=now_ms, deadline_at_ms=row.deadline_at_ms)
+        step = advance(
+            work,
+            OperationState(row.state),
+            image,
+            now_ms=now_ms,
+            deadline_at_ms=row.deadline_at_ms,
+            progress=self._progress(row.cluster) if isinstance(work.spec, Reassignment) else None,
+        )
         if step.admit:
-            reply = await self._engine.submit(
-                row.cluster,
-                AdmitBrokers(
-                    wall_ms=now_ms,
-                    actor=row.actor,
-                    reason=row.reason,
-                    request_id=row.request_id,
-                    operation_id=row.id,
-                    broker_ids=step.admit,
-                ),
-            )
-            if isinstance(reply, Refusal):
-                step = fail(step.work, reply.code, reply.detail)
+            step = await self._admit(row, step, now_ms)
+        if step.roll_back:
+            step = await self._roll_back(row, step, now_ms)
         await self._store_progress(row, step)
+
+    def _progress(self, cluster: str) -> Progress:
+        return {(found.topic_id, found.partition): found for found in self._engine.reassignments(cluster)}
+
+    async def _admit(self, row: OperationRow, step: Advance, now_ms: int) -> Advance:
+        event = AdmitBrokers(
+            wall_ms=now_ms,
+            actor=row.actor,
+            reason=row.reason,
+            request_id=row.request_id,
+            operation_id=row.id,
+            broker_ids=step.admit,
+        )
+        reply = await self._engine.submit(row.cluster, event)
+        return fail(step.work, reply.code, reply.detail) if isinstance(reply, Refusal) else step
+
+    async def _roll_back(self, row: OperationRow, step: Advance, now_ms: int) -> Advance:
+        """What it led to is seen at the next look; a refusal is kept as what the cancellation waits for."""
+        by = step.work.cancellation or Cancellation(actor=row.actor)
+        event = AlterReassignments(
+            wall_ms=now_ms,
+            actor=by.actor,
+            reason=by.reason,
+            request_id=by.request_id,
+            operation_id=row.id,
+            targets=step.roll_back,
+        )
+        reply = await self._engine.submit(row.cluster, event)
+        assert isinstance(reply, ReassignmentsAltered)
+        return msgspec.structs.replace(step, work=not_rolled_back(step.work, reply.results))
 
     async def _store_progress(self, row: OperationRow, step: Advance) -> None:
         body = encode_work(step.work)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from admin_api.answers import Answer
 from admin_api.names import optional_timestamp, timestamp
-from admin_api.operations.model import decode_work
+from admin_api.operations.model import Fate, Work, decode_work
 from admin_api.views import View
 from controller.audit.operation_rows import OperationRow
 
@@ -22,7 +22,8 @@ LOCATION_HEADERS = {
 class StepView(View):
     name: str = Field(examples=["preflight"])
     state: str = Field(
-        description="`pending`, `running`, `succeeded`, `failed` or `skipped`", examples=["running"]
+        description="`pending`, `running`, `succeeded`, `failed`, `cancelled` or `skipped`",
+        examples=["running"],
     )
 
 
@@ -36,13 +37,22 @@ class BlockedView(View):
     partition: int | None
 
 
+class RefusedView(View):
+    """A part of the operation that was refused for good."""
+
+    topic: str
+    partition: int
+    code: str = Field(description="a problem's", examples=["ineligible_broker"])
+    detail: str
+
+
 class OperationErrorView(View):
     code: str = Field(examples=["deadline_exceeded"])
     detail: str
 
 
 class ProgressView(View):
-    """How much data has been moved; null until operations move any."""
+    """How many partitions are where they were to be; null of operations that move none."""
 
     moves_total: int | None = None
     moves_done: int | None = None
@@ -59,9 +69,18 @@ class OperationView(View):
     """Work on a cluster: what was asked, how far it is, and what holds it up."""
 
     id: str = Field(examples=["op_Zk1lV0pCTEq4nY6mXw2v3A"])
-    kind: str = Field(description="`broker_add`, `topic_delete`, `leader_election`", examples=["broker_add"])
+    kind: str = Field(
+        description=(
+            "`broker_add`, `broker_demote`, `broker_return`, `topic_delete`, `partitions_add`, "
+            "`leader_election`, `preferred_election`, `reassignment`, `reassignment_cancel`"
+        ),
+        examples=["broker_add"],
+    )
     cluster: str = Field(examples=["prod"])
-    state: str = Field(description="`preflight`, `running`, `succeeded` or `failed`", examples=["preflight"])
+    state: str = Field(
+        description="`preflight`, `running`, `cancelling`, `succeeded`, `failed` or `cancelled`",
+        examples=["preflight"],
+    )
     created_at: str
     started_at: str | None
     finished_at: str | None
@@ -74,6 +93,7 @@ class OperationView(View):
     steps: list[StepView]
     progress: ProgressView
     blocked: list[BlockedView]
+    refused: list[RefusedView] = Field(description="the first thousand; `summary` counts all")
     error: OperationErrorView | None
     summary: str | None
     links: LinksView
@@ -102,13 +122,22 @@ def operation_view(row: OperationRow) -> OperationView:
         request_id=row.request_id,
         spec=spec,
         steps=[StepView(name=step.name, state=step.state.value) for step in work.steps],
-        progress=ProgressView(),
+        progress=_progress(work),
         blocked=[BlockedView(**msgspec.structs.asdict(item)) for item in work.blocked],
+        refused=[RefusedView(**msgspec.structs.asdict(item)) for item in work.refused],
         error=None
         if work.error is None
         else OperationErrorView(code=work.error.code, detail=work.error.detail),
         summary=work.summary,
         links=LinksView(self=f"/operations/{row.id}", audit=f"/audit?operation={row.id}"),
+    )
+
+
+def _progress(work: Work) -> ProgressView:
+    if not work.fates:
+        return ProgressView()
+    return ProgressView(
+        moves_total=len(work.fates), moves_done=sum(fate is Fate.MOVED for fate in work.fates)
     )
 
 

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from admin_api.names import INT32_MAX, BrokerId, Reason
+from admin_api.names import INT32_MAX, BrokerId, PartitionNumber, Reason, TopicName
+from admin_api.operations.views import RefusedView
 from admin_api.views import LastChange, RequestBody, View
 
 
@@ -106,6 +107,41 @@ ElectLeaderBody = Annotated[
     | Annotated[ElectUncleanLeader, Tag("ElectUncleanLeader")],
     Discriminator(_which),
 ]
+
+
+class NamedPartition(RequestBody):
+    topic: TopicName
+    partition: PartitionNumber
+
+
+class ElectPreferredLeaders(RequestBody):
+    """Which partitions get their preferred leaders back. Nothing named: all that lack theirs."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"topics": ["orders"], "reason": "after maintenance of store1"}]}
+    )
+
+    topics: Annotated[list[TopicName], Field(min_length=1, max_length=1_000)] | None = Field(
+        default=None, description="of these topics, all that lack their preferred leader"
+    )
+    partitions: Annotated[list[NamedPartition], Field(min_length=1, max_length=10_000)] | None = Field(
+        default=None, description="exactly these; instead of topics"
+    )
+    reason: Reason | None = None
+
+
+class ElectedView(View):
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+
+
+class PreferredElectionPlan(View):
+    """What the elections would lead to, each alone; the first thousand of either."""
+
+    elected: list[ElectedView]
+    refused: list[RefusedView]
 
 
 class ElectionPlan(View):

@@ -14,8 +14,15 @@ from admin_api.conditions import IfMatch
 from admin_api.names import PartitionNumber
 from admin_api.operations.views import LOCATION_HEADERS, OperationView
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
-from admin_api.partitions import service
-from admin_api.partitions.models import ElectionPlan, ElectLeaderBody, PartitionList, PartitionView
+from admin_api.partitions import preferred, service
+from admin_api.partitions.models import (
+    ElectionPlan,
+    ElectLeaderBody,
+    ElectPreferredLeaders,
+    PartitionList,
+    PartitionView,
+    PreferredElectionPlan,
+)
 from admin_api.problem import problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
@@ -104,6 +111,48 @@ async def elect_leader(
     return await write.carry_out(
         asked,
         partial(service.elect_leader, services, cluster, topic, partition, body=body, condition=condition),
+    )
+
+
+@router.post(
+    "/clusters/{cluster}/partitions:elect-preferred",
+    operation_id="electPreferredLeaders",
+    summary="Give partitions their preferred leaders back",
+    status_code=202,
+    response_model=OperationView,
+    responses={
+        202: {
+            "description": "Done, or failed: the operation says what was refused",
+            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
+        },
+        200: {
+            "model": PreferredElectionPlan,
+            "description": "Dry run: who would lead, what would be refused",
+        },
+        **problems("cluster_not_found", "topic_not_found", *WRITE_PROBLEMS),
+    },
+)
+async def elect_preferred_leaders(
+    *,
+    body: ElectPreferredLeaders,
+    services: Serving,
+    write: Write,
+    cluster: ClusterPath,
+) -> Response:
+    """After maintenance: each partition that is led by another than its first replica is handed back, if that
+    one is in sync. Each alone: what one lacks holds up no other."""
+    services.engine.image(cluster)
+    asked = Asked(
+        cluster=cluster,
+        action="elect_preferred_leaders",
+        entity=Entity.CLUSTER,
+        entity_id=cluster,
+        body=body.model_dump(mode="json"),
+        reason=body.reason,
+        is_operation=True,
+    )
+    return await write.carry_out(
+        asked, partial(preferred.elect_preferred_leaders, services, cluster, body=body)
     )
 
 

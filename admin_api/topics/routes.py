@@ -16,8 +16,15 @@ from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
 from admin_api.problem import problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
-from admin_api.topics import service
-from admin_api.topics.models import NewTopic, TopicDeletionPlan, TopicList, TopicPlan, TopicView
+from admin_api.topics import growth, service
+from admin_api.topics.models import (
+    ChangeTopic,
+    NewTopic,
+    TopicDeletionPlan,
+    TopicList,
+    TopicPlan,
+    TopicView,
+)
 from admin_api.writes import REPLAYED_HEADERS, Asked, Write
 from controller.audit.change import Entity
 
@@ -144,6 +151,58 @@ async def get_topic(request: Request, services: Serving, cluster: ClusterPath, t
     state = service.find_topic(view, cluster, topic)
     version = service.version_of(view, state)
     return show(request, service.show_topic(cluster, view, state), view=view, version=version)
+
+
+@router.patch(
+    "/clusters/{cluster}/topics/{topic}",
+    operation_id="changeTopic",
+    summary="Give a topic more partitions",
+    status_code=202,
+    response_model=OperationView,
+    responses={
+        202: {
+            "description": "Accepted: follow the operation",
+            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
+        },
+        200: {"model": TopicPlan, "description": "Dry run: the topic as it would be, and the new partitions"},
+        **problems(
+            "cluster_not_found",
+            "topic_not_found",
+            "invalid_partitions",
+            "replication_factor_too_large",
+            "invalid_replica_assignment",
+            "no_live_replica",
+            *CONDITION_PROBLEMS,
+            *WRITE_PROBLEMS,
+        ),
+    },
+)
+async def change_topic(
+    *,
+    body: ChangeTopic,
+    services: Serving,
+    write: Write,
+    condition: IfMatch,
+    cluster: ClusterPath,
+    topic: TopicPath,
+) -> Response:
+    """The new partitions have as many replicas as the topic's first one. Records keep their partitions: a
+    producer that chooses by key sends later ones of the same key elsewhere. A topic never gets fewer."""
+    services.engine.image(cluster)
+    asked = Asked(
+        cluster=cluster,
+        action="add_partitions",
+        entity=Entity.TOPIC,
+        entity_id=topic,
+        body=body.model_dump(mode="json"),
+        reason=body.reason,
+        topic=topic,
+        is_operation=True,
+    )
+    return await write.carry_out(
+        asked,
+        partial(growth.add_partitions, services, cluster, topic, body=body, condition=condition),
+    )
 
 
 @router.delete(

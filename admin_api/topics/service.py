@@ -122,14 +122,20 @@ def version_of(view: Published, state: TopicState) -> str:
     return str(view.version_of(Entity.TOPIC, state.topic_id))
 
 
+def check_settled(engine: EnginePort, cluster: str, topic: TopicState, condition: Condition) -> None:
+    """That the topic's row is the one that a change of it was decided on. Raises precondition_failed."""
+    is_settled = engine.decided(cluster).topics.get(topic.topic_id) == topic
+    version = version_of(engine.image(cluster), topic) if is_settled else None
+    condition.check(version, what=f"topic {topic.topic!r}")
+
+
 async def delete_topic(
     services: Services, cluster: str, name: str, condition: Condition, attempt: Attempt
 ) -> Answer:
     """202 with an operation that ends when every replica is gone; the name is free at once."""
     engine = services.engine
     topic = find_topic(engine.image(cluster), cluster, name)
-    is_settled = engine.decided(cluster).topics.get(topic.topic_id) == topic
-    condition.check(version_of(engine.image(cluster), topic) if is_settled else None, what=f"topic {name!r}")
+    check_settled(engine, cluster, topic, condition)
     before = show_topic(cluster, engine.image(cluster), topic)
     reply = await engine.submit(
         cluster,

@@ -95,6 +95,16 @@ class Rest:
         return items
 
 
+async def silence(rest: Rest, brokers: list[Broker], *still_alive: int) -> None:
+    """Time passes in which only some brokers speak, until the others are fenced."""
+    for _ in range(30):
+        await rest.clock.sleep_ms(400)
+        for broker in brokers:
+            if broker.broker_id in still_alive:
+                await broker.heartbeat()
+                await broker.apply()
+
+
 def problem(response: httpx.Response) -> tuple[int, str]:
     """Status and code of a problem document, after checking that it is a whole one."""
     assert response.headers["content-type"] == "application/problem+json", response.text

@@ -160,7 +160,7 @@ async def test_a_wrong_method_is_told_all_the_right_ones(zookeeper: MemoryZooKee
         for method, path, allowed in (
             ("PATCH", "/clusters", "GET, POST"),
             ("GET", "/topics", "POST"),
-            ("POST", "/clusters/prod/topics/orders", "DELETE, GET"),
+            ("POST", "/clusters/prod/topics/orders", "DELETE, GET, PATCH"),
             ("GET", "/clusters/prod/topics/orders/partitions/0:elect-leader", "POST"),
             ("BREW", "/healthz", "GET"),
         ):

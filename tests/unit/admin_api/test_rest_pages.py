@@ -42,6 +42,11 @@ async def a_bit_of_everything(rest: Rest) -> None:
         await rest.create_topic(name, partitions=1 + number % 3, replication_factor=1 + number)
     for name in ("a", "b"):
         await rest.client.delete(f"{PROD}/topics/{name}")
+    for partition in (0, 1):
+        path = f"{PROD}/topics/c/partitions/{partition}"
+        replicas = (await rest.client.get(path)).json()["replicas"]
+        other = min({1, 2, 3, 4, 5} - set(replicas))
+        await rest.client.put(f"{path}/assignment", json={"replicas": [other, *replicas[1:]]})
     await rest.clock.sleep_ms(20_000)  # nobody sends heartbeats: brokers are fenced, partitions leaderless
 
 

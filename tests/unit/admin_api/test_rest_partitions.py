@@ -5,22 +5,11 @@ import pytest
 from controller.contract.lag_report import FollowerLag, LagReport, PartitionLag
 from controller.core.events import Report
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
-from tests.unit.admin_api.rest_parts import Rest, controller, problem
-from tests.unit.controller.shell.shell_parts import Broker
+from tests.unit.admin_api.rest_parts import controller, problem, silence
 
 pytestmark = pytest.mark.anyio
 
 PARTITION = "/clusters/prod/topics/orders/partitions/0"
-
-
-async def silence(rest: Rest, brokers: list[Broker], *still_alive: int) -> None:
-    """Time passes in which only some brokers speak, until the others are fenced."""
-    for _ in range(30):
-        await rest.clock.sleep_ms(400)
-        for broker in brokers:
-            if broker.broker_id in still_alive:
-                await broker.heartbeat()
-                await broker.apply()
 
 
 async def test_a_partition_shows_its_state_and_what_its_leader_reported(zookeeper: MemoryZooKeeper) -> None:

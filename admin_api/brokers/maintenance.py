@@ -1,0 +1,143 @@
+"""Brokers under maintenance: cordons, demotes, takes back."""
+
+from __future__ import annotations
+
+from admin_api.answers import Answer
+from admin_api.brokers.models import ChangeBroker, MaintenancePlan
+from admin_api.brokers.service import broker_view, find_broker, version_of
+from admin_api.conditions import Condition
+from admin_api.operations.maintenance import advance_demotion, begin_demotion, finished_return
+from admin_api.operations.model import BrokerDemote, BrokerReturn, OperationState
+from admin_api.operations.opening import opened
+from admin_api.operations.views import accepted
+from admin_api.problem import ProblemError
+from admin_api.services import Services
+from admin_api.writes import Attempt, refusal_problem
+from controller.core.configs import is_leader_rebalance_enabled
+from controller.core.events import BrokersMaintained, MaintainBrokers, Refusal
+from controller.core.records import BrokerRegistration
+
+
+async def change_broker(
+    services: Services,
+    cluster: str,
+    broker_id: int,
+    attempt: Attempt,
+    *,
+    body: ChangeBroker,
+    condition: Condition,
+) -> Answer:
+    """200: nothing is moved by it."""
+    done = await _maintain(services, cluster, broker_id, attempt, condition=condition, cordoned=body.cordoned)
+    view = services.engine.image(cluster)
+    if attempt.dry_run:
+        return Answer.of(200, broker_view(view, done.brokers[0]))
+    broker = find_broker(view, cluster, broker_id)
+    return Answer.of(200, broker_view(view, broker), version=version_of(view, broker_id))
+
+
+async def demote_broker(
+    services: Services, cluster: str, broker_id: int, attempt: Attempt, *, condition: Condition
+) -> Answer:
+    """202 with an operation that ends when the broker leads nothing."""
+    done = await _maintain(services, cluster, broker_id, attempt, condition=condition, demoted=True)
+    engine = services.engine
+    if attempt.dry_run:
+        left = len(engine.image(cluster).image.leader_of.get(broker_id, ())) - done.leaders_moved
+        return _plan(
+            services,
+            cluster,
+            done,
+            [f"{left} partitions have nobody else in sync who may lead"] if left else [],
+        )
+    work = begin_demotion(BrokerDemote(broker_id=broker_id))
+    # What could be handed over has been: most demotions have ended by now.
+    step = advance_demotion(work, BrokerDemote(broker_id=broker_id), engine.image(cluster).image)
+    row = opened(services, cluster, attempt, step.work, step.state)
+    await services.operations.follow(row)
+    return accepted(row, retry_after_s=services.settings.retry_after_s)
+
+
+async def return_broker(
+    services: Services, cluster: str, broker_id: int, attempt: Attempt, *, condition: Condition
+) -> Answer:
+    """202 with an operation that has ended: who gives leaderships back is the leader rebalance."""
+    done = await _maintain(
+        services,
+        cluster,
+        broker_id,
+        attempt,
+        condition=condition,
+        cordoned=False,
+        draining=False,
+        demoted=False,
+    )
+    if attempt.dry_run:
+        return _plan(services, cluster, done, [])
+    image = services.engine.image(cluster).image
+    how = (
+        "partitions that prefer it get it back as their leader by themselves"
+        if is_leader_rebalance_enabled(image.configs)
+        else f"POST /clusters/{cluster}/partitions:elect-preferred gives it its leaderships back"
+    )
+    summary = f"broker {broker_id} takes replicas and leads again; {how}"
+    work = finished_return(BrokerReturn(broker_id=broker_id), summary=summary)
+    row = opened(services, cluster, attempt, work, OperationState.SUCCEEDED)
+    await services.operations.follow(row)
+    return accepted(row, retry_after_s=services.settings.retry_after_s)
+
+
+async def _maintain(
+    services: Services,
+    cluster: str,
+    broker_id: int,
+    attempt: Attempt,
+    *,
+    condition: Condition,
+    cordoned: bool | None = None,
+    draining: bool | None = None,
+    demoted: bool | None = None,
+) -> BrokersMaintained:
+    engine = services.engine
+    view = engine.image(cluster)
+    broker = find_broker(view, cluster, broker_id)
+    if not broker.admitted:
+        raise ProblemError(
+            "ineligible_broker",
+            f"broker {broker_id} waits to be added: it has nothing yet that could be taken from it",
+            hint="add it first",
+        )
+    is_settled = engine.decided(cluster).brokers.get(broker_id) == broker
+    condition.check(version_of(view, broker_id) if is_settled else None, what=f"broker {broker_id}")
+    reply = await engine.submit(
+        cluster,
+        MaintainBrokers(
+            wall_ms=attempt.wall_ms,
+            actor=attempt.actor,
+            reason=attempt.reason,
+            request_id=attempt.request_id,
+            # A cordon is no operation: it is done when it is answered.
+            operation_id=None if attempt.dry_run or demoted is None else attempt.operation_id,
+            dry_run=attempt.dry_run,
+            broker_ids=(broker_id,),
+            cordoned=cordoned,
+            draining=draining,
+            demoted=demoted,
+        ),
+    )
+    match reply:
+        case BrokersMaintained():
+            return reply
+        case Refusal() as refusal:
+            raise refusal_problem(refusal)
+        case _:
+            raise AssertionError(f"unexpected answer to MaintainBrokers: {reply!r}")
+
+
+def _plan(services: Services, cluster: str, done: BrokersMaintained, warnings: list[str]) -> Answer:
+    view = services.engine.image(cluster)
+    broker: BrokerRegistration = done.brokers[0]
+    plan = MaintenancePlan(
+        broker=broker_view(view, broker), leaders_moved=done.leaders_moved, warnings=warnings
+    )
+    return Answer.of(200, plan)

@@ -1,0 +1,1 @@
+"""Settings of topics: what applies, where it comes from, and changes of it."""

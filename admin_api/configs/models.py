@@ -1,0 +1,70 @@
+"""What settings look like over REST."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from admin_api.clusters.models import ConfigName, ConfigValue
+from admin_api.names import Reason
+from admin_api.views import RequestBody, View
+
+
+class ConfigView(View):
+    """One setting of a topic, whoever set it."""
+
+    name: str = Field(description="Kafka's", examples=["min.insync.replicas"])
+    value: str = Field(description="what applies", examples=["2"])
+    source: str = Field(
+        description="`topic`: set for it; `cluster`: the cluster's default; `default`: ours",
+        examples=["topic"],
+    )
+    default: str = Field(description="what applies when nobody sets it", examples=["2"])
+    cluster_config: str | None = Field(
+        description="the name under which the cluster has a default for it; null: none",
+        examples=["min.insync.replicas"],
+    )
+    is_read_only: bool = Field(description="in this release it can have no other value")
+
+
+class ConfigList(View):
+    items: list[ConfigView]
+    next_page_token: str | None
+
+
+class SetConfig(RequestBody):
+    """A value for one setting."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"value": "2", "reason": "orders are money"}]})
+
+    value: ConfigValue
+    reason: Reason | None = None
+
+
+class AlterConfigs(RequestBody):
+    """Values for some settings; null unsets one. What is not named stays as it is."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "configs": {"min.insync.replicas": "2", "retention.ms": None},
+                    "reason": "orders are money",
+                }
+            ]
+        }
+    )
+
+    configs: Annotated[
+        dict[ConfigName, ConfigValue | None],
+        Field(min_length=1, max_length=100, description="Kafka's dotted names; null: unset"),
+    ]
+    reason: Reason | None = None
+
+
+class ConfigsAltered(View):
+    """Those that were named, as they are now."""
+
+    items: list[ConfigView]
+    partitions_changed: int = Field(description="whose minimum in sync changed with it", examples=[12])

@@ -1,0 +1,272 @@
+"""Answers to changes of `prod`: brokers under maintenance, settings, reassignments. Of the same story as
+values.py."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from admin_api.examples.story import BROKER, OPERATION, PARTITION, TOPIC, TOPIC_ID, Shown, items
+
+_DONE: Final = {
+    "started_at": "2026-11-21T09:30:00.000Z",
+    "finished_at": "2026-11-21T09:30:00.041Z",
+    "blocked": [],
+}
+_DEMOTION: Final = (
+    OPERATION
+    | _DONE
+    | {
+        "kind": "broker_demote",
+        "state": "running",
+        "finished_at": None,
+        "reason": "a new kernel for store1",
+        "spec": {"broker_id": 1},
+        "steps": [{"name": "mark", "state": "succeeded"}, {"name": "hand_over", "state": "running"}],
+        "blocked": [
+            {
+                "code": "no_other_leader",
+                "detail": "orders-3: nobody else who is in sync may lead",
+                "broker_id": None,
+                "topic": "orders",
+                "partition": 3,
+            }
+        ],
+    }
+)
+_RETURN: Final = (
+    OPERATION
+    | _DONE
+    | {
+        "kind": "broker_return",
+        "state": "succeeded",
+        "reason": "the new kernel runs",
+        "spec": {"broker_id": 1},
+        "steps": [{"name": "unmark", "state": "succeeded"}],
+        "summary": (
+            "broker 1 takes replicas and leads again; "
+            "partitions that prefer it get it back as their leader by themselves"
+        ),
+    }
+)
+_ELECTIONS: Final = (
+    OPERATION
+    | _DONE
+    | {
+        "kind": "preferred_election",
+        "state": "succeeded",
+        "reason": "after maintenance of store1",
+        "spec": {"elected": 4, "refused": 0},
+        "steps": [{"name": "elect", "state": "succeeded"}],
+        "summary": "4 partitions have their preferred leader back",
+    }
+)
+_REFUSED: Final = {
+    "topic": "orders",
+    "partition": 3,
+    "code": "ineligible_broker",
+    "detail": "broker 1 is not in sync and live",
+}
+_GROWTH: Final = (
+    OPERATION
+    | _DONE
+    | {
+        "kind": "partitions_add",
+        "state": "running",
+        "finished_at": None,
+        "reason": "twice as many consumers",
+        "spec": {"topic": "orders", "topic_id": TOPIC_ID, "partitions": 24},
+        "steps": [{"name": "write", "state": "succeeded"}, {"name": "create_replicas", "state": "running"}],
+    }
+)
+_REASSIGNMENT: Final = (
+    OPERATION
+    | _DONE
+    | {
+        "kind": "reassignment",
+        "state": "running",
+        "finished_at": None,
+        "reason": "store1 is to be replaced",
+        "spec": {
+            "moves": [
+                {
+                    "topic": "orders",
+                    "topic_id": TOPIC_ID,
+                    "partition": 0,
+                    "original": [1, 2, 3],
+                    "replicas": [4, 2, 3],
+                }
+            ]
+        },
+        "steps": [{"name": "assign", "state": "succeeded"}, {"name": "move", "state": "running"}],
+        "progress": {"moves_total": 1, "moves_done": 0, "bytes_total": None, "bytes_done": None},
+    }
+)
+_CANCELLATION: Final = (
+    OPERATION
+    | _DONE
+    | {
+        "kind": "reassignment_cancel",
+        "state": "succeeded",
+        "reason": "clients time out",
+        "spec": {"topic": "orders", "partition": 0, "replicas": [1, 2, 3]},
+        "steps": [{"name": "roll_back", "state": "succeeded"}],
+        "summary": "orders-0 is on brokers 1, 2, 3 again",
+    }
+)
+_MOVING: Final = {
+    "topic": "orders",
+    "topic_id": TOPIC_ID,
+    "partition": 0,
+    "partition_epoch": 18,
+    "original_replicas": [1, 2, 3],
+    "target_replicas": [4, 2, 3],
+    "adding_replicas": [4],
+    "removing_replicas": [1],
+    "targets": [
+        {
+            "broker_id": 4,
+            "is_learner": True,
+            "in_sync": False,
+            "log_end_offset": 92_110,
+            "lag_records": 92_110,
+        },
+        {"broker_id": 2, "is_learner": False, "in_sync": True, "log_end_offset": 184_220, "lag_records": 0},
+        {"broker_id": 3, "is_learner": False, "in_sync": True, "log_end_offset": 184_220, "lag_records": 0},
+    ],
+    "targets_in_sync": 2,
+    "size_bytes": 402_653_184,
+    "blocked": None,
+    "operation_id": OPERATION["id"],
+}
+_STUCK: Final = _MOVING | {"blocked": {"code": "target_offline", "detail": "broker 4 is fenced"}}
+_PARTITION_MOVING: Final = PARTITION | {
+    "partition_epoch": 18,
+    "preferred_leader": 4,
+    "replicas": [4, 2, 3, 1],
+    "isr": [2, 3, 1],
+    "adding_replicas": [4],
+    "removing_replicas": [1],
+    "log_start_offset": None,
+    "log_end_offset": None,
+    "high_watermark": None,
+    "size_bytes": None,
+    "followers": [],
+    "last_change": None,
+}
+_MINIMUM: Final = {
+    "name": "min.insync.replicas",
+    "value": "2",
+    "source": "topic",
+    "default": "2",
+    "cluster_config": "min.insync.replicas",
+    "is_read_only": False,
+}
+_RETENTION: Final = {
+    "name": "retention.ms",
+    "value": "604800000",
+    "source": "default",
+    "default": "604800000",
+    "cluster_config": "log.retention.ms",
+    "is_read_only": False,
+}
+
+#: By operation id and status.
+CHANGES: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
+    ("changeBroker", 200): (Shown("cordoned", "It gets no new replicas", BROKER | {"cordoned": True}),),
+    ("demoteBroker", 202): (Shown("waits", "A partition has nobody else in sync", _DEMOTION),),
+    ("demoteBroker", 200): (
+        Shown(
+            "dry_run",
+            "What would move",
+            {
+                "broker": BROKER | {"demoted": True},
+                "leaders_moved": 3,
+                "warnings": ["1 partitions have nobody else in sync who may lead"],
+            },
+        ),
+    ),
+    ("returnBroker", 202): (Shown("done", "It may lead again", _RETURN),),
+    ("returnBroker", 200): (
+        Shown("dry_run", "The broker as it would be", {"broker": BROKER, "leaders_moved": 0, "warnings": []}),
+    ),
+    ("electPreferredLeaders", 202): (
+        Shown("done", "All have theirs back", _ELECTIONS),
+        Shown(
+            "refused",
+            "One is not in sync yet",
+            _ELECTIONS
+            | {
+                "state": "failed",
+                "spec": {"elected": 3, "refused": 1},
+                "steps": [{"name": "elect", "state": "failed"}],
+                "refused": [_REFUSED],
+                "error": {
+                    "code": "elections_refused",
+                    "detail": "1 were refused: orders-3: broker 1 is not in sync and live",
+                },
+                "summary": "3 partitions have their preferred leader back",
+            },
+        ),
+    ),
+    ("electPreferredLeaders", 200): (
+        Shown(
+            "dry_run",
+            "Who would lead",
+            {
+                "elected": [{"topic": "orders", "partition": 0, "leader": 1, "leader_epoch": 5}],
+                "refused": [_REFUSED],
+            },
+        ),
+    ),
+    ("changeTopic", 202): (Shown("accepted", "Brokers create the replicas", _GROWTH),),
+    ("changeTopic", 200): (
+        Shown(
+            "dry_run",
+            "Where the new one would be",
+            {
+                "topic": TOPIC | {"partitions": 13, "last_change": None},
+                "assignments": [{"partition": 12, "replicas": [2, 3, 1]}],
+            },
+        ),
+    ),
+    ("listTopicConfigs", 200): (Shown("two", "One set, one left alone", items(_MINIMUM, _RETENTION)),),
+    ("getTopicConfig", 200): (Shown("set", "Set for the topic", _MINIMUM),),
+    ("setTopicConfig", 200): (Shown("set", "As it is now", _MINIMUM),),
+    ("unsetTopicConfig", 200): (Shown("unset", "The default applies", _RETENTION),),
+    ("alterTopicConfigs", 200): (
+        Shown("altered", "One set, one unset", {"items": [_MINIMUM, _RETENTION], "partitions_changed": 12}),
+    ),
+    ("assignPartition", 202): (Shown("accepted", "It is on its way", _REASSIGNMENT),),
+    ("assignPartition", 200): (
+        Shown(
+            "dry_run",
+            "What would be copied",
+            {"partition": _PARTITION_MOVING, "bytes_to_copy": 402_653_184},
+        ),
+    ),
+    ("cancelReassignment", 202): (Shown("done", "The original replicas are back", _CANCELLATION),),
+    ("cancelReassignment", 200): (
+        Shown(
+            "dry_run",
+            "The partition as it would be",
+            {
+                "partition": _PARTITION_MOVING
+                | {
+                    "partition_epoch": 19,
+                    "preferred_leader": 1,
+                    "replicas": [1, 2, 3],
+                    "isr": [1, 2, 3],
+                    "adding_replicas": [],
+                    "removing_replicas": [],
+                },
+                "bytes_to_copy": 0,
+            },
+        ),
+    ),
+    ("listReassignments", 200): (
+        Shown("moving", "Half of it is copied", items(_MOVING)),
+        Shown("blocked", "Its target is down", items(_STUCK)),
+    ),
+    ("cancelOperation", 202): (Shown("accepted", "It is undone", _REASSIGNMENT | {"state": "cancelling"}),),
+    ("cancelOperation", 200): (Shown("dry_run", "As it would be", _REASSIGNMENT | {"state": "cancelling"}),),
+}

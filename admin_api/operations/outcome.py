@@ -1,0 +1,62 @@
+"""What a look at an operation decides: its next state, what is stored, what is to be submitted. Values, and
+the ways to end or to wait that every kind shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from admin_api.operations.model import (
+    BLOCKED_SHOWN,
+    Blocked,
+    OperationError,
+    OperationState,
+    StepState,
+    Work,
+    with_steps,
+)
+from controller.core.events import ReassignmentTarget
+
+
+class Advance(msgspec.Struct, frozen=True, kw_only=True):
+    """admit: brokers to be admitted now, all in one event; its refusal fails the operation.
+
+    roll_back: reassignments to be cancelled now, each in the state that was looked at; the operation waits
+        for what is refused.
+    """
+
+    state: OperationState
+    work: Work
+    admit: tuple[int, ...] = ()
+    roll_back: tuple[ReassignmentTarget, ...] = ()
+
+
+def fail(work: Work, code: str, detail: str) -> Advance:
+    """Ends the operation; the step that was running is the one that failed."""
+    error = OperationError(code=code, detail=detail)
+    failed = msgspec.structs.replace(_ended(work, StepState.FAILED), error=error)
+    return Advance(state=OperationState.FAILED, work=failed)
+
+
+def cancelled(work: Work, summary: str) -> Advance:
+    """Ends the operation because what it works on was taken back, by its own cancellation or another way."""
+    done = msgspec.structs.replace(_ended(work, StepState.CANCELLED), summary=summary)
+    return Advance(state=OperationState.CANCELLED, work=done)
+
+
+def succeed(work: Work, summary: str) -> Advance:
+    done = msgspec.structs.replace(_ended(work, StepState.SUCCEEDED), summary=summary)
+    return Advance(state=OperationState.SUCCEEDED, work=done)
+
+
+def _ended(work: Work, state: StepState) -> Work:
+    states = {step.name: state for step in work.steps if step.state is StepState.RUNNING}
+    return msgspec.structs.replace(with_steps(work, **states), blocked=())
+
+
+def wait(work: Work, state: OperationState, blocked: Sequence[Blocked], *, late: bool = False) -> Advance:
+    """late: past its deadline, so that it fails of what it waits for."""
+    if late:
+        return fail(work, "deadline_exceeded", "; ".join(item.detail for item in blocked))
+    return Advance(state=state, work=msgspec.structs.replace(work, blocked=tuple(blocked[:BLOCKED_SHOWN])))

@@ -1,0 +1,83 @@
+"""What reassignments look like over REST."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from admin_api.names import BrokerId, Reason
+from admin_api.partitions.models import PartitionView
+from admin_api.topics.models import REPLICATION_FACTOR_MAX
+from admin_api.views import RequestBody, View
+
+
+class Assign(RequestBody):
+    """Which brokers shall have the partition's replicas."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"replicas": [4, 2, 3], "reason": "store1 is to be replaced"}]}
+    )
+
+    replicas: Annotated[list[BrokerId], Field(min_length=1, max_length=REPLICATION_FACTOR_MAX)] = Field(
+        description="the preferred leader first; as many as the partition shall have"
+    )
+    reason: Reason | None = None
+
+
+class TargetView(View):
+    """One of the replicas that there are to be, as the partition's leader last reported it."""
+
+    broker_id: int
+    is_learner: bool = Field(description="it had no replica before")
+    in_sync: bool
+    log_end_offset: int | None = Field(description="null: not heard of in this leader epoch, or it leads")
+    lag_records: int | None = Field(description="null: not heard of in this leader epoch, or it leads")
+
+
+class BlockedReasonView(View):
+    """Why a reassignment does not get on by itself."""
+
+    code: str = Field(
+        description=(
+            "`leaderless`, `leader_recovering`, `target_offline`, `no_successor` or `no_progress`: no target "
+            "lacks less than it did a minute ago"
+        ),
+        examples=["target_offline"],
+    )
+    detail: str
+
+
+class ReassignmentView(View):
+    """One partition on its way to other brokers. It is there when all of its targets are in sync."""
+
+    topic: str = Field(examples=["orders"])
+    topic_id: str
+    partition: int = Field(examples=[0])
+    partition_epoch: int
+    original_replicas: list[int] = Field(description="what a cancellation brings back", examples=[[1, 2, 3]])
+    target_replicas: list[int] = Field(examples=[[4, 2, 3]])
+    adding_replicas: list[int] = Field(examples=[[4]])
+    removing_replicas: list[int] = Field(examples=[[1]])
+    targets: list[TargetView]
+    targets_in_sync: int
+    size_bytes: int | None = Field(
+        description="of the leader's log, which each learner copies; null: not reported yet"
+    )
+    blocked: BlockedReasonView | None = Field(description="null while it gets on")
+    operation_id: str | None = Field(description="the operation that follows it")
+
+
+class ReassignmentList(View):
+    items: list[ReassignmentView]
+    next_page_token: str | None
+
+
+class ReassignmentPlan(View):
+    """What an assignment would begin, or a cancellation end in."""
+
+    partition: PartitionView = Field(description="right after the request")
+    bytes_to_copy: int | None = Field(
+        description="the leader's log, for each broker that has no replica yet; null: not reported",
+        examples=[402_653_184],
+    )

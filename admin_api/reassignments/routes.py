@@ -1,0 +1,158 @@
+"""/clusters/{cluster}/reassignments and a partition's assignment"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from admin_api.answers import show
+from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, ClusterPath
+from admin_api.conditions import IfMatch
+from admin_api.names import Reason, TopicName
+from admin_api.operations.views import LOCATION_HEADERS, OperationView
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
+from admin_api.partitions.routes import PartitionPath
+from admin_api.problem import problems
+from admin_api.reassignments import service
+from admin_api.reassignments.models import Assign, ReassignmentList, ReassignmentPlan
+from admin_api.services import Serving
+from admin_api.strict_route import StrictRoute
+from admin_api.topics.routes import TopicPath
+from admin_api.writes import REPLAYED_HEADERS, Asked, Write
+from controller.audit.change import Entity
+
+router = APIRouter(route_class=StrictRoute, tags=["Reassignments"])
+
+_ASSIGNMENT = "/clusters/{cluster}/topics/{topic}/partitions/{partition:int}/assignment"
+_PROBLEMS = (
+    "cluster_not_found",
+    "topic_not_found",
+    "partition_not_found",
+    "reassignment_not_safe",
+    *CONDITION_PROBLEMS,
+    *WRITE_PROBLEMS,
+)
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    202: {"description": "Accepted: follow the operation", "headers": LOCATION_HEADERS | REPLAYED_HEADERS},
+    200: {"model": ReassignmentPlan, "description": "Dry run: the partition right after the request"},
+}
+
+
+@router.get(
+    "/clusters/{cluster}/reassignments",
+    operation_id="listReassignments",
+    summary="List the partitions that are on their way to other brokers",
+    response_model=ReassignmentList,
+    responses=problems("cluster_not_found"),
+)
+async def list_reassignments(
+    *,
+    request: Request,
+    services: Serving,
+    cluster: ClusterPath,
+    topic: Annotated[TopicName | None, Query(description="only this topic's")] = None,
+    blocked: Annotated[bool | None, Query(description="only those that do, or do not, get on")] = None,
+    limit: Limit = LIMIT_DEFAULT,
+    page_token: PageToken = None,
+) -> Response:
+    """How far each is, and what holds it up. Answered by the active controller only: a standby hears no
+    reports of leaders."""
+    services.engine.image(cluster)
+    chosen = [
+        found
+        for found in services.engine.reassignments(cluster)
+        if topic in (None, found.topic) and blocked in (None, found.blocked is not None)
+    ]
+    page, token = page_of(
+        chosen,
+        lambda found: (found.topic, found.partition),
+        name="reassignments",
+        kinds=(str, int),
+        limit=limit,
+        token=page_token,
+    )
+    operations = services.operations.reassigning(cluster)
+    items = [service.reassignment_view(found, operations) for found in page]
+    return show(request, ReassignmentList(items=items, next_page_token=token))
+
+
+@router.put(
+    _ASSIGNMENT,
+    operation_id="assignPartition",
+    summary="Move a partition's replicas to these brokers",
+    status_code=202,
+    response_model=OperationView,
+    responses={
+        **_ANSWERS,
+        **problems("invalid_replica_assignment", "unknown_broker", "ineligible_broker", *_PROBLEMS),
+    },
+)
+async def assign_partition(
+    *,
+    body: Assign,
+    services: Serving,
+    write: Write,
+    condition: IfMatch,
+    cluster: ClusterPath,
+    topic: TopicPath,
+    partition: PartitionPath,
+) -> Response:
+    """The new replicas copy first, and the old ones go in the moment in which all the new ones are in sync:
+    at no time has the partition fewer in sync than it had. Also changes how many replicas it has, and their
+    order. While it is on its way, another target replaces the first."""
+    services.engine.image(cluster)
+    asked = Asked(
+        cluster=cluster,
+        action="assign_partition",
+        entity=Entity.PARTITION,
+        entity_id=f"{topic}/{partition}",
+        body=body.model_dump(mode="json"),
+        reason=body.reason,
+        topic=topic,
+        partition=partition,
+        brokers=tuple(sorted(set(body.replicas))),
+        is_operation=True,
+    )
+    return await write.carry_out(
+        asked, partial(service.assign, services, cluster, topic, partition, body=body, condition=condition)
+    )
+
+
+@router.delete(
+    _ASSIGNMENT,
+    operation_id="cancelReassignment",
+    summary="Cancel a partition's reassignment",
+    status_code=202,
+    response_model=OperationView,
+    responses={**_ANSWERS, **problems("no_reassignment_in_progress", *_PROBLEMS)},
+)
+async def cancel_reassignment(
+    *,
+    services: Serving,
+    write: Write,
+    condition: IfMatch,
+    cluster: ClusterPath,
+    topic: TopicPath,
+    partition: PartitionPath,
+    reason: Annotated[Reason | None, Query(description="kept in the audit beside the change")] = None,
+) -> Response:
+    """Its original replicas are its replicas again, in their order, and what the new ones have copied is
+    deleted. Refused while too few of the original ones are in sync: the new ones would take with them what
+    only they have."""
+    services.engine.image(cluster)
+    asked = Asked(
+        cluster=cluster,
+        action="cancel_reassignment",
+        entity=Entity.PARTITION,
+        entity_id=f"{topic}/{partition}",
+        body={"topic": topic, "partition": partition},
+        reason=reason,
+        topic=topic,
+        partition=partition,
+        is_operation=True,
+    )
+    return await write.carry_out(
+        asked, partial(service.cancel, services, cluster, topic, partition, condition=condition)
+    )

@@ -1,0 +1,356 @@
+"""Replicas are moved by hand: begun, followed, cancelled, replaced, and carried on by the next controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from admin_api.settings import ApiSettings
+from controller.contract.errors import ControllerError
+from controller.contract.lag_report import (
+    FollowerLag,
+    IsrMember,
+    IsrProposal,
+    LagReport,
+    LagReportResponse,
+    PartitionLag,
+)
+from controller.core.events import Report
+from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.unit.admin_api.rest_parts import Rest, controller, pointers, problem, silence
+from tests.unit.controller.shell.shell_parts import Broker
+
+pytestmark = pytest.mark.anyio
+
+PARTITION = "/clusters/prod/topics/orders/partitions/0"
+ASSIGNMENT = f"{PARTITION}/assignment"
+REASSIGNMENTS = "/clusters/prod/reassignments"
+
+
+async def formed(rest: Rest, *, brokers: int = 4) -> list[Broker]:
+    """A partition on brokers 1, 2, 3 that everybody knows of."""
+    made = await rest.form(brokers)
+    await rest.create_topic(assignments=[[1, 2, 3]], partitions=1)
+    return made
+
+
+async def shown(rest: Rest, path: str) -> dict[str, Any]:
+    body: dict[str, Any] = (await rest.client.get(path)).json()
+    return body
+
+
+async def put(rest: Rest, *replicas: int, query: str = "", **fields: Any) -> httpx.Response:
+    return await rest.client.put(f"{ASSIGNMENT}{query}", json={"replicas": replicas} | fields)
+
+
+async def report(rest: Rest, brokers: list[Broker], *isr: int, size_bytes: int = 4_096) -> None:
+    """The leader's lag report, with a proposal that these are in sync."""
+    image = rest.engine.image("prod").image
+    ((_, state),) = image.partitions.items()
+    by_id = {broker.broker_id: broker for broker in brokers}
+    proposal = IsrProposal(
+        topic_id=state.topic_id,
+        partition=0,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        proposal_id=state.partition_epoch,
+        isr=tuple(IsrMember(broker_id=b, broker_epoch=by_id[b].broker_epoch) for b in isr),
+    )
+    lag = PartitionLag(
+        topic_id=state.topic_id,
+        partition=0,
+        leader_epoch=state.leader_epoch,
+        log_start_offset=0,
+        log_end_offset=40,
+        high_watermark=40,
+        size_bytes=size_bytes,
+        followers=tuple(
+            FollowerLag(broker_id=b, log_end_offset=30, lag_records=10, lag_ms=5)
+            for b in state.replicas
+            if b != state.leader
+        ),
+    )
+    leader = by_id[state.leader]
+    request = LagReport(
+        broker_id=leader.broker_id,
+        broker_epoch=leader.broker_epoch,
+        proposals=(proposal,) if isr else (),
+        lags=(lag,),
+    )
+    reply = await rest.engine.submit("prod", Report(request=request, wall_ms=rest.clock.now_wall_ms()))
+    assert isinstance(reply, LagReportResponse)
+    # Under another leader, when the last target has joined and the leader was to go.
+    errors = {result.error for result in reply.results}
+    assert errors <= {ControllerError.NONE, ControllerError.NEW_LEADER_ELECTED}
+
+
+async def settled(rest: Rest, path: str) -> dict[str, Any]:
+    """The operation, after the runner has looked."""
+    await rest.clock.sleep_ms(500)
+    return await shown(rest, path)
+
+
+async def test_a_partition_moves_and_its_operation_ends_when_the_targets_are_in_sync(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        accepted = await put(rest, 4, 2, 3, reason="store1 is to be replaced")
+        assert (accepted.status_code, accepted.headers["retry-after"]) == (202, "1")
+        path = accepted.headers["location"]
+        begun = accepted.json()
+        assert (path, begun["kind"], begun["state"]) == (
+            f"/operations/{begun['id']}",
+            "reassignment",
+            "running",
+        )
+        assert begun["spec"]["moves"][0]["original"] == [1, 2, 3]
+        assert (begun["progress"]["moves_total"], begun["progress"]["moves_done"]) == (1, 0)
+        partition = await shown(rest, PARTITION)
+        assert (partition["replicas"], partition["adding_replicas"]) == ([4, 2, 3, 1], [4])
+
+        await report(rest, brokers)
+        (moving,) = (await shown(rest, REASSIGNMENTS))["items"]
+        assert (moving["topic"], moving["partition"], moving["operation_id"]) == ("orders", 0, begun["id"])
+        assert (moving["original_replicas"], moving["target_replicas"]) == ([1, 2, 3], [4, 2, 3])
+        assert (moving["adding_replicas"], moving["removing_replicas"]) == ([4], [1])
+        assert (moving["size_bytes"], moving["targets_in_sync"], moving["blocked"]) == (4_096, 2, None)
+        assert moving["targets"][0] == {
+            "broker_id": 4,
+            "is_learner": True,
+            "in_sync": False,
+            "log_end_offset": 30,
+            "lag_records": 10,
+        }
+
+        await report(rest, brokers, 1, 2, 3, 4)
+        done = await settled(rest, path)
+        assert (done["state"], done["summary"]) == ("succeeded", "orders-0 is on brokers 4, 2, 3")
+        assert done["progress"]["moves_done"] == 1
+        assert (await shown(rest, REASSIGNMENTS))["items"] == []
+        assert (await shown(rest, PARTITION))["replicas"] == [4, 2, 3]
+        (started,) = await rest.recorded(cause="reassignment_started")
+        assert (started["operation_id"], started["reason"]) == (begun["id"], "store1 is to be replaced")
+        assert (started["before"]["replicas"], started["after"]["replicas"]) == ([1, 2, 3], [4, 2, 3, 1])
+        (request,) = await rest.recorded(kind="request", cause="assign_partition")
+        assert (request["brokers"], request["outcome"]["outcome"]) == ([2, 3, 4], "succeeded")
+
+
+async def test_another_order_or_fewer_replicas_are_there_at_once(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await formed(rest)
+        for replicas in ([3, 2, 1], [3, 2, 1], [3, 2]):
+            done = await put(rest, *replicas)
+            assert (done.status_code, done.json()["state"]) == (202, "succeeded")
+            assert (await shown(rest, PARTITION))["replicas"] == replicas
+
+
+async def test_a_dry_run_shows_what_would_be_copied_and_changes_nothing(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest, brokers=5)
+        assert (await put(rest, 4, 5, 1, query="?dry_run=true")).json()["bytes_to_copy"] is None
+        await report(rest, brokers, size_bytes=1_000)
+        planned = await put(rest, 4, 5, 1, query="?dry_run=true")
+        assert (planned.status_code, planned.json()["bytes_to_copy"]) == (200, 2_000)
+        assert planned.json()["partition"]["adding_replicas"] == [4, 5]
+        assert (await put(rest, 3, 2, query="?dry_run=true")).json()["bytes_to_copy"] == 0
+        refused = await rest.client.delete(f"{ASSIGNMENT}?dry_run=true")
+        assert problem(refused) == (409, "no_reassignment_in_progress")
+        assert (await shown(rest, PARTITION))["replicas"] == [1, 2, 3]
+        assert (await shown(rest, "/operations"))["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("replicas", "expected"),
+    [
+        ([], (422, "invalid_request")),
+        ([1, 1], (422, "invalid_replica_assignment")),
+        ([1, 2, 9], (422, "unknown_broker")),
+        ([-1], (422, "invalid_request")),
+    ],
+)
+async def test_an_assignment_that_cannot_be(
+    zookeeper: MemoryZooKeeper, replicas: list[int], expected: tuple[int, str]
+) -> None:
+    async with controller(zookeeper) as rest:
+        await formed(rest)
+        refused = await put(rest, *replicas)
+        assert problem(refused) == expected
+        assert pointers(refused)[0].startswith("/replicas")
+        assert refused.json()["hint"]
+
+
+async def test_a_cordoned_broker_gets_nothing_by_hand_either(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await formed(rest)
+        await rest.client.patch("/clusters/prod/brokers/4", json={"cordoned": True})
+        assert problem(await put(rest, 4, 2, 3)) == (422, "ineligible_broker")
+        missing = await rest.client.put(f"{PARTITION[:-1]}9/assignment", json={"replicas": [1]})
+        assert problem(missing) == (404, "partition_not_found")
+
+
+async def test_what_blocks_a_move_is_in_the_list_and_in_its_operation(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        path = (await put(rest, 4, 2, 3)).headers["location"]
+        assert (await shown(rest, f"{REASSIGNMENTS}?blocked=true"))["items"] == []
+        await silence(rest, brokers, 1, 2, 3)
+        (stuck,) = (await shown(rest, f"{REASSIGNMENTS}?blocked=true&topic=orders"))["items"]
+        assert stuck["blocked"] == {"code": "target_offline", "detail": "broker 4 is fenced"}
+        waiting = await shown(rest, path)
+        assert [(item["code"], item["partition"]) for item in waiting["blocked"]] == [("target_offline", 0)]
+        assert (await shown(rest, f"{REASSIGNMENTS}?blocked=false"))["items"] == []
+        assert (await shown(rest, f"{REASSIGNMENTS}?topic=other"))["items"] == []
+
+
+async def test_a_cancelled_move_brings_the_original_replicas_back(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await formed(rest)
+        path = (await put(rest, 4, 2, 3)).headers["location"]
+        planned = await rest.client.delete(f"{ASSIGNMENT}?dry_run=true")
+        assert (planned.status_code, planned.json()["partition"]["replicas"]) == (200, [1, 2, 3])
+        cancelled = await rest.client.delete(f"{ASSIGNMENT}?reason=wrong+broker")
+        assert (cancelled.status_code, cancelled.json()["state"]) == (202, "succeeded")
+        assert cancelled.json()["summary"] == "orders-0 is on brokers 1, 2, 3 again"
+        assert (await shown(rest, PARTITION))["replicas"] == [1, 2, 3]
+        ended = await settled(rest, path)
+        assert (ended["state"], ended["summary"]) == ("cancelled", "orders-0 rolled back")
+        assert problem(await rest.client.delete(ASSIGNMENT)) == (409, "no_reassignment_in_progress")
+        (row,) = await rest.recorded(cause="reassignment_cancelled")
+        assert (row["reason"], row["operation_id"]) == ("wrong broker", cancelled.json()["id"])
+
+
+async def test_another_target_replaces_the_first_and_ends_its_operation(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest, brokers=5)
+        first = (await put(rest, 4, 2, 3)).headers["location"]
+        second = (await put(rest, 5, 2, 3)).headers["location"]
+        ended = await settled(rest, first)
+        assert (ended["state"], ended["summary"]) == ("cancelled", "orders-0 replaced")
+        await report(rest, brokers, 1, 2, 3, 5)
+        assert (await settled(rest, second))["state"] == "succeeded"
+        assert (await shown(rest, first))["state"] == "cancelled"
+
+
+async def test_an_operation_is_cancelled_and_says_who_wanted_it(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await formed(rest)
+        path = (await put(rest, 4, 2, 3)).headers["location"]
+        tag = (await rest.client.get(path)).headers["etag"]
+        stale = await rest.post(f"{path}:cancel", {}, If_Match='"9.x"')
+        assert problem(stale) == (412, "precondition_failed")
+        planned = await rest.post(f"{path}:cancel?dry_run=true", {})
+        assert (planned.status_code, planned.json()["state"]) == (200, "cancelling")
+        assert (await shown(rest, path))["state"] == "running"
+        body = {"reason": "clients time out"}
+        accepted = await rest.post(f"{path}:cancel", body, If_Match=tag, X_Actor="bob")
+        assert accepted.status_code == 202, accepted.text
+        assert accepted.headers["location"] == path
+        assert accepted.json()["state"] == "cancelling"
+        ended = await settled(rest, path)
+        assert (ended["state"], ended["summary"]) == ("cancelled", "orders-0 rolled back")
+        assert (await shown(rest, PARTITION))["replicas"] == [1, 2, 3]
+        (row,) = await rest.recorded(cause="reassignment_cancelled")
+        assert (row["actor"], row["reason"], row["operation_id"]) == (
+            "unverified:bob@10.0.0.7",
+            "clients time out",
+            path.rpartition("/")[2],
+        )
+        assert problem(await rest.post(f"{path}:cancel", {})) == (409, "operation_finished")
+        assert problem(await rest.post("/operations/op_none:cancel", {})) == (404, "operation_not_found")
+
+
+async def test_a_cancellation_waits_until_it_is_safe_and_outlives_its_controller(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest, brokers=5)
+        path = (await put(rest, 4, 5, 1)).headers["location"]
+        await report(rest, brokers, 1, 2, 3, 4)
+        await silence(rest, brokers, 1, 4, 5)
+        assert (await shown(rest, PARTITION))["isr"] == [4, 1]
+        unsafe = await rest.client.delete(ASSIGNMENT)
+        assert (problem(unsafe), unsafe.json()["retryable"]) == ((409, "reassignment_not_safe"), True)
+        cancelling = (await rest.post(f"{path}:cancel", {})).json()
+        assert cancelling["state"] == "cancelling"
+        waiting = await settled(rest, path)
+        assert (waiting["state"], waiting["blocked"][0]["code"]) == ("cancelling", "reassignment_not_safe")
+        again = await rest.post(f"{path}:cancel", {})
+        assert (again.status_code, again.json()["state"]) == (202, "cancelling"), "asking twice is no error"
+
+        first_epoch = rest.engine.controller_epoch
+        rest.meta.expire_at_server()
+        await rest.clock.sleep_ms(20_000)
+        assert rest.engine.controller_epoch > first_epoch
+        for broker in brokers:
+            await broker.register()
+        await silence(rest, brokers, 1, 2, 3, 4, 5)
+        assert (await shown(rest, path))["state"] == "cancelling"
+        await report(rest, brokers, 1, 2, 4)
+        ended = await settled(rest, path)
+        assert (ended["state"], ended["summary"]) == ("cancelled", "orders-0 rolled back")
+        assert (await shown(rest, PARTITION))["replicas"] == [1, 2, 3]
+
+
+async def test_another_controller_follows_a_move_to_its_end(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        path = (await put(rest, 4, 2, 3)).headers["location"]
+        first_epoch = rest.engine.controller_epoch
+        rest.meta.expire_at_server()
+        await rest.clock.sleep_ms(20_000)
+        assert rest.engine.controller_epoch > first_epoch
+        for broker in brokers:
+            await broker.register()
+        await silence(rest, brokers, 1, 2, 3, 4)
+        assert (await shown(rest, path))["state"] == "running"
+        (moving,) = (await shown(rest, REASSIGNMENTS))["items"]
+        assert moving["operation_id"] == path.rpartition("/")[2]
+        isr = (await shown(rest, PARTITION))["isr"]
+        await report(rest, brokers, *{*isr, 2, 3, 4})
+        assert (await settled(rest, path))["state"] == "succeeded"
+
+
+async def test_a_topic_that_is_deleted_ends_its_moves(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await formed(rest)
+        path = (await put(rest, 4, 2, 3)).headers["location"]
+        await rest.client.delete("/clusters/prod/topics/orders")
+        ended = await settled(rest, path)
+        assert (ended["state"], ended["error"]["code"]) == ("failed", "topic_deleted")
+
+
+async def test_only_the_partition_that_was_looked_at_is_moved(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper, settings=ApiSettings(if_match_required=True)) as rest:
+        await formed(rest)
+        assert problem(await put(rest, 4, 2, 3)) == (428, "precondition_required")
+        old = {"If-Match": (await rest.client.get(PARTITION)).headers["etag"]}
+        body = {"replicas": [4, 2, 3]}
+        assert (await rest.client.put(ASSIGNMENT, json=body, headers=old)).status_code == 202
+        refused = await rest.client.put(ASSIGNMENT, json=body, headers=old)
+        assert (problem(refused), pointers(refused)) == ((412, "precondition_failed"), ["If-Match"])
+        assert problem(await rest.client.delete(ASSIGNMENT, headers=old)) == (412, "precondition_failed")
+
+
+async def test_a_repeated_move_has_one_operation(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await formed(rest)
+        key = {"Idempotency-Key": "k1"}
+        first = await rest.client.put(ASSIGNMENT, json={"replicas": [4, 2, 3]}, headers=key)
+        again = await rest.client.put(ASSIGNMENT, json={"replicas": [4, 2, 3]}, headers=key)
+        assert (again.content, again.headers["idempotency-replayed"]) == (first.content, "true")
+        assert len((await shown(rest, "/operations?kind=reassignment"))["items"]) == 1
+
+
+async def test_a_standby_hears_no_reports_and_sends_on(zookeeper: MemoryZooKeeper) -> None:
+    async with (
+        controller(zookeeper, name="c1") as active,
+        controller(zookeeper, name="c2", is_active=False) as standby,
+    ):
+        await formed(active)
+        await standby.clock.sleep_ms(5_000)
+        answer = await standby.client.get(REASSIGNMENTS)
+        assert problem(answer) == (307, "not_the_active_controller")
+        assert problem(await active.client.get("/clusters/none/reassignments")) == (404, "cluster_not_found")
