@@ -40,12 +40,14 @@ class IsrProposal(msgspec.Struct, frozen=True, kw_only=True):
 
 class FollowerLag(msgspec.Struct, frozen=True, kw_only=True):
     """A follower as its leader sees it. lag_ms counts from when it last had everything; -1 offsets: not heard
-    from in this leader epoch."""
+    from in this leader epoch. remaining_bytes: of a learner, how much of the leader's log it lacks; in
+    proportion within a segment; -1: not heard from, or no learner."""
 
     broker_id: int
     log_end_offset: int
     lag_records: int
     lag_ms: int
+    remaining_bytes: int = -1
 
 
 class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):

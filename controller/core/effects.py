@@ -27,6 +27,8 @@ class AlarmCode(StrEnum):
     REPLICA_DIVERGENT = "replica_divergent"
     #: A problem code that this controller does not know.
     REPLICA_PROBLEM = "replica_problem"
+    #: A learner lags more and more under the rates set for it: its move will never be complete.
+    THROTTLED_BELOW_PRODUCE_RATE = "throttled_below_produce_rate"
     LOG_DIRS_OFFLINE = "log_dirs_offline"
     #: A second live process claims this broker id (S37).
     DUPLICATE_BROKER = "duplicate_broker"

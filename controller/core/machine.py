@@ -72,7 +72,12 @@ from controller.core.operators import (
 )
 from controller.core.options import ControllerOptions
 from controller.core.reassignment import alter_reassignments, follow_up, resume
-from controller.core.reassignment_progress import AdvanceBook, ReassignmentProgress, reassignment_progress
+from controller.core.reassignment_progress import (
+    AdvanceBook,
+    ReassignmentProgress,
+    behind_throttle,
+    reassignment_progress,
+)
 from controller.core.records import Cause, ProducerIdsRecord, Record
 from controller.core.sessions import Sessions
 from controller.core.topic_changes import add_partitions, announce_added, configure_topic
@@ -253,10 +258,27 @@ class ClusterMachine:
                 self.lags[key] = lag
                 if key in self.image.reassigning:
                     self._advances.note(self.image, lag, now_ms)
+                    self._watch_throttles(draft, lag)
         return LagReportResponse(
             controller_epoch=self.controller_epoch,
             results=tuple(on_proposal(draft, report.broker_id, proposal) for proposal in report.proposals),
         )
+
+    def _watch_throttles(self, draft: Draft, lag: PartitionLag) -> None:
+        key = (lag.topic_id, lag.partition)
+        found = behind_throttle(self.image, self._advances, lag, behind_ms=self.options.throttle_behind_ms)
+        for broker_id, rate in found.items():
+            alarm = replica_alarm(AlarmCode.THROTTLED_BELOW_PRODUCE_RATE, key, broker_id)
+            if rate is None:
+                self._alarms.clear_alarm(draft, alarm)
+            else:
+                topic = self.image.partitions[key].topic
+                self._alarms.raise_alarm(
+                    draft,
+                    alarm,
+                    f"{topic}-{lag.partition}: broker {broker_id} may copy {rate} bytes/s and falls behind "
+                    "what is produced: raise the rate, or the move never ends",
+                )
 
     def _on_problem(self, draft: Draft, broker_id: int, problem: ReplicaProblem) -> None:
         key = (problem.topic_id, problem.partition)
@@ -430,6 +452,7 @@ class ClusterMachine:
                 key,
                 now_ms=now_ms,
                 stall_ms=self.options.reassignment_stall_ms,
+                behind_ms=self.options.throttle_behind_ms,
             )
             for key in sorted(self.image.reassigning)
         )

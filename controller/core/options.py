@@ -19,6 +19,7 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     new_replica_confirm_ms: how long to collect confirmations of new replicas, so that one record serves all.
     shutdown_wait_ms_max: how long a controlled shutdown may wait for others to take over.
     reassignment_stall_ms: a reassignment is shown as blocked when a target has not advanced for so long.
+    throttle_behind_ms: a throttled learner must have fallen behind for so long before that is called blocked.
     producer_id_block_size: ids handed to a broker at a time (6.8).
     """
 
@@ -36,6 +37,7 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     new_replica_confirm_ms: int = 1_000
     shutdown_wait_ms_max: int = 10_000
     reassignment_stall_ms: int = 60_000
+    throttle_behind_ms: int = 30_000
     producer_id_block_size: int = 1_000
     partitions_per_topic_max: int = 10_000
     replication_factor_max: int = 100

@@ -18,10 +18,11 @@ the leader stays the same (I3, S7).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from controller.contract.lag_report import FollowerLag, IsrMember, IsrProposal, IsrProposalResult
 from controller.contract.partition_state import LeaderRecovery, PartitionState
+from controller.contract.throttles import is_learner
 from controller.contract.updates import BrokerEndpoint
 from dataplane.core.fetch_session import Contact
 from dataplane.core.lease import NEVER_MS
@@ -362,7 +363,10 @@ class InSyncSet:
             del joining[1:]
         return tuple(r for r in state.replicas if r in state.isr or r in joining)
 
-    def lags(self, *, now_ms: int, leader_end_offset: int) -> tuple[FollowerLag, ...]:
+    def lags(
+        self, *, now_ms: int, leader_end_offset: int, remaining_bytes: Callable[[int], int]
+    ) -> tuple[FollowerLag, ...]:
+        """remaining_bytes: of the log from an offset on; asked for learners that were heard from."""
         return tuple(
             FollowerLag(
                 broker_id=follower.broker_id,
@@ -378,6 +382,12 @@ class InSyncSet:
                     else -1
                     if follower.last_caught_up_ms == NEVER_MS
                     else now_ms - follower.last_caught_up_ms
+                ),
+                remaining_bytes=(
+                    remaining_bytes(follower.log_end_offset)
+                    if follower.log_end_offset != UNKNOWN_OFFSET
+                    and is_learner(self.state, follower.broker_id)
+                    else -1
                 ),
             )
             for follower in self._followers.values()

@@ -541,5 +541,9 @@ class Leader:
             log_end_offset=log.log_end_offset,
             high_watermark=self._watermark.offset,
             size_bytes=log.size_bytes,
-            followers=self._in_sync.lags(now_ms=now_ms, leader_end_offset=log.log_end_offset),
+            followers=self._in_sync.lags(
+                now_ms=now_ms,
+                leader_end_offset=log.log_end_offset,
+                remaining_bytes=lambda offset: log.size_bytes - log.size_below(offset),
+            ),
         )

@@ -77,6 +77,10 @@ class LogPort(Protocol):
     @property
     def size_bytes(self) -> int: ...
 
+    def size_below(self, offset: int) -> int:
+        """Bytes of what lies below an offset, for operators: exact where a segment begins, in proportion
+        within one, and without touching a file."""
+
     @property
     def epochs(self) -> LeaderEpochs: ...
 

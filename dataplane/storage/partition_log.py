@@ -130,6 +130,18 @@ class PartitionLog:
     def size_bytes(self) -> int:
         return self._size_bytes
 
+    def size_below(self, offset: int) -> int:
+        """See LogPort."""
+        if offset >= self._log_end_offset:
+            return self._size_bytes
+        size = 0
+        for segment in self._segments:
+            if segment.next_offset > offset:
+                inside = max(0, offset - segment.base_offset)
+                return size + segment.size_bytes * inside // (segment.next_offset - segment.base_offset)
+            size += segment.size_bytes
+        return size
+
     @property
     def epochs(self) -> LeaderEpochs:
         return self._epochs

@@ -62,6 +62,9 @@ class MemoryLog:
     def size_bytes(self) -> int:
         return self._size_bytes
 
+    def size_below(self, offset: int) -> int:
+        return sum(len(data) for header, data in self._batches if header.next_offset <= offset)
+
     @property
     def epochs(self) -> LeaderEpochs:
         return self._epochs

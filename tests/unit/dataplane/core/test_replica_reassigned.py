@@ -127,3 +127,24 @@ def test_a_learner_fetches_and_a_dropped_follower_stops() -> None:
     assert bench.replica.role is Role.NONE
     assert bench.replica.next_fetch() is None
     assert bench.replica.state == partition_state(leader_epoch=2, partition_epoch=3)
+
+
+def test_a_leader_tells_of_learners_alone_how_many_bytes_they_lack() -> None:
+    bench = growing_leader()
+
+    def remaining() -> dict[int, int]:
+        lag = bench.replica.lag(bench.now_ms)
+        assert lag is not None
+        return {follower.broker_id: follower.remaining_bytes for follower in lag.followers}
+
+    assert remaining() == {2: -1, 3: -1, 4: -1}, "it has not fetched yet"
+    bench.fetch(4, 0)
+    assert remaining() == {2: -1, 3: -1, 4: bench.log.size_bytes}
+    bench.append()
+    one = bench.log.size_bytes // 2
+    bench.fetch(4, 1)
+    assert remaining() == {2: -1, 3: -1, 4: one}
+    bench.fetch(4, 2)
+    assert remaining() == {2: -1, 3: -1, 4: 0}
+    bench.apply(**{**GROWING, "partition_epoch": 3, "isr": (1, 2, 3, 4)})
+    assert remaining() == {2: -1, 3: -1, 4: -1}, "in sync: no learner any more"

@@ -285,3 +285,23 @@ def test_the_newest_batch_is_held_unless_it_is_larger_than_the_cache() -> None:
     encoded = batch(50, value=b"v" * 20_000)
     cache.append([header_of(encoded)], [encoded], len(encoded))
     assert cache.first_offset is None
+
+
+def test_the_size_below_an_offset_is_exact_between_segments_and_in_proportion_within_one() -> None:
+    _, log = new_log(options=replace(SMALL, segment_bytes=1_000))
+    while len(log.segments) < 4:
+        append(log, batch(log.log_end_offset, value=b"v" * 100))
+    segments = log.segments
+    before = 0
+    for segment in segments:
+        assert log.size_below(segment.base_offset) == before
+        span = segment.next_offset - segment.base_offset
+        for inside in range(span):
+            size = log.size_below(segment.base_offset + inside)
+            assert size == before + segment.size_bytes * inside // span
+        before += segment.size_bytes
+    assert log.size_below(log.log_end_offset) == log.size_below(2**62) == log.size_bytes == before
+    log.advance_log_start(segments[1].next_offset)
+    log.unlink_detached(log.detach_old_segments())
+    assert log.size_below(0) == log.size_below(log.log_start_offset) == 0
+    assert log.size_below(log.log_end_offset) == log.size_bytes
