@@ -58,9 +58,22 @@ def broker(value: str) -> Mapping[str, object]:
     return spec | {"rack": rack} if slash else spec
 
 
+def replicas(value: str) -> list[int]:
+    """`1:2:3`: brokers of one partition, the preferred leader first."""
+    return [id_number(part) for part in value.split(":")]
+
+
 def assignment(value: str) -> list[list[int]]:
     """`1:2:3,2:3:1`: brokers of each partition in turn, the preferred leader first, as in Kafka's tools."""
-    return [[id_number(part) for part in replicas.split(":")] for replicas in value.split(",")]
+    return [replicas(one) for one in value.split(",")]
+
+
+def partition_name(value: str) -> Mapping[str, object]:
+    """`orders-0`, as brokers and tools write it; the topic may have a `-` in its name."""
+    topic, dash, number = value.rpartition("-")
+    if not dash or not topic or not (number.isascii() and number.isdigit()):
+        raise ArgumentTypeError(f"must be TOPIC-NUMBER: {value!r}")
+    return {"topic": topic, "partition": int(number)}
 
 
 CONFIG = argument(

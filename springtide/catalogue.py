@@ -6,13 +6,25 @@ from collections.abc import Mapping
 from typing import Final
 
 from springtide.command import Command, Kind, argument
-from springtide.commands import audit, brokers, clusters, operations, partitions, problems, topics
+from springtide.commands import (
+    audit,
+    brokers,
+    clusters,
+    configs,
+    operations,
+    partitions,
+    problems,
+    reassignments,
+    topics,
+)
 
 COMMANDS: Final[tuple[Command, ...]] = (
     *clusters.COMMANDS,
     *brokers.COMMANDS,
     *topics.COMMANDS,
+    *configs.COMMANDS,
     *partitions.COMMANDS,
+    *reassignments.COMMANDS,
     *operations.COMMANDS,
     *audit.COMMANDS,
     *problems.COMMANDS,
@@ -29,10 +41,12 @@ COMMANDS: Final[tuple[Command, ...]] = (
 #: First words that have more words after them.
 NOUNS: Final[Mapping[str, str]] = {
     "clusters": "create, look at, what is wrong now",
-    "brokers": "add, look at",
-    "topics": "create, look at, delete",
+    "brokers": "add, look at, cordon, demote, take back",
+    "topics": "create, look at, enlarge, delete",
+    "configs": "a topic's settings: look at, set, unset",
     "partitions": "who leads, who is in sync, what is blocked and why",
-    "operations": "work that outlives its request: look at, follow",
+    "reassignments": "move replicas by hand, look at what moves, cancel",
+    "operations": "work that outlives its request: look at, follow, cancel",
     "audit": "who changed what, when and why; verify that it was not altered",
     "problems": "what the codes of errors mean",
 }

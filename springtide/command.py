@@ -3,13 +3,13 @@
 A further command is one more `Command` in the module of its noun in `commands/`:
 
     Command(
-        words=("brokers", "drain"),
-        summary="Move every replica off a broker",
-        examples=("brokers drain 4 --reason 'disk is failing' --wait",),
+        words=("brokers", "demote"),
+        summary="Move the leaderships off a broker",
+        examples=("brokers demote 4 --reason 'a new kernel' --wait",),
         kind=Kind.WRITE,
         arguments=(BROKER_ID,),
         call=lambda options: write(
-            options, "POST", "clusters", options.cluster, "brokers", options.broker_id, action="drain"
+            options, "POST", "clusters", options.cluster, "brokers", options.broker_id, action="demote"
         ),
     )
 

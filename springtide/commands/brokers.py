@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable
 
 from springtide.arguments import BROKER_ID, broker, sort_by
 from springtide.call import Call, get, write
@@ -15,6 +16,24 @@ def _add(options: Namespace) -> Call:
     if options.rebalance is not None:
         body["rebalance"] = {"mode": options.rebalance}
     return write(options, "POST", "clusters", options.cluster, "brokers", body=body)
+
+
+def _maintain(action: str) -> Callable[[Namespace], Call]:
+    return lambda options: write(
+        options, "POST", "clusters", options.cluster, "brokers", options.broker_id, action=action
+    )
+
+
+def _cordon(*, cordoned: bool) -> Callable[[Namespace], Call]:
+    return lambda options: write(
+        options,
+        "PATCH",
+        "clusters",
+        options.cluster,
+        "brokers",
+        options.broker_id,
+        body={"cordoned": cordoned},
+    )
 
 
 COMMANDS = (
@@ -33,6 +52,8 @@ COMMANDS = (
         columns=(
             number("broker", "broker_id"),
             text("state"),
+            text("cordoned"),
+            text("demoted"),
             text("endpoint"),
             text("rack"),
             number("replicas"),
@@ -70,5 +91,41 @@ COMMANDS = (
             ),
         ),
         call=_add,
+    ),
+    Command(
+        words=("brokers", "cordon"),
+        summary="Give a broker no new replicas; it keeps those it has",
+        examples=("brokers cordon 3 --reason 'its disks are getting full'",),
+        kind=Kind.WRITE,
+        is_conditional=True,
+        arguments=(BROKER_ID,),
+        call=_cordon(cordoned=True),
+    ),
+    Command(
+        words=("brokers", "uncordon"),
+        summary="Let a broker get new replicas again",
+        examples=("brokers uncordon 3",),
+        kind=Kind.WRITE,
+        is_conditional=True,
+        arguments=(BROKER_ID,),
+        call=_cordon(cordoned=False),
+    ),
+    Command(
+        words=("brokers", "demote"),
+        summary="Move the leaderships off a broker, before its maintenance",
+        examples=("brokers demote 1 --reason 'a new kernel' --wait", "brokers demote 1 --dry-run"),
+        kind=Kind.WRITE,
+        is_conditional=True,
+        arguments=(BROKER_ID,),
+        call=_maintain("demote"),
+    ),
+    Command(
+        words=("brokers", "return"),
+        summary="Take a broker back after its maintenance: no longer cordoned, draining or demoted",
+        examples=("brokers return 1 --reason 'the new kernel runs'",),
+        kind=Kind.WRITE,
+        is_conditional=True,
+        arguments=(BROKER_ID,),
+        call=_maintain("return"),
     ),
 )

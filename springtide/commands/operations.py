@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from springtide.arguments import ACTOR, OPERATION_ID, SINCE
-from springtide.call import get
+from springtide.call import get, write
 from springtide.command import Command, Kind, argument
 from springtide.tables import text
 
@@ -15,7 +15,7 @@ COMMANDS = (
         kind=Kind.LIST,
         in_cluster=False,
         arguments=(
-            argument("--state", metavar="STATE", help="such as preflight, running, succeeded or failed"),
+            argument("--state", metavar="STATE", help="such as running, succeeded, failed or cancelled"),
             argument("--kind", metavar="KIND", help="such as broker_add"),
             ACTOR,
             SINCE,
@@ -55,5 +55,15 @@ COMMANDS = (
         in_cluster=False,
         arguments=(OPERATION_ID,),
         call=lambda options: get("operations", options.operation_id),
+    ),
+    Command(
+        words=("operations", "cancel"),
+        summary="Cancel an operation and undo what it has begun",
+        examples=("operations cancel op_Zk1lV0pCTEq4nY6mXw2v3A --reason 'clients time out'",),
+        kind=Kind.WRITE,
+        in_cluster=False,
+        is_conditional=True,
+        arguments=(OPERATION_ID,),
+        call=lambda options: write(options, "POST", "operations", options.operation_id, action="cancel"),
     ),
 )

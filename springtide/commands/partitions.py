@@ -1,10 +1,10 @@
-"""springtide partitions …, elect-leader, assignment, replication"""
+"""springtide partitions …, elect-leader, elect-preferred, assignment, replication"""
 
 from __future__ import annotations
 
 from argparse import Namespace
 
-from springtide.arguments import PARTITION, TOPIC, id_number
+from springtide.arguments import PARTITION, TOPIC, id_number, partition_name
 from springtide.call import Call, UsageError, get, given, write
 from springtide.command import Command, Kind, argument
 from springtide.tables import number, text
@@ -44,6 +44,20 @@ def _elect(options: Namespace) -> Call:
         options.partition,
         action="elect-leader",
         body=body,
+    )
+
+
+def _elect_preferred(options: Namespace) -> Call:
+    if options.topics and options.partitions:
+        raise UsageError("name topics, or partitions with --partition, not both")
+    return write(
+        options,
+        "POST",
+        "clusters",
+        options.cluster,
+        "partitions",
+        action="elect-preferred",
+        body=given(topics=options.topics or None, partitions=options.partitions or None),
     )
 
 
@@ -161,5 +175,33 @@ COMMANDS = (
             ),
         ),
         call=_elect,
+    ),
+    Command(
+        words=("elect-preferred",),
+        summary="Give partitions their preferred leaders back; fails (1) with --wait when some can't lead",
+        examples=(
+            "elect-preferred --reason 'after maintenance of store1' --wait",
+            "elect-preferred orders payments",
+            "elect-preferred --partition orders-0 --partition orders-3 --dry-run",
+        ),
+        kind=Kind.WRITE,
+        arguments=(
+            argument(
+                "topics",
+                metavar="TOPIC",
+                nargs="*",
+                help="of these topics, all that lack theirs (default: of every topic)",
+            ),
+            argument(
+                "--partition",
+                dest="partitions",
+                action="append",
+                default=[],
+                type=partition_name,
+                metavar="TOPIC-N",
+                help="this partition; may be repeated",
+            ),
+        ),
+        call=_elect_preferred,
     ),
 )

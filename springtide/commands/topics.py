@@ -81,6 +81,35 @@ COMMANDS = (
         pick="configs",
     ),
     Command(
+        words=("topics", "add-partitions"),
+        summary="Give a topic more partitions",
+        examples=(
+            "topics add-partitions orders 24 --reason 'twice as many consumers' --wait",
+            "topics add-partitions orders 13 --replica-assignment 2:3:1 --dry-run",
+        ),
+        kind=Kind.WRITE,
+        is_conditional=True,
+        arguments=(
+            TOPIC,
+            argument("partitions", metavar="TOTAL", type=count, help="how many it shall have"),
+            argument(
+                "--replica-assignment",
+                type=assignment,
+                metavar="IDS",
+                help="brokers of each new partition, such as 1:2:3,2:3:1, instead of our placement",
+            ),
+        ),
+        call=lambda options: write(
+            options,
+            "PATCH",
+            "clusters",
+            options.cluster,
+            "topics",
+            options.topic,
+            body=given(partitions=options.partitions, assignments=options.replica_assignment),
+        ),
+    ),
+    Command(
         words=("topics", "delete"),
         summary="Delete a topic and its data",
         examples=("topics delete orders --reason 'moved to shop.orders'", "topics delete orders --dry-run"),

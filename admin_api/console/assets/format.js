@@ -47,6 +47,15 @@ const WORDS = {
   broker_add: "add brokers",
   topic_delete: "delete topic",
   leader_election: "elect leader",
+  assign_partition: "move replicas",
+  return_broker: "take broker back",
+  alter_configs: "alter settings",
+  set_config: "set a setting",
+  unset_config: "unset a setting",
+  elect_leader_preferred: "elect preferred leader",
+  elect_leader_unclean: "elect leader uncleanly",
+  broker_maintenance: "broker maintenance changed",
+  leader_demoted: "leadership handed over",
 };
 
 export function words(code) {

@@ -171,7 +171,7 @@ export function showBrokers(section, list, replication) {
           "tr",
           {},
           h("th", { scope: "row" }, h("b", {}, String(broker.broker_id)), h("span", { class: "quiet" }, broker.endpoint, broker.rack ? ` · ${broker.rack}` : "")),
-          h("td", {}, badge(broker.state), broker.offline_log_dirs.length > 0 ? badge("fenced", plural(broker.offline_log_dirs.length, "disk") + " offline") : null),
+          h("td", {}, badge(broker.state), ["cordoned", "draining", "demoted"].filter((mark) => broker[mark]).map((mark) => badge(mark)), broker.offline_log_dirs.length > 0 ? badge("fenced", plural(broker.offline_log_dirs.length, "disk") + " offline") : null),
           h("td", { class: "number" }, measured(count(broker.leaders), broker.leaders / leadersMax)),
           h("td", { class: "number" }, measured(count(broker.replicas), broker.replicas / replicasMax)),
           h("td", { class: "number" }, measured(bytes(size(broker)), (size(broker) ?? 0) / bytesMax)),

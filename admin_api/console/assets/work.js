@@ -35,7 +35,19 @@ function title(operation) {
   }
   if (operation.kind === "topic_delete") return `Delete topic ${spec.topic}`;
   if (operation.kind === "leader_election") return `Elect ${spec.topic}-${spec.partition}'s ${spec.election} leader`;
+  if (operation.kind === "broker_demote") return `Demote broker ${spec.broker_id}`;
+  if (operation.kind === "broker_return") return `Take back broker ${spec.broker_id}`;
+  if (operation.kind === "partitions_add") return `Enlarge topic ${spec.topic} to ${plural(spec.partitions, "partition")}`;
+  if (operation.kind === "preferred_election") return `Elect preferred leaders of ${plural(spec.elected + spec.refused, "partition")}`;
+  if (operation.kind === "reassignment") return moved(spec.moves);
+  if (operation.kind === "reassignment_cancel") return `Bring ${spec.topic}-${spec.partition} back to brokers ${spec.replicas.join(", ")}`;
   return capital(words(operation.kind));
+}
+
+function moved(moves) {
+  if (moves.length > 1) return `Move ${plural(moves.length, "partition")}`;
+  const [move] = moves;
+  return `Move ${move.topic}-${move.partition} to brokers ${move.replicas.join(", ")}`;
 }
 
 function runningOperation(operation) {
@@ -74,6 +86,7 @@ function finishedOperation(operation) {
     { class: "finished" },
     h("p", { class: "line" }, h("span", {}, title(operation)), badge(operation.state)),
     operation.error ? h("p", { class: "reason" }, operation.error.detail) : null,
+    operation.state === "cancelled" && operation.summary ? h("p", { class: "reason" }, operation.summary) : null,
     h("p", { class: "quiet" }, `${operation.actor}, `, ago(operation.finished_at ?? operation.created_at)),
   );
 }

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
+from typing import get_args
 
 import pytest
 
+from admin_api.operations.model import Spec
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 from tests.unit.admin_api.rest_parts import controller
 
@@ -49,3 +51,8 @@ def test_no_asset_names_another_host_or_turns_text_into_markup(name: str) -> Non
     assert re.findall(r"<script>|<style|\bon[a-z]+=\"|style=\"", text) == [], (
         "the policy forbids inline parts"
     )
+
+
+def test_every_kind_of_operation_has_a_title() -> None:
+    kinds = {spec.__struct_config__.tag for spec in get_args(Spec)}
+    assert set(re.findall(r'operation\.kind === "([a-z_]+)"', ASSETS["work.js"])) == kinds

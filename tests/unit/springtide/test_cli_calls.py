@@ -106,6 +106,62 @@ def test_partitions_are_a_topics_or_the_clusters() -> None:
     assert first_request("partitions list").url.path == "/clusters/prod/partitions"
 
 
+def test_a_broker_is_cordoned_demoted_and_taken_back() -> None:
+    cordon = first_request("brokers cordon 3 --reason full")
+    assert (cordon.method, cordon.url.path) == ("PATCH", "/clusters/prod/brokers/3")
+    assert body_of(cordon) == {"cordoned": True, "reason": "full"}
+    assert body_of(first_request("brokers uncordon 3")) == {"cordoned": False}
+    demote = first_request("""brokers demote 3 --if-match '"1.a"'""")
+    assert (demote.method, demote.url.path) == ("POST", "/clusters/prod/brokers/3:demote")
+    assert (body_of(demote), demote.headers["if-match"]) == ({}, '"1.a"')
+    assert first_request("brokers return 3").url.path == "/clusters/prod/brokers/3:return"
+
+
+def test_preferred_leaders_are_elected_for_all_for_topics_or_for_partitions() -> None:
+    everything = first_request("elect-preferred")
+    assert everything.url.path == "/clusters/prod/partitions:elect-preferred"
+    assert body_of(everything) == {}
+    assert body_of(first_request("elect-preferred a b")) == {"topics": ["a", "b"]}
+    assert body_of(first_request("elect-preferred --partition a-b-0 --partition c-12")) == {
+        "partitions": [{"topic": "a-b", "partition": 0}, {"topic": "c", "partition": 12}]
+    }
+    both = run(lambda request: ok({}), "elect-preferred", "a", "--partition", "a-0")
+    assert (both.status, both.asked) == (2, [])
+
+
+def test_a_topic_gets_more_partitions() -> None:
+    request = first_request("topics add-partitions orders 13 --replica-assignment 2:3:1")
+    assert (request.method, request.url.path) == ("PATCH", "/clusters/prod/topics/orders")
+    assert body_of(request) == {"partitions": 13, "assignments": [[2, 3, 1]]}
+
+
+def test_settings_are_set_and_unset_in_one_request() -> None:
+    request = first_request("configs alter orders retention.ms=5 min.insync.replicas=2 --unset segment.ms")
+    assert (request.method, request.url.path) == ("POST", "/clusters/prod/topics/orders/configs:alter")
+    assert body_of(request) == {
+        "configs": {"retention.ms": "5", "min.insync.replicas": "2", "segment.ms": None}
+    }
+    for wrong in (
+        "configs alter orders",
+        "configs alter orders a=1 --unset a",
+        "configs alter orders a=1 a=2",
+    ):
+        ran = run(lambda request: ok({}), *wrong.split())
+        assert (ran.status, ran.asked) == (2, []), wrong
+
+
+def test_replicas_are_moved_and_brought_back() -> None:
+    start = first_request("reassignments start orders 0 4:2:3 --reason old")
+    assert (start.method, start.url.path) == ("PUT", "/clusters/prod/topics/orders/partitions/0/assignment")
+    assert body_of(start) == {"replicas": [4, 2, 3], "reason": "old"}
+    cancel = first_request("reassignments cancel orders 0 --reason slow --dry-run")
+    assert (cancel.method, cancel.url.path) == ("DELETE", start.url.path)
+    assert dict(cancel.url.params) == {"dry_run": "true", "reason": "slow"}
+    stopped = first_request("operations cancel op_1 --reason slow")
+    assert (stopped.method, stopped.url.path) == ("POST", "/operations/op_1:cancel")
+    assert body_of(stopped) == {"reason": "slow"}
+
+
 @pytest.mark.parametrize("name", ["", ".", ".."])
 def test_a_name_that_would_change_the_address_is_refused(name: str) -> None:
     ran = run(lambda request: ok({}), "topics", "delete", name)
@@ -199,6 +255,7 @@ def test_the_api_takes_what_the_example_asks(example: str, command: Command, cal
         "topics list --sort=-partitions",
         "partitions list --state online",
         "resilience broker:3 --state leaderless",
+        "reassignments list --topic t --blocked",
     ],
 )
 def test_every_filter_is_one_of_the_apis(line: str) -> None:

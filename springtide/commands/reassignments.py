@@ -1,0 +1,91 @@
+"""springtide reassignments …"""
+
+from __future__ import annotations
+
+from springtide.arguments import PARTITION, TOPIC, replicas
+from springtide.call import get, write
+from springtide.command import Command, Kind, argument
+from springtide.tables import number, text
+
+COMMANDS = (
+    Command(
+        words=("reassignments", "list"),
+        summary="List the partitions that are on their way to other brokers, and what holds them up",
+        examples=("reassignments list", "reassignments list --topic orders --blocked"),
+        kind=Kind.LIST,
+        arguments=(
+            argument("--topic", metavar="TOPIC", help="only this topic's"),
+            argument(
+                "--blocked",
+                action="store_const",
+                const="true",
+                help="only those that do not get on by themselves",
+            ),
+        ),
+        call=lambda options: get(
+            "clusters", options.cluster, "reassignments", topic=options.topic, blocked=options.blocked
+        ),
+        columns=(
+            text("topic"),
+            number("partition"),
+            text("from", "original_replicas"),
+            text("to", "target_replicas"),
+            number("in-sync", "targets_in_sync"),
+            number("bytes", "size_bytes"),
+            text("blocked", "blocked.code"),
+            text("detail", "blocked.detail"),
+            text("operation", "operation_id"),
+        ),
+    ),
+    Command(
+        words=("reassignments", "start"),
+        summary="Move a partition's replicas to these brokers",
+        examples=(
+            "reassignments start orders 0 4:2:3 --reason 'store1 is to be replaced' --wait",
+            "reassignments start orders 0 4:2:3 --dry-run",
+        ),
+        kind=Kind.WRITE,
+        is_conditional=True,
+        arguments=(
+            TOPIC,
+            PARTITION,
+            argument(
+                "replicas",
+                metavar="IDS",
+                type=replicas,
+                help="brokers, such as 4:2:3, the preferred leader first; as many as there shall be",
+            ),
+        ),
+        call=lambda options: write(
+            options,
+            "PUT",
+            "clusters",
+            options.cluster,
+            "topics",
+            options.topic,
+            "partitions",
+            options.partition,
+            "assignment",
+            body={"replicas": options.replicas},
+        ),
+    ),
+    Command(
+        words=("reassignments", "cancel"),
+        summary="Bring a partition's original replicas back",
+        examples=("reassignments cancel orders 0 --reason 'clients time out'",),
+        kind=Kind.WRITE,
+        is_conditional=True,
+        arguments=(TOPIC, PARTITION),
+        call=lambda options: write(
+            options,
+            "DELETE",
+            "clusters",
+            options.cluster,
+            "topics",
+            options.topic,
+            "partitions",
+            options.partition,
+            "assignment",
+        ),
+    ),
+)
