@@ -430,7 +430,7 @@ class Broker:
         yield gauge(
             "springtide_learners_throttled",
             "Replicas being added that wait for their turn under a throttled rate",
-            self.fetchers.learners.waiting,
+            self.fetchers.turns.throttle.waiting,
         )
         yield gauge(
             "kafka_log_logmanager_offlinelogdirectorycount",

@@ -32,15 +32,14 @@ from contextlib import suppress
 import trio
 
 from controller.contract.partition_state import PartitionKey
-from controller.contract.throttles import FOLLOWER_RATE, effective_rate, is_learner
 from controller.contract.updates import BrokerEndpoint
 from dataplane.core.fetch_session import NO_SESSION, FetchPosition, FollowerRequest, FollowerSession
 from dataplane.core.leader_epochs import EpochEnd
 from dataplane.core.replica import FetchedPartition
-from dataplane.core.throttle import LearnerThrottle
 from dataplane.shell.clock import Clock
 from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.config import BrokerConfig
+from dataplane.shell.learner_turns import LearnerTurns
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.net import Channel, Net, Poller, Readiness
 from dataplane.shell.partitions import HostedPartition, PartitionTable
@@ -60,11 +59,6 @@ RECONNECT_MS_MAX = 1_000
 CONNECT_TIMEOUT_MS = 3_000
 TURN_BYTES_MAX = 1024 * 1024
 """What is read of an answer before others get their turn."""
-THROTTLE_WINDOW_MS_MIN = 1_000
-"""A throttled learner's turn may come while its leader's answer to others is pending; what it could not fetch
-in that time it may fetch afterwards."""
-THROTTLE_LOOK_MS_MAX = 100
-"""A learner that begins to wait may be due before those that waited already."""
 RESPONSE_SLACK_BYTES = 64 * 1024 * 1024
 """An answer may exceed its budget by one batch, whose size only the topic bounds, and by its empty
 partitions."""
@@ -100,14 +94,16 @@ class ReplicaFetchers:
         self.counters = counters
         self.wait_ms = config.number("replica.fetch.wait.max.ms")
         self.min_bytes = config.number("replica.fetch.min.bytes")
-        self.partition_bytes_max = config.number("replica.fetch.max.bytes")
         self.response_bytes_max = config.number("replica.fetch.response.max.bytes")
         self.silence_ms_max = config.number("replica.socket.timeout.ms")
-        self.learners = LearnerThrottle(
-            grant_bytes_max=self.partition_bytes_max,
-            window_ms=max(THROTTLE_WINDOW_MS_MIN, 2 * self.wait_ms),
+        self.turns = LearnerTurns(
+            broker_id=broker_id,
+            view=view,
+            clock=clock,
+            grant_bytes_max=config.number("replica.fetch.max.bytes"),
+            fetch_wait_ms=self.wait_ms,
+            on_turn=self._on_turn,
         )
-        self._wake_turns = trio.Event()
         self._fetchers: dict[int, LeaderFetcher] = {}
         self._leader_of: dict[PartitionKey, int] = {}
         self._nursery: trio.Nursery | None = None
@@ -125,7 +121,7 @@ class ReplicaFetchers:
             self._nursery = nursery
             task_status.started()
             nursery.start_soon(self._watch)
-            nursery.start_soon(self._give_turns)
+            nursery.start_soon(self.turns.run)
             await trio.sleep_forever()
 
     def stop(self) -> None:
@@ -170,64 +166,30 @@ class ReplicaFetchers:
         if earlier is not None and earlier != leader_id:
             self.unfollow(key)
         self._leader_of[key] = leader_id
-        self._classify(hosted)
+        self.turns.classify(hosted)
         fetcher = self._fetchers.get(leader_id)
         if fetcher is None:
             assert self._nursery is not None, "run() comes first"
             fetcher = self._fetchers[leader_id] = LeaderFetcher(self, leader_id)
             self._nursery.start_soon(fetcher.run)
         fetcher.follow(hosted)
-        self.give_turns()
+        self.turns.give()
 
     def unfollow(self, key: PartitionKey) -> None:
         leader_id = self._leader_of.pop(key, None)
-        self.learners.remove(key, self.clock.mono_ms())
+        self.turns.forget(key)
         if leader_id is not None and (fetcher := self._fetchers.get(leader_id)) is not None:
             fetcher.unfollow(key)
 
     # Throttled learners
 
-    def _classify(self, hosted: HostedPartition) -> None:
-        """A learner is bounded until it has reached its leader's high watermark: from then on the leader may
-        count it in its maximal ISR, and what is written waits for it."""
-        state = hosted.replica.state
-        now_ms = self.clock.mono_ms()
-        hosted.is_learner = state is not None and is_learner(state, self.broker_id)
-        if state is not None and hosted.is_learner and hosted.caught_up_epoch != state.leader_epoch:
-            self.learners.add(hosted.key, state.throttle, now_ms)
-        else:
-            self.learners.remove(hosted.key, now_ms)
-
-    def on_caught_up(self, hosted: HostedPartition, leader_epoch: int) -> None:
-        hosted.caught_up_epoch = leader_epoch
-        self._classify(hosted)
-
     def on_rates_changed(self) -> None:
-        me = self.view.brokers.get(self.broker_id)
-        rate = effective_rate(FOLLOWER_RATE, {} if me is None else me.configs, self.view.cluster_configs)
-        self.learners.set_rate(rate, self.clock.mono_ms())
-        self.give_turns()
+        self.turns.on_rates_changed()
 
-    def give_turns(self) -> None:
-        """Whoever may go on, goes on; for the others the task will look again."""
-        if not self.learners:
-            return
-        for key, _ in self.learners.admit(self.clock.mono_ms()):
-            fetcher = self._fetchers.get(self._leader_of[key])
-            if fetcher is not None:
-                fetcher.on_turn(key)
-        if self.learners.waiting:
-            self._wake_turns.set()
-
-    async def _give_turns(self) -> None:
-        while True:
-            wait_ms = self.learners.wait_ms(self.clock.mono_ms())
-            if wait_ms is None:
-                self._wake_turns = trio.Event()
-                await self._wake_turns.wait()
-            else:
-                await self.clock.sleep_ms(min(max(wait_ms, 1), THROTTLE_LOOK_MS_MAX))
-                self.give_turns()
+    def _on_turn(self, key: PartitionKey) -> None:
+        fetcher = self._fetchers.get(self._leader_of[key])
+        if fetcher is not None:
+            fetcher.on_turn(key)
 
     def back_off(self, key: PartitionKey, delay_ms: int) -> None:
         leader_id = self._leader_of.get(key)
@@ -241,7 +203,7 @@ class ReplicaFetchers:
     async def _resume_later(self, fetcher: LeaderFetcher, key: PartitionKey, delay_ms: int) -> None:
         await self.clock.sleep_ms(delay_ms * self.rng.uniform(0.75, 1.25))
         fetcher.resume(key)
-        self.give_turns()
+        self.turns.give()
 
     def on_broker_changed(self, broker_id: int) -> None:
         """A leader came back, perhaps elsewhere: don't wait out the pause."""
@@ -362,33 +324,35 @@ class LeaderFetcher:
             self._session.set_position(key, position)
 
     def _place(self, hosted: HostedPartition) -> None:
-        if hosted.key in self._fetchers.learners:
+        if hosted.key in self._fetchers.turns:
             self._set_learners_position(hosted)
         else:
             self._set_position(hosted)
 
     def _learn_on(self, hosted: HostedPartition, answer: wire.FetchedPartition, leader_epoch: int) -> None:
         """A learner's fetch was answered."""
-        fetchers = self._fetchers
         size_bytes = len(answer.records[0]) if answer.records else 0
-        fetchers.counters.reassignment_bytes_in += size_bytes
-        fetchers.learners.settle(hosted.key, size_bytes, fetchers.clock.mono_ms())
         is_sound = not answer.error_code and answer.diverging_epoch is None
-        if is_sound and 0 <= answer.high_watermark <= hosted.log.log_end_offset:
-            fetchers.on_caught_up(hosted, leader_epoch)
+        self._fetchers.counters.reassignment_bytes_in += size_bytes
+        self._fetchers.turns.on_answer(
+            hosted,
+            size_bytes,
+            leader_epoch=leader_epoch,
+            high_watermark=answer.high_watermark if is_sound else -1,
+        )
         self._place(hosted)
-        fetchers.give_turns()
+        self._fetchers.turns.give()
 
     def _set_learners_position(self, hosted: HostedPartition) -> None:
         """Where it goes on if it holds a grant, and as far as that reaches; else nowhere, until its turn."""
         key = hosted.key
-        learners, now_ms = self._fetchers.learners, self._fetchers.clock.mono_ms()
+        turns = self._fetchers.turns
         position = None if key in self._paused else hosted.replica.next_fetch()
         if position is None:
-            learners.release(key, now_ms)
+            turns.release(key)
             self._drop_position(key)
             return
-        granted = learners.ask(key, now_ms)
+        granted = turns.ask(key)
         if not granted:
             self._drop_position(key)
             return
@@ -539,8 +503,8 @@ class LeaderFetcher:
             self._ask()
 
     def _has_waiting_learner(self) -> bool:
-        learners = self._fetchers.learners
-        return any(key in learners and key not in self._paused for key in self._followed)
+        turns = self._fetchers.turns
+        return any(key in turns and key not in self._paused for key in self._followed)
 
     def _push(self) -> None:
         """Send what is left of the request; a full fetch may be larger than the kernel takes at once."""

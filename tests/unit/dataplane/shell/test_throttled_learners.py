@@ -10,7 +10,7 @@ from test_replica_fetcher import data as answered
 from controller.contract.partition_state import MoveThrottle, PartitionState
 from controller.contract.throttles import FOLLOWER_RATE
 from controller.contract.updates import BrokerEndpoint
-from dataplane.core.throttle import LearnerThrottle
+from dataplane.shell.learner_turns import LearnerTurns
 from dataplane.wire.errors import ErrorCode
 from dataplane.wire.fetch import FetchedPartition
 
@@ -122,7 +122,7 @@ def test_a_learner_that_joins_the_isr_is_bounded_no_longer_from_that_moment() ->
         await bench.apply(learning(isr=(2, 3, 1), epoch=2))
         assert end.mentioned() == {TOPIC_ID: 1}
         assert end.requests[-1].partitions[0].max_bytes == 1024 * 1024
-        assert len(bench.fetchers.learners) == 0
+        assert len(bench.fetchers.turns.throttle) == 0
         for offset in range(1, 4):
             await end.answer(data(bytes_of(offset, 100_000)))
         assert bench.node.log().log_end_offset == 4
@@ -145,10 +145,10 @@ def test_a_learner_that_reached_the_high_watermark_is_bounded_no_longer_in_that_
             assert end.requests[-1].partitions[0].max_bytes == 1024 * 1024
             await end.answer(data(bytes_of(offset, 10_000)))
         await bench.apply(learning(epoch=2))
-        assert len(bench.fetchers.learners) == 0, "the same leader epoch"
+        assert len(bench.fetchers.turns.throttle) == 0, "the same leader epoch"
         assert bench.node.counters.reassignment_bytes_in > 60_000, "but it is a learner's traffic still"
         await bench.apply(learning(epoch=3, leader=3, leader_epoch=2))
-        assert len(bench.fetchers.learners) == 1, "the next leader has promised nothing"
+        assert len(bench.fetchers.turns.throttle) == 1, "the next leader has promised nothing"
 
     on_a_follower(test)
 
@@ -157,11 +157,11 @@ def test_an_answer_that_proves_nothing_lifts_nothing() -> None:
     async def test(bench: Bench) -> None:
         await bench.apply(learning(), full=True)
         await bench.end(9002).answer(answered(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=-1))
-        assert len(bench.fetchers.learners) == 1
+        assert len(bench.fetchers.turns.throttle) == 1
         await bench.apply(learning(epoch=2))
         await pass_ms(1_000)
         await bench.end(9002).answer(answered(error=ErrorCode.UNKNOWN_SERVER_ERROR))
-        assert len(bench.fetchers.learners) == 1
+        assert len(bench.fetchers.turns.throttle) == 1
 
     on_a_follower(test)
 
@@ -191,7 +191,7 @@ def test_the_brokers_own_rate_bounds_all_its_learners_together() -> None:
         await bench.node.apply(full=False, brokers=brokers())  # the operator lifts it
         await trio.testing.wait_all_tasks_blocked()
         await end.answer(data(topic_id=OTHER_ID), data())
-        assert bench.fetchers.learners.waiting == 0
+        assert bench.fetchers.turns.throttle.waiting == 0
         assert end.requests[-1].session_epoch > 1
 
     on_a_follower(test)
@@ -215,11 +215,11 @@ def test_a_move_that_is_cancelled_ends_the_waiting() -> None:
     async def test(bench: Bench) -> None:
         await bench.apply(learning(), full=True)
         await bench.end(9002).answer(data(bytes_of(0, 100_000)))
-        assert bench.fetchers.learners.waiting == 1
+        assert bench.fetchers.turns.throttle.waiting == 1
         await bench.apply(
             state(replicas=(2, 3), isr=(2, 3), new_replicas=(), leader=2, leader_epoch=2, partition_epoch=2)
         )
-        assert (len(bench.fetchers.learners), len(bench.node.table)) == (0, 0)
+        assert (len(bench.fetchers.turns.throttle), len(bench.node.table)) == (0, 0)
         assert bench.end(9002).is_closed, "there is nothing left to ask for"
 
     on_a_follower(test)
@@ -233,14 +233,14 @@ def test_who_is_in_sync_never_meets_the_throttle() -> None:
         await trio.testing.wait_all_tasks_blocked()
         end = bench.end(9002)
 
-        class Untouchable(LearnerThrottle):
+        class Untouchable(LearnerTurns):
             def __getattribute__(self, name: str) -> object:
                 raise AssertionError(f"an in-sync replica's fetch asked the throttle for {name}")
 
-        real, bench.fetchers.learners = bench.fetchers.learners, object.__new__(Untouchable)
+        real, bench.fetchers.turns = bench.fetchers.turns, object.__new__(Untouchable)
         for offset in range(20):
             await end.answer(data(bytes_of(offset, 50_000), high_watermark=offset))
-        bench.fetchers.learners = real
+        bench.fetchers.turns = real
         assert bench.node.log().log_end_offset == 20
         assert bench.node.counters.replication_bytes_in > 1_000_000
         assert bench.node.counters.reassignment_bytes_in == 0
