@@ -203,6 +203,8 @@ def test_the_clusters_rate_holds_where_a_broker_has_none_of_its_own() -> None:
     rates = [effective_rate(FOLLOWER_RATE, cluster.broker(b).configs, cluster.image.configs) for b in (1, 4)]
     assert rates == [700, 900]
     assert effective_rate(LEADER_RATE, cluster.broker(4).configs, cluster.image.configs) is None
+    for unreadable in ("", "0", "-5", "1e6", "many"):
+        assert effective_rate(LEADER_RATE, {LEADER_RATE: unreadable}, {}) is None
 
 
 def test_only_a_replica_that_comes_and_is_not_in_sync_is_a_learner() -> None:
