@@ -3,7 +3,8 @@
 One cluster in memory, without sockets and other processes: 200 brokers on as many hosts in 10 racks, 100,000
 partitions of three replicas, placed by the controller's own rule. Each row is the median of a few rounds in
 milliseconds of one processor; the last line is what the process held at most. The controller answers such
-questions between two heartbeats, so a row is also how long every broker waits.
+questions between two heartbeats, so a row is also how long every broker waits. Plans are the exception: they
+are made from a snapshot, beside the controller's work, and only taking that holds it up.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ import msgspec
 from controller.contract.partition_state import PartitionState, TopicState
 from controller.core.image import ClusterImage
 from controller.core.placement import PlacementBroker, place_replicas
+from controller.core.planning.goals import Drain, Goal, Rebalance, RebalanceMode
+from controller.core.planning.plan import content_hash
+from controller.core.planning.planner import make_plan
+from controller.core.planning.snapshot import BrokerSnapshot, Snapshot, take_snapshot
 from controller.core.records import (
     BrokerRecord,
     BrokerRegistration,
@@ -125,6 +130,41 @@ def cases(image: ClusterImage) -> list[Case]:
     ]
 
 
+def plan_cases(image: ClusterImage) -> list[Case]:
+    """Plans for `image` and how many moves they have: one broker in ten joins, one leaves, a rack leaves."""
+    known = take_snapshot(image, {})
+    sized = msgspec.structs.replace(
+        known,
+        partitions=tuple(
+            msgspec.structs.replace(p, size_bytes=number * 7_919 % 1_000_003 + 1)
+            for number, p in enumerate(known.partitions)
+        ),
+    )
+    count = len(known.brokers)
+    joining = tuple(
+        BrokerSnapshot(broker_id=count + n, host=f"store{count + n}", rack=f"r{n % RACKS}")
+        for n in range(count // 10)
+    )
+    larger = msgspec.structs.replace(sized, brokers=sized.brokers + joining)
+    new_only = Rebalance(
+        mode=RebalanceMode.NEW_ONLY, new_broker_ids=tuple(broker.broker_id for broker in joining)
+    )
+
+    def moves(snapshot: Snapshot, goal: Goal) -> int:
+        plan = make_plan(snapshot, goal)
+        content_hash(plan)
+        return len(plan.moves)
+
+    return [
+        Case("take a snapshot", lambda: len(take_snapshot(image, {}).partitions)),
+        Case("plan: balanced already", lambda: moves(sized, Rebalance())),
+        Case("plan: brokers join", lambda: moves(larger, Rebalance())),
+        Case("plan: only they receive", lambda: moves(larger, new_only)),
+        Case("plan: drain a broker", lambda: moves(sized, Drain(broker_ids=(1,)))),
+        Case("plan: drain a rack", lambda: moves(sized, Drain(broker_ids=tuple(range(1, count, RACKS))))),
+    ]
+
+
 def measure(case: Case, *, rounds: int) -> Row:
     took: list[float] = []
     items = 0
@@ -150,6 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     image = build_image(brokers=options.brokers, partitions=options.partitions)
     size = f"{len(image.brokers):,} brokers, {len(image.partitions):,} partitions"
     lines = table(f"{size}, all in sync", [measure(case, rounds=options.rounds) for case in cases(image)])
+    lines += table(f"{size}, plans", [measure(case, rounds=1) for case in plan_cases(image)])
     wound(image, 0)
     lines += table(
         f"{size}, one broker down", [measure(case, rounds=options.rounds) for case in cases(image)]

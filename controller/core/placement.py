@@ -36,19 +36,23 @@ def place_replicas(
     replication_factor: int,
     start: int = 0,
     shift: int = 0,
+    held: Sequence[int] = (),
 ) -> Assignment:
     """Replicas of each partition, preferred leader first.
 
     brokers: those that may hold replicas; ids are distinct and at least `replication_factor` of them.
     start: position (by ascending id) of partition 0's preferred leader, so that small topics don't all begin
         at the lowest id. shift: varies the distance to the second replica from topic to topic.
+    held: replicas that each broker, ascending by id, holds of other topics; where brokers share hosts or
+        racks it decides between those that are equal for this one.
     """
     assert 1 <= replication_factor <= len(brokers)
     assert len({broker.broker_id for broker in brokers}) == len(brokers)
     ordered = sorted(brokers)
     start %= len(ordered)
     if has_shared_domains(ordered):
-        return _place_apart(ordered, partitions, replication_factor, start, shift)
+        leaders = [(start + number) % len(ordered) for number in range(partitions)]
+        return _place_apart(ordered, leaders, replication_factor, shift, held or [0] * len(ordered))
     offsets = circle_offsets(len(ordered), partitions, replication_factor, shift)
     return tuple(
         tuple(
@@ -76,6 +80,7 @@ def place_from_emptiest(
         replication_factor=replication_factor,
         start=start,
         shift=preferred[start],
+        held=held,
     )
 
 
@@ -132,10 +137,13 @@ def _last_round_offsets(n: int, rest: int, replication_factor: int, shift: int) 
 
 
 def _place_apart(
-    brokers: Sequence[PlacementBroker], partitions: int, replication_factor: int, start: int, shift: int
+    brokers: Sequence[PlacementBroker],
+    leaders: Sequence[int],
+    replication_factor: int,
+    shift: int,
+    held: Sequence[int],
 ) -> Assignment:
     n = len(brokers)
-    leaders = [(start + number) % n for number in range(partitions)]
     load = Counter(leaders)
     successors: Counter[tuple[int, int]] = Counter()
     placed: list[list[int]] = []
@@ -150,6 +158,7 @@ def _place_apart(
                     hosts[brokers[c].host],
                     racks[_rack(brokers[c])],
                     load[c],
+                    held[c],
                     successors[leader, c],
                     (c - leader - 1 - shift) % n,
                 ),
@@ -159,7 +168,7 @@ def _place_apart(
         successors.update((leader, follower) for follower in chosen[1:])
         placed.append(chosen)
     _even_out(brokers, placed, load)
-    _spread_succession(placed)
+    _spread_succession(placed, shift)
     return tuple(tuple(brokers[c].broker_id for c in chosen) for chosen in placed)
 
 
@@ -236,11 +245,12 @@ def _crowding(others: Sequence[PlacementBroker], broker: PlacementBroker) -> tup
     )
 
 
-def _spread_succession(placed: list[list[int]]) -> None:
+def _spread_succession(placed: list[list[int]], shift: int) -> None:
     """Choose who stands second so that each leader's partitions go to all who follow it, as evenly as the
-    sets allow. First each partition takes the follower that succeeds least so far, which is nearly even and
-    costs one pass; then one partition at a time shifts along a path from the most frequent successor to one
-    that succeeds at least two partitions fewer, until there is no such path."""
+    sets allow. First each partition takes the follower that succeeds least so far (of equals another one in
+    another topic), which is nearly even and costs one pass; then one partition at a time shifts along a path
+    from the most frequent successor to one that succeeds at least two partitions fewer, until there is no
+    such path."""
     by_leader: dict[int, list[list[int]]] = {}
     for chosen in placed:
         by_leader.setdefault(chosen[0], []).append(chosen)
@@ -248,7 +258,10 @@ def _spread_succession(placed: list[list[int]]) -> None:
         if len(led[0]) > 2:
             counts: Counter[int] = Counter()
             for chosen in led:
-                at = min(range(1, len(chosen)), key=lambda i: (counts[chosen[i]], i))
+                at = min(
+                    range(1, len(chosen)),
+                    key=lambda i: (counts[chosen[i]], (i - 1 - shift) % (len(chosen) - 1)),
+                )
                 chosen[1], chosen[at] = chosen[at], chosen[1]
                 counts[chosen[1]] += 1
             while _shift_succession(led):

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from controller.core.planning.freedom import Effort, Freedom
 from controller.core.planning.layout import Layout
 from controller.core.planning.plan import MoveReason
+from controller.core.planning.selection import select
 
 
 class _Search(NamedTuple):
@@ -94,6 +95,17 @@ def quotas(
     return Quotas(gives, gets, total_bytes, after)
 
 
+def least_copied(sizes: Sequence[int], before: Mapping[int, int], wanted: Quotas) -> int:
+    """Another bound on the bytes: brokers that end with more than they have take each partition once at
+    most, so that few of them can't live on the smallest alone. sizes: of all partitions, ascending."""
+    floor = min(wanted.loads.values(), default=0)
+    short = {b: floor - load for b, load in before.items() if load < floor}
+    if not short:
+        return 0
+    rounds, rest = divmod(sum(short.values()), len(short))
+    return len(short) * sum(sizes[:rounds]) + rest * sum(sizes[rounds : rounds + 1])
+
+
 def balance(layout: Layout, freedom: Freedom, reason: MoveReason, *, looks_max: int) -> None:
     """Even out the loads of the freedom's brokers as far as the rules of placement allow. looks_max: for
     direct moves, and again for chains."""
@@ -148,16 +160,22 @@ def _give_directly(search: _Search) -> None:
     gets = [(-count, layout.stored[b], b) for b, count in wanted.gets.items()]
     heapq.heapify(gets)
     owed = dict(wanted.gives)
-    chosen = sorted(
-        ((-layout.size[n], n, b) for b, count in owed.items() for n in offers[b][:count]),
-    )
+    if len(wanted.gets) >= max(map(len, layout.replicas), default=0):
+        cheapest = [(number, b) for b, count in owed.items() for number in offers[b][:count]]
+    else:
+        taken = {
+            b: [n for n in offers[b] if any(layout.is_as_apart(n, b, target) for target in wanted.gets)]
+            for b in owed
+        }
+        cheapest = select(layout, taken, owed, len(wanted.gets), search.effort)
+    chosen = sorted((-layout.size[number], number, b) for number, b in cheapest)
     # The cheapest first; then, where nobody could take those, what is next in price, a broker in turn.
-    dearer = ((0, n, b) for b, count in sorted(owed.items()) for n in offers[b][count:])
+    dearer = [(0, number, b) for b in sorted(owed) for number in offers[b]]
     for turn in (chosen, dearer):
         for _, number, source in turn:
             if not gets:
                 return
-            if owed[source] and _give(search, number, source, gets):
+            if owed[source] and number in layout.held[source] and _give(search, number, source, gets):
                 owed[source] -= 1
         if not any(owed.values()) or search.effort.left < 0:
             return

@@ -62,6 +62,10 @@ class RejectionCode(StrEnum):
     INVALID_ASSIGNMENT = "invalid_assignment"
     INVALID_PARTITIONS = "invalid_partitions"
     INVALID_REPLICATION_FACTOR = "invalid_replication_factor"
+    #: It is as it is wanted already.
+    NO_CHANGE = "no_change"
+    #: Hosts, racks and cordons allow nothing that is more even.
+    NO_BETTER_PLACE = "no_better_place"
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,7 +179,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     before: Levels
     after: Levels
     curve: tuple[GainPoint, ...]
-    worst_slack: Slack | None
+    #: Why it is not better, where nothing is at fault.
+    skipped: tuple[Rejection, ...] = ()
+    worst_slack: Slack | None = None
     format: int = PLAN_FORMAT
 
     @property

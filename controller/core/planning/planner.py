@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
 
+import msgspec
+
 from controller.core.placement import PlacementBroker, place_from_emptiest
 from controller.core.planning.assembly import assemble, order_moves
-from controller.core.planning.balance import balance, movable, pools, quotas
+from controller.core.planning.balance import balance, least_copied, movable, pools, quotas
 from controller.core.planning.by_hand import assign, check_replace, rejected, rejected_as_locked, replace
 from controller.core.planning.evacuation import evacuate, grow, separate, shrink
 from controller.core.planning.exact import improve
@@ -66,7 +68,8 @@ def make_plan(snapshot: Snapshot, goal: Goal) -> Plan:
     moves = order_moves(layout, _moves(layout))
     if not isinstance(goal, Rebalance | SeparateReplicas):
         bytes_least = sum(move.bytes for move in moves)  # nothing else was moved than had to be
-    return assemble(snapshot, layout, goal, moves, rejections, bytes_least=bytes_least)
+    plan = assemble(snapshot, layout, goal, moves, rejections, bytes_least=bytes_least)
+    return msgspec.structs.replace(plan, skipped=tuple(_skipped(layout, goal, plan)))
 
 
 def cut(snapshot: Snapshot, plan: Plan, moves: int) -> Plan:
@@ -159,12 +162,13 @@ def _least(layout: Layout, freedom: Freedom) -> tuple[int | None, list[int]]:
     def weights_of(broker: int) -> Iterator[int]:
         return (layout.size[number] for number in movable(layout, freedom, broker))
 
-    least = sum(forced)
+    least = 0
+    sizes = sorted(layout.size[number] for number in layout.unlocked)
     loads: list[int] = []
     for group in groups:
         counts = {b: layout.load[b] for b in group.brokers}
         wanted = quotas(counts, group, weights_of, poured=len(forced))
-        least += wanted.bytes
+        least += max(wanted.bytes + sum(forced), least_copied(sizes, counts, wanted))
         loads += wanted.loads.values()
     return least, sorted(loads)
 
@@ -321,6 +325,28 @@ def _locked_leavers(layout: Layout) -> list[Rejection]:
         for number in sorted(layout.locked)
         if any(layout.leaving[b] for b in layout.replicas[number])
     ]
+
+
+def _skipped(layout: Layout, goal: Goal, plan: Plan) -> Iterator[Rejection]:
+    """What stays as it is although the goal is about it, and why."""
+    if isinstance(goal, Assign):
+        changed = {move.key for move in plan.moves} | {(r.topic_id, r.partition) for r in plan.rejections}
+        wanted = {assignment.key for assignment in goal.assignments}
+        for partition in layout.partitions:
+            if partition.key in wanted and partition.key not in changed:
+                yield rejected(partition, RejectionCode.NO_CHANGE, "it is on these brokers already")
+    elif isinstance(goal, Rebalance | SeparateReplicas):
+        levels = plan.after
+        is_even = (
+            isinstance(goal, SeparateReplicas) or max(levels.replicas.spread, levels.leaders.spread) <= 1
+        )
+        if plan.rejections or (is_even and not levels.crowded):
+            return
+        for number in sorted(layout.locked):
+            yield rejected_as_locked(layout, number)
+        if not layout.locked:
+            detail = "the hosts and racks of the brokers that may receive replicas allow nothing more even"
+            yield Rejection(code=RejectionCode.NO_BETTER_PLACE, detail=detail)
 
 
 def _no_receivers(layout: Layout, numbers: Sequence[int]) -> list[Rejection]:

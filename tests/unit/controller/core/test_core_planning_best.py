@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+
 import hypothesis.strategies as st
 import msgspec
 from hypothesis import given, settings
 from planning_board import carry_out, check_moves, clusters, cost_after, least_cost, with_states
 
+from controller.core.planning.freedom import Effort
 from controller.core.planning.goals import Drain, Rebalance, RebalanceMode
+from controller.core.planning.layout import Layout
 from controller.core.planning.plan import RejectionCode
 from controller.core.planning.planner import make_plan
+from controller.core.planning.selection import select
 from controller.core.planning.snapshot import Snapshot
 
 
@@ -66,3 +71,22 @@ def test_a_drain_moves_what_must_go_to_where_it_is_best(cluster: Snapshot, data:
         assert not make_plan(after, Drain(broker_ids=tuple(sorted(gone)))).moves
     else:
         assert {r.code for r in plan.rejections} == {RejectionCode.NO_RECEIVER}
+
+
+@settings(max_examples=100, deadline=None)
+@given(clusters(brokers_max=4, partitions_max=5, has_domains=False), st.data())
+def test_what_donors_give_together_is_the_lightest_they_can(cluster: Snapshot, data: st.DataObject) -> None:
+    """One receiver: each partition gives once at most."""
+    layout = Layout(cluster)
+    offers = {donor: list(layout.held[donor]) for donor in range(len(layout.load))}
+    owed = {donor: data.draw(st.integers(0, len(numbers))) for donor, numbers in offers.items()}
+    chosen = select(layout, offers, owed, 1, Effort(10_000))
+    assert len({number for number, _ in chosen}) == len(chosen)
+    assert all(number in offers[donor] for number, donor in chosen)
+    assert all(sum(donor == b for _, b in chosen) <= count for donor, count in owed.items())
+    best = (0, 0)  # most replicas, then fewest bytes
+    for matched in itertools.product(*([None, *replicas] for replicas in layout.replicas)):
+        if all(matched.count(donor) <= count for donor, count in owed.items()):
+            given = [layout.size[number] for number, donor in enumerate(matched) if donor is not None]
+            best = max(best, (len(given), -sum(given)))
+    assert (len(chosen), -sum(layout.size[number] for number, _ in chosen)) == best
