@@ -153,6 +153,11 @@ CATALOGUE: Mapping[str, Kind] = {
         "Operations of this kind can't be cancelled",
         "a demoted broker is taken back with :return; a reassignment can be cancelled",
     ),
+    "operation_moves_nothing": Kind(
+        409,
+        "The operation moves no data",
+        "only a reassignment has a rate; GET /operations?kind=reassignment",
+    ),
     "idempotency_key_in_progress": Kind(
         409,
         "The first request with this Idempotency-Key is still running",

@@ -297,7 +297,7 @@ _REFUSALS = {
     "invalid_topic_id": "invalid_request",
 }
 #: The core's field names, where the request's differ.
-_FIELDS = {"topic": "name"}
+_FIELDS = {"topic": "name", "throttled_rate": "throttle_bytes_per_s"}
 #: Fields of the core that are in the path here.
 _PARAMETERS = {"partition": "partition", "broker_ids": "broker_id"}
 

@@ -18,6 +18,11 @@ def count(value: str) -> int:
     return _integer(value, at_least=1)
 
 
+def count_or_none(value: str) -> int | None:
+    """A number from 1 on, or `none`."""
+    return None if value == "none" else count(value)
+
+
 def id_number(value: str) -> int:
     """A number from 0 on: of a broker, a partition, an epoch, a row."""
     return _integer(value, at_least=0)

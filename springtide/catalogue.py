@@ -43,10 +43,10 @@ NOUNS: Final[Mapping[str, str]] = {
     "clusters": "create, look at, what is wrong now",
     "brokers": "add, look at, cordon, demote, take back",
     "topics": "create, look at, enlarge, delete",
-    "configs": "a topic's settings: look at, set, unset",
+    "configs": "settings of topics, brokers and the cluster: look at, set, unset",
     "partitions": "who leads, who is in sync, what is blocked and why",
     "reassignments": "move replicas by hand, look at what moves, cancel",
-    "operations": "work that outlives its request: look at, follow, cancel",
+    "operations": "work that outlives its request: look at, follow, throttle, cancel",
     "audit": "who changed what, when and why; verify that it was not altered",
     "problems": "what the codes of errors mean",
 }

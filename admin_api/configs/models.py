@@ -12,15 +12,18 @@ from admin_api.views import RequestBody, View
 
 
 class ConfigView(View):
-    """One setting of a topic, whoever set it."""
+    """One setting of a topic, a broker or a cluster, whoever set it."""
 
     name: str = Field(description="Kafka's", examples=["min.insync.replicas"])
-    value: str = Field(description="what applies", examples=["2"])
+    value: str | None = Field(description="what applies; null: nothing, as of a throttle", examples=["2"])
     source: str = Field(
-        description="`topic`: set for it; `cluster`: the cluster's default; `default`: ours",
+        description="`topic`, `broker`: set for it alone; `cluster`: for the cluster; `default`: by nobody",
         examples=["topic"],
     )
-    default: str = Field(description="what applies when nobody sets it", examples=["2"])
+    default: str | None = Field(
+        description="what applies when nobody sets it; of a cluster's min.insync.replicas null: a majority",
+        examples=["2"],
+    )
     cluster_config: str | None = Field(
         description="the name under which the cluster has a default for it; null: none",
         examples=["min.insync.replicas"],
@@ -67,4 +70,3 @@ class ConfigsAltered(View):
     """Those that were named, as they are now."""
 
     items: list[ConfigView]
-    partitions_changed: int = Field(description="whose minimum in sync changed with it", examples=[12])

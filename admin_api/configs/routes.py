@@ -1,16 +1,20 @@
-"""/clusters/{cluster}/topics/{topic}/configs"""
+"""…/configs of topics, brokers and clusters: the same routes below three addresses.
 
-from __future__ import annotations
+Without postponed annotations, which could not name the address that a route is made for.
+"""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
+from admin_api.brokers.routes import BrokerPath
 from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, ClusterPath
 from admin_api.conditions import IfMatch
 from admin_api.configs import service
+from admin_api.configs.holders import Address, holder_of
 from admin_api.configs.models import AlterConfigs, ConfigList, ConfigsAltered, ConfigView, SetConfig
 from admin_api.names import Reason
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
@@ -18,14 +22,10 @@ from admin_api.problem import problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
 from admin_api.topics.routes import TopicPath
-from admin_api.topics.service import find_topic, version_of
 from admin_api.writes import REPLAYED_HEADERS, Asked, Write
 from controller.audit.change import Entity
 
-router = APIRouter(route_class=StrictRoute, tags=["Topics"])
-
-_PREFIX = "/clusters/{cluster}/topics/{topic}/configs"
-_MISSING = ("cluster_not_found", "topic_not_found")
+router = APIRouter(route_class=StrictRoute)
 
 ConfigPath = Annotated[
     str,
@@ -38,153 +38,199 @@ ConfigPath = Annotated[
     ),
 ]
 
-_CHANGE: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Done; of a dry run, as it would be",
-        "headers": ETAG_HEADERS | REPLAYED_HEADERS,
-    },
-    **problems(*_MISSING, "unknown_config", "invalid_config", *CONDITION_PROBLEMS, *WRITE_PROBLEMS),
-}
+
+def topic_address(cluster: ClusterPath, topic: TopicPath) -> Address:
+    return Address(cluster=cluster, entity=Entity.TOPIC, topic=topic)
 
 
-@router.get(
-    _PREFIX,
-    operation_id="listTopicConfigs",
-    summary="List a topic's settings: what applies, and where it comes from",
-    response_model=ConfigList,
-    responses={200: {"headers": AGE_HEADERS | ETAG_HEADERS}, **problems(*_MISSING)},
-)
-async def list_configs(
-    *,
-    request: Request,
-    services: Serving,
-    cluster: ClusterPath,
-    topic: TopicPath,
-    limit: Limit = LIMIT_DEFAULT,
-    page_token: PageToken = None,
-) -> Response:
-    view = services.engine.image(cluster)
-    state = find_topic(view, cluster, topic)
-    items, token = page_of(
-        service.config_views(state, view.image.configs),
-        lambda item: (item.name,),
-        name="configs",
-        kinds=(str,),
-        limit=limit,
-        token=page_token,
-    )
-    return show(
-        request,
-        ConfigList(items=items, next_page_token=token),
-        view=view,
-        version=version_of(view, state),
-    )
+def broker_address(cluster: ClusterPath, broker_id: BrokerPath) -> Address:
+    return Address(cluster=cluster, entity=Entity.BROKER, broker_id=broker_id)
 
 
-@router.get(
-    _PREFIX + "/{name}",
-    operation_id="getTopicConfig",
-    summary="Look at one of a topic's settings",
-    response_model=ConfigView,
-    responses={200: {"headers": AGE_HEADERS | ETAG_HEADERS}, **problems(*_MISSING, "config_not_found")},
-)
-async def get_config(
-    request: Request, services: Serving, cluster: ClusterPath, topic: TopicPath, name: ConfigPath
-) -> Response:
-    view = services.engine.image(cluster)
-    state = find_topic(view, cluster, topic)
-    service.check_known(name)
-    shown = service.config_view(name, state, view.image.configs)
-    return show(request, shown, view=view, version=version_of(view, state))
+def cluster_address(cluster: ClusterPath) -> Address:
+    return Address(cluster=cluster, entity=Entity.CLUSTER)
 
 
-@router.put(
-    _PREFIX + "/{name}",
-    operation_id="setTopicConfig",
-    summary="Set one of a topic's settings",
-    response_model=ConfigView,
-    responses=_CHANGE,
-)
-async def set_config(
-    *,
-    body: SetConfig,
-    services: Serving,
-    write: Write,
-    condition: IfMatch,
-    cluster: ClusterPath,
-    topic: TopicPath,
-    name: ConfigPath,
-) -> Response:
-    """Brokers follow at once. Another minimum in sync is written into the state of each partition, so that
-    leaders and controller never disagree about it."""
-    services.engine.image(cluster)
-    asked = _asked(cluster, topic, "set_config", {"name": name} | body.model_dump(mode="json"), body.reason)
-    return await write.carry_out(
-        asked,
-        partial(
-            service.set_config, services, cluster, topic, name=name, value=body.value, condition=condition
-        ),
-    )
-
-
-@router.delete(
-    _PREFIX + "/{name}",
-    operation_id="unsetTopicConfig",
-    summary="Let a default apply again",
-    response_model=ConfigView,
-    responses=_CHANGE,
-)
-async def unset_config(
-    *,
-    services: Serving,
-    write: Write,
-    condition: IfMatch,
-    cluster: ClusterPath,
-    topic: TopicPath,
-    name: ConfigPath,
-    reason: Annotated[Reason | None, Query(description="kept in the audit beside the change")] = None,
-) -> Response:
-    """The answer says what applies from now on. No error when it was not set."""
-    services.engine.image(cluster)
-    asked = _asked(cluster, topic, "unset_config", {"name": name}, reason)
-    return await write.carry_out(
-        asked,
-        partial(service.set_config, services, cluster, topic, name=name, value=None, condition=condition),
-    )
-
-
-@router.post(
-    _PREFIX + ":alter",
-    operation_id="alterTopicConfigs",
-    summary="Change several of a topic's settings at once",
-    response_model=ConfigsAltered,
-    responses=_CHANGE,
-)
-async def alter_configs(
-    *,
-    body: AlterConfigs,
-    services: Serving,
-    write: Write,
-    condition: IfMatch,
-    cluster: ClusterPath,
-    topic: TopicPath,
-) -> Response:
-    """All of them, or none. What is not named stays as it is."""
-    services.engine.image(cluster)
-    asked = _asked(cluster, topic, "alter_configs", body.model_dump(mode="json"), body.reason)
-    return await write.carry_out(
-        asked,
-        partial(service.alter_configs, services, cluster, topic, configs=body.configs, condition=condition),
-    )
-
-
-def _asked(cluster: str, topic: str, action: str, body: dict[str, Any], reason: str | None) -> Asked:
+def _asked(address: Address, action: str, body: dict[str, Any], reason: str | None) -> Asked:
     return Asked(
-        cluster=cluster,
+        cluster=address.cluster,
         action=action,
-        entity=Entity.TOPIC,
-        entity_id=topic,
+        entity=address.entity,
+        entity_id=address.entity_id,
         body=body,
         reason=reason,
-        topic=topic,
+        topic=address.topic,
+        brokers=() if address.broker_id is None else (address.broker_id,),
     )
+
+
+def _add_routes(
+    prefix: str,
+    address_of: Callable[..., Address],
+    *,
+    noun: str,
+    tag: str,
+    missing: tuple[str, ...],
+    what_follows: str,
+) -> None:
+    """noun: in operation ids, "Topic". what_follows: of a change, for its description."""
+    Whose = Annotated[Address, Depends(address_of)]
+    a_noun = f"a {noun.lower()}'s"
+    changed: dict[int | str, dict[str, Any]] = {
+        200: {
+            "description": "Done; of a dry run, as it would be",
+            "headers": ETAG_HEADERS | REPLAYED_HEADERS,
+        },
+        **problems(*missing, "unknown_config", "invalid_config", *CONDITION_PROBLEMS, *WRITE_PROBLEMS),
+    }
+
+    @router.get(
+        prefix,
+        operation_id=f"list{noun}Configs",
+        tags=[tag],
+        summary=f"List {a_noun} settings: what applies, and where it comes from",
+        response_model=ConfigList,
+        responses={200: {"headers": AGE_HEADERS | ETAG_HEADERS}, **problems(*missing)},
+    )
+    async def list_configs(
+        *,
+        request: Request,
+        services: Serving,
+        address: Whose,
+        limit: Limit = LIMIT_DEFAULT,
+        page_token: PageToken = None,
+    ) -> Response:
+        holder = holder_of(services.engine, address)
+        items, token = page_of(
+            service.config_views(holder, address.entity),
+            lambda item: (item.name,),
+            name="configs",
+            kinds=(str,),
+            limit=limit,
+            token=page_token,
+        )
+        body = ConfigList(items=items, next_page_token=token)
+        return show(request, body, view=services.engine.image(address.cluster), version=holder.version)
+
+    @router.get(
+        prefix + "/{name}",
+        operation_id=f"get{noun}Config",
+        tags=[tag],
+        summary=f"Look at one of {a_noun} settings",
+        response_model=ConfigView,
+        responses={200: {"headers": AGE_HEADERS | ETAG_HEADERS}, **problems(*missing, "config_not_found")},
+    )
+    async def get_config(request: Request, services: Serving, address: Whose, name: ConfigPath) -> Response:
+        holder = holder_of(services.engine, address)
+        service.check_known(name, holder, address)
+        shown = service.config_view(name, holder, address.entity, holder.own)
+        return show(request, shown, view=services.engine.image(address.cluster), version=holder.version)
+
+    @router.put(
+        prefix + "/{name}",
+        operation_id=f"set{noun}Config",
+        tags=[tag],
+        summary=f"Set one of {a_noun} settings",
+        description=what_follows,
+        response_model=ConfigView,
+        responses=changed,
+    )
+    async def set_config(
+        *,
+        body: SetConfig,
+        services: Serving,
+        write: Write,
+        condition: IfMatch,
+        address: Whose,
+        name: ConfigPath,
+    ) -> Response:
+        services.engine.image(address.cluster)
+        asked = _asked(address, "set_config", {"name": name} | body.model_dump(mode="json"), body.reason)
+        return await write.carry_out(
+            asked,
+            partial(service.set_config, services, address, name=name, value=body.value, condition=condition),
+        )
+
+    @router.delete(
+        prefix + "/{name}",
+        operation_id=f"unset{noun}Config",
+        tags=[tag],
+        summary=f"Let a default apply again for one of {a_noun} settings",
+        description="The answer says what applies from now on. No error when it was not set.",
+        response_model=ConfigView,
+        responses=changed,
+    )
+    async def unset_config(
+        *,
+        services: Serving,
+        write: Write,
+        condition: IfMatch,
+        address: Whose,
+        name: ConfigPath,
+        reason: Annotated[Reason | None, Query(description="kept in the audit beside the change")] = None,
+    ) -> Response:
+        services.engine.image(address.cluster)
+        asked = _asked(address, "unset_config", {"name": name}, reason)
+        return await write.carry_out(
+            asked,
+            partial(service.set_config, services, address, name=name, value=None, condition=condition),
+        )
+
+    @router.post(
+        prefix + ":alter",
+        operation_id=f"alter{noun}Configs",
+        tags=[tag],
+        summary=f"Change several of {a_noun} settings at once",
+        description=f"All of them, or none. What is not named stays as it is. {what_follows}",
+        response_model=ConfigsAltered,
+        responses=changed,
+    )
+    async def alter_configs(
+        *,
+        body: AlterConfigs,
+        services: Serving,
+        write: Write,
+        condition: IfMatch,
+        address: Whose,
+    ) -> Response:
+        services.engine.image(address.cluster)
+        asked = _asked(address, "alter_configs", body.model_dump(mode="json"), body.reason)
+        return await write.carry_out(
+            asked,
+            partial(service.alter_configs, services, address, configs=body.configs, condition=condition),
+        )
+
+
+_add_routes(
+    "/clusters/{cluster}/topics/{topic}/configs",
+    topic_address,
+    noun="Topic",
+    tag="Topics",
+    missing=("cluster_not_found", "topic_not_found"),
+    what_follows=(
+        "Brokers follow at once. Another minimum in sync is written into the state of each partition, so "
+        "that leaders and controller never disagree about it."
+    ),
+)
+_add_routes(
+    "/clusters/{cluster}/brokers/{broker_id:int}/configs",
+    broker_address,
+    noun="Broker",
+    tag="Brokers",
+    missing=("cluster_not_found", "broker_not_found"),
+    what_follows=(
+        "Throttles, in bytes per second. They bound only replicas that are being added, and may stay set "
+        "without harm to the others."
+    ),
+)
+_add_routes(
+    "/clusters/{cluster}/configs",
+    cluster_address,
+    noun="Cluster",
+    tag="Clusters",
+    missing=("cluster_not_found",),
+    what_follows=(
+        "Defaults of topics and brokers, for those that there are already, too, and what the cluster as a "
+        "whole does."
+    ),
+)

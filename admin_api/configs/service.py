@@ -1,4 +1,4 @@
-"""Shows a topic's settings, and changes them: all that a request names, or none."""
+"""Shows settings, and changes them: all that a request names, or none."""
 
 from __future__ import annotations
 
@@ -6,51 +6,60 @@ from collections.abc import Mapping
 
 from admin_api.answers import Answer
 from admin_api.conditions import Condition
+from admin_api.configs.holders import Address, Holder, holder_of
 from admin_api.configs.models import ConfigsAltered, ConfigView
 from admin_api.problem import ProblemError
 from admin_api.services import Services
-from admin_api.topics.service import check_settled, find_topic, version_of
 from admin_api.writes import Attempt, refusal_problem
-from controller.contract.partition_state import TopicState
-from controller.core.configs import TOPIC_SETTINGS, effective_min_insync_replicas
-from controller.core.events import ConfigureTopic, Refusal, TopicConfigured
+from controller.audit.change import Entity
+from controller.core.events import (
+    BrokersConfigured,
+    ClusterConfigured,
+    ConfigureBrokers,
+    ConfigureCluster,
+    ConfigureTopic,
+    Refusal,
+    TopicConfigured,
+)
 
 
-def config_view(name: str, topic: TopicState, cluster_configs: Mapping[str, str]) -> ConfigView:
-    """name: a known one."""
-    setting = TOPIC_SETTINGS[name]
-    default = setting.default
-    if default is None:  # the minimum in sync: it follows from the replication factor
-        default = str(effective_min_insync_replicas({}, {}, replication_factor=topic.replication_factor))
+def config_view(name: str, holder: Holder, entity: Entity, own: Mapping[str, str]) -> ConfigView:
+    """name: a known one. own: what is set for the holder, which may be what would be."""
+    setting = holder.settings[name]
+    cluster_name = holder.cluster_name(name)
+    default = setting.default if setting.default is not None else holder.computed.get(name)
     value, source = default, "default"
-    if setting.cluster_name is not None and setting.cluster_name in cluster_configs:
-        value, source = cluster_configs[setting.cluster_name], "cluster"
-    if name in topic.configs:
-        value, source = topic.configs[name], "topic"
+    if cluster_name is not None and cluster_name in holder.inherited:
+        value, source = holder.inherited[cluster_name], "cluster"
+    if name in own:
+        value, source = own[name], entity.value
     return ConfigView(
         name=name,
         value=value,
         source=source,
         default=default,
-        cluster_config=setting.cluster_name,
+        cluster_config=cluster_name,
         is_read_only=len(setting.choices) == 1,
     )
 
 
-def config_views(topic: TopicState, cluster_configs: Mapping[str, str]) -> list[ConfigView]:
+def config_views(holder: Holder, entity: Entity) -> list[ConfigView]:
     """Every setting there is, by name."""
-    return [config_view(name, topic, cluster_configs) for name in sorted(TOPIC_SETTINGS)]
+    return [config_view(name, holder, entity, holder.own) for name in sorted(holder.settings)]
 
 
-def check_known(name: str) -> None:
-    if name not in TOPIC_SETTINGS:
-        raise ProblemError("config_not_found", f"topics have no setting {name[:100]!r}")
+def check_known(name: str, holder: Holder, address: Address) -> None:
+    if name not in holder.settings:
+        raise ProblemError(
+            "config_not_found",
+            f"{address.entity.value}s have no setting {name[:100]!r}",
+            hint=f"known: {', '.join(sorted(holder.settings))}",
+        )
 
 
 async def set_config(
     services: Services,
-    cluster: str,
-    topic: str,
+    address: Address,
     attempt: Attempt,
     *,
     name: str,
@@ -58,66 +67,89 @@ async def set_config(
     condition: Condition,
 ) -> Answer:
     """200 with the setting as it is then. value: None unsets it."""
+    holder = holder_of(services.engine, address)
     # What is wrong with a value is wrong with the body's only field, or with the path's name.
-    at = "/value" if name in TOPIC_SETTINGS else None
-    after, _ = await _configure(
-        services, cluster, topic, attempt, configs={name: value}, condition=condition, at=at
+    pointer = "/value" if name in holder.settings else None
+    own = await _configure(
+        services, address, holder, attempt, configs={name: value}, condition=condition, pointer=pointer
     )
-    view = services.engine.image(cluster)
-    shown = config_view(name, after, view.image.configs)
-    return Answer.of(200, shown, version=None if attempt.dry_run else version_of(view, after))
+    shown = config_view(name, holder, address.entity, own)
+    return Answer.of(200, shown, version=_version(services, address, attempt))
 
 
 async def alter_configs(
     services: Services,
-    cluster: str,
-    topic: str,
+    address: Address,
     attempt: Attempt,
     *,
     configs: Mapping[str, str | None],
     condition: Condition,
 ) -> Answer:
     """200 with those named as they are then."""
-    after, changed = await _configure(
-        services, cluster, topic, attempt, configs=configs, condition=condition, at=None
-    )
-    view = services.engine.image(cluster)
-    items = [config_view(name, after, view.image.configs) for name in sorted(configs)]
-    answer = ConfigsAltered(items=items, partitions_changed=changed)
-    return Answer.of(200, answer, version=None if attempt.dry_run else version_of(view, after))
+    holder = holder_of(services.engine, address)
+    own = await _configure(services, address, holder, attempt, configs=configs, condition=condition)
+    items = [config_view(name, holder, address.entity, own) for name in sorted(configs)]
+    return Answer.of(200, ConfigsAltered(items=items), version=_version(services, address, attempt))
+
+
+def _version(services: Services, address: Address, attempt: Attempt) -> str | None:
+    return None if attempt.dry_run else holder_of(services.engine, address).version
 
 
 async def _configure(
     services: Services,
-    cluster: str,
-    name: str,
+    address: Address,
+    holder: Holder,
     attempt: Attempt,
     *,
     configs: Mapping[str, str | None],
     condition: Condition,
-    at: str | None,
-) -> tuple[TopicState, int]:
-    """The topic afterwards, and of how many partitions the minimum changed. at: where in the body a refusal
-    points to."""
-    engine = services.engine
-    topic = find_topic(engine.image(cluster), cluster, name)
-    check_settled(engine, cluster, topic, condition)
-    reply = await engine.submit(
-        cluster,
-        ConfigureTopic(
+    pointer: str | None = None,
+) -> Mapping[str, str]:
+    """What is set for the holder afterwards. pointer: where in the body a refusal points to."""
+    condition.check(holder.version if holder.is_settled else None, what=address.what)
+    reply = await services.engine.submit(address.cluster, _event(address, holder, attempt, dict(configs)))
+    match reply:
+        case TopicConfigured(state=state):
+            return state.configs
+        case BrokersConfigured(brokers=(broker,)):
+            return broker.configs
+        case ClusterConfigured(configs=own):
+            return own
+        case Refusal() as refusal:
+            raise refusal_problem(refusal, pointer=pointer)
+        case _:
+            raise AssertionError(f"unexpected answer to a configuration: {reply!r}")
+
+
+def _event(
+    address: Address, holder: Holder, attempt: Attempt, configs: dict[str, str | None]
+) -> ConfigureTopic | ConfigureBrokers | ConfigureCluster:
+    if holder.topic_id is not None:
+        return ConfigureTopic(
             wall_ms=attempt.wall_ms,
             actor=attempt.actor,
             reason=attempt.reason,
             request_id=attempt.request_id,
             dry_run=attempt.dry_run,
-            topic_id=topic.topic_id,
-            configs=dict(configs),
-        ),
+            topic_id=holder.topic_id,
+            configs=configs,
+        )
+    if address.broker_id is not None:
+        return ConfigureBrokers(
+            wall_ms=attempt.wall_ms,
+            actor=attempt.actor,
+            reason=attempt.reason,
+            request_id=attempt.request_id,
+            dry_run=attempt.dry_run,
+            broker_ids=(address.broker_id,),
+            configs=configs,
+        )
+    return ConfigureCluster(
+        wall_ms=attempt.wall_ms,
+        actor=attempt.actor,
+        reason=attempt.reason,
+        request_id=attempt.request_id,
+        dry_run=attempt.dry_run,
+        configs=configs,
     )
-    match reply:
-        case TopicConfigured(state=state, partitions=partitions):
-            return state, len(partitions)
-        case Refusal() as refusal:
-            raise refusal_problem(refusal, pointer=at)
-        case _:
-            raise AssertionError(f"unexpected answer to ConfigureTopic: {reply!r}")

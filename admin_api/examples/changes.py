@@ -98,7 +98,15 @@ _REASSIGNMENT: Final = (
             ]
         },
         "steps": [{"name": "assign", "state": "succeeded"}, {"name": "move", "state": "running"}],
-        "progress": {"moves_total": 1, "moves_done": 0, "bytes_total": None, "bytes_done": None},
+        "progress": {
+            "moves_total": 1,
+            "moves_done": 0,
+            "bytes_total": 402_653_184,
+            "bytes_done": 201_326_592,
+            "rate_bytes_per_s": 48_000_000,
+            "eta": {"p50_ms": 4_300, "p90_ms": 5_100},
+            "throttle_bytes_per_s": 50_000_000,
+        },
     }
 )
 _CANCELLATION: Final = (
@@ -113,6 +121,24 @@ _CANCELLATION: Final = (
         "summary": "orders-0 is on brokers 1, 2, 3 again",
     }
 )
+_LEARNER: Final = {
+    "broker_id": 4,
+    "is_learner": True,
+    "in_sync": False,
+    "log_end_offset": 92_110,
+    "lag_records": 92_110,
+    "copied_bytes": 201_326_592,
+    "remaining_bytes": 201_326_592,
+    "rate_bytes_per_s": 48_000_000,
+    "eta": {"p50_ms": 4_300, "p90_ms": 5_100},
+    "throttle_bytes_per_s": 50_000_000,
+}
+_IN_SYNC: Final = dict.fromkeys(_LEARNER) | {
+    "is_learner": False,
+    "in_sync": True,
+    "log_end_offset": 184_220,
+    "lag_records": 0,
+}
 _MOVING: Final = {
     "topic": "orders",
     "topic_id": TOPIC_ID,
@@ -123,17 +149,13 @@ _MOVING: Final = {
     "adding_replicas": [4],
     "removing_replicas": [1],
     "targets": [
-        {
-            "broker_id": 4,
-            "is_learner": True,
-            "in_sync": False,
-            "log_end_offset": 92_110,
-            "lag_records": 92_110,
-        },
-        {"broker_id": 2, "is_learner": False, "in_sync": True, "log_end_offset": 184_220, "lag_records": 0},
-        {"broker_id": 3, "is_learner": False, "in_sync": True, "log_end_offset": 184_220, "lag_records": 0},
+        _LEARNER,
+        _IN_SYNC | {"broker_id": 2},
+        _IN_SYNC | {"broker_id": 3},
     ],
     "targets_in_sync": 2,
+    "copied_bytes": 201_326_592,
+    "remaining_bytes": 201_326_592,
     "size_bytes": 402_653_184,
     "blocked": None,
     "operation_id": OPERATION["id"],
@@ -167,6 +189,23 @@ _RETENTION: Final = {
     "source": "default",
     "default": "604800000",
     "cluster_config": "log.retention.ms",
+    "is_read_only": False,
+}
+
+_RATE: Final = {
+    "name": "follower.replication.throttled.rate",
+    "value": "50000000",
+    "source": "broker",
+    "default": None,
+    "cluster_config": "follower.replication.throttled.rate",
+    "is_read_only": False,
+}
+_FACTOR: Final = {
+    "name": "default.replication.factor",
+    "value": "3",
+    "source": "cluster",
+    "default": "3",
+    "cluster_config": None,
     "is_read_only": False,
 }
 
@@ -233,9 +272,19 @@ CHANGES: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
     ("getTopicConfig", 200): (Shown("set", "Set for the topic", _MINIMUM),),
     ("setTopicConfig", 200): (Shown("set", "As it is now", _MINIMUM),),
     ("unsetTopicConfig", 200): (Shown("unset", "The default applies", _RETENTION),),
-    ("alterTopicConfigs", 200): (
-        Shown("altered", "One set, one unset", {"items": [_MINIMUM, _RETENTION], "partitions_changed": 12}),
+    ("alterTopicConfigs", 200): (Shown("altered", "One set, one unset", {"items": [_MINIMUM, _RETENTION]}),),
+    ("listBrokerConfigs", 200): (Shown("throttle", "A throttle of its own", items(_RATE)),),
+    ("getBrokerConfig", 200): (Shown("set", "Set for the broker", _RATE),),
+    ("setBrokerConfig", 200): (Shown("set", "As it is now", _RATE),),
+    ("unsetBrokerConfig", 200): (
+        Shown("unset", "Nothing bounds it", _RATE | {"value": None, "source": "default"}),
     ),
+    ("alterBrokerConfigs", 200): (Shown("altered", "As it is now", {"items": [_RATE]}),),
+    ("listClusterConfigs", 200): (Shown("factor", "A default of topics", items(_FACTOR)),),
+    ("getClusterConfig", 200): (Shown("set", "Set for the cluster", _FACTOR),),
+    ("setClusterConfig", 200): (Shown("set", "As it is now", _FACTOR),),
+    ("unsetClusterConfig", 200): (Shown("unset", "Ours applies", _FACTOR | {"source": "default"}),),
+    ("alterClusterConfigs", 200): (Shown("altered", "As it is now", {"items": [_FACTOR]}),),
     ("assignPartition", 202): (Shown("accepted", "It is on its way", _REASSIGNMENT),),
     ("assignPartition", 200): (
         Shown(
@@ -267,6 +316,7 @@ CHANGES: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
         Shown("moving", "Half of it is copied", items(_MOVING)),
         Shown("blocked", "Its target is down", items(_STUCK)),
     ),
+    ("changeOperation", 200): (Shown("throttled", "It copies slower now", _REASSIGNMENT),),
     ("cancelOperation", 202): (Shown("accepted", "It is undone", _REASSIGNMENT | {"state": "cancelling"}),),
     ("cancelOperation", 200): (Shown("dry_run", "As it would be", _REASSIGNMENT | {"state": "cancelling"}),),
 }

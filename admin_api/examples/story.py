@@ -158,7 +158,15 @@ OPERATION: Final = {
         {"name": "move", "state": "skipped"},
         {"name": "elect", "state": "skipped"},
     ],
-    "progress": {"moves_total": None, "moves_done": None, "bytes_total": None, "bytes_done": None},
+    "progress": {
+        "moves_total": None,
+        "moves_done": None,
+        "bytes_total": None,
+        "bytes_done": None,
+        "rate_bytes_per_s": None,
+        "eta": None,
+        "throttle_bytes_per_s": None,
+    },
     "blocked": [
         {
             "code": "broker_unreachable",

@@ -29,15 +29,19 @@ async def find_operation(services: Services, operation_id: str) -> OperationRow:
     return row
 
 
+def check_unfinished(row: OperationRow) -> None:
+    state = OperationState(row.state)
+    if state in FINISHED:
+        raise ProblemError("operation_finished", f"it has {_ENDED[state]}", operation_id=row.id)
+
+
 async def cancel_operation(
     services: Services, operation_id: str, attempt: Attempt, *, condition: Condition
 ) -> Answer:
     """202 with the operation, which is `cancelling` until what it moved is back. Asking again is no error."""
     for _ in range(_TRIES_MAX):
         row = await find_operation(services, operation_id)
-        state = OperationState(row.state)
-        if state in FINISHED:
-            raise ProblemError("operation_finished", f"it has {_ENDED[state]}", operation_id=row.id)
+        check_unfinished(row)
         if not isinstance(decode_work(row).spec, Reassignment):
             raise ProblemError("operation_not_cancellable", f"it is a {row.kind}", operation_id=row.id)
         condition.check(str(row.revision), what=f"operation {row.id}")
@@ -45,7 +49,7 @@ async def cancel_operation(
         if attempt.dry_run:
             cancelling = msgspec.structs.replace(row, state=OperationState.CANCELLING.value)
             return Answer.of(200, operation_view(cancelling))
-        if state is OperationState.CANCELLING:
+        if row.state == OperationState.CANCELLING:
             return accepted(row, retry_after_s=retry_after_s)
         by = Cancellation(actor=attempt.actor, reason=attempt.reason, request_id=attempt.request_id)
         stored = await services.operations.cancel(row, by)

@@ -132,7 +132,10 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
         return (self.topic_id, self.partition)
 
 
-class Reassignment(msgspec.Struct, frozen=True, kw_only=True, tag="reassignment"):
+REASSIGNMENT: Final = "reassignment"
+
+
+class Reassignment(msgspec.Struct, frozen=True, kw_only=True, tag=REASSIGNMENT):
     moves: tuple[Move, ...]
 
 

@@ -126,6 +126,8 @@ def _blocked(found: ReassignmentProgress) -> Blocked:
         # Without its seconds: what is stored must not change with the time alone.
         missing = [target.broker_id for target in found.targets if not target.in_sync]
         detail = f"brokers {missing} lack records and have not advanced for a while"
+    if found.blocked is BlockedReason.THROTTLED_BELOW_PRODUCE_RATE:
+        detail = "a learner falls behind what is produced: raise its rate"
     return Blocked(
         code=found.blocked.value,
         topic=found.topic,

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from admin_api.answers import ETAG_HEADERS, show
 from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS
@@ -15,7 +15,14 @@ from admin_api.history.models import SinceTime, milliseconds
 from admin_api.names import ClusterName, Reason
 from admin_api.operations.cancelling import cancel_operation, find_operation
 from admin_api.operations.model import OperationState
-from admin_api.operations.views import LOCATION_HEADERS, OperationList, OperationView, operation_view
+from admin_api.operations.throttling import throttle_operation
+from admin_api.operations.views import (
+    LOCATION_HEADERS,
+    OperationList,
+    OperationView,
+    Throttle,
+    operation_view,
+)
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, decode_position, encode_token
 from admin_api.problem import problems
 from admin_api.services import Serving
@@ -36,6 +43,19 @@ class CancelOperation(RequestBody):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "clients time out"}]})
 
+    reason: Reason | None = None
+
+
+class ChangeOperation(RequestBody):
+    """How fast an operation may go on."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"throttle_bytes_per_s": 50_000_000, "reason": "clients time out"}]}
+    )
+
+    throttle_bytes_per_s: Throttle | None = Field(
+        description="how much each broker may copy for it; null: unthrottled"
+    )
     reason: Reason | None = None
 
 
@@ -71,7 +91,9 @@ async def list_them(
     rows = await services.audit.read(partial(list_operations, wanted=wanted, limit=limit + 1))
     page = rows[:limit]
     token = encode_token(["operations", page[-1].created_at_ms, page[-1].id]) if len(rows) > limit else None
-    return show(request, OperationList(items=[operation_view(row) for row in page], next_page_token=token))
+    live = services.operations.live(page)
+    items = [operation_view(row, live.get(row.cluster)) for row in page]
+    return show(request, OperationList(items=items, next_page_token=token))
 
 
 @router.get(
@@ -83,7 +105,8 @@ async def list_them(
 )
 async def get_it(request: Request, services: Serving, operation_id: OperationPath) -> Response:
     row = await find_operation(services, operation_id)
-    return show(request, operation_view(row), version=str(row.revision))
+    live = services.operations.live([row])
+    return show(request, operation_view(row, live.get(row.cluster)), version=str(row.revision))
 
 
 @router.post(
@@ -130,4 +153,53 @@ async def cancel_it(
     )
     return await write.carry_out(
         asked, partial(cancel_operation, services, operation_id, condition=condition)
+    )
+
+
+@router.patch(
+    "/operations/{operation_id}",
+    operation_id="changeOperation",
+    summary="Throttle an operation, or lift that",
+    response_model=OperationView,
+    responses={
+        200: {"description": "Done; of a dry run, nothing is", "headers": REPLAYED_HEADERS},
+        **problems(
+            "operation_not_found",
+            "operation_finished",
+            "operation_moves_nothing",
+            "partition_changed",
+            "audit_unavailable",
+            *CONDITION_PROBLEMS,
+            *WRITE_PROBLEMS,
+        ),
+    },
+)
+async def change_it(
+    *,
+    body: ChangeOperation,
+    services: Serving,
+    write: Write,
+    condition: IfMatch,
+    operation_id: OperationPath,
+) -> Response:
+    """The rate counts for each broker that copies, over all partitions of the operation, from now on until
+    they have arrived or are back. It bounds replicas that are being added, never those in sync."""
+    row = await find_operation(services, operation_id)
+    asked = Asked(
+        cluster=row.cluster,
+        action="throttle_operation",
+        entity=Entity.CLUSTER,
+        entity_id=row.cluster,
+        body={"operation_id": operation_id} | body.model_dump(mode="json"),
+        reason=body.reason,
+    )
+    return await write.carry_out(
+        asked,
+        partial(
+            throttle_operation,
+            services,
+            operation_id,
+            throttle_bytes_per_s=body.throttle_bytes_per_s,
+            condition=condition,
+        ),
     )

@@ -8,7 +8,7 @@ was submitted shows in the cluster's image, and the next controller decides from
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import anyio
@@ -17,6 +17,7 @@ import msgspec
 from admin_api.operations.advance import advance
 from admin_api.operations.model import (
     FINISHED,
+    REASSIGNMENT,
     Cancellation,
     OperationState,
     Reassignment,
@@ -146,6 +147,16 @@ class OperationsRunner:
         if step.roll_back:
             step = await self._roll_back(row, step, now_ms)
         await self._store_progress(row, step)
+
+    def live(self, rows: Iterable[OperationRow]) -> dict[str, Progress]:
+        """By cluster, how far the reassignments of these operations are; of none on a standby."""
+        if self._engine.role != "active":
+            return {}
+        clusters = {row.cluster for row in rows if row.state not in FINISHED and row.kind == REASSIGNMENT}
+        try:
+            return {cluster: self._progress(cluster) for cluster in sorted(clusters)}
+        except (NotActive, UnknownCluster):
+            return {}
 
     def _progress(self, cluster: str) -> Progress:
         return {(found.topic_id, found.partition): found for found in self._engine.reassignments(cluster)}

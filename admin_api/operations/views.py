@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import msgspec
 from pydantic import Field
 
 from admin_api.answers import Answer
-from admin_api.names import optional_timestamp, timestamp
-from admin_api.operations.model import Fate, Work, decode_work
+from admin_api.names import INT64_MAX, optional_timestamp, timestamp
+from admin_api.operations.model import Fate, Reassignment, Work, decode_work
+from admin_api.operations.reassignments import Progress
 from admin_api.views import View
 from controller.audit.operation_rows import OperationRow
+from controller.core.reassignment_progress import TargetProgress
 
 LOCATION_HEADERS = {
     "Location": {"description": "the operation", "schema": {"type": "string"}},
@@ -51,13 +54,29 @@ class OperationErrorView(View):
     detail: str
 
 
+Throttle = Annotated[int, Field(ge=1, le=INT64_MAX, description="bytes per second", examples=[50_000_000])]
+
+
+class EtaView(View):
+    """When a copy will be complete, from the speed at which it closed its gap lately."""
+
+    p50_ms: int | None = Field(description="at the median speed")
+    p90_ms: int | None = Field(description="at the speed that nine of ten intervals reached")
+
+
 class ProgressView(View):
-    """How many partitions are where they were to be; null of operations that move none."""
+    """How many partitions are where they were to be, and what those on their way have copied. Null of
+    operations that move none; bytes also on a standby, which hears no reports."""
 
     moves_total: int | None = None
     moves_done: int | None = None
-    bytes_total: int | None = None
+    bytes_total: int | None = Field(default=None, description="of the moves that are on their way now")
     bytes_done: int | None = None
+    rate_bytes_per_s: int | None = Field(default=None, description="copied lately, by all together")
+    eta: EtaView | None = Field(default=None, description="of the slowest; null: not to be told")
+    throttle_bytes_per_s: int | None = Field(
+        default=None, description="the lowest rate that bounds one that copies; null: none does"
+    )
 
 
 class LinksView(View):
@@ -104,7 +123,8 @@ class OperationList(View):
     next_page_token: str | None
 
 
-def operation_view(row: OperationRow) -> OperationView:
+def operation_view(row: OperationRow, live: Progress | None = None) -> OperationView:
+    """live: of the cluster's running reassignments, as far as this controller hears of them."""
     work = decode_work(row)
     spec = msgspec.to_builtins(work.spec)
     spec.pop("type", None)
@@ -122,7 +142,7 @@ def operation_view(row: OperationRow) -> OperationView:
         request_id=row.request_id,
         spec=spec,
         steps=[StepView(name=step.name, state=step.state.value) for step in work.steps],
-        progress=_progress(work),
+        progress=_progress(work, live or {}),
         blocked=[BlockedView(**msgspec.structs.asdict(item)) for item in work.blocked],
         refused=[RefusedView(**msgspec.structs.asdict(item)) for item in work.refused],
         error=None
@@ -133,12 +153,46 @@ def operation_view(row: OperationRow) -> OperationView:
     )
 
 
-def _progress(work: Work) -> ProgressView:
-    if not work.fates:
+def _progress(work: Work, live: Progress) -> ProgressView:
+    if not isinstance(work.spec, Reassignment):
         return ProgressView()
+    moving = [
+        live[move.key]
+        for move, fate in zip(work.spec.moves, work.fates, strict=True)
+        if fate is Fate.MOVING and move.key in live
+    ]
+    copied = [found.copied_bytes for found in moving]
+    remaining = [found.remaining_bytes for found in moving]
+    targets = [target for found in moving for target in found.targets if target.is_learner]
+    done, left = _sum(copied), _sum(remaining)
     return ProgressView(
-        moves_total=len(work.fates), moves_done=sum(fate is Fate.MOVED for fate in work.fates)
+        moves_total=len(work.fates),
+        moves_done=sum(fate is Fate.MOVED for fate in work.fates),
+        bytes_total=None if done is None or left is None else done + left,
+        bytes_done=done,
+        rate_bytes_per_s=_sum([target.rate for target in targets if not target.in_sync]),
+        eta=eta_view([target for target in targets if not target.in_sync]),
+        throttle_bytes_per_s=min(
+            (target.throttled_rate for target in targets if target.throttled_rate is not None), default=None
+        ),
     )
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    """None: one is not known, or there is none."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def eta_view(targets: Sequence[TargetProgress]) -> EtaView | None:
+    """Of the slowest of them; None: of one it is not known."""
+    medians = [target.eta_ms_p50 for target in targets]
+    p50 = None if None in medians else max((ms for ms in medians if ms is not None), default=None)
+    if p50 is None:
+        return None
+    late = [target.eta_ms_p90 for target in targets]
+    p90 = None if None in late else max((ms for ms in late if ms is not None), default=None)
+    return EtaView(p50_ms=p50, p90_ms=p90)
 
 
 def accepted(row: OperationRow, *, retry_after_s: int) -> Answer:

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from admin_api.names import BrokerId, Reason
+from admin_api.operations.views import EtaView, Throttle
 from admin_api.partitions.models import PartitionView
 from admin_api.topics.models import REPLICATION_FACTOR_MAX
 from admin_api.views import RequestBody, View
@@ -22,6 +23,10 @@ class Assign(RequestBody):
     replicas: Annotated[list[BrokerId], Field(min_length=1, max_length=REPLICATION_FACTOR_MAX)] = Field(
         description="the preferred leader first; as many as the partition shall have"
     )
+    throttle_bytes_per_s: Throttle | None = Field(
+        default=None,
+        description="how much each broker may copy for it; it ends with the move. Default: unthrottled",
+    )
     reason: Reason | None = None
 
 
@@ -33,6 +38,11 @@ class TargetView(View):
     in_sync: bool
     log_end_offset: int | None = Field(description="null: not heard of in this leader epoch, or it leads")
     lag_records: int | None = Field(description="null: not heard of in this leader epoch, or it leads")
+    copied_bytes: int | None = Field(description="of a learner: of the leader's log as it is now")
+    remaining_bytes: int | None = Field(description="of a learner: what it lacks of that")
+    rate_bytes_per_s: int | None = Field(description="of a learner: copied lately")
+    eta: EtaView | None = Field(description="of a learner; null: the gap is not known to close")
+    throttle_bytes_per_s: int | None = Field(description="the lowest rate that bounds it; null: none does")
 
 
 class BlockedReasonView(View):
@@ -40,8 +50,8 @@ class BlockedReasonView(View):
 
     code: str = Field(
         description=(
-            "`leaderless`, `leader_recovering`, `target_offline`, `no_successor` or `no_progress`: no target "
-            "lacks less than it did a minute ago"
+            "`leaderless`, `leader_recovering`, `target_offline`, `no_successor`, `no_progress`: a target "
+            "that lacks records has not advanced for a minute, or `throttled_below_produce_rate`"
         ),
         examples=["target_offline"],
     )
@@ -61,6 +71,8 @@ class ReassignmentView(View):
     removing_replicas: list[int] = Field(examples=[[1]])
     targets: list[TargetView]
     targets_in_sync: int
+    copied_bytes: int | None = Field(description="by the learners that are not in sync, all together")
+    remaining_bytes: int | None = Field(description="what they lack")
     size_bytes: int | None = Field(
         description="of the leader's log, which each learner copies; null: not reported yet"
     )

@@ -9,7 +9,7 @@ from admin_api.conditions import Condition
 from admin_api.operations.model import Move, OperationState, Reassignment, ReassignmentCancel
 from admin_api.operations.opening import opened
 from admin_api.operations.reassignments import advance_reassignment, begin_reassignment, finished_cancel
-from admin_api.operations.views import accepted
+from admin_api.operations.views import accepted, eta_view
 from admin_api.partitions.service import find_partition, partition_view, version_of
 from admin_api.ports import EnginePort
 from admin_api.reassignments.models import (
@@ -38,7 +38,14 @@ async def assign(
 ) -> Answer:
     """202 with an operation that ends when the partition is there, was sent back or elsewhere."""
     before, after = await _alter(
-        services, cluster, topic, number, attempt, replicas=tuple(body.replicas), condition=condition
+        services,
+        cluster,
+        topic,
+        number,
+        attempt,
+        replicas=tuple(body.replicas),
+        throttled_rate=body.throttle_bytes_per_s,
+        condition=condition,
     )
     if attempt.dry_run:
         return _plan(services.engine, cluster, before, after)
@@ -82,6 +89,7 @@ async def _alter(
     attempt: Attempt,
     *,
     replicas: tuple[int, ...] | None,
+    throttled_rate: int | None = None,
     condition: Condition,
 ) -> tuple[PartitionState, PartitionState]:
     """The partition before and after. Raises the core's refusal as a problem."""
@@ -100,6 +108,7 @@ async def _alter(
             request_id=attempt.request_id,
             operation_id=None if attempt.dry_run else attempt.operation_id,
             dry_run=attempt.dry_run,
+            throttled_rate=throttled_rate,
             targets=(ReassignmentTarget(topic_id=shown.topic_id, partition=number, replicas=replicas),),
         ),
     )
@@ -139,10 +148,17 @@ def reassignment_view(
                 in_sync=target.in_sync,
                 log_end_offset=target.log_end_offset,
                 lag_records=target.lag_records,
+                copied_bytes=target.copied_bytes,
+                remaining_bytes=target.remaining_bytes,
+                rate_bytes_per_s=target.rate,
+                eta=eta_view([target]),
+                throttle_bytes_per_s=target.throttled_rate,
             )
             for target in found.targets
         ],
         targets_in_sync=len(found.targets) - found.remaining,
+        copied_bytes=found.copied_bytes,
+        remaining_bytes=found.remaining_bytes,
         size_bytes=found.size_bytes,
         blocked=None
         if found.blocked is None

@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from springtide.arguments import TOPIC, setting, settings_of
+from springtide.arguments import id_number, setting, settings_of
 from springtide.call import Call, UsageError, get, write
 from springtide.command import Command, Kind, argument
 from springtide.tables import text
 
+#: Whose settings. Exactly one: several names are both a topic's and the cluster's, so nobody is guessed.
+_WHOSE = (
+    argument("--topic", metavar="TOPIC", help="this topic's"),
+    argument("--broker", type=id_number, metavar="ID", help="this broker's"),
+    argument("--defaults", action="store_true", help="the cluster's: defaults of its topics and brokers"),
+)
 _NAME = argument("name", metavar="NAME", help="the setting's name, such as min.insync.replicas")
+
+
+def _holder(options: Namespace) -> tuple[object, ...]:
+    whose = [
+        names
+        for names, is_given in (
+            (("topics", options.topic), options.topic is not None),
+            (("brokers", options.broker), options.broker is not None),
+            ((), options.defaults),
+        )
+        if is_given
+    ]
+    if len(whose) != 1:
+        raise UsageError("say whose settings: one of --topic, --broker and --defaults")
+    return ("clusters", options.cluster, *whose[0], "configs")
 
 
 def _alter(options: Namespace) -> Call:
@@ -20,27 +41,17 @@ def _alter(options: Namespace) -> Call:
         configs[name] = None
     if not configs:
         raise UsageError("nothing to change: give KEY=VALUE, or --unset NAME")
-    return write(
-        options,
-        "POST",
-        "clusters",
-        options.cluster,
-        "topics",
-        options.topic,
-        "configs",
-        action="alter",
-        body={"configs": configs},
-    )
+    return write(options, "POST", *_holder(options), action="alter", body={"configs": configs})
 
 
 COMMANDS = (
     Command(
         words=("configs", "list"),
-        summary="List a topic's settings: what applies, and where it comes from",
-        examples=("configs list orders",),
+        summary="List settings: what applies, and where it comes from",
+        examples=("configs list --topic orders", "configs list --broker 3", "configs list --defaults"),
         kind=Kind.LIST,
-        arguments=(TOPIC,),
-        call=lambda options: get("clusters", options.cluster, "topics", options.topic, "configs"),
+        arguments=_WHOSE,
+        call=lambda options: get(*_holder(options)),
         columns=(
             text("name"),
             text("value"),
@@ -52,24 +63,22 @@ COMMANDS = (
     ),
     Command(
         words=("configs", "show"),
-        summary="Look at one of a topic's settings",
-        examples=("configs show orders min.insync.replicas",),
-        arguments=(TOPIC, _NAME),
-        call=lambda options: get(
-            "clusters", options.cluster, "topics", options.topic, "configs", options.name
-        ),
+        summary="Look at one setting",
+        examples=("configs show min.insync.replicas --topic orders",),
+        arguments=(_NAME, *_WHOSE),
+        call=lambda options: get(*_holder(options), options.name),
     ),
     Command(
         words=("configs", "alter"),
-        summary="Set and unset some of a topic's settings: all of them, or none",
+        summary="Set and unset some settings: all of them, or none",
         examples=(
-            "configs alter orders min.insync.replicas=2 --unset retention.ms --reason 'orders are money'",
-            "configs alter orders retention.ms=3600000 --dry-run",
+            "configs alter --topic orders min.insync.replicas=2 --unset retention.ms --reason money",
+            "configs alter --broker 3 follower.replication.throttled.rate=50000000",
+            "configs alter --defaults log.retention.ms=3600000 --dry-run",
         ),
         kind=Kind.WRITE,
         is_conditional=True,
         arguments=(
-            TOPIC,
             argument(
                 "settings",
                 metavar="KEY=VALUE",
@@ -77,6 +86,7 @@ COMMANDS = (
                 type=setting,
                 help="a setting under Kafka's name, and its value",
             ),
+            *_WHOSE,
             argument(
                 "--unset",
                 action="append",

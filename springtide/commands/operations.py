@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from springtide.arguments import ACTOR, OPERATION_ID, SINCE
+from springtide.arguments import ACTOR, OPERATION_ID, SINCE, count_or_none
 from springtide.call import get, write
 from springtide.command import Command, Kind, argument
 from springtide.tables import text
@@ -65,5 +65,32 @@ COMMANDS = (
         is_conditional=True,
         arguments=(OPERATION_ID,),
         call=lambda options: write(options, "POST", "operations", options.operation_id, action="cancel"),
+    ),
+    Command(
+        words=("operations", "throttle"),
+        summary="Change how fast an operation may copy",
+        examples=(
+            "operations throttle op_Zk1lV0pCTEq4nY6mXw2v3A 50000000 --reason 'clients time out'",
+            "operations throttle op_Zk1lV0pCTEq4nY6mXw2v3A none",
+        ),
+        kind=Kind.WRITE,
+        in_cluster=False,
+        is_conditional=True,
+        arguments=(
+            OPERATION_ID,
+            argument(
+                "rate",
+                metavar="BYTES",
+                type=count_or_none,
+                help="how much each broker may copy for it in a second; none: as much as it can",
+            ),
+        ),
+        call=lambda options: write(
+            options,
+            "PATCH",
+            "operations",
+            options.operation_id,
+            body={"throttle_bytes_per_s": options.rate},
+        ),
     ),
 )

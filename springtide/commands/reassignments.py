@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from springtide.arguments import PARTITION, TOPIC, replicas
-from springtide.call import get, write
+from springtide.arguments import PARTITION, TOPIC, count, replicas
+from springtide.call import get, given, write
 from springtide.command import Command, Kind, argument
 from springtide.tables import number, text
 
@@ -31,6 +31,7 @@ COMMANDS = (
             text("from", "original_replicas"),
             text("to", "target_replicas"),
             number("in-sync", "targets_in_sync"),
+            number("remaining", "remaining_bytes"),
             number("bytes", "size_bytes"),
             text("blocked", "blocked.code"),
             text("detail", "blocked.detail"),
@@ -42,6 +43,7 @@ COMMANDS = (
         summary="Move a partition's replicas to these brokers",
         examples=(
             "reassignments start orders 0 4:2:3 --reason 'store1 is to be replaced' --wait",
+            "reassignments start orders 0 4:2:3 --throttle 50000000",
             "reassignments start orders 0 4:2:3 --dry-run",
         ),
         kind=Kind.WRITE,
@@ -55,6 +57,12 @@ COMMANDS = (
                 type=replicas,
                 help="brokers, such as 4:2:3, the preferred leader first; as many as there shall be",
             ),
+            argument(
+                "--throttle",
+                type=count,
+                metavar="BYTES",
+                help="how much each broker may copy for it in a second (default: as much as it can)",
+            ),
         ),
         call=lambda options: write(
             options,
@@ -66,7 +74,7 @@ COMMANDS = (
             "partitions",
             options.partition,
             "assignment",
-            body={"replicas": options.replicas},
+            body=given(replicas=options.replicas, throttle_bytes_per_s=options.throttle),
         ),
     ),
     Command(

@@ -108,11 +108,65 @@ async def test_several_settings_change_together_or_not_at_all(zookeeper: MemoryZ
             ("retention.ms", "604800000", "default"),
             ("segment.bytes", "1048576", "topic"),
         ]
-        assert done.json()["partitions_changed"] == 3
         assert (await rest.client.get(TOPIC)).json()["configs"] == {
             "min.insync.replicas": "1",
             "segment.bytes": "1048576",
         }
+
+
+async def test_a_brokers_throttle_is_its_own_or_the_clusters(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        of_broker = "/clusters/prod/brokers/1/configs"
+        of_cluster = "/clusters/prod/configs"
+        rate = "follower.replication.throttled.rate"
+        listed = (await rest.client.get(of_broker)).json()["items"]
+        assert [(item["name"], item["value"], item["source"]) for item in listed] == [
+            (rate, None, "default"),
+            ("leader.replication.throttled.rate", None, "default"),
+        ]
+        everywhere = await rest.client.put(f"{of_cluster}/{rate}", json={"value": "100", "reason": "all"})
+        assert (everywhere.status_code, everywhere.json()["source"]) == (200, "cluster")
+        assert everywhere.headers["etag"] == (await rest.client.get(f"{of_cluster}/{rate}")).headers["etag"]
+        shown = (await rest.client.get(f"{of_broker}/{rate}")).json()
+        assert (shown["value"], shown["source"], shown["default"]) == ("100", "cluster", None)
+        await rest.client.put(f"{of_broker}/{rate}", json={"value": "5", "reason": "its disk is slow"})
+        shown = (await rest.client.get(f"{of_broker}/{rate}")).json()
+        assert (shown["value"], shown["source"]) == ("5", "broker")
+        unset = await rest.post(f"{of_broker}:alter", {"configs": {rate: None}})
+        assert (unset.json()["items"][0]["value"], unset.json()["items"][0]["source"]) == ("100", "cluster")
+        rows = await rest.recorded(cause="broker_configured")
+        assert [row["after"]["configs"] for row in rows] == [{}, {rate: "5"}]
+        assert rows[1]["reason"] == "its disk is slow"
+        (request, *_) = await rest.recorded(kind="request", cause="set_config", entity="broker")
+        assert (request["brokers"], request["entity_id"]) == ([1], "1")
+
+
+async def test_a_clusters_settings_are_defaults_of_its_topics(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        await rest.create_topic()
+        configs = "/clusters/prod/configs"
+        old = (await rest.client.get(configs)).headers["etag"]
+        planned = await rest.client.put(f"{configs}/min.insync.replicas?dry_run=true", json={"value": "3"})
+        assert (planned.json()["value"], (await rest.client.get(configs)).headers["etag"]) == ("3", old)
+        done = await rest.client.put(f"{configs}/min.insync.replicas", json={"value": "3"})
+        assert done.status_code == 200
+        partitions = (await rest.client.get(f"{TOPIC}/partitions")).json()["items"]
+        assert [item["min_insync_replicas"] for item in partitions] == [3, 3, 3]
+        stale = await rest.client.delete(f"{configs}/min.insync.replicas", headers={"If-Match": old})
+        assert problem(stale) == (412, "precondition_failed")
+        unset = await rest.client.delete(f"{configs}/min.insync.replicas")
+        assert (unset.json()["value"], unset.json()["default"]) == (None, None), "a majority"
+        for path, expected in (
+            (f"{configs}/retention.ms", (404, "config_not_found")),
+            ("/clusters/prod/brokers/1/configs/retention.ms", (404, "config_not_found")),
+            ("/clusters/prod/brokers/9/configs", (404, "broker_not_found")),
+            ("/clusters/none/configs", (404, "cluster_not_found")),
+        ):
+            assert problem(await rest.client.get(path)) == expected
+        refused = await rest.client.put("/clusters/prod/brokers/1/configs/retention.ms", json={"value": "1"})
+        assert problem(refused) == (422, "unknown_config")
 
 
 async def test_settings_that_cannot_be(zookeeper: MemoryZooKeeper) -> None:

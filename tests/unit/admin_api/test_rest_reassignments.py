@@ -45,8 +45,14 @@ async def put(rest: Rest, *replicas: int, query: str = "", **fields: Any) -> htt
     return await rest.client.put(f"{ASSIGNMENT}{query}", json={"replicas": replicas} | fields)
 
 
-async def report(rest: Rest, brokers: list[Broker], *isr: int, size_bytes: int = 4_096) -> None:
-    """The leader's lag report, with a proposal that these are in sync."""
+async def report(
+    rest: Rest,
+    brokers: list[Broker],
+    *isr: int,
+    size_bytes: int = 4_096,
+    lag_bytes: int = -1,
+) -> None:
+    """The leader's lag report, and that these are in sync. lag_bytes: what each follower lacks."""
     image = rest.engine.image("prod").image
     ((_, state),) = image.partitions.items()
     by_id = {broker.broker_id: broker for broker in brokers}
@@ -67,7 +73,7 @@ async def report(rest: Rest, brokers: list[Broker], *isr: int, size_bytes: int =
         high_watermark=40,
         size_bytes=size_bytes,
         followers=tuple(
-            FollowerLag(broker_id=b, log_end_offset=30, lag_records=10, lag_ms=5)
+            FollowerLag(broker_id=b, log_end_offset=30, lag_records=10, lag_ms=5, remaining_bytes=lag_bytes)
             for b in state.replicas
             if b != state.leader
         ),
@@ -123,6 +129,11 @@ async def test_a_partition_moves_and_its_operation_ends_when_the_targets_are_in_
             "in_sync": False,
             "log_end_offset": 30,
             "lag_records": 10,
+            "copied_bytes": None,
+            "remaining_bytes": None,
+            "rate_bytes_per_s": None,
+            "eta": None,
+            "throttle_bytes_per_s": None,
         }
 
         await report(rest, brokers, 1, 2, 3, 4)
@@ -311,6 +322,55 @@ async def test_another_controller_follows_a_move_to_its_end(zookeeper: MemoryZoo
         isr = (await shown(rest, PARTITION))["isr"]
         await report(rest, brokers, *{*isr, 2, 3, 4})
         assert (await settled(rest, path))["state"] == "succeeded"
+
+
+async def test_a_throttle_ends_with_its_move_and_can_be_changed_before(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        accepted = await put(rest, 4, 2, 3, throttle_bytes_per_s=1_000)
+        path = accepted.headers["location"]
+        ((_, state),) = rest.engine.image("prod").image.partitions.items()
+        assert state.throttle is not None
+        assert (state.throttle.rate, state.throttle.operation) == (1_000, accepted.json()["id"])
+        await report(rest, brokers, size_bytes=4_096, lag_bytes=1_024)
+        progress = (await shown(rest, path))["progress"]
+        assert (progress["bytes_total"], progress["bytes_done"]) == (4_096, 3_072)
+        assert (progress["throttle_bytes_per_s"], progress["eta"]) == (1_000, None)
+        (moving,) = (await shown(rest, REASSIGNMENTS))["items"]
+        assert (moving["targets"][0]["remaining_bytes"], moving["targets"][0]["copied_bytes"]) == (
+            1_024,
+            3_072,
+        )
+
+        body = {"throttle_bytes_per_s": 5_000, "reason": "at night"}
+        planned = await rest.client.patch(f"{path}?dry_run=true", json=body)
+        assert (planned.status_code, planned.json()["progress"]["throttle_bytes_per_s"]) == (200, 1_000)
+        changed = await rest.client.patch(path, json=body)
+        assert (changed.status_code, changed.json()["progress"]["throttle_bytes_per_s"]) == (200, 5_000)
+        lifted = await rest.client.patch(path, json={"throttle_bytes_per_s": None})
+        assert lifted.json()["progress"]["throttle_bytes_per_s"] is None
+        assert (await settled(rest, path))["state"] == "running", "it is still the same move"
+        (row, *_) = await rest.recorded(kind="request", cause="throttle_operation")
+        assert row["outcome"]["outcome"] == "succeeded"
+        await rest.client.patch(path, json=body)
+        await report(rest, brokers, 1, 2, 3, 4)
+        assert (await settled(rest, path))["state"] == "succeeded"
+        ((_, state),) = rest.engine.image("prod").image.partitions.items()
+        assert state.throttle is None
+        assert problem(await rest.client.patch(path, json=body)) == (409, "operation_finished")
+
+
+async def test_a_throttle_that_cannot_be(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        assert problem(await put(rest, 4, 2, 3, throttle_bytes_per_s=0)) == (422, "invalid_request")
+        path = (await put(rest, 4, 2, 3)).headers["location"]
+        for body in ({}, {"throttle_bytes_per_s": 0}, {"throttle_bytes_per_s": "5"}):
+            assert problem(await rest.client.patch(path, json=body)) == (422, "invalid_request")
+        await silence(rest, brokers, 1)
+        other = (await rest.post("/clusters/prod/brokers/1:demote", {})).headers["location"]
+        refused = await rest.client.patch(other, json={"throttle_bytes_per_s": 5})
+        assert problem(refused) == (409, "operation_moves_nothing")
 
 
 async def test_a_topic_that_is_deleted_ends_its_moves(zookeeper: MemoryZooKeeper) -> None:

@@ -136,18 +136,41 @@ def test_a_topic_gets_more_partitions() -> None:
 
 
 def test_settings_are_set_and_unset_in_one_request() -> None:
-    request = first_request("configs alter orders retention.ms=5 min.insync.replicas=2 --unset segment.ms")
+    line = "configs alter retention.ms=5 min.insync.replicas=2 --topic orders --unset segment.ms"
+    request = first_request(line)
     assert (request.method, request.url.path) == ("POST", "/clusters/prod/topics/orders/configs:alter")
     assert body_of(request) == {
         "configs": {"retention.ms": "5", "min.insync.replicas": "2", "segment.ms": None}
     }
-    for wrong in (
-        "configs alter orders",
-        "configs alter orders a=1 --unset a",
-        "configs alter orders a=1 a=2",
-    ):
-        ran = run(lambda request: ok({}), *wrong.split())
-        assert (ran.status, ran.asked) == (2, []), wrong
+    of_broker = first_request("configs alter --broker 0 a=1")
+    assert of_broker.url.path == "/clusters/prod/brokers/0/configs:alter"
+    assert first_request("configs alter --defaults a=1").url.path == "/clusters/prod/configs:alter"
+    assert first_request("configs show a --defaults").url.path == "/clusters/prod/configs/a"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "configs alter --topic orders",
+        "configs alter --topic orders a=1 --unset a",
+        "configs alter --topic orders a=1 a=2",
+        "configs alter a=1",
+        "configs alter a=1 --topic orders --defaults",
+        "configs list --broker 0 --topic orders",
+    ],
+)
+def test_whose_settings_and_which_values_is_never_guessed(line: str) -> None:
+    ran = run(lambda request: ok({}), *line.split())
+    assert (ran.status, ran.asked) == (2, [])
+
+
+def test_a_move_is_throttled_at_its_start_and_later() -> None:
+    start = first_request("reassignments start orders 0 4:2:3 --throttle 500")
+    assert body_of(start) == {"replicas": [4, 2, 3], "throttle_bytes_per_s": 500}
+    later = first_request("operations throttle op_1 700 --reason night")
+    assert (later.method, later.url.path) == ("PATCH", "/operations/op_1")
+    assert body_of(later) == {"throttle_bytes_per_s": 700, "reason": "night"}
+    assert body_of(first_request("operations throttle op_1 none")) == {"throttle_bytes_per_s": None}
 
 
 def test_replicas_are_moved_and_brought_back() -> None:
