@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unittest.mock
+
 import hypothesis.strategies as st
 import msgspec
 import pytest
@@ -30,6 +32,7 @@ from controller.core.events import (
     ReassignmentTarget,
 )
 from controller.core.placement import PlacementBroker, place_replicas
+from controller.core.planning import planner
 from controller.core.planning.goals import (
     Assign,
     ChangeReplicationFactor,
@@ -165,6 +168,17 @@ def test_brokers_on_hosts_of_their_own_end_within_one_in_replicas_and_leaders(cl
     assert plan.totals.bytes >= plan.totals.bytes_least
     again = make_plan(after, Rebalance())
     assert (again.outcome, again.moves) == (PlanOutcome.NO_IMPROVEMENT, ())
+
+
+@settings(max_examples=80, deadline=None)
+@given(clusters(brokers_max=8, partitions_max=30, has_domains=False))
+def test_what_large_clusters_get_is_as_even_as_the_exact_search_makes_it(cluster: Snapshot) -> None:
+    exact = make_plan(cluster, Rebalance())
+    with unittest.mock.patch.object(planner, "EXACT_MOVES_MAX", 0):
+        quick = make_plan(cluster, Rebalance())
+    check_moves(cluster, quick.moves)
+    assert quick.after.replicas.spread == exact.after.replicas.spread
+    assert quick.totals.bytes >= exact.totals.bytes
 
 
 @settings(max_examples=60, deadline=None)
