@@ -29,7 +29,10 @@ The controller of Springtide, a replicated log that speaks Kafka's protocol.
 """
 TAGS: Final = [
     {"name": "Clusters", "description": "Create, list, look at; what is wrong now."},
-    {"name": "Brokers", "description": "Add through an operation, list, look at, cordon, demote, take back."},
+    {
+        "name": "Brokers",
+        "description": "Add through an operation, list, look at, cordon, demote, take back, remove.",
+    },
     {"name": "Topics", "description": "Create, list, look at, enlarge, configure, delete."},
     {"name": "Partitions", "description": "Who leads, who follows and how far, what is blocked and why."},
     {"name": "Reassignments", "description": "Move replicas by hand, follow that, cancel it."},

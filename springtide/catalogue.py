@@ -41,7 +41,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
 #: First words that have more words after them.
 NOUNS: Final[Mapping[str, str]] = {
     "clusters": "create, look at, what is wrong now",
-    "brokers": "add, look at, cordon, demote, take back",
+    "brokers": "add, look at, cordon, demote, take back, remove",
     "topics": "create, look at, enlarge, delete",
     "configs": "settings of topics, brokers and the cluster: look at, set, unset",
     "partitions": "who leads, who is in sync, what is blocked and why",

@@ -1,4 +1,4 @@
-"""Brokers under maintenance: cordons, demotes, takes back."""
+"""Brokers under maintenance: cordons, demotes, takes back, forgets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from admin_api.problem import ProblemError
 from admin_api.services import Services
 from admin_api.writes import Attempt, refusal_problem
 from controller.core.configs import is_leader_rebalance_enabled
-from controller.core.events import BrokersMaintained, MaintainBrokers, Refusal
+from controller.core.events import (
+    BrokerRemoved,
+    BrokersMaintained,
+    MaintainBrokers,
+    Refusal,
+    RefusalCode,
+    RemoveBroker,
+)
 from controller.core.records import BrokerRegistration
 
 
@@ -87,6 +94,47 @@ async def return_broker(
     return accepted(row, retry_after_s=services.settings.retry_after_s)
 
 
+async def remove_broker(
+    services: Services, cluster: str, broker_id: int, attempt: Attempt, *, condition: Condition
+) -> Answer:
+    """200 with the broker as it was."""
+    engine = services.engine
+    view = engine.image(cluster)
+    broker = find_broker(view, cluster, broker_id)
+    _check_settled(services, cluster, broker, condition)
+    before = broker_view(view, broker)
+    reply = await engine.submit(
+        cluster,
+        RemoveBroker(
+            wall_ms=attempt.wall_ms,
+            actor=attempt.actor,
+            reason=attempt.reason,
+            request_id=attempt.request_id,
+            dry_run=attempt.dry_run,
+            broker_id=broker_id,
+        ),
+    )
+    match reply:
+        case BrokerRemoved():
+            return Answer.of(200, before)
+        case Refusal(code=RefusalCode.BROKER_IN_USE) as refusal:
+            raise ProblemError("broker_in_use", refusal.detail, hint=refusal.hint, facts=refusal.facts)
+        case Refusal() as refusal:
+            raise refusal_problem(refusal)
+        case _:
+            raise AssertionError(f"unexpected answer to RemoveBroker: {reply!r}")
+
+
+def _check_settled(
+    services: Services, cluster: str, broker: BrokerRegistration, condition: Condition
+) -> None:
+    """That the broker's row is the one that a change of it was decided on. Raises precondition_failed."""
+    engine = services.engine
+    is_settled = engine.decided(cluster).brokers.get(broker.broker_id) == broker
+    version = version_of(engine.image(cluster), broker.broker_id) if is_settled else None
+    condition.check(version, what=f"broker {broker.broker_id}")
+
+
 async def _maintain(
     services: Services,
     cluster: str,
@@ -107,8 +155,7 @@ async def _maintain(
             f"broker {broker_id} waits to be added: it has nothing yet that could be taken from it",
             hint="add it first",
         )
-    is_settled = engine.decided(cluster).brokers.get(broker_id) == broker
-    condition.check(version_of(view, broker_id) if is_settled else None, what=f"broker {broker_id}")
+    _check_settled(services, cluster, broker, condition)
     reply = await engine.submit(
         cluster,
         MaintainBrokers(

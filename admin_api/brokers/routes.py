@@ -20,7 +20,7 @@ from admin_api.brokers.models import (
 )
 from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, ClusterPath
 from admin_api.conditions import IfMatch
-from admin_api.names import BrokerId
+from admin_api.names import BrokerId, Reason
 from admin_api.operations.views import LOCATION_HEADERS, OperationView
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
 from admin_api.problem import problems
@@ -245,6 +245,47 @@ async def return_broker(
     asked = _asked(cluster, "return_broker", broker_id, body, is_operation=True)
     return await write.carry_out(
         asked, partial(maintenance.return_broker, services, cluster, broker_id, condition=condition)
+    )
+
+
+@router.delete(
+    "/clusters/{cluster}/brokers/{broker_id}",
+    operation_id="removeBroker",
+    summary="Forget a broker that is down and holds nothing",
+    response_model=BrokerView,
+    responses={
+        200: {
+            "description": "Done: the broker as it was; of a dry run, it would be",
+            "headers": REPLAYED_HEADERS,
+        },
+        **problems(
+            "cluster_not_found", "broker_not_found", "broker_in_use", *CONDITION_PROBLEMS, *WRITE_PROBLEMS
+        ),
+    },
+)
+async def remove_broker(
+    *,
+    services: Serving,
+    write: Write,
+    condition: IfMatch,
+    cluster: ClusterPath,
+    broker_id: BrokerPath,
+    reason: Annotated[Reason | None, Query(description="kept in the audit beside the change")] = None,
+) -> Response:
+    """Move its replicas to others, and stop it, first. Its id is free then; should it come back with its old
+    disks, it sets aside what is on them and waits to be added."""
+    services.engine.image(cluster)
+    asked = Asked(
+        cluster=cluster,
+        action="remove_broker",
+        entity=Entity.BROKER,
+        entity_id=str(broker_id),
+        body={"broker_id": broker_id},
+        reason=reason,
+        brokers=(broker_id,),
+    )
+    return await write.carry_out(
+        asked, partial(maintenance.remove_broker, services, cluster, broker_id, condition=condition)
     )
 
 

@@ -212,6 +212,13 @@ _FACTOR: Final = {
 #: By operation id and status.
 CHANGES: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
     ("changeBroker", 200): (Shown("cordoned", "It gets no new replicas", BROKER | {"cordoned": True}),),
+    ("removeBroker", 200): (
+        Shown(
+            "removed",
+            "It held nothing",
+            BROKER | {"broker_id": 4, "state": "fenced", "replicas": 0, "leaders": 0},
+        ),
+    ),
     ("demoteBroker", 202): (Shown("waits", "A partition has nobody else in sync", _DEMOTION),),
     ("demoteBroker", 200): (
         Shown(

@@ -128,4 +128,15 @@ COMMANDS = (
         arguments=(BROKER_ID,),
         call=_maintain("return"),
     ),
+    Command(
+        words=("brokers", "remove"),
+        summary="Forget a broker that is down and holds nothing",
+        examples=("brokers remove 4 --reason 'replaced by 5'",),
+        kind=Kind.WRITE,
+        is_conditional=True,
+        arguments=(BROKER_ID,),
+        call=lambda options: write(
+            options, "DELETE", "clusters", options.cluster, "brokers", options.broker_id
+        ),
+    ),
 )

@@ -161,6 +161,29 @@ async def test_a_demotion_lasts_until_somebody_else_is_in_sync_and_says_so(
         assert problem(await rest.post(f"{path}:cancel", {})) == (409, "operation_finished")
 
 
+async def test_only_a_broker_that_is_down_and_holds_nothing_is_forgotten(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await rest.form(4)
+        await rest.create_topic(assignments=[[1, 2, 3]], partitions=1)
+        fourth = "/clusters/prod/brokers/4"
+        alive = await rest.client.delete(fourth)
+        assert (problem(alive), alive.json()["hint"]) == ((409, "broker_in_use"), "stop it first")
+        await silence(rest, brokers, 2, 3)
+        holding = await rest.client.delete(BROKER)
+        assert (problem(holding), holding.json()["facts"]) == ((409, "broker_in_use"), {"replicas": 1})
+        tag = (await rest.client.get(fourth)).headers["etag"]
+        stale = await rest.client.delete(fourth, headers={"If-Match": '"0.x"'})
+        assert problem(stale) == (412, "precondition_failed")
+        assert (await rest.client.delete(f"{fourth}?dry_run=true")).status_code == 200
+        assert (await rest.client.get(fourth)).status_code == 200
+        gone = await rest.client.delete(f"{fourth}?reason=replaced", headers={"If-Match": tag})
+        assert (gone.status_code, gone.json()["state"], gone.json()["replicas"]) == (200, "fenced", 0)
+        assert problem(await rest.client.get(fourth)) == (404, "broker_not_found")
+        assert problem(await rest.client.delete(fourth)) == (404, "broker_not_found")
+        (row,) = [row for row in await rest.recorded(cause="broker_removed") if row["entity"] == "broker"]
+        assert (row["after"], row["reason"], row["brokers"]) == (None, "replaced", [4])
+
+
 async def test_preferred_leaders_are_elected_each_alone(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         await rest.form()

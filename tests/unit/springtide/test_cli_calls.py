@@ -115,6 +115,12 @@ def test_a_broker_is_cordoned_demoted_and_taken_back() -> None:
     assert (demote.method, demote.url.path) == ("POST", "/clusters/prod/brokers/3:demote")
     assert (body_of(demote), demote.headers["if-match"]) == ({}, '"1.a"')
     assert first_request("brokers return 3").url.path == "/clusters/prod/brokers/3:return"
+    remove = first_request("brokers remove 3 --reason old")
+    assert (remove.method, str(remove.url.copy_with(query=None)), dict(remove.url.params)) == (
+        "DELETE",
+        "http://ctl1:8080/clusters/prod/brokers/3",
+        {"reason": "old"},
+    )
 
 
 def test_preferred_leaders_are_elected_for_all_for_topics_or_for_partitions() -> None:
