@@ -288,7 +288,8 @@ def _place_partitions(snapshot: Snapshot, layout: Layout, goal: PlacePartitions)
         )
         for number, replicas in enumerate(placed, topic.partitions)
     ]
-    return assemble(snapshot, layout, goal, order_moves(layout, moves), [], bytes_least=0)
+    # By number: a topic's partitions form a row without a gap.
+    return assemble(snapshot, layout, goal, moves, [], bytes_least=0)
 
 
 # --- what can't be had --------------------------------------------------------------------------------------

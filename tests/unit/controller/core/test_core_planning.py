@@ -45,6 +45,7 @@ from controller.core.planning.goals import (
     SeparateReplicas,
     WantedAssignment,
 )
+from controller.core.planning.pinning import drifted, moves_within
 from controller.core.planning.plan import (
     GainPoint,
     MoveReason,
@@ -231,6 +232,7 @@ def test_moves_that_remove_most_imbalance_per_byte_come_first_and_the_curve_says
     assert plan.curve[0] == GainPoint(percent=10, moves=1, bytes=1)
     assert plan.curve[7] == GainPoint(percent=80, moves=2, bytes=3)
     assert plan.curve[-1] == GainPoint(percent=100, moves=3, bytes=303)
+    assert [moves_within(plan, limit) for limit in (0, 1, 302, 303)] == [0, 1, 2, 3]
     part = cut(cluster, plan, 2)
     assert (part.totals.moves, part.totals.bytes) == (2, 3)
     assert (part.after.replicas.highest, part.after.replicas.lowest) == (4, 2)
@@ -406,6 +408,9 @@ def test_new_partitions_go_where_the_controller_places_them_when_it_is_asked_to(
     created = {p.partition: p.replicas for p in cluster.image.partitions_of(topic)[2:]}
     assert targets(plan) == created
     assert plan.after.leaders.total == 7
+    assert drifted(plan, cluster.image) == tuple((topic, number) for number in sorted(created))
+    cluster.delete()
+    assert len(drifted(plan, cluster.image)) == 5
     few = snapshot([broker(0), broker(1, receives=False)], [partition(0, 0, 1)])
     refused = make_plan(few, PlacePartitions(topic_id="t", partitions=2))
     assert codes(refused) == {None: RejectionCode.NO_RECEIVER}
@@ -521,6 +526,7 @@ def test_the_controller_takes_the_moves_of_a_plan_as_they_are() -> None:
     assert [p.size_bytes for p in before.partitions] == [500, None, None, None]
     plan = make_plan(before, Rebalance())
     assert plan.after.replicas.spread == 0
+    assert drifted(plan, cluster.image) == ()
     wanted = tuple(
         ReassignmentTarget(
             topic_id=move.topic_id,
@@ -533,5 +539,6 @@ def test_the_controller_takes_the_moves_of_a_plan_as_they_are() -> None:
     asked = AlterReassignments(wall_ms=0, actor="ann", targets=wanted)
     results = cluster.ask(asked, ReassignmentsAltered).results
     assert [result.refusal for result in results] == [None] * len(plan.moves)
+    assert drifted(plan, cluster.image) == tuple(plan.pins)
     running = take_snapshot(cluster.image, {})
     assert make_plan(running, Rebalance()).outcome is PlanOutcome.NO_IMPROVEMENT, "it counts where they lead"
