@@ -3,7 +3,7 @@
 Without postponed annotations, which could not name the address that a route is made for.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Any
 
@@ -39,15 +39,15 @@ ConfigPath = Annotated[
 ]
 
 
-def topic_address(cluster: ClusterPath, topic: TopicPath) -> Address:
+async def topic_address(cluster: ClusterPath, topic: TopicPath) -> Address:
     return Address(cluster=cluster, entity=Entity.TOPIC, topic=topic)
 
 
-def broker_address(cluster: ClusterPath, broker_id: BrokerPath) -> Address:
+async def broker_address(cluster: ClusterPath, broker_id: BrokerPath) -> Address:
     return Address(cluster=cluster, entity=Entity.BROKER, broker_id=broker_id)
 
 
-def cluster_address(cluster: ClusterPath) -> Address:
+async def cluster_address(cluster: ClusterPath) -> Address:
     return Address(cluster=cluster, entity=Entity.CLUSTER)
 
 
@@ -66,7 +66,7 @@ def _asked(address: Address, action: str, body: dict[str, Any], reason: str | No
 
 def _add_routes(
     prefix: str,
-    address_of: Callable[..., Address],
+    address_of: Callable[..., Awaitable[Address]],
     *,
     noun: str,
     tag: str,
