@@ -119,14 +119,17 @@ class OperationsRunner:
                 rows = await self._store.read(unfinished_operations)
                 self._running = {row.id: row for row in rows}
                 self._read_under = epoch
+            progress: dict[str, Progress] = {}
             for row in tuple(self._running.values()):
-                await self._advance(row)
+                await self._advance(row, progress)
         except (AuditUnavailable, AuditRejected) as error:
             _log.warning("operations wait: audit database unavailable: %s", error)
         except (NotActive, Overloaded, OutcomeUnknown) as error:
             _log.info("operations wait: %s", error)
 
-    async def _advance(self, row: OperationRow) -> None:
+    async def _advance(self, row: OperationRow, progress: dict[str, Progress]) -> None:
+        """progress: of clusters that have been asked in this look. A cluster tells of all its reassignments
+        at once, and may have an operation for each."""
         work = decode_work(row)
         now_ms = self._clock.now_wall_ms()
         try:
@@ -134,13 +137,15 @@ class OperationsRunner:
         except UnknownCluster:
             await self._store_progress(row, fail(work, "cluster_not_found", f"no cluster {row.cluster!r}"))
             return
+        if isinstance(work.spec, Reassignment) and row.cluster not in progress:
+            progress[row.cluster] = self._progress(row.cluster)
         step = advance(
             work,
             OperationState(row.state),
             image,
             now_ms=now_ms,
             deadline_at_ms=row.deadline_at_ms,
-            progress=self._progress(row.cluster) if isinstance(work.spec, Reassignment) else None,
+            progress=progress.get(row.cluster),
         )
         if step.admit:
             step = await self._admit(row, step, now_ms)

@@ -360,6 +360,24 @@ async def test_a_throttle_ends_with_its_move_and_can_be_changed_before(zookeeper
         assert problem(await rest.client.patch(path, json=body)) == (409, "operation_finished")
 
 
+async def test_one_look_at_many_moves_asks_the_cluster_once(
+    zookeeper: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form(4)
+        await rest.create_topic(assignments=[[1, 2, 3]] * 5, partitions=5)
+        for number in range(5):
+            path = f"/clusters/prod/topics/orders/partitions/{number}/assignment"
+            assert (await rest.client.put(path, json={"replicas": [4, 2, 3]})).status_code == 202
+        await rest.clock.sleep_ms(500)
+        asked: list[str] = []
+        found = rest.engine.reassignments("prod")
+        assert len(found) == 5
+        monkeypatch.setattr(rest.engine, "reassignments", lambda cluster: asked.append(cluster) or found)
+        await rest.app.state.operations.advance_all()
+        assert asked == ["prod"]
+
+
 async def test_a_throttle_that_cannot_be(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         brokers = await formed(rest)
