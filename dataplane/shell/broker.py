@@ -99,6 +99,7 @@ class Broker:
         self._log_dir = log_dir
         self._loaded = loaded
         self._nursery: trio.Nursery | None = None
+        self._has_begun = trio.Event()
         clock = ports.clock
         config = settings.config
         self.counters = BrokerCounters()
@@ -344,6 +345,7 @@ class Broker:
                     nursery.start_soon(self._status.serve)
                     _log.info("metrics on http://%s:%d/metrics", *self._status.address)
                 nursery.start_soon(self.session.run)
+                self._has_begun.set()
                 task_status.started(self)
         finally:
             self._nursery = None
@@ -365,7 +367,9 @@ class Broker:
 
     async def shut_down(self) -> bool:
         """Controlled shutdown: give leaderships away, stop, flush, mark clean. False if no marker could be
-        written. Cancel `run` afterwards. Raises LogError."""
+        written. Cancel `run` afterwards. One that `run` has not brought up yet is brought up first. Raises
+        LogError."""
+        await self._has_begun.wait()
         deadline_ms = self.settings.config.number("controlled.shutdown.timeout.ms")
         self.session.begin_shutdown()
         if self.session.broker_epoch >= 0:
