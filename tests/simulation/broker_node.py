@@ -98,9 +98,11 @@ class Disk:
     hung: bool = False
 
     def copy(self) -> Disk:
-        """As a backup would have it, byte for byte."""
+        """As a backup would have it, byte for byte; what is wrong with the disk is not on it."""
         return replace(
             self,
+            failing=None,
+            hung=False,
             logs={key: log.copy() for key, log in self.logs.items()},
             high_watermarks=dict(self.high_watermarks),
         )
