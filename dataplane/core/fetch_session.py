@@ -182,15 +182,19 @@ class FetchSession:
         high_watermark: int,
         log_start_offset: int,
         is_more_left: bool,
+        found_no_room: bool = False,
     ) -> None:
         """The answer about to be sent says this of the partition. `is_more_left`: keep it due (at the end
-        of the queue), because it has bytes that found no room."""
+        of the queue), because it may have more bytes. `found_no_room`: none of its bytes are in the answer,
+        so it keeps its place, and sooner or later is first, where a batch of any size is sent."""
         if error is ErrorCode.NONE:
             followed.sent_high_watermark = high_watermark
             followed.sent_log_start_offset = log_start_offset
         else:  # the next answer without an error is news
             followed.sent_high_watermark = -1
             followed.sent_log_start_offset = -1
+        if found_no_room:
+            return
         self._due.pop(followed.key, None)
         if is_more_left and followed.key in self._partitions:
             self._due[followed.key] = followed

@@ -284,7 +284,14 @@ class Leader:
         if in_sync.outsiders and self._may_ask_for(follower, now_ms):
             effects = (*effects, PROPOSAL_READY)
         return (
-            FetchResult(ErrorCode.NONE, self._watermark.offset, log.log_start_offset, records),
+            FetchResult(
+                ErrorCode.NONE,
+                self._watermark.offset,
+                log.log_start_offset,
+                records,
+                None,
+                not at_least_one and not records.size_bytes and fetch_offset < end_offset,
+            ),
             effects,
         )
 
@@ -331,7 +338,14 @@ class Leader:
             )
         else:
             records = LogSlice((), 0, fetch_offset)
-        return FetchResult(ErrorCode.NONE, high_watermark, self._log.log_start_offset, records)
+        return FetchResult(
+            ErrorCode.NONE,
+            high_watermark,
+            self._log.log_start_offset,
+            records,
+            None,
+            not at_least_one and not records.size_bytes and fetch_offset < high_watermark,
+        )
 
     def _check_position(self, fetch_offset: int, last_fetched_epoch: int) -> FetchResult | None:
         """5.2: whether the fetcher's log is a prefix of ours, and its next record within it. Below the log

@@ -56,7 +56,8 @@ class FetchResult(msgspec.Struct, frozen=True):
     slice's parts are views and file ranges, to be sent without copying.
 
     last_stable_offset equals high_watermark while there are no transactions. On errors offsets are -1, but
-    OFFSET_OUT_OF_RANGE carries log_start_offset, which a follower needs.
+    OFFSET_OUT_OF_RANGE carries log_start_offset, which a follower needs. found_no_room: there are records, but
+    not even the first batch may be sent within the limits of this evaluation.
     """
 
     error: ErrorCode
@@ -64,6 +65,7 @@ class FetchResult(msgspec.Struct, frozen=True):
     log_start_offset: int = -1
     records: LogSlice | None = None
     diverging: EpochEnd | None = None
+    found_no_room: bool = False
 
 
 class EpochEndResult(msgspec.Struct, frozen=True):

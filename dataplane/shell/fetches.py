@@ -211,6 +211,7 @@ class Fetches:
                     high_watermark=result.high_watermark,
                     log_start_offset=result.log_start_offset,
                     is_more_left=False,
+                    found_no_room=result.found_no_room,
                 )
             if size:
                 is_first = False
@@ -233,6 +234,7 @@ class Fetches:
                 log_start_offset=result.log_start_offset,
                 # Bytes may be left beyond what fitted; the next evaluation finds out.
                 is_more_left=answer.size_bytes > 0,
+                found_no_room=result.found_no_room,
             )
         self._respond(fetch, session, answers)
 

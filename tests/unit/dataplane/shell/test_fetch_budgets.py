@@ -1,0 +1,149 @@
+"""What a fetch's limits leave out is left for the next fetch, and not forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import trio
+from shell_kit import OTHER_ID, TOPIC_ID, Node, endpoint, state
+
+from dataplane.core.fetch_session import CONSUMER, FetchPartition, FetchRequest, FetchSession, FetchSessions
+from dataplane.handlers import fetch as handler
+from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
+from tests.simulation.memory_disk import MemoryDisk
+
+BATCH_BYTES = 4_000
+Sent = dict[str, int]
+
+
+class Leader:
+    """Broker 1 leads two partitions; broker 2, or a consumer, fetches both in one session."""
+
+    def __init__(self, node: Node, *, replica_id: int) -> None:
+        self.node = node
+        self.replica_id = replica_id
+        self.sent: list[Sent] = []
+        self._epochs = count(0)
+        self._session_id = 0
+        self.context: Any = SimpleNamespace(table=node.table, view=node.view)
+        self.fetches = Fetches(
+            sessions=FetchSessions(iter(range(77, 99))),
+            evaluate=self._evaluate,
+            respond=self._respond,
+            clock=node.clock,
+        )
+
+    def _evaluate(
+        self, session: FetchSession, followed: Any, max_bytes: int, at_least_one: bool, now_ms: int
+    ) -> Any:
+        return handler.evaluate(
+            self.context, session, followed, max_bytes=max_bytes, at_least_one=at_least_one, now_ms=now_ms
+        )
+
+    def _respond(self, fetch: Fetch, session: FetchSession, answers: list[FetchedAnswer]) -> None:
+        self._session_id = session.session_id
+        self.sent.append({answer.followed.key[0]: answer.size_bytes for answer in answers})
+
+    def ask(self, positions: dict[str, int], *, max_bytes: int = 2**20, partition_bytes: int = 2**20) -> Sent:
+        """A fetch that mentions these offsets; bytes sent of each partition of the answer."""
+        opened = self.fetches.sessions.open(
+            FetchRequest(
+                session_id=self._session_id,
+                session_epoch=next(self._epochs),
+                replica_id=self.replica_id,
+                broker_epoch=10 if self.replica_id == 2 else -1,
+                partitions=[
+                    FetchPartition(topic_id, 0, 1, offset, -1 if offset == 0 else 1, 0, partition_bytes)
+                    for topic_id, offset in positions.items()
+                ],
+            ),
+            now_ms=self.node.clock.mono_ms(),
+        )
+        assert isinstance(opened, FetchSession)
+        before = len(self.sent)
+        self.fetches.start(
+            Fetch(
+                session=opened,
+                min_bytes=1,
+                max_bytes=max_bytes,
+                deadline_ms=self.node.clock.mono_ms() + 500,
+                context=None,
+                is_gone=lambda: False,
+            )
+        )
+        return self.sent[-1] if len(self.sent) > before else {}
+
+
+def on_a_leader(test: Callable[[Leader], None], *, replica_id: int) -> None:
+    async def main() -> None:
+        node = Node(MemoryDisk())
+        led = {"replicas": (1, 2), "new_replicas": (1, 2), "isr": (1, 2)}
+        await node.apply(
+            state(**led),
+            state(topic_id=OTHER_ID, topic="other", **led),
+            brokers=(endpoint(1), endpoint(2)),
+            full=True,
+        )
+        test(Leader(node, replica_id=replica_id))
+
+    trio.run(main)
+
+
+def test_a_batch_that_found_no_room_is_sent_with_the_next_answer_though_nobody_mentions_it() -> None:
+    def test(leader: Leader) -> None:
+        assert leader.ask({TOPIC_ID: 0, OTHER_ID: 0}) == {TOPIC_ID: 0, OTHER_ID: 0}
+        leader.node.produce(size=BATCH_BYTES)
+        leader.node.produce(size=BATCH_BYTES, topic_id=OTHER_ID)
+        first = leader.ask({TOPIC_ID: 0, OTHER_ID: 0}, max_bytes=BATCH_BYTES + 1_000)
+        assert BATCH_BYTES < first.pop(TOPIC_ID) < BATCH_BYTES + 1_000
+        assert not any(first.values()), "a second one would not have fitted"
+        assert leader.ask({TOPIC_ID: 1})[OTHER_ID] > BATCH_BYTES
+
+    on_a_leader(test, replica_id=2)
+
+
+def test_a_batch_above_its_partitions_limit_comes_when_it_is_first() -> None:
+    def test(leader: Leader) -> None:
+        leader.ask({TOPIC_ID: 0, OTHER_ID: 0})
+        leader.node.produce(size=BATCH_BYTES)
+        leader.node.produce(size=BATCH_BYTES, topic_id=OTHER_ID)
+        first = leader.ask({TOPIC_ID: 0, OTHER_ID: 0}, partition_bytes=100)
+        assert first[TOPIC_ID] > BATCH_BYTES, "KIP-74: never nothing at all"
+        leader.node.produce(size=BATCH_BYTES)
+        second = leader.ask({TOPIC_ID: 1}, partition_bytes=100)
+        assert second[OTHER_ID] > BATCH_BYTES, "whoever was left out goes first"
+        assert not second.get(TOPIC_ID)
+
+    on_a_leader(test, replica_id=2)
+
+
+def test_consumers_sessions_forget_nothing_either() -> None:
+    def test(leader: Leader) -> None:
+        follower = Leader(leader.node, replica_id=2)
+        leader.node.produce(size=BATCH_BYTES)
+        leader.node.produce(size=BATCH_BYTES, topic_id=OTHER_ID)
+        follower.ask({TOPIC_ID: 0, OTHER_ID: 0})
+        follower.ask({TOPIC_ID: 1, OTHER_ID: 1})  # committed
+        first = leader.ask({TOPIC_ID: 0, OTHER_ID: 0}, max_bytes=BATCH_BYTES + 1_000)
+        assert first[TOPIC_ID] > BATCH_BYTES
+        assert first[OTHER_ID] == 0
+        assert leader.ask({TOPIC_ID: 1})[OTHER_ID] > BATCH_BYTES
+
+    on_a_leader(test, replica_id=CONSUMER)
+
+
+def test_a_partition_without_news_is_not_looked_at_again() -> None:
+    def test(leader: Leader) -> None:
+        leader.ask({TOPIC_ID: 0, OTHER_ID: 0})
+        leader.node.produce(size=BATCH_BYTES)
+        assert list(leader.ask({TOPIC_ID: 0, OTHER_ID: 0})) == [TOPIC_ID]
+        session = leader.fetches.sessions.open(
+            FetchRequest(session_id=77, session_epoch=2, replica_id=2, broker_epoch=10), now_ms=1_000
+        )
+        assert isinstance(session, FetchSession)
+        assert [followed.key[0] for followed in session.due()] == [TOPIC_ID], "it was answered with bytes"
+
+    on_a_leader(test, replica_id=2)
