@@ -56,8 +56,8 @@ class FetchResult(msgspec.Struct, frozen=True):
     slice's parts are views and file ranges, to be sent without copying.
 
     last_stable_offset equals high_watermark while there are no transactions. On errors offsets are -1, but
-    OFFSET_OUT_OF_RANGE carries log_start_offset, which a follower needs. found_no_room: there are records, but
-    not even the first batch may be sent within the limits of this evaluation.
+    OFFSET_OUT_OF_RANGE carries log_start_offset, which a follower needs. found_no_room: there are records,
+    but not even the first batch may be sent within the limits of this evaluation.
     """
 
     error: ErrorCode
