@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import random
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import httpx
@@ -100,6 +100,10 @@ class Broker:
         self._log_dir = log_dir
         self._loaded = loaded
         self._nursery: trio.Nursery | None = None
+        self._has_begun = trio.Event()
+        #: The cluster's settings that were read last, and what they make of our own.
+        self._cluster_configs: Mapping[str, str] = {}
+        self._config_in_cluster = settings.config
         clock = ports.clock
         config = settings.config
         self.counters = BrokerCounters()
@@ -201,13 +205,18 @@ class Broker:
     def topic_settings(self, topic_id: str) -> TopicSettings:
         """The broker's defaults, under the cluster's, under the topic's own."""
         topic = self.view.topic_by_id(topic_id)
-        return self._config_in_cluster().topic_settings({} if topic is None else topic.configs)
+        return self._in_cluster().topic_settings({} if topic is None else topic.configs)
 
     def _replica_options(self, topic_id: str) -> ReplicaOptions:
-        return self._config_in_cluster().replica_options(self.topic_settings(topic_id))
+        return self._in_cluster().replica_options(self.topic_settings(topic_id))
 
-    def _config_in_cluster(self) -> BrokerConfig:
-        return self.settings.config.in_cluster(self.view.cluster_configs)
+    def _in_cluster(self) -> BrokerConfig:
+        """Every partition asks for it, and it changes when the view gets other settings, as a new mapping."""
+        configs = self.view.cluster_configs
+        if configs is not self._cluster_configs:
+            self._cluster_configs = configs
+            self._config_in_cluster = self.settings.config.in_cluster(configs)
+        return self._config_in_cluster
 
     def _configure(self, hosted: HostedPartition) -> None:
         settings = self.topic_settings(hosted.topic_id)
@@ -346,6 +355,7 @@ class Broker:
                     nursery.start_soon(self._status.serve)
                     _log.info("metrics on http://%s:%d/metrics", *self._status.address)
                 nursery.start_soon(self.session.run)
+                self._has_begun.set()
                 task_status.started(self)
         finally:
             self._nursery = None
@@ -367,7 +377,9 @@ class Broker:
 
     async def shut_down(self) -> bool:
         """Controlled shutdown: give leaderships away, stop, flush, mark clean. False if no marker could be
-        written. Cancel `run` afterwards. Raises LogError."""
+        written. Cancel `run` afterwards. One that `run` has not brought up yet is brought up first. Raises
+        LogError."""
+        await self._has_begun.wait()
         deadline_ms = self.settings.config.number("controlled.shutdown.timeout.ms")
         self.session.begin_shutdown()
         if self.session.broker_epoch >= 0:

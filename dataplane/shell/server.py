@@ -101,6 +101,7 @@ class Server:
         self._held_bytes = 0
         self._ready_again: dict[Connection, None] = {}
         self._is_waiting = False
+        self._is_stopped = False
         self.poller = poller
         self.clock = clock
         self.threads = threads
@@ -120,7 +121,9 @@ class Server:
 
     async def serve(self) -> None:
         """Accept, and let the peers go on only within their bounds, until cancelled; then close every
-        connection. `drive` answers them."""
+        connection. `drive` answers them. Returns at once when it was stopped before it began."""
+        if self._is_stopped:
+            return
         self._listener.begin()
         try:
             async with trio.open_nursery() as nursery:
@@ -181,6 +184,7 @@ class Server:
     def stop_serving(self) -> None:
         """Refuse new connections and end the others; a controller that probes takes the first as proof that
         this broker is gone."""
+        self._is_stopped = True
         self._listener.close()
         for connection in list(self._connections):
             connection.close()

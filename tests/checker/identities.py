@@ -32,6 +32,7 @@ class Identities:
     def __init__(self, index: Index) -> None:
         self._index = index
         self._runs: dict[Key, list[_Run]] = {}
+        self._writers: dict[Key, dict[Identity, set[str]]] = {}
         found: dict[Key, set[_Run]] = {}
         for operation in index.operations:
             if operation.f is Function.DUMP and operation.key is not None:
@@ -62,17 +63,19 @@ class Identities:
         identities = [self.at(key, offset) for offset in offsets]
         if None in identities or len(set(identities)) < len(identities):
             return False
-        return all(self._is_of(key, identity, process) for identity in identities)
+        writers = self._writers_of(key)
+        return all(identity is not None and writers[identity] <= {process} for identity in identities)
 
-    def _is_of(self, key: Key, identity: Identity | None, process: str) -> bool:
-        """Whether everything that was read and stands under this identity is this process's."""
-        log = self._index.logs[key]
-        for run in self._runs[key]:
-            if run.identity != identity:
-                continue
-            for offset in range(run.base_offset, run.next_offset):
-                value = log.read.get(offset)
-                writer = None if value is None else log.sent.get(value)
-                if writer is not None and self._index.operations[writer].process != process:
-                    return False
-        return True
+    def _writers_of(self, key: Key) -> dict[Identity, set[str]]:
+        """Whose records were read from where each identity stands."""
+        known = self._writers.get(key)
+        if known is None:
+            log = self._index.logs[key]
+            known = self._writers[key] = {run.identity: set() for run in self._runs[key]}
+            for run in self._runs[key]:
+                for offset in range(run.base_offset, run.next_offset):
+                    value = log.read.get(offset)
+                    writer = None if value is None else log.sent.get(value)
+                    if writer is not None:
+                        known[run.identity].add(self._index.operations[writer].process)
+        return known

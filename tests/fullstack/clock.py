@@ -23,6 +23,8 @@ from typing import Any, TypeVar
 import trio
 import trio.abc
 
+from tests.simulation.events import Timer
+
 T = TypeVar("T")
 
 NS_PER_MS = 1_000_000
@@ -36,18 +38,6 @@ END_S = 1e7
 
 class Stuck(Exception):
     """Nothing can ever happen again, or something happens for ever at one instant."""
-
-
-class Timer:
-    """Something that will be called."""
-
-    __slots__ = ("call",)
-
-    def __init__(self, call: Callable[[], object]) -> None:
-        self.call: Callable[[], object] | None = call
-
-    def cancel(self) -> None:
-        self.call = None
 
 
 class VirtualClock(trio.abc.Clock):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import trio
@@ -223,42 +224,58 @@ def _dump(cluster: Cluster, node: BrokerNode, key: PartitionKey, watermark: int)
                 )
             )
             items += [(record["offset"], decode_value(bytes(record["value"]))) for record in entry["records"]]
-    now_ns = cluster.world.now_ns
-    cluster.clients.record(
-        Operation(
-            process=f"{node.name}-disk",
-            f=Function.DUMP,
-            type=Outcome.OK,
-            t_invoke_ns=now_ns,
-            t_return_ns=now_ns,
-            key=(cluster.topic, key[1]),
-            items=tuple(items),
-            batches=tuple(batches),
-            high_watermark=watermark,
-            log_start_offset=0,
-        )
+    _record_dump(
+        cluster,
+        f"{node.name}-disk",
+        key[1],
+        items,
+        batches=tuple(batches),
+        high_watermark=watermark,
+        log_start_offset=0,
     )
     return digest.hexdigest()
 
 
 def dump_asides(cluster: Cluster) -> None:
     """Writes into the history what replicas of the lasting topic cut off and put aside first."""
-    now_ns = cluster.world.now_ns
     for node in cluster.brokers.values():
         for found in list_aside(node.host.memory, f"{DATA_DIR}/{DIVERGENT}"):
             span = found.range
             if span.topic == cluster.topic:
-                cluster.clients.record(
-                    Operation(
-                        process=f"{node.name} divergent {span.first_offset}-{span.next_offset}",
-                        f=Function.DUMP,
-                        type=Outcome.OK,
-                        t_invoke_ns=now_ns,
-                        t_return_ns=now_ns,
-                        key=(span.topic, span.partition),
-                        items=tuple(
-                            (record.offset, decode_value(bytes(record.value or b"")))
-                            for record in read_aside(node.host.memory, found)
-                        ),
-                    )
+                _record_dump(
+                    cluster,
+                    f"{node.name} divergent {span.first_offset}-{span.next_offset}",
+                    span.partition,
+                    (
+                        (record.offset, decode_value(bytes(record.value or b"")))
+                        for record in read_aside(node.host.memory, found)
+                    ),
                 )
+
+
+def _record_dump(
+    cluster: Cluster,
+    process: str,
+    partition: int,
+    items: Iterable[Item],
+    *,
+    batches: tuple[Batch, ...] = (),
+    high_watermark: int | None = None,
+    log_start_offset: int | None = None,
+) -> None:
+    """Of the lasting topic; see Operation for what a dump without a high watermark is good for."""
+    now_ns = cluster.world.now_ns
+    cluster.clients.record(
+        Operation(
+            process=process,
+            f=Function.DUMP,
+            type=Outcome.OK,
+            t_invoke_ns=now_ns,
+            t_return_ns=now_ns,
+            key=(cluster.topic, partition),
+            items=tuple(items),
+            batches=batches,
+            high_watermark=high_watermark,
+            log_start_offset=log_start_offset,
+        )
+    )

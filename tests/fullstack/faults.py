@@ -200,8 +200,10 @@ def fsync_error(cluster: Cluster, *, broker: int, for_ms: int, over_budget: bool
         return False
     node.host.memory.fail_next("fsync", OSError(errno.EIO, "input/output error"))
     cluster.world.note(f"an fsync of {node.name} will fail")
+    cluster.budget.expect(broker)
 
     def replace() -> None:
+        cluster.budget.comes(broker)
         node.crash()
         node.replace_disk()
         node.start()

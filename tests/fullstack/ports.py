@@ -30,6 +30,8 @@ from tests.simulation.memory_zookeeper import MemoryMeta
 T = TypeVar("T")
 
 WORK_MS = (0.05, 3.0)
+SLOW_STEP_MS = 100.0
+"""How soon work under way notices that its disk is quicker or slower."""
 
 
 def _fenced() -> OSError:
@@ -70,7 +72,12 @@ class SimThreads:
         raise _fenced()  # the process died meanwhile
 
     async def _pause(self) -> None:
-        await self._life.clock.sleep_ms(self._random.uniform(*WORK_MS) * self._host.slowness)
+        """As long as the disk is slow, and no longer: what is under way when it mends is done soon after."""
+        left_ms = self._random.uniform(*WORK_MS)
+        while left_ms * (slowness := self._host.slowness) > SLOW_STEP_MS:
+            await self._life.clock.sleep_ms(SLOW_STEP_MS)
+            left_ms -= SLOW_STEP_MS / slowness
+        await self._life.clock.sleep_ms(left_ms * slowness)
 
 
 class FencedFile:

@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from random import Random
 
-from tests.fullstack.clock import NS_PER_MS, NS_PER_S, Timer, VirtualClock
+from tests.fullstack.clock import NS_PER_MS, NS_PER_S, VirtualClock
+from tests.simulation.events import Timer
 
 RECENT_MAX = 400
 WALL_START_MS = 1_700_000_000_000

@@ -31,6 +31,7 @@ from tests.fullstack.options import Options
 from tests.fullstack.producer import Producer
 from tests.fullstack.run import Result, Story, run_story
 from tests.proof.part import Part, save
+from tests.simulation.schedule_2013 import THEN
 
 NAME = "2013-tier-b"
 BROKERS = WRITERS = 5
@@ -40,8 +41,6 @@ LENGTH_MS = RECORDS // WRITERS * sum(PAUSE_MS) / 2
 LEADERLESS_MS_MAX = 20_000
 WRITERS_MS_MAX = 60_000
 LAG_MS_MAX = 1_500
-THEN = {"total": 1_000, "acknowledged": 987, "read": 468, "lost": 520}
-"""What was reported of Apache Kafka 0.8.0 beta1."""
 
 
 def options_2013(*, is_control: bool) -> Options:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tests.powercuts.crash_states import explore
 from tests.powercuts.planted import PLANTS, Plant, planted
 from tests.proof.part import Part, save
+from tests.proof.table import aligned
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +91,7 @@ def table(bites: Sequence[Bite], plants: Mapping[str, Plant]) -> str:
                 plants[each.name].breaks,
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return aligned(rows)
 
 
 def _bite_by_name(name: str) -> Bite:

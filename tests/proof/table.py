@@ -36,6 +36,14 @@ def rows_as_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([line(heads), rule, *(line(row) for row in rows)])
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """For a terminal only: the first row is the heads, and columns are padded."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
 def render(parts: Sequence[Part], missing: Sequence[str], *, subject: str) -> str:
     """`subject`: what was tried, such as a commit. Failures come first."""
     blocks = [f"# Proof: {subject}"]

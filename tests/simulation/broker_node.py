@@ -98,9 +98,11 @@ class Disk:
     hung: bool = False
 
     def copy(self) -> Disk:
-        """As a backup would have it, byte for byte."""
+        """As a backup would have it, byte for byte; what is wrong with the disk is not on it."""
         return replace(
             self,
+            failing=None,
+            hung=False,
             logs={key: log.copy() for key, log in self.logs.items()},
             high_watermarks=dict(self.high_watermarks),
         )
@@ -614,11 +616,8 @@ class BrokerNode:
             case BackOff(delay_ms=delay_ms):
                 self.backing_off.add(key)
                 self._after(delay_ms, lambda: self.backing_off.discard(key))
-            case WriteAside(hold_id=hold_id):
-                self.disk.asides += 1
-                self.cluster.marks.reached("truncation.with.suffix.aside")
-                self.cluster.history.written_aside(self.name, key, self.disk.logs[key], effect)
-                self._after(5 + 20 * self.random.random(), lambda: self._written_aside(key, hold_id))
+            case WriteAside():
+                self._write_aside(key, effect)
             case ProposalReady():
                 self._after(1, self._report)
             case ReportProblem(problem=problem):
@@ -645,10 +644,23 @@ class BrokerNode:
             case _:
                 pass
 
-    def _written_aside(self, key: PartitionKey, hold_id: int) -> None:
+    def _write_aside(self, key: PartitionKey, effect: WriteAside) -> None:
+        """A thread's work: what it copies is what the log holds now, and a failing disk makes no copy."""
+        could_read = self.disk.failing is None
+        if could_read:
+            self.disk.asides += 1
+            self.cluster.marks.reached("truncation.with.suffix.aside")
+            self.cluster.history.written_aside(self.name, key, self.disk.logs[key], effect)
+        self._after(
+            5 + 20 * self.random.random(),
+            lambda: self._written_aside(key, effect.hold_id, could_read=could_read),
+        )
+
+    def _written_aside(self, key: PartitionKey, hold_id: int, *, could_read: bool) -> None:
         replica = self.replicas.get(key)
         if replica is not None:
-            effects = replica.on_written_aside(hold_id, error=None, now_ms=self.now_ms)
+            error = None if could_read and self.disk.failing is None else "the disk fails"
+            effects = replica.on_written_aside(hold_id, error=error, now_ms=self.now_ms)
             self.cluster.marks.on_written_aside(effects)
             self._run(key, effects)
             self.cluster.oracle.on_replica_touched(self, key)

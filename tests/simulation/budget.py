@@ -8,6 +8,7 @@ allows nothing but to stop; the strikes that go beyond it say so themselves (`ov
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ class LossBudget:
         self.cluster = cluster
         #: Brokers that lost bytes and have not been given a new broker epoch since: epoch at the loss.
         self._epochs: dict[int, int] = {}
+        #: Losses that are still to come, by broker: a disk that will be replaced.
+        self._coming: Counter[int] = Counter()
         self.is_exceeded = False
 
     @property
@@ -28,6 +31,7 @@ class LossBudget:
         when it has a new epoch: it was started again meanwhile, and its seats go with the next write."""
         cluster = self.cluster
         unknown = {b for b, epoch in self._epochs.items() if cluster.registered_epoch(b) <= epoch}
+        unknown |= {b for b, count in self._coming.items() if count}
         return unknown | {b for b, node in cluster.brokers.items() if node.is_disk_failing}
 
     def may_lose(self, broker: BrokerNode) -> bool:
@@ -52,3 +56,13 @@ class LossBudget:
             self.is_exceeded = True
         self._epochs[broker.broker_id] = self.cluster.registered_epoch(broker.broker_id)
         return True
+
+    def expect(self, broker_id: int) -> None:
+        """What was spent on this broker will cost it its disk only later; until `comes` it counts as unknown,
+        whatever epochs it is given meanwhile."""
+        self._coming[broker_id] += 1
+
+    def comes(self, broker_id: int) -> None:
+        """The loss that was expected happens now."""
+        self._coming[broker_id] -= 1
+        self._epochs[broker_id] = self.cluster.registered_epoch(broker_id)

@@ -21,8 +21,13 @@ def draw_ms(random: Random, ranges: tuple[tuple[int, int], ...]) -> int:
     return random.randint(*random.choice(ranges))
 
 
+def is_fit(broker: BrokerNode | None) -> bool:
+    """Whether it can be struck."""
+    return broker is not None and broker.is_up and not broker.is_paused
+
+
 def any_broker(cluster: Cluster, random: Random) -> BrokerNode | None:
-    up = [b for b in cluster.brokers.values() if b.is_up and not b.is_paused]
+    up = [b for b in cluster.brokers.values() if is_fit(b)]
     return random.choice(up) if up else None
 
 
@@ -30,7 +35,7 @@ def any_leader(cluster: Cluster, random: Random) -> BrokerNode | None:
     """The leader of some partition, if it can be struck."""
     state = cluster.truth(random.choice(cluster.keys))
     broker = None if state is None else cluster.brokers.get(state.leader)
-    return broker if broker is not None and broker.is_up and not broker.is_paused else None
+    return broker if is_fit(broker) else None
 
 
 def _down(broker: BrokerNode | None, random: Random) -> Arguments | None:
@@ -53,8 +58,7 @@ def draw_leader_down(cluster: Cluster, random: Random) -> Arguments | None:
         if (state := cluster.truth(key)) is not None
         and state.leader in cluster.brokers
         and len(state.isr) < len(state.replicas)
-        and cluster.brokers[state.leader].is_up
-        and not cluster.brokers[state.leader].is_paused
+        and is_fit(cluster.brokers[state.leader])
     ]
     if leaders and random.random() < 0.7:
         return _down(random.choice(leaders), random)
@@ -123,7 +127,7 @@ def kill_leader(cluster: Cluster, *, broker: int, for_ms: int, torn_bytes: int =
 
 
 def _draw_two(cluster: Cluster, random: Random) -> Arguments | None:
-    up = [b.broker_id for b in cluster.brokers.values() if b.is_up and not b.is_paused]
+    up = [b.broker_id for b in cluster.brokers.values() if is_fit(b)]
     if len(up) < 2:
         return None
     return {"brokers": sorted(random.sample(up, 2)), "for_ms": draw_ms(random, DOWN_MS)}
@@ -310,7 +314,7 @@ def stop_broker(cluster: Cluster, *, broker: int, for_ms: int) -> bool:
 
 def _pause(cluster: Cluster, broker_id: int, for_ms: int) -> bool:
     broker = cluster.brokers[broker_id]
-    if not broker.is_up or broker.is_paused:
+    if not is_fit(broker):
         return False
     broker.pause()
     cluster.events.note(f"{broker.name} is paused")

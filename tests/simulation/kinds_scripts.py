@@ -12,17 +12,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from controller.contract.partition_state import PartitionState
-from tests.simulation.kinds_brokers import back_after
+from tests.simulation.kinds_brokers import back_after, is_fit
 from tests.simulation.kinds_network import cut_pairs
 from tests.simulation.schedule import Arguments, kind
 
 if TYPE_CHECKING:
-    from tests.simulation.broker_node import BrokerNode
     from tests.simulation.cluster import Cluster
-
-
-def _is_fit(node: BrokerNode | None) -> bool:
-    return node is not None and node.is_up and not node.is_paused
 
 
 def _healthy(cluster: Cluster, random: Random, *, members: int) -> PartitionState | None:
@@ -31,8 +26,8 @@ def _healthy(cluster: Cluster, random: Random, *, members: int) -> PartitionStat
         state
         for key in cluster.keys
         if (state := cluster.truth(key)) is not None
-        and _is_fit(cluster.brokers.get(state.leader))
-        and sum(_is_fit(cluster.brokers.get(b)) for b in state.isr) >= members
+        and is_fit(cluster.brokers.get(state.leader))
+        and sum(is_fit(cluster.brokers.get(b)) for b in state.isr) >= members
     ]
     return random.choice(found) if found else None
 
@@ -59,7 +54,7 @@ def forsake_promise(
     """S6: a follower falls out of the ISR and comes back while its leader hears no answer; as soon as it was
     asked for, it is gone again. The controller counts it in, so the leader has to wait for it."""
     one, other = cluster.brokers[leader], cluster.brokers[follower]
-    if not _is_fit(one) or not _is_fit(other):
+    if not is_fit(one) or not is_fit(other):
         return False
     between = [(one.name, other.name), (other.name, one.name)]
     cut_pairs(cluster, between, starve_ms)
@@ -91,7 +86,7 @@ def kill_leader_of_tail(
     that nobody waits for it. It falls a little behind, and the leader dies: it must not join at the next
     leader's old high watermark."""
     one, other = cluster.brokers[leader], cluster.brokers[outsider]
-    if not _is_fit(one) or not _is_fit(other):
+    if not is_fit(one) or not is_fit(other):
         return False
     delay_ms = 4 * tail_ms
     one.poll_delays_ms.append(delay_ms)
@@ -105,7 +100,7 @@ def kill_leader_of_tail(
     life = one.life
 
     def kill() -> None:
-        if one.life == life and _is_fit(one):
+        if one.life == life and is_fit(one):
             one.crash()
             back_after(cluster, one, for_ms)
 

@@ -21,6 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.proof.part import Part, save
+from tests.proof.table import aligned
 from tests.simulation.options import ClusterOptions, draw_options
 from tests.simulation.planted import PLANTS, Plant, planted
 from tests.simulation.run import run_seed
@@ -171,10 +172,7 @@ def table(bugs: Sequence[Plant], hunts: Sequence[Hunt]) -> str:
                 bug.seen,
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
-    )
+    return aligned(rows)
 
 
 def part_of(hunts: Sequence[Hunt], without_bugs: Sequence[str | None], seconds: float) -> Part:

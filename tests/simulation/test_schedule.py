@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.broker_node import Disk
 from tests.simulation.events import Events
 from tests.simulation.ongoing import OngoingFaults
 from tests.simulation.run import run_seed
@@ -50,3 +51,11 @@ def test_overlapping_faults_count_once_in_the_time_that_faults_last() -> None:
     ongoing.end_all()
     events.run(900)
     assert ongoing.lasted_ms == 100 + 10 + 100
+
+
+def test_a_copy_of_a_disk_holds_its_bytes_and_not_what_is_wrong_with_it() -> None:
+    disk = Disk("first", high_watermarks={("topic", 0): 7})
+    disk.fail("input/output error")
+    disk.hung = True
+    copy = disk.copy()
+    assert (copy.failing, copy.hung, copy.high_watermarks) == (None, False, {("topic", 0): 7})

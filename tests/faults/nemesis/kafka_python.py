@@ -20,6 +20,7 @@ BLOCK_MS_MAX = 1_000
 DELIVERY_MS_MAX = 120_000
 REQUEST_MS_MAX = 10_000
 LINGER_MS = 20
+"""Batches of a few records, as applications send them."""
 
 
 class RecordedKafkaPythonProducer:

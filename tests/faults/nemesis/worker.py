@@ -20,11 +20,9 @@ from typing import Any, BinaryIO
 
 from tests.checker.from_clients import RecordedConsumer, RecordedProducer, Recorder
 from tests.checker.history import Key, Operation, encode_operation
-from tests.faults.nemesis.kafka_python import RecordedKafkaPythonProducer
+from tests.faults.nemesis.kafka_python import LINGER_MS, RecordedKafkaPythonProducer
 
 TICK_SECONDS = 0.01
-LINGER_MS = 20
-"""Batches of a few records, as applications send them."""
 UNANSWERED_MAX = 10_000
 """Records in the client's hands; while nothing is acknowledged no more are added."""
 FLUSH_SECONDS_MAX = 90.0

@@ -51,19 +51,18 @@ def outline(outcome: Outcome) -> tuple[str, int, str]:
 
 
 async def test_the_model_and_the_server_answer_alike(open_meta: OpenMeta) -> None:
-    run = 0
+    told: list[list[list[Operation]]] = []
+
+    # Hypothesis draws the schedules before there is a client: its examples can't be awaited, and it refuses
+    # to draw while somebody else uses the shared `random`, as kazoo's threads do for the jitter of pings.
+    @given(writes)
+    @settings(max_examples=60, database=None, suppress_health_check=list(HealthCheck), deadline=None)
+    def draw(schedule: list[list[Operation]]) -> None:
+        told.append(schedule)
+
+    draw()
     async with open_meta() as real:
-        told: list[tuple[list[list[Operation]], list[object]]] = []
-
-        # Hypothesis draws the schedules first: its examples can't be awaited.
-        @given(writes)
-        @settings(max_examples=60, database=None, suppress_health_check=list(HealthCheck), deadline=None)
-        def draw(schedule: list[list[Operation]]) -> None:
-            told.append((schedule, []))
-
-        draw()
-        for schedule, _ in told:
-            run += 1
+        for run, schedule in enumerate(told, start=1):
             prefix = f"/run-{run}"
             model = MemoryZooKeeper(latency_ms=0).connect()
             for meta in (real, model):

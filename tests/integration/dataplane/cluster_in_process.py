@@ -259,9 +259,10 @@ class ClusterInProcess:
     def data_dir(self, broker_id: int) -> Path:
         return self._root / f"broker-{broker_id}"
 
-    async def start(
+    def open(
         self, broker_id: int, *, boot_id: str = BOOT_ID, configs: dict[str, str] | None = None
-    ) -> RunningBroker:
+    ) -> tuple[Broker, LogDir]:
+        """A broker that does not run yet."""
         disk = self.disks.get(broker_id, PosixDisk())
         tail_budget = None if self.tail_bytes_max is None else TailBudget(self.tail_bytes_max)
         clock = SystemClock()
@@ -286,7 +287,13 @@ class ClusterInProcess:
             version="test",
         )
         ports = Ports(clock=clock, disk=disk, rng=random.Random(), controller_transport=self.controller)
-        broker = Broker(settings, ports, log_dir, loaded)
+        return Broker(settings, ports, log_dir, loaded), log_dir
+
+    async def start(
+        self, broker_id: int, *, boot_id: str = BOOT_ID, configs: dict[str, str] | None = None
+    ) -> RunningBroker:
+        broker, log_dir = self.open(broker_id, boot_id=boot_id, configs=configs)
+        disk, data_dir = self.disks.get(broker_id, PosixDisk()), str(self.data_dir(broker_id))
         scope = trio.CancelScope()
         done = trio.Event()
 

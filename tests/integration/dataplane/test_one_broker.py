@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -70,6 +71,30 @@ def test_a_killed_broker_recovers_all_that_the_kernel_had(tmp_path: Path) -> Non
             assert running.log_dir.last_shutdown is ShutdownKind.PROCESS_CRASH
             await cluster.wait_active(1)
             assert await read(cluster.bootstrap(), "orders", 1000) == VALUES
+
+    trio.run(run)
+
+
+def test_a_broker_that_is_stopped_while_it_starts_stops_cleanly(tmp_path: Path) -> None:
+    """SIGTERM does not wait until the broker has a session with a controller."""
+
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            await cluster.start(1)
+            await cluster.brokers[1].stop()
+            broker, log_dir = cluster.open(1)
+            with trio.fail_after(10):
+                async with trio.open_nursery() as nursery:
+
+                    async def stop() -> None:
+                        assert await broker.shut_down()
+                        nursery.cancel_scope.cancel()
+
+                    nursery.start_soon(stop)
+                    nursery.start_soon(partial(broker.run, controller_epoch_seen=0))
+            log_dir.abandon()
+            running = await cluster.start(1)
+            assert running.log_dir.last_shutdown is ShutdownKind.CLEAN
 
     trio.run(run)
 
