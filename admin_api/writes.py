@@ -27,6 +27,7 @@ from admin_api.problem_handlers import ENGINE_FAILURES, problem_of, target_of
 from admin_api.services import Asking, Caller, Services, Serving
 from admin_api.strict_route import BODY_SCOPE_KEY
 from admin_api.tokens import Role
+from admin_api.waiting import wait_for_operation, wait_seconds
 from controller.audit import history, idempotency
 from controller.audit.change import Entity
 from controller.audit.history import Intent, Outcome, RequestOutcome
@@ -108,8 +109,7 @@ class Writing:
         if self._dry_run:
             return respond(self._request, await service(self._attempt(asked, services.ids.new_id())))
         if self._key is None:
-            answer = await self._try(asked, services.ids.new_id(), service)
-            return self._render(answer)
+            return await self._render(await self._try(asked, services.ids.new_id(), service))
         return await self._once(asked, self._key, service)
 
     async def _once(self, asked: Asked, key: str, service: Service) -> Response:
@@ -129,7 +129,7 @@ class Writing:
         match claim:
             case Replay(status=status, headers=headers, body=body):
                 replayed = {**headers, REPLAYED_HEADER: "true"}
-                return self._render(Answer(status, body, replayed))
+                return await self._render(Answer(status, body, replayed))
             case OtherBody():
                 field = FieldProblem(header="Idempotency-Key", message="was used for another body")
                 raise ProblemError("idempotency_key_reused", field.message, errors=(field,))
@@ -159,18 +159,18 @@ class Writing:
                     )
                 )
                 kept = True
-            return self._render(answer)
         except (AuditUnavailable, AuditRejected) as error:
             # Either nothing was done (the intent could not be written), or it was and only the answer could
             # not be stored; then the claim runs out, and the next attempt finds its own id in the cluster.
             _log.warning("idempotent_answer_not_kept key=%r: %s", key, error)
             if answer is None:
                 raise
-            return self._render(answer)
         finally:
             if not kept:
                 with anyio.CancelScope(shield=True):
                     await self._release(scope, key)
+        # Last: a repetition under the same key is answered, not told that the first has no answer yet.
+        return await self._render(answer)
 
     async def _release(self, scope: str, key: str) -> None:
         try:
@@ -244,9 +244,11 @@ class Writing:
         rendered = problem_response(problem, path=path, request_id=self._caller.request_id)
         return Answer(problem.status, bytes(rendered.body), problem.headers)
 
-    def _render(self, answer: Answer) -> Response:
+    async def _render(self, answer: Answer) -> Response:
+        """Waits for the operation first, if that is preferred; the key keeps the answer from before the wait."""
         if answer.status < 300:
-            return respond(self._request, answer)
+            seconds = wait_seconds(self._request.headers.getlist("prefer"))
+            return respond(self._request, await wait_for_operation(self._services, answer, seconds))
         return Response(answer.body, answer.status, dict(answer.headers), media_type=MEDIA_TYPE)
 
 
@@ -260,6 +262,7 @@ def _body_hash(request: Request) -> str:
 
 
 async def writing(
+    *,
     request: Request,
     services: Serving,
     caller: Asking,
@@ -274,6 +277,16 @@ async def writing(
                 "A uuid is a good key."
             ),
             examples=["6f0c4cf2-7e56-4d2b-9e1b-0d4f3a0b9c11"],
+        ),
+    ] = None,
+    prefer: Annotated[
+        str | None,
+        Header(
+            description=(
+                "`wait=30`: what starts an operation answers when that has ended, or after so many seconds "
+                "(at most 60) with how far it is."
+            ),
+            examples=["wait=30"],
         ),
     ] = None,
     dry_run: Annotated[
