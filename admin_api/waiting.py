@@ -1,5 +1,5 @@
 """`Prefer: wait=30` (RFC 7240): the answer that names an operation comes when that has ended, or when so many
-seconds are over, and shows the operation as it is then. The status is 202 either way, and the operation goes on.
+seconds are over, and shows the operation as it is then. The status is 202 either way; the operation goes on.
 
 A script can so be written without a loop. A preference that can't be read is no error: it is a wish.
 """

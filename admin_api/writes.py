@@ -245,7 +245,7 @@ class Writing:
         return Answer(problem.status, bytes(rendered.body), problem.headers)
 
     async def _render(self, answer: Answer) -> Response:
-        """Waits for the operation first, if that is preferred; the key keeps the answer from before the wait."""
+        """Waits for the operation first, if that is preferred; a key keeps the answer from before it."""
         if answer.status < 300:
             seconds = wait_seconds(self._request.headers.getlist("prefer"))
             return respond(self._request, await wait_for_operation(self._services, answer, seconds))
