@@ -23,6 +23,18 @@ EXIT_PROMISE_BROKEN = 2
 WATCH_SECONDS = 0.5
 
 TOPIC = "orders"
+PID_FILE = "pid"
+"""Of each broker, in its folder: for the person who stops it, we never read it."""
+
+HOW_TO_BEGIN = """
+The parts are up, and nothing has been created. Ctrl-C stops them.
+
+  REST and Swagger UI  {controller}/docs
+  brokers              {brokers}
+  logs                 {logs}
+
+They wait for the cluster '{cluster}'. One is stopped with: kill $(cat {directory}/broker-1/{pid_file})
+"""
 
 HOW_TO = """
 Springtide is up. Ctrl-C stops it.
@@ -74,6 +86,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     up.add_argument(
         "--directory", type=Path, help="keep the data here (default: a folder that is removed at the end)"
+    )
+    up.add_argument(
+        "--empty", action="store_true", help="create nothing: the brokers wait for POST /clusters"
     )
     up.add_argument(
         "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting for every broker"
@@ -145,17 +160,39 @@ def run_up(options: argparse.Namespace) -> None:
         zookeepers=options.zookeepers,
         broker_config=configs,
         first_ports=first_ports,
+        creates_cluster=not options.empty,
         on_progress=narrate,
     )
     with cluster:
         try:
+            if options.empty:
+                _tell_how_to_begin(cluster)
+            else:
+                _form_and_tell_how_to_use(cluster)
             _serve_until_interrupted(cluster)
         except KeyboardInterrupt:
             narrate("stopping")
     narrate("stopped; nothing is left running")
 
 
-def _serve_until_interrupted(cluster: LocalCluster) -> None:
+def _tell_how_to_begin(cluster: LocalCluster) -> None:
+    for broker in cluster.brokers.values():
+        (broker.data_directory.parent / PID_FILE).write_text(f"{broker.process.pid}\n", encoding="ascii")
+    tell(
+        HOW_TO_BEGIN.format(
+            controller=cluster.controller_urls[0],
+            cluster=cluster.name,
+            brokers=", ".join(
+                f"{broker.broker_id} at {broker.endpoint}" for broker in cluster.brokers.values()
+            ),
+            logs=cluster.log_directory,
+            directory=cluster.directory,
+            pid_file=PID_FILE,
+        )
+    )
+
+
+def _form_and_tell_how_to_use(cluster: LocalCluster) -> None:
     cluster.form()
     replication_factor = min(3, len(cluster.brokers))
     partitions = 3
@@ -177,7 +214,12 @@ def _serve_until_interrupted(cluster: LocalCluster) -> None:
             python=sys.executable,
         )
     )
+
+
+def _serve_until_interrupted(cluster: LocalCluster) -> None:
     while True:
+        for name in cluster.excuse_stopped():
+            tell(f"{name} was stopped")
         cluster.require_alive()
         threading.Event().wait(WATCH_SECONDS)
 

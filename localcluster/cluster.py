@@ -141,6 +141,7 @@ class LocalCluster:
         brokers, controllers, zookeepers, broker_config, controller_flags, force_sync: see `ClusterShape`.
         name: the cluster that the brokers belong to.
         first_ports: None draws free ports.
+        creates_cluster: whether `start` creates the cluster; without it, brokers wait for somebody who does.
         on_progress: called with a line for each thing worth telling a person who waits.
         place_of: where each process runs; the folder must be the same everywhere.
     """
@@ -157,6 +158,7 @@ class LocalCluster:
         force_sync: bool = True,
         name: str = DEFAULT_CLUSTER,
         first_ports: FirstPorts | None = None,
+        creates_cluster: bool = True,
         on_progress: Callable[[str], None] | None = None,
         place_of: PlaceOf = this_machine,
     ) -> None:
@@ -171,6 +173,7 @@ class LocalCluster:
         self.name = name
         self._given_directory = directory
         self._first_ports = first_ports
+        self._creates_cluster = creates_cluster
         self._place_of = place_of
         self._tell = on_progress or (lambda line: None)
         self._ports = PortReservation()
@@ -244,8 +247,9 @@ class LocalCluster:
             self._wait_controller_ready(controller)
         # First the cluster, then its brokers, as an operator does: a broker that finds no cluster asks
         # again later.
-        self._tell(f"creating cluster '{self.name}' (POST /clusters)")
-        self.create_cluster()
+        if self._creates_cluster:
+            self._tell(f"creating cluster '{self.name}' (POST /clusters)")
+            self.create_cluster()
         self._tell(f"starting {len(self.brokers)} broker(s): {self.bootstrap_servers}")
         for broker in self.brokers.values():
             broker.process.start()
@@ -429,6 +433,14 @@ class LocalCluster:
         return self.wait_until(
             f"every replica of {topic} is in sync", in_sync, timeout_seconds=timeout_seconds
         )
+
+    def excuse_stopped(self) -> list[str]:
+        """The names of processes that ended well although we did not stop them: somebody else did, and from
+        now on that is no failure."""
+        stopped = [process for process in self.processes if process.has_failed and process.exit_code == 0]
+        for process in stopped:
+            process.stop()
+        return [process.name for process in stopped]
 
     def require_alive(self) -> None:
         """Raises `ProcessFailed` when a process ended that nobody stopped or killed."""
