@@ -14,6 +14,8 @@ from controller.contract.partition_state import PartitionKey
 from controller.core.effects import Alarm
 from controller.core.events import Event, Reply
 from controller.core.image import ClusterImage
+from controller.core.loss import LossPreview
+from controller.core.preflight import Check
 from controller.core.reassignment_progress import ReassignmentProgress
 from controller.shell.published import Published
 
@@ -80,8 +82,17 @@ class EnginePort(Protocol):
         """Every running one, by topic id and partition. Raises NotActive, UnknownCluster."""
         ...
 
+    def preflight(self, cluster: str, broker_ids: Sequence[int]) -> Sequence[Check]:
+        """What is known of brokers that wait to be added. Raises NotActive, UnknownCluster."""
+        ...
+
     def explain(self, cluster: str, key: PartitionKey) -> str | None:
         """Why a partition has no leader, replica by replica; None when it has one. Raises UnknownCluster."""
+        ...
+
+    def loss_preview(self, cluster: str, key: PartitionKey) -> LossPreview | None:
+        """What each choice of a leader would lose; None when the partition has one. Raises NotActive,
+        UnknownCluster."""
         ...
 
     def lag(self, cluster: str, key: PartitionKey) -> PartitionLag | None:

@@ -9,10 +9,15 @@ the same proposal id. Only a newer partition epoch ends a promise (I2, I6, I9, I
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from controller.contract.errors import ControllerError
 from controller.contract.partition_state import LeaderRecovery, PartitionState
+
+#: Elections that a replica tells of with its log end: enough to find where two logs part.
+LOG_EPOCHS_MAX: Final = 64
 
 
 class IsrMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +86,25 @@ class ReplicaProblem(msgspec.Struct, frozen=True, kw_only=True):
     high_watermark: int = -1
 
 
+class ReplicaLogEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one replica's log goes while its partition has no leader: what an operator must see before
+    choosing one uncleanly. Told once per such state, by every replica that can be reached, because a log that
+    nobody leads does not grow. Informational like PartitionLag: it elects nobody.
+
+    leader_epoch: of the state without a leader. high_watermark: as this replica knows it, at most the true
+        one. epochs: the latest LOG_EPOCHS_MAX entries of its leader-epoch history, as (leader epoch, start
+        offset), ascending; they tell where two logs part (KIP-101).
+    """
+
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    epochs: tuple[tuple[int, int], ...] = ()
+
+
 class LagReport(msgspec.Struct, frozen=True, kw_only=True):
     """`POST /internal/clusters/{cluster}/brokers/{id}:report`. Any part may be empty."""
 
@@ -89,6 +113,7 @@ class LagReport(msgspec.Struct, frozen=True, kw_only=True):
     proposals: tuple[IsrProposal, ...] = ()
     lags: tuple[PartitionLag, ...] = ()
     problems: tuple[ReplicaProblem, ...] = ()
+    log_ends: tuple[ReplicaLogEnd, ...] = ()
 
 
 class IsrProposalResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from controller.contract.lag_report import LagReport, LagReportResponse
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
 from controller.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
+from controller.core.loss import LossPreview
 from controller.core.records import BrokerRegistration
 
 
@@ -187,13 +188,16 @@ class ElectPreferredLeaders(_OperatorEvent, frozen=True, kw_only=True):
 class ElectUnclean(_OperatorEvent, frozen=True, kw_only=True):
     """Choose a leader by hand for a partition that has none, accepting what its log lacks (3.5).
 
-    partition_epoch: the state the operator looked at; refused when it has changed. -> LeadersElected
+    partition_epoch: the state the operator looked at; refused when it has changed.
+    lost_records_max: refused when more than that would be lost by what replicas told of their logs (loss.py),
+        or when a live one has not told yet; None: whatever it costs. -> LeadersElected
     """
 
     topic_id: str
     partition: int
     broker_id: int
     partition_epoch: int
+    lost_records_max: int | None = None
 
 
 class ReassignmentTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -271,6 +275,9 @@ class RefusalCode(StrEnum):
     BROKER_IN_USE = "broker_in_use"
     PARTITION_CHANGED = "partition_changed"
     ELECTION_NOT_NEEDED = "election_not_needed"
+    #: The election would lose more records than was accepted, or nobody can tell yet how many.
+    LOSS_TOO_LARGE = "loss_too_large"
+    LOSS_UNKNOWN = "loss_unknown"
     NO_REASSIGNMENT_IN_PROGRESS = "no_reassignment_in_progress"
     #: Carried out now, it would leave too few replicas in sync, or nobody who may lead.
     REASSIGNMENT_NOT_SAFE = "reassignment_not_safe"
@@ -359,7 +366,10 @@ class ClusterConfigured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeadersElected(msgspec.Struct, frozen=True, kw_only=True):
+    """loss: of an election that was unclean indeed, what was known of the logs when it was decided."""
+
     partitions: tuple[PartitionState, ...]
+    loss: LossPreview | None = None
     dry_run: bool = False
 
 

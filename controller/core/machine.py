@@ -62,6 +62,7 @@ from controller.core.events import (
 )
 from controller.core.image import ClusterImage
 from controller.core.isr import advance, on_proposal
+from controller.core.loss import LogEnds, LossPreview, preview_loss
 from controller.core.maintenance import maintain_brokers
 from controller.core.minimum import follow_minimum
 from controller.core.operators import (
@@ -114,6 +115,7 @@ class ClusterMachine:
         "_alarms",
         "_confirm_at_ms",
         "_has_taken_over",
+        "_log_ends",
         "_preferred_at_ms",
         "_preferred_since_ms",
         "_sessions",
@@ -139,6 +141,7 @@ class ClusterMachine:
         self.options = options
         self.lags: dict[PartitionKey, PartitionLag] = {}
         self._advances = AdvanceBook()
+        self._log_ends = LogEnds()
         self._alarms = AlarmBook(alarms_max=options.alarms_max)
         self._sessions = Sessions(
             image, self._alarms, options=options, controller_epoch=controller_epoch, now_ms=now_ms
@@ -196,7 +199,8 @@ class ClusterMachine:
             case ConfigureCluster():
                 return configure_cluster(draft, event)
             case ElectPreferred() | ElectUnclean():
-                return elect_by_operator(draft, event)
+                loss = self.loss_preview((event.topic_id, event.partition))
+                return elect_by_operator(draft, event, loss)
             case ElectPreferredLeaders():
                 return elect_preferred_leaders(draft, event)
             case MaintainBrokers():
@@ -251,6 +255,8 @@ class ClusterMachine:
             return LagReportResponse(error=error, controller_epoch=self.controller_epoch)
         for problem in report.problems:
             self._on_problem(draft, report.broker_id, problem)
+        for log_end in report.log_ends:
+            self._log_ends.note(self.image, report.broker_id, report.broker_epoch, log_end)
         for lag in report.lags:
             key = (lag.topic_id, lag.partition)
             state = self.image.partitions.get(key)
@@ -441,6 +447,13 @@ class ClusterMachine:
         """Why a partition has no leader, replica by replica; empty when it has one, or is not known."""
         state = self.image.partitions.get(key)
         return () if state is None else explain_replicas(self.image, state)
+
+    def loss_preview(self, key: PartitionKey) -> LossPreview | None:
+        """What each choice of a leader would lose; None when the partition has one, or is not known."""
+        state = self.image.partitions.get(key)
+        if state is None:
+            return None
+        return preview_loss(self.image, state, self._log_ends.of(self.image, state), self.lags.get(key))
 
     def reassignments(self, now_ms: int) -> tuple[ReassignmentProgress, ...]:
         """Every running reassignment: how far it is, and what holds it up."""

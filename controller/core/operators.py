@@ -22,7 +22,9 @@ from controller.core.events import (
     RefusalCode,
     RemoveBroker,
 )
+from controller.core.image import ClusterImage
 from controller.core.isr import advance, with_unclean_leader
+from controller.core.loss import LossPreview
 from controller.core.records import Cause, ClusterRecord, RemoveBrokerRecord
 from controller.core.sessions import Sessions
 from controller.core.topics import broker_facts, operator_change
@@ -97,7 +99,10 @@ def remove_broker(
     return BrokerRemoved(broker_id=event.broker_id, dry_run=event.dry_run)
 
 
-def elect_by_operator(draft: Draft, event: ElectPreferred | ElectUnclean) -> LeadersElected | Refusal:
+def elect_by_operator(
+    draft: Draft, event: ElectPreferred | ElectUnclean, loss: LossPreview | None = None
+) -> LeadersElected | Refusal:
+    """loss: what an unclean election would lose, by the partition as it is now."""
     image = draft.image
     topic = image.topics.get(event.topic_id)
     state = image.partitions.get((event.topic_id, event.partition))
@@ -109,7 +114,7 @@ def elect_by_operator(draft: Draft, event: ElectPreferred | ElectUnclean) -> Lea
         )
     if isinstance(event, ElectPreferred):
         return _elect_preferred(draft, event, state)
-    return _elect_unclean(draft, event, state)
+    return _elect_unclean(draft, event, state, loss)
 
 
 def elect_preferred_leaders(draft: Draft, event: ElectPreferredLeaders) -> PreferredLeadersElected:
@@ -165,9 +170,11 @@ def _elect_preferred(draft: Draft, event: ElectPreferred, state: PartitionState)
     return LeadersElected(partitions=(image.partitions[state.topic_id, state.partition],))
 
 
-def _elect_unclean(draft: Draft, event: ElectUnclean, state: PartitionState) -> LeadersElected | Refusal:
-    """3.5. Refused while a leader exists, when the partition has changed since the operator looked, and for a
-    broker that could not carry it out."""
+def _elect_unclean(
+    draft: Draft, event: ElectUnclean, state: PartitionState, loss: LossPreview | None
+) -> LeadersElected | Refusal:
+    """3.5. Refused while a leader exists, when the partition has changed since the operator looked, for a
+    broker that could not carry it out, and when it costs more than was accepted."""
     image = draft.image
     if state.partition_epoch != event.partition_epoch:
         return Refusal(
@@ -192,9 +199,41 @@ def _elect_unclean(draft: Draft, event: ElectUnclean, state: PartitionState) -> 
     # If a clean election is possible after all, nothing need be lost.
     after = settle(state, live=live_brokers(image), eligible=eligible_ids(image), demoted=image.demoted)
     cause = Cause.LEADER_ELECTED
-    if after is None or after.leader == NO_LEADER:
+    if after is not None and after.leader != NO_LEADER:
+        loss = None
+    else:
+        refusal = _check_loss(event, image, loss)
+        if refusal is not None:
+            return refusal
         after = with_unclean_leader(state, event.broker_id)
         cause = Cause.UNCLEAN_LEADER_ELECTED
     if not event.dry_run:
         draft.write_partition(after, operator_change(event, cause))
-    return LeadersElected(partitions=(after,), dry_run=event.dry_run)
+    return LeadersElected(partitions=(after,), loss=loss, dry_run=event.dry_run)
+
+
+def _check_loss(event: ElectUnclean, image: ClusterImage, loss: LossPreview | None) -> Refusal | None:
+    """Whether what replicas told of their logs keeps to what was accepted. One that is down can't be waited
+    for: that is what the operator decides."""
+    limit = event.lost_records_max
+    if limit is None or loss is None:
+        return None
+    silent = [broker_id for broker_id in loss.unheard if image.is_eligible(broker_id)]
+    chosen = loss.candidate(event.broker_id)
+    if silent or chosen is None or chosen.lost_records is None:
+        return Refusal(
+            code=RefusalCode.LOSS_UNKNOWN,
+            field="lost_records_max",
+            detail=f"live replicas that have not told yet how far their logs go: {silent}",
+            hint="they do within a second of losing their leader: look again",
+        )
+    if chosen.lost_records > limit:
+        return Refusal(
+            code=RefusalCode.LOSS_TOO_LARGE,
+            field="lost_records_max",
+            limit=limit,
+            detail=f"{chosen.lost_records} records would be lost; at most {limit} were accepted",
+            hint="choose the replica that loses least, or accept more",
+            facts={"lost_records": chosen.lost_records, "lost_committed": chosen.lost_committed or 0},
+        )
+    return None

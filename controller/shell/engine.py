@@ -9,7 +9,7 @@ controller can show every cluster, a standby with the age of what it shows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import anyio
@@ -17,19 +17,23 @@ import anyio.lowlevel
 from anyio.abc import TaskStatus
 
 from controller.audit.change import AuditedChange
+from controller.contract.errors import ControllerError
 from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import PartitionKey
+from controller.contract.preflight import PreflightReport, PreflightResponse, PreflightTarget
 from controller.core.alarms import ReplicaVerdict, explain_replicas
 from controller.core.effects import Alarm
 from controller.core.events import Event, Reply
 from controller.core.image import ClusterImage
+from controller.core.loss import LossPreview
 from controller.core.options import ControllerOptions
+from controller.core.preflight import Check, Heard, judge, targets
 from controller.core.reassignment_progress import ReassignmentProgress
 from controller.core.records import Cause, Change, ClusterRecord
 from controller.shell.clock import Clock, Ids, RandomBytes
 from controller.shell.driver import SLICE_RECORDS, ClusterDriver, Outbox
 from controller.shell.leadership import CLUSTERS_PATH, ActiveController, Leadership, Resigned, Term
-from controller.shell.listeners import Listeners
+from controller.shell.listeners import ListenerAnswer, Listeners
 from controller.shell.meta import (
     Committed,
     Meta,
@@ -94,6 +98,8 @@ class Engine:
             may_stand=not is_observer,
         )
         self._drivers: dict[str, ClusterDriver] = {}
+        #: By cluster and broker, in this term: what was found before brokers are admitted.
+        self._preflights: dict[str, dict[int, Heard]] = {}
         self._copies: dict[str, tuple[int, Published]] = {}
         self._has_copies = False
         self._new_clusters: list[ClusterDriver] = []
@@ -179,6 +185,44 @@ class Engine:
         """Sending somebody back to us, who just refused, would be a loop."""
         active = self._leadership.active
         return None if active is None or active.controller_id == self.controller_id else active.url
+
+    # -- before brokers are admitted --
+
+    def preflight_targets(self, cluster: str, broker_id: int) -> tuple[PreflightTarget, ...] | None:
+        """The listeners that this broker shall try; None: there is nothing to be reported. Raises NotActive,
+        UnknownCluster."""
+        return targets(self._driver(cluster).published.image, broker_id)
+
+    async def take_preflight(self, cluster: str, report: PreflightReport) -> PreflightResponse:
+        """Keeps what a broker found; of one that waits, tries the listener as well. Raises NotActive,
+        UnknownCluster."""
+        broker = self._driver(cluster).published.image.brokers.get(report.broker_id)
+        error = ControllerError.NONE
+        if broker is None:
+            error = ControllerError.BROKER_NOT_REGISTERED
+        elif broker.broker_epoch != report.broker_epoch:
+            error = ControllerError.STALE_BROKER_EPOCH
+        else:
+            reaches = None
+            if not broker.admitted:
+                answer = await self._listeners.ask(broker.host, broker.port)
+                reaches = answer is ListenerAnswer.ACCEPTED
+            self._driver(cluster)  # the term may have ended meanwhile
+            self._preflights.setdefault(cluster, {})[broker.broker_id] = Heard(
+                report=report, received_ms=self._clock.now_mono_ms(), controller_reaches=reaches
+            )
+        return PreflightResponse(error=error, controller_epoch=self.controller_epoch)
+
+    def preflight(self, cluster: str, broker_ids: Sequence[int]) -> tuple[Check, ...]:
+        """What is known of these brokers before they are admitted. Raises NotActive on a standby, which
+        hears no reports; UnknownCluster."""
+        return judge(
+            self._driver(cluster).published.image,
+            self._preflights.get(cluster, {}),
+            broker_ids,
+            self.options.preflight,
+            now_ms=self._clock.now_mono_ms(),
+        )
 
     async def create_cluster(
         self,
@@ -289,6 +333,11 @@ class Engine:
         verdicts = self.verdicts(cluster, key)
         return "; ".join(f"broker {v.broker_id}: {v.detail}" for v in verdicts) or None
 
+    def loss_preview(self, cluster: str, key: PartitionKey) -> LossPreview | None:
+        """What each choice of a leader would lose; None when the partition has one. Raises NotActive on a
+        standby, which hears no reports; UnknownCluster."""
+        return self._driver(cluster).machine.loss_preview(key)
+
     def lag(self, cluster: str, key: PartitionKey) -> PartitionLag | None:
         """The leader's latest report; None when there is none or this controller is not active."""
         driver = self._drivers.get(cluster)
@@ -358,6 +407,7 @@ class Engine:
             raise Resigned(f"ZooKeeper could not be read: {error}") from error
         finally:
             self._serving = None
+            self._preflights = {}
             self.unclean_elections += sum(driver.unclean_elections for driver in self._drivers.values())
             self.persisted_records += sum(driver.persisted_records for driver in self._drivers.values())
             self._drivers = {}

@@ -26,11 +26,13 @@ from controller.contract.lag_report import (
     LagReport,
     LagReportResponse,
     PartitionLag,
+    ReplicaLogEnd,
     ReplicaProblem,
 )
 from controller.contract.session import (
     BrokerStatus,
     HeartbeatRequest,
+    HeartbeatResponse,
     RegisterRequest,
     RegisterResponse,
     ShutdownKind,
@@ -69,11 +71,21 @@ class ReportSource(Protocol):
 
     def changed_lags(self, now_ms: int, *, count_max: int) -> Sequence[PartitionLag]: ...
 
+    def untold_log_ends(self, *, count_max: int) -> Sequence[ReplicaLogEnd]: ...
+
+    def on_log_ends_told(self, log_ends: Sequence[ReplicaLogEnd]) -> None: ...
+
     def unreported_problems(self) -> Sequence[ReplicaProblem]: ...
 
     def on_problems_reported(self, problems: Sequence[ReplicaProblem]) -> None: ...
 
     def on_report_answered(self, response: LagReportResponse, now_ms: int) -> None: ...
+
+
+class HeartbeatListener(Protocol):
+    """Told of every heartbeat that was acknowledged: what is tried while brokers wait to be added."""
+
+    def on_heartbeat(self, response: HeartbeatResponse, *, sent_ms: int, now_ms: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +119,9 @@ class ControllerSession:
         apply: Callable[[UpdateBatch], Awaitable[Sequence[ApplyFailure]]],
         on_registered: Callable[[RegisterResponse], Awaitable[None]],
         offline_log_dir_ids: Callable[[], tuple[str, ...]],
+        preflight: HeartbeatListener | None = None,
     ) -> None:
+        self._preflight = preflight
         self._client = client
         self._identity = identity
         self._cluster_id = cluster_id
@@ -266,6 +280,8 @@ class ControllerSession:
                 if response.status is not self.status:
                     _log.info("broker status: %s -> %s", self.status.value, response.status.value)
                     self.status = response.status
+                if self._preflight is not None:
+                    self._preflight.on_heartbeat(response, sent_ms=sent_ms, now_ms=now_ms)
                 self.remaining_leaderships = response.remaining_leaderships
                 if self.wants_shutdown and response.may_shut_down:
                     self.may_shut_down.set()
@@ -331,7 +347,8 @@ class ControllerSession:
                 next_lags_ms = now_ms + REPORT_INTERVAL_MS
             proposals = tuple(self._reports.due_proposals(now_ms))
             problems = tuple(self._reports.unreported_problems())
-            if not (lags or proposals or problems):
+            log_ends = tuple(self._reports.untold_log_ends(count_max=REPORT_PARTITIONS_MAX))
+            if not (lags or proposals or problems or log_ends):
                 continue
             report = LagReport(
                 broker_id=self._identity.broker_id,
@@ -339,6 +356,7 @@ class ControllerSession:
                 proposals=proposals,
                 lags=tuple(lags),
                 problems=problems,
+                log_ends=log_ends,
             )
             try:
                 response = await self._client.report(report)
@@ -352,6 +370,7 @@ class ControllerSession:
                 raise Disowned(response.error.value)
             if response.error is ControllerError.NONE:
                 self._reports.on_problems_reported(problems)
+                self._reports.on_log_ends_told(log_ends)
             self._reports.on_report_answered(response, self._clock.mono_ms())
 
     # Waiting and complaining

@@ -24,6 +24,7 @@ from controller.contract.lag_report import (
     IsrProposalResult,
     LagReportResponse,
     PartitionLag,
+    ReplicaLogEnd,
     ReplicaProblem,
 )
 from controller.contract.partition_state import PartitionKey, PartitionState
@@ -50,6 +51,7 @@ from dataplane.core.replica import Replica, ReplicaOptions, Role
 from dataplane.shell.clock import Clock
 from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.fetches import Fetches
+from dataplane.shell.log_ends import UntoldLogEnds
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.produces import Produces
 from dataplane.shell.served_learners import ServedLearners
@@ -176,6 +178,7 @@ class PartitionTable:
         self._on_configs = on_configs
         self._high_watermark_of = high_watermark_of
         self.served_learners = ServedLearners()
+        self._log_ends = UntoldLogEnds()
         self._hosted: dict[PartitionKey, HostedPartition] = {}
         self._by_name: dict[tuple[str, int], HostedPartition] = {}
         #: Found on disk at start, not yet claimed by a state.
@@ -254,6 +257,8 @@ class PartitionTable:
                 failures.append(failure)
         if batch.full:
             await self._quarantine_unmentioned(batch)
+            for hosted in self:
+                hosted.lag_reported = None  # a controller that took over has heard nothing of it
         if batch.topics or batch.full or batch.cluster_configs:
             for hosted in self:
                 hosted.replica.on_options(self._options_for(hosted.topic_id))
@@ -277,6 +282,8 @@ class PartitionTable:
             now_ms = self._clock.mono_ms()
             self.run_effects(hosted, hosted.replica.on_partition_state(state, now_ms=now_ms))
             self.served_learners.note(key, hosted.replica)
+            if self._log_ends.on_applied(hosted):
+                self._wake_report()
             if self._broker_id not in state.replicas and _is_applied(hosted.replica, state):
                 # The controller has completed a reassignment: positive evidence that this copy may go (4.2).
                 self._forget(hosted)
@@ -383,6 +390,7 @@ class PartitionTable:
         self._with_waiters.pop(hosted.key, None)
         self._proposals_ready.pop(hosted.key, None)
         self.served_learners.forget(hosted.key)
+        self._log_ends.forget(hosted.key)
 
     async def _quarantine_unmentioned(self, batch: UpdateBatch) -> None:
         """A FULL state is everything there is. What it does not mention is set aside, never deleted (I22)."""
@@ -520,6 +528,13 @@ class PartitionTable:
                 hosted.lag_reported = lag
                 lags.append(lag)
         return lags
+
+    def untold_log_ends(self, *, count_max: int) -> Sequence[ReplicaLogEnd]:
+        return self._log_ends.next(count_max=count_max)
+
+    def on_log_ends_told(self, log_ends: Sequence[ReplicaLogEnd]) -> None:
+        if self._log_ends.on_told(log_ends):
+            self._wake_report()
 
     def unreported_problems(self) -> Sequence[ReplicaProblem]:
         return tuple(self._problems)

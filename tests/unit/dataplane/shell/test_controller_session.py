@@ -20,6 +20,7 @@ from controller.contract.lag_report import (
     LagReport,
     LagReportResponse,
     PartitionLag,
+    ReplicaLogEnd,
     ReplicaProblem,
 )
 from controller.contract.session import (
@@ -60,12 +61,19 @@ class Reports:
         self.problems: tuple[ReplicaProblem, ...] = ()
         self.proposals: tuple[IsrProposal, ...] = ()
         self.answered: list[LagReportResponse] = []
+        self.log_ends: tuple[ReplicaLogEnd, ...] = ()
 
     def due_proposals(self, now_ms: int) -> Sequence[IsrProposal]:
         return self.proposals
 
     def changed_lags(self, now_ms: int, *, count_max: int) -> Sequence[PartitionLag]:
         return ()
+
+    def untold_log_ends(self, *, count_max: int) -> Sequence[ReplicaLogEnd]:
+        return self.log_ends
+
+    def on_log_ends_told(self, log_ends: Sequence[ReplicaLogEnd]) -> None:
+        self.log_ends = self.log_ends[len(log_ends) :]
 
     def unreported_problems(self) -> Sequence[ReplicaProblem]:
         return self.problems

@@ -9,7 +9,7 @@ import trio
 from shell_kit import OTHER_ID, PATH, TOPIC_ID, Node, batch_of, endpoint, state
 
 from controller.contract.lag_report import LagReportResponse
-from controller.contract.partition_state import PartitionState
+from controller.contract.partition_state import NO_LEADER, PartitionState
 from dataplane.core.effects import BackOff, Note
 from dataplane.core.leader_epochs import EpochEnd
 from dataplane.core.replica import FetchedPartition, Role
@@ -284,6 +284,50 @@ def test_problems_wait_for_a_controller_within_a_bound() -> None:
         node.table.on_problems_reported(problems)
         node.table.on_report_answered(LagReportResponse(), 0)
         assert node.table.unreported_problems() == ()
+
+    run(test)
+
+
+def test_a_replica_without_a_leader_tells_its_log_end_once_and_again_to_a_new_controller() -> None:
+    async def test() -> None:
+        node = Node(MemoryDisk())
+        await node.apply(state(replicas=(1, 2), isr=(1, 2), new_replicas=(1, 2), leader_epoch=3), full=True)
+        node.produce(3)
+        assert node.table.untold_log_ends(count_max=9) == []
+        orphan = state(
+            replicas=(1, 2), isr=(1, 2), leader=NO_LEADER, leader_epoch=4, partition_epoch=2, new_replicas=()
+        )
+        wanted = node.reports_wanted
+        await node.apply(orphan)
+        assert node.reports_wanted == wanted + 1
+        (told,) = node.table.untold_log_ends(count_max=9)
+        assert (told.topic_id, told.partition, told.leader_epoch) == (TOPIC_ID, 0, 4)
+        assert (told.log_start_offset, told.log_end_offset, told.high_watermark) == (0, 3, 0)
+        assert told.epochs == ((3, 0),)
+        assert node.table.untold_log_ends(count_max=0) == []
+        assert node.table.untold_log_ends(count_max=9) == [told]  # until somebody has heard
+        node.table.on_log_ends_told([told])
+        assert node.table.untold_log_ends(count_max=9) == []
+        await node.apply(orphan, full=True)
+        assert node.table.untold_log_ends(count_max=9) == [told]
+        await node.apply(state(replicas=(1, 2), isr=(1,), leader_epoch=5, partition_epoch=3))
+        assert node.table.untold_log_ends(count_max=9) == []
+
+    run(test)
+
+
+def test_a_controller_that_took_over_is_told_of_idle_partitions_too() -> None:
+    """Else it would know neither their sizes nor how far their followers are, until somebody writes."""
+
+    async def test() -> None:
+        node = Node(MemoryDisk())
+        await node.apply(state(), full=True)
+        assert len(node.table.changed_lags(0, count_max=9)) == 1
+        assert node.table.changed_lags(500, count_max=9) == []
+        await node.apply(state(partition_epoch=2))
+        assert node.table.changed_lags(1_000, count_max=9) == []
+        await node.apply(state(partition_epoch=2), full=True)
+        assert len(node.table.changed_lags(1_500, count_max=9)) == 1
 
     run(test)
 

@@ -1,0 +1,213 @@
+"""What an unclean election would lose: each replica's log against each other's (docs/replication.md 3.5).
+
+Nobody decides by this but a person, or a tool that a person told to. Only what replicas have said of their
+logs since the partition lost its leader counts, by the incarnation that is registered now: a broker that came
+back may have less than the one before it. What an unreachable replica holds can't be known; what the last
+leader reported before it went is shown as a bound from below.
+
+Two logs are the same up to where the latest leader epoch that both have ends in one of them (KIP-101); what
+either holds beyond that, the other lacks, even at the same offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from controller.contract.lag_report import LOG_EPOCHS_MAX, PartitionLag, ReplicaLogEnd
+from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
+from controller.core.image import ClusterImage
+
+
+class HeldBy(msgspec.Struct, frozen=True, kw_only=True):
+    """Records that a replica holds and the candidate lacks: [first_offset, next_offset). committed: how many
+    of them lie below the highest high watermark that anybody told: those were acknowledged with acks=all.
+    is_exact: False when the candidate's and this replica's histories are too long to find where they part."""
+
+    broker_id: int
+    first_offset: int
+    next_offset: int
+    committed: int
+    is_exact: bool = True
+
+    @property
+    def records(self) -> int:
+        return self.next_offset - self.first_offset
+
+
+class CandidateLoss(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica, as the leader to be. log: None: it has not told. may_lead: live and not shutting down.
+
+    held: what each other replica that told has beyond it; without those that have nothing. lost_records: the
+        longest of these, and of what the last leader reported; None: its log is not known. lost_committed:
+        of them, those known to be acknowledged with acks=all.
+    """
+
+    broker_id: int
+    may_lead: bool
+    log: ReplicaLogEnd | None
+    held: tuple[HeldBy, ...] = ()
+    lost_records: int | None = None
+    lost_committed: int | None = None
+
+
+class LossPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition without a leader, and what each choice would lose.
+
+    unheard: replicas that have not told how far their logs go: they may hold more than is counted here.
+    last_leader, last_log_end_offset, last_high_watermark: by the last report of the leader before; -1: none
+        known, as after a controller's failover. candidates: in assignment order.
+    """
+
+    partition_epoch: int
+    unheard: tuple[int, ...]
+    last_leader: int
+    last_log_end_offset: int
+    last_high_watermark: int
+    candidates: tuple[CandidateLoss, ...]
+
+    def candidate(self, broker_id: int) -> CandidateLoss | None:
+        return next((c for c in self.candidates if c.broker_id == broker_id), None)
+
+    @property
+    def least(self) -> CandidateLoss | None:
+        """Whoever may lead and loses least: acknowledged records count first, the first in assignment order
+        among equals. None: nobody whose log is known may lead."""
+        known = [c for c in self.candidates if c.may_lead and c.lost_records is not None]
+        return min(known, key=lambda c: (c.lost_committed or 0, c.lost_records or 0), default=None)
+
+
+class _Told(NamedTuple):
+    broker_epoch: int
+    log_end: ReplicaLogEnd
+
+
+class LogEnds:
+    """What replicas of leaderless partitions told. Bounded: forgotten once a partition has a leader."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self) -> None:
+        self._told: dict[PartitionKey, dict[int, _Told]] = {}
+
+    def note(self, image: ClusterImage, broker_id: int, broker_epoch: int, log_end: ReplicaLogEnd) -> None:
+        """A late copy, about a state that has passed or by somebody who is no replica, says nothing."""
+        key = (log_end.topic_id, log_end.partition)
+        state = image.partitions.get(key)
+        if (
+            state is None
+            or key not in image.leaderless
+            or broker_id not in state.replicas
+            or log_end.leader_epoch != state.leader_epoch
+            or len(log_end.epochs) > LOG_EPOCHS_MAX
+        ):
+            return
+        if key not in self._told and len(self._told) >= len(image.leaderless):
+            self._told = {known: told for known, told in self._told.items() if known in image.leaderless}
+        self._told.setdefault(key, {})[broker_id] = _Told(broker_epoch, log_end)
+
+    def of(self, image: ClusterImage, state: PartitionState) -> dict[int, ReplicaLogEnd]:
+        """By broker, in assignment order: told under this very state, by the registered incarnation."""
+        told = self._told.get((state.topic_id, state.partition), {})
+        found: dict[int, ReplicaLogEnd] = {}
+        for broker_id in state.replicas:
+            one, broker = told.get(broker_id), image.brokers.get(broker_id)
+            if (
+                one is not None
+                and broker is not None
+                and one.broker_epoch == broker.broker_epoch
+                and one.log_end.leader_epoch == state.leader_epoch
+            ):
+                found[broker_id] = one.log_end
+        return found
+
+
+def preview_loss(
+    image: ClusterImage, state: PartitionState, told: Mapping[int, ReplicaLogEnd], last: PartitionLag | None
+) -> LossPreview | None:
+    """None while the partition has a leader. last: the latest report of a leader of this partition."""
+    if state.leader != NO_LEADER:
+        return None
+    if last is not None and last.leader_epoch >= state.leader_epoch:
+        last = None
+    high_watermark = max((end.high_watermark for end in told.values()), default=-1)
+    if last is not None:
+        high_watermark = max(high_watermark, last.high_watermark)
+    candidates = tuple(
+        _candidate(image, broker_id, told, state=state, last=last, high_watermark=high_watermark)
+        for broker_id in state.replicas
+    )
+    return LossPreview(
+        partition_epoch=state.partition_epoch,
+        unheard=tuple(b for b in state.replicas if b not in told),
+        last_leader=state.last_known_leader,
+        last_log_end_offset=-1 if last is None else last.log_end_offset,
+        last_high_watermark=-1 if last is None else last.high_watermark,
+        candidates=candidates,
+    )
+
+
+def _candidate(
+    image: ClusterImage,
+    broker_id: int,
+    told: Mapping[int, ReplicaLogEnd],
+    *,
+    state: PartitionState,
+    last: PartitionLag | None,
+    high_watermark: int,
+) -> CandidateLoss:
+    may_lead, log = image.is_eligible(broker_id), told.get(broker_id)
+    if log is None:
+        return CandidateLoss(broker_id=broker_id, may_lead=may_lead, log=None)
+    held = tuple(
+        found
+        for other_id, other in told.items()
+        if other_id != broker_id and (found := _held_beyond(log, other_id, other, high_watermark)).records > 0
+    )
+    lost = max((one.records for one in held), default=0)
+    committed = max((one.committed for one in held), default=0)
+    if last is not None and state.last_known_leader not in told:
+        # Its own log may be at the same offsets and yet another one: this is the least that is missing.
+        lost = max(lost, last.log_end_offset - log.log_end_offset)
+    committed = max(committed, high_watermark - log.log_end_offset)
+    return CandidateLoss(
+        broker_id=broker_id,
+        may_lead=may_lead,
+        log=log,
+        held=held,
+        lost_records=max(lost, committed),
+        lost_committed=committed,
+    )
+
+
+def _held_beyond(log: ReplicaLogEnd, other_id: int, other: ReplicaLogEnd, high_watermark: int) -> HeldBy:
+    parting, is_exact = parting_offset(log, other)
+    first = min(max(parting, other.log_start_offset), other.log_end_offset)
+    return HeldBy(
+        broker_id=other_id,
+        first_offset=first,
+        next_offset=other.log_end_offset,
+        committed=max(0, min(high_watermark, other.log_end_offset) - first),
+        is_exact=is_exact,
+    )
+
+
+def parting_offset(log: ReplicaLogEnd, other: ReplicaLogEnd) -> tuple[int, bool]:
+    """The first offset that the two do not have in common, and whether that is exact. Histories that share
+    no epoch share no record, unless one is too long to be told whole: then the offset may be too low."""
+    ends = _epoch_ends(log.epochs, log.log_end_offset)
+    for leader_epoch, end_offset in sorted(
+        _epoch_ends(other.epochs, other.log_end_offset).items(), reverse=True
+    ):
+        if leader_epoch in ends:
+            return min(ends[leader_epoch], end_offset), True
+    is_whole = max(len(log.epochs), len(other.epochs)) < LOG_EPOCHS_MAX
+    return max(log.log_start_offset, other.log_start_offset), is_whole
+
+
+def _epoch_ends(epochs: Sequence[tuple[int, int]], log_end_offset: int) -> dict[int, int]:
+    """Where each epoch ends, exclusive: the next one's start, or the log's end."""
+    next_starts = [start for _, start in epochs[1:]]
+    return dict(zip((epoch for epoch, _ in epochs), [*next_starts, log_end_offset], strict=False))

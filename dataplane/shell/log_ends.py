@@ -1,0 +1,79 @@
+"""Which replicas without a leader the controller has not been told the log end of (contract.lag_report).
+
+A state without a leader is told about once: until another one comes, nothing is appended. A FULL state brings
+every state anew, so that a controller that took over is told again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from controller.contract.lag_report import LOG_EPOCHS_MAX, ReplicaLogEnd
+from controller.contract.partition_state import NO_LEADER, PartitionKey
+from dataplane.core.replica import Replica, Role
+
+
+class Hosted(Protocol):
+    @property
+    def key(self) -> PartitionKey: ...
+
+    @property
+    def replica(self) -> Replica: ...
+
+
+def log_end_of(replica: Replica) -> ReplicaLogEnd | None:
+    """None while the partition has a leader, and where the log can't be read."""
+    state = replica.state
+    if state is None or state.leader != NO_LEADER or replica.role is Role.OFFLINE:
+        return None
+    log = replica.log
+    return ReplicaLogEnd(
+        topic_id=state.topic_id,
+        partition=state.partition,
+        leader_epoch=state.leader_epoch,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        high_watermark=replica.high_watermark,
+        epochs=tuple(
+            (entry.leader_epoch, entry.start_offset) for entry in log.epochs.entries[-LOG_EPOCHS_MAX:]
+        ),
+    )
+
+
+class UntoldLogEnds:
+    __slots__ = ("_untold",)
+
+    def __init__(self) -> None:
+        self._untold: dict[PartitionKey, Hosted] = {}
+
+    def on_applied(self, hosted: Hosted) -> bool:
+        """A state was applied; true if there is something to tell."""
+        if log_end_of(hosted.replica) is None:
+            self._untold.pop(hosted.key, None)
+            return False
+        self._untold[hosted.key] = hosted
+        return True
+
+    def forget(self, key: PartitionKey) -> None:
+        self._untold.pop(key, None)
+
+    def next(self, *, count_max: int) -> Sequence[ReplicaLogEnd]:
+        """As they are now; they stay untold until `on_told`."""
+        ends: list[ReplicaLogEnd] = []
+        for key, hosted in list(self._untold.items())[:count_max]:
+            end = log_end_of(hosted.replica)
+            if end is None:
+                del self._untold[key]
+            else:
+                ends.append(end)
+        return ends
+
+    def on_told(self, ends: Sequence[ReplicaLogEnd]) -> bool:
+        """The controller has them; true if there are more. One that has changed since is told again."""
+        for end in ends:
+            key = (end.topic_id, end.partition)
+            hosted = self._untold.get(key)
+            if hosted is not None and log_end_of(hosted.replica) == end:
+                del self._untold[key]
+        return bool(self._untold)
