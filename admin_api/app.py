@@ -22,6 +22,8 @@ from admin_api.gate import Gate
 from admin_api.health import router as health_router
 from admin_api.health import text_router as metrics_router
 from admin_api.history import routes as history
+from admin_api.operation_events import routes as operation_events
+from admin_api.operation_events.feed import OperationFeed
 from admin_api.operations import routes as operation_routes
 from admin_api.operations.runner import OperationsRunner
 from admin_api.partitions import routes as partitions
@@ -66,6 +68,7 @@ def create_app(
         audit=audit,
         outbox=outbox,
         operations=operations,
+        feed=OperationFeed(engine=engine, store=audit, operations=operations, clock=clock, settings=settings),
         settings=settings,
         clock=clock,
         ids=Ids(random_bytes),
@@ -97,6 +100,7 @@ def create_app(
         resilience.router,
         replication.router,
         operation_routes.router,
+        operation_events.router,
         history.router,
         health_router,
         metrics_router,
@@ -110,7 +114,7 @@ def create_app(
     app.state.routes = tuple(route for router in routers for route in router.routes)
     install_problem_handlers(app)
     complete_schema(app)
-    _watch(outbox, operations, registry)
+    _watch(services, registry)
     # The last one added is the outermost.
     app.add_middleware(Gate, settings=settings, tokens=tokens)
     app.add_middleware(
@@ -129,13 +133,15 @@ def _document_router() -> APIRouter:
     return router
 
 
-def _watch(outbox: AuditOutbox, operations: OperationsRunner, registry: CollectorRegistry) -> None:
+def _watch(services: Services, registry: CollectorRegistry) -> None:
+    outbox, operations, feed = services.outbox, services.operations, services.feed
     gauges = (
         ("springtide_audit_outbox_depth", "Changes that are not in SQL yet.", lambda: outbox.depth),
         ("springtide_audit_behind_clusters", "Clusters waiting for a back-fill.", lambda: len(outbox.behind)),
         ("springtide_audit_dropped", "Changes that did not fit the queue.", lambda: outbox.dropped),
         ("springtide_audit_rejected", "Rows that SQL refused for good.", lambda: outbox.rejected),
         ("springtide_operations_running", "Unfinished operations.", lambda: len(operations.running())),
+        ("springtide_event_streams", "Event streams that are open.", lambda: feed.open_streams),
     )
     for name, text, value in gauges:
         Gauge(name, text, registry=registry).set_function(value)

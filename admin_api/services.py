@@ -9,6 +9,7 @@ from fastapi import Depends, Header, Request
 
 from admin_api.envelope import REQUEST_ID_SCOPE_KEY
 from admin_api.gate import PRINCIPAL_SCOPE_KEY, check_role
+from admin_api.operation_events.feed import OperationFeed
 from admin_api.operations.runner import OperationsRunner
 from admin_api.ports import EnginePort
 from admin_api.problem import FieldProblem, ProblemError
@@ -27,6 +28,7 @@ class Services:
     audit: AuditStore
     outbox: AuditOutbox
     operations: OperationsRunner
+    feed: OperationFeed
     settings: ApiSettings
     clock: Clock
     ids: Ids

@@ -12,6 +12,9 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     `POST brokers` waits for its brokers before the operation fails. operation_wake_ms: how often the
     operations runner looks when nothing woke it. read_only: every operator's write is refused; brokers are
     served as ever. if_match_required: what exists is only changed or deleted under an If-Match.
+    event_streams_max: event streams open at once. event_stream_ms_max: how long one lasts before its client
+    is to open it anew. event_heartbeat_ms: after so long without an event a comment is sent. event_poll_ms:
+    how often an operation is looked at for its stream.
     """
 
     body_bytes_max: int = 1_048_576
@@ -28,5 +31,9 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     operation_wake_ms: int = 200
     read_only: bool = False
     if_match_required: bool = False
+    event_streams_max: int = 100
+    event_stream_ms_max: int = 600_000
+    event_heartbeat_ms: int = 15_000
+    event_poll_ms: int = 500
     #: Told to clients that are asked to come back: an election or a reconnect takes about this long.
     retry_after_s: int = 1

@@ -1,0 +1,136 @@
+"""What an operation's stream says, and how many streams there may be.
+
+A stream tells states, not history: each event is the operation as `GET /operations/{id}` shows it, under its
+revision as the event's id. So nothing has to be kept for clients that come back, and one that reads slowly
+misses states in between, never the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from functools import partial
+
+from admin_api.event_stream import HEARTBEAT, encode_event, encode_retry
+from admin_api.operations.model import FINISHED
+from admin_api.operations.runner import OperationsRunner
+from admin_api.operations.views import operation_view
+from admin_api.ports import EnginePort
+from admin_api.problem import ProblemError
+from admin_api.settings import ApiSettings
+from controller.audit.operation_rows import OperationRow, get_operation
+from controller.audit.store import AuditRejected, AuditStore, AuditUnavailable
+from controller.shell.clock import Clock
+
+EVENT = "operation"
+UNAVAILABLE = b": the audit database is unavailable\n\n"
+#: A look may cost this part of the time at most: one at many moves takes a while.
+_SHARE_OF_TIME = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """revision: of the operation's row. body: the operation as JSON, with how far it is just now."""
+
+    revision: int
+    is_finished: bool
+    body: bytes
+
+
+class OperationFeed:
+    """Looks at operations for all streams of one controller: streams of one operation share a look."""
+
+    def __init__(
+        self,
+        *,
+        engine: EnginePort,
+        store: AuditStore,
+        operations: OperationsRunner,
+        clock: Clock,
+        settings: ApiSettings,
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._operations = operations
+        self._clock = clock
+        self._settings = settings
+        self._open = 0
+        #: By operation, with the monotonic time until which it is good; of open streams only.
+        self._looks: dict[str, tuple[int, Look]] = {}
+
+    @property
+    def open_streams(self) -> int:
+        return self._open
+
+    def take(self) -> None:
+        """For a stream that begins. Raises overloaded."""
+        if self._open >= self._settings.event_streams_max:
+            raise ProblemError(
+                "overloaded",
+                f"this controller has {self._open} event streams open, as many as it may",
+                hint="ask GET /operations/{operation_id} now and then instead",
+                headers={"Retry-After": str(self._settings.retry_after_s)},
+            )
+        self._open += 1
+
+    def give_back(self) -> None:
+        assert self._open > 0
+        self._open -= 1
+        if self._open == 0:
+            self._looks.clear()
+
+    async def look(self, operation_id: str) -> Look | None:
+        """None: there is no such operation. Raises AuditUnavailable, AuditRejected."""
+        now_ms = self._clock.now_mono_ms()
+        known = self._looks.get(operation_id)
+        if known is not None and now_ms < known[0]:
+            return known[1]
+        row = await self._find(operation_id)
+        if row is None:
+            return None
+        began_ms = self._clock.now_mono_ms()
+        live = self._operations.live([row])
+        found = Look(
+            revision=row.revision,
+            is_finished=row.state in FINISHED,
+            body=operation_view(row, live.get(row.cluster)).model_dump_json().encode(),
+        )
+        now_ms = self._clock.now_mono_ms()
+        pause_ms = max(self._settings.event_poll_ms, _SHARE_OF_TIME * (now_ms - began_ms))
+        self._looks = {key: value for key, value in self._looks.items() if value[0] > now_ms}
+        self._looks[operation_id] = (now_ms + pause_ms, found)
+        return found
+
+    async def events(
+        self, operation_id: str, first: Look, *, last_seen: int | None
+    ) -> AsyncGenerator[bytes, None]:
+        """first: what there is now. last_seen: the revision that the client has already. Ends with the
+        operation, or when this controller stops being the active one: the next one knows more."""
+        was_active = self._engine.role == "active"
+        yield encode_retry(self._settings.retry_after_s * 1000)
+        look: Look | None = first
+        shown = first.body if last_seen == first.revision else b""
+        spoke_ms = self._clock.now_mono_ms()
+        while look is not None:
+            now_ms = self._clock.now_mono_ms()
+            if look.body != shown:
+                shown, spoke_ms = look.body, now_ms
+                yield encode_event(name=EVENT, event_id=str(look.revision), data=look.body)
+            elif now_ms - spoke_ms >= self._settings.event_heartbeat_ms:
+                spoke_ms = now_ms
+                yield HEARTBEAT
+            if look.is_finished or (was_active and self._engine.role != "active"):
+                return
+            await self._clock.sleep_ms(self._settings.event_poll_ms)
+            try:
+                look = await self.look(operation_id)
+            except (AuditUnavailable, AuditRejected):
+                yield UNAVAILABLE
+
+    async def _find(self, operation_id: str) -> OperationRow | None:
+        """From memory while it is this controller that carries it on."""
+        if self._engine.role == "active":
+            for row in self._operations.running():
+                if row.id == operation_id:
+                    return row
+        return await self._store.read(partial(get_operation, operation_id=operation_id))
