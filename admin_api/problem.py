@@ -57,6 +57,9 @@ CATALOGUE: Mapping[str, Kind] = {
     "not_found": Kind(404, "There is nothing at this address", "see /docs for what there is"),
     "cluster_not_found": Kind(404, "No such cluster", "GET /clusters lists those that exist"),
     "broker_not_found": Kind(404, "No such broker", "GET /clusters/{cluster}/brokers lists those registered"),
+    "plan_not_found": Kind(
+        404, "No such plan", "GET /clusters/{cluster}/plans lists those kept; they go some days after expiry"
+    ),
     "topic_not_found": Kind(
         404,
         "No such topic",
@@ -131,6 +134,17 @@ CATALOGUE: Mapping[str, Kind] = {
         "The election is not possible now",
         "the partition's `why` says which replicas could lead, and what they wait for",
     ),
+    "loss_too_large": Kind(
+        409,
+        "The election would lose more records than was accepted",
+        "GET .../loss-preview shows which replica loses least; or accept more in lost_records_max",
+    ),
+    "loss_unknown": Kind(
+        409,
+        "How much the election would lose is not known yet",
+        "live replicas tell within a second how far their logs go; try again",
+        retryable=True,
+    ),
     "no_reassignment_in_progress": Kind(
         409,
         "No reassignment of this partition is in progress",
@@ -142,6 +156,23 @@ CATALOGUE: Mapping[str, Kind] = {
         "The change would leave too few replicas in sync, or nobody who may lead",
         "the partition's isr and min_insync_replicas show what has to stay; try when more are in sync",
         retryable=True,
+    ),
+    "plan_stale": Kind(
+        409,
+        "Partitions have changed since the plan was made",
+        "`drifted` re_plan makes new moves for just these; skip leaves them out; or make another plan",
+    ),
+    "plan_expired": Kind(409, "The plan has expired", "make another: POST /clusters/{cluster}/plans"),
+    "plan_executed": Kind(
+        409,
+        "The plan has been carried out, or is being so",
+        "GET /clusters/{cluster}/plans/{plan_id} names by what",
+    ),
+    "plan_not_executable": Kind(
+        409, "The plan holds nothing that could be carried out", "its rejections and skipped say why"
+    ),
+    "plan_tampered_with": Kind(
+        409, "The stored plan is not the one that was made", "somebody changed its rows in SQL: make another"
     ),
     "operation_finished": Kind(
         409,

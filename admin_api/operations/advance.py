@@ -3,18 +3,19 @@
     advance(work, state, cluster, now) -> Advance(state, work, event to submit)
 
 Called again and again, by whichever controller is active; nothing is remembered but what is stored. An
-operation that adds brokers registers all of them or none: until each is waiting at the endpoint that the
-operator stated, nothing is admitted.
+operation that adds brokers admits all of them or none: until each is waiting at the endpoint that the
+operator stated, and has passed every check from both sides, nothing is admitted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 import msgspec
 
 from admin_api.names import endpoint_of
+from admin_api.operations.execution import Window, advance_execution
 from admin_api.operations.maintenance import advance_demotion
 from admin_api.operations.model import (
     Blocked,
@@ -26,6 +27,7 @@ from admin_api.operations.model import (
     OperationError,
     OperationState,
     PartitionsAdd,
+    PlanExecution,
     PreferredElection,
     Reassignment,
     ReassignmentCancel,
@@ -40,6 +42,7 @@ from admin_api.operations.reassignments import Progress, advance_reassignment
 from admin_api.operations.topic_growth import advance_partitions_add
 from controller.contract.session import BrokerStatus
 from controller.core.image import ClusterImage
+from controller.core.preflight import Check, CheckState
 from controller.core.records import BrokerRegistration
 
 
@@ -62,9 +65,12 @@ def begin_topic_delete(spec: TopicDelete) -> Work:
     return with_steps(work, mark=StepState.SUCCEEDED, delete_replicas=StepState.RUNNING)
 
 
-def finished_election(spec: LeaderElection) -> Work:
+def finished_election(spec: LeaderElection, consequences: str | None = None) -> Work:
+    """consequences: of an unclean one, what was known to be lost."""
     work = Work(spec=spec, steps=(Step(name="elect"),))
     summary = f"broker {spec.leader} leads {spec.topic}-{spec.partition} in leader epoch {spec.leader_epoch}"
+    if consequences is not None:
+        summary = f"{summary}; {consequences}"
     return msgspec.structs.replace(with_steps(work, elect=StepState.SUCCEEDED), summary=summary)
 
 
@@ -75,13 +81,18 @@ def advance(
     *,
     now_ms: int,
     deadline_at_ms: int,
+    operation_id: str = "",
     progress: Progress | None = None,
+    checks: Sequence[Check] = (),
+    window: Window | None = None,
 ) -> Advance:
     """now_ms, deadline_at_ms: wall clock, because the deadline outlives the controller that set it. progress:
-    of running reassignments, for what they wait for."""
+    of running reassignments, for what they wait for. checks: of the brokers that are to be added. window: of
+    the plan in `work.execution`, if there is one."""
     match work.spec:
         case BrokerAdd():
-            return _advance_broker_add(work, work.spec, state, image.brokers, late=now_ms >= deadline_at_ms)
+            late = now_ms >= deadline_at_ms
+            return _advance_broker_add(work, work.spec, state, image.brokers, checks=checks, late=late)
         case TopicDelete():
             return _advance_topic_delete(work, work.spec, image)
         case BrokerDemote():
@@ -90,6 +101,11 @@ def advance(
             return advance_partitions_add(work, work.spec, image)
         case Reassignment():
             return advance_reassignment(work, work.spec, state, image, progress or {})
+        case PlanExecution():
+            assert window is not None
+            return advance_execution(
+                work, state, image, window, progress or {}, operation_id=operation_id, now_ms=now_ms
+            )
         case LeaderElection() | PreferredElection() | BrokerReturn() | ReassignmentCancel():
             return Advance(state=OperationState.SUCCEEDED, work=work)  # stored when they were done
         case _:
@@ -120,6 +136,7 @@ def _advance_broker_add(
     state: OperationState,
     brokers: Mapping[int, BrokerRegistration],
     *,
+    checks: Sequence[Check],
     late: bool,
 ) -> Advance:
     for wanted in spec.brokers:
@@ -142,6 +159,13 @@ def _advance_broker_add(
     if missing:
         return wait(work, state, missing, late=late)
     waiting = tuple(b.broker_id for b in spec.brokers if not brokers[b.broker_id].admitted)
+    unmet = [
+        Blocked(code=check.code, broker_id=check.broker_id, detail=check.detail)
+        for check in checks
+        if check.state is not CheckState.PASSED
+    ]
+    if waiting and unmet:
+        return wait(work, state, unmet, late=late)
     work = with_steps(work, preflight=StepState.SUCCEEDED, register=StepState.RUNNING)
     if waiting:
         if late:

@@ -6,7 +6,9 @@
                                  |  cancelled --> cancelling --rolled back--> cancelled
                                  +--what it works on was taken back or replaced--> cancelled
 
-`planning`, `awaiting_approval`, `scheduled` and `paused` are reserved for operations that carry out plans.
+Of those that carry out a plan (execution.py), besides:
+
+    awaiting_approval --> scheduled --its time has come--> running <--> paused
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ REFUSED_SHOWN: Final = 1_000
 
 class OperationState(StrEnum):
     PREFLIGHT = "preflight"
+    PLANNING = "planning"
+    AWAITING_APPROVAL = "awaiting_approval"
+    SCHEDULED = "scheduled"
     RUNNING = "running"
+    PAUSED = "paused"
     CANCELLING = "cancelling"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -34,6 +40,13 @@ class OperationState(StrEnum):
 
 
 FINISHED = (OperationState.SUCCEEDED, OperationState.FAILED, OperationState.CANCELLED)
+#: Nothing has been begun yet.
+NOT_STARTED = (
+    OperationState.PREFLIGHT,
+    OperationState.PLANNING,
+    OperationState.AWAITING_APPROVAL,
+    OperationState.SCHEDULED,
+)
 
 
 class StepState(StrEnum):
@@ -145,6 +158,13 @@ class ReassignmentCancel(msgspec.Struct, frozen=True, kw_only=True, tag="reassig
     replicas: tuple[int, ...]
 
 
+class PlanExecution(msgspec.Struct, frozen=True, kw_only=True, tag="plan_execution"):
+    """undoes: the operation whose moves this one takes back."""
+
+    plan_id: str
+    undoes: str | None = None
+
+
 Spec = (
     BrokerAdd
     | TopicDelete
@@ -155,18 +175,28 @@ Spec = (
     | PartitionsAdd
     | Reassignment
     | ReassignmentCancel
+    | PlanExecution
 )
 
 
 class Fate(StrEnum):
-    """What became of one move, as the partition's row tells. All but the first are final."""
+    """What became of one move, as the partition's row tells. All but the first three are final."""
 
+    #: Of a plan's moves: nobody has begun it.
+    PLANNED = "planned"
+    #: Of a plan's moves: it is written down that it begins now; the partition's row may not show it yet.
+    STARTING = "starting"
     MOVING = "moving"
     MOVED = "moved"
     ROLLED_BACK = "rolled_back"
     #: Somebody sent the partition elsewhere.
     REPLACED = "replaced"
     TOPIC_DELETED = "topic_deleted"
+    #: Of a plan's moves: the partition had been changed before its turn came, or the move was refused.
+    DRIFTED = "drifted"
+    REFUSED = "refused"
+    #: Of a plan's moves: the operation was cancelled before.
+    NOT_BEGUN = "not_begun"
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,18 +208,64 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
+class CancelMode(StrEnum):
+    #: What is on its way goes back.
+    ROLLBACK = "rollback"
+    #: What is on its way arrives.
+    KEEP = "keep"
+
+
 class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
     """Who wants the operation undone, for the audit rows of that."""
 
     actor: str
     reason: str | None = None
     request_id: str | None = None
+    mode: CancelMode = CancelMode.ROLLBACK
+
+
+#: Moves of one operation that are on their way at once, unless somebody says otherwise.
+CONCURRENT_MOVES: Final = 50
+CONCURRENT_MOVES_MAX: Final = 1_000
+
+
+class Execution(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a plan has been carried out; what became of each move is in the plan's own rows.
+
+    moves_total, bytes_total: of the moves that are to be made: a plan may be cut. cursor: moves before it
+    have begun, or ended. ended: how many by fate. bytes_moved: planned bytes of those that have arrived.
+    elected_to: leaders have been elected for moves before it. elected: how many. not_before_ms: wall clock.
+    turn: counts the plans that one operation has made. outcome: the plan's.
+    """
+
+    plan_id: str
+    outcome: str
+    moves_total: int
+    bytes_total: int = 0
+    throttle_bytes_per_s: int | None = None
+    max_concurrent_moves: int = CONCURRENT_MOVES
+    not_before_ms: int | None = None
+    cursor: int = 0
+    ended: dict[str, int] = {}
+    bytes_moved: int = 0
+    elected_to: int = 0
+    elected: int = 0
+    turn: int = 0
+
+    @property
+    def ended_total(self) -> int:
+        return sum(self.ended.values())
+
+    @property
+    def moved(self) -> int:
+        return self.ended.get(Fate.MOVED, 0)
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """The part of an operation that its kind knows about: what was asked, and how far it is.
 
-    fates: of a reassignment's moves, in their order. refused: at most REFUSED_SHOWN of them.
+    fates: of a reassignment's moves, in their order. refused: at most REFUSED_SHOWN of them. execution: of
+    the plan that it carries out, of kinds that do, as soon as there is one.
     """
 
     spec: Spec
@@ -200,6 +276,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     fates: tuple[Fate, ...] = ()
     refused: tuple[Refused, ...] = ()
     cancellation: Cancellation | None = None
+    execution: Execution | None = None
 
 
 def encode_work(work: Work) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import msgspec
 
 from admin_api.operations.model import (
     BLOCKED_SHOWN,
+    CONCURRENT_MOVES,
     Blocked,
     OperationError,
     OperationState,
@@ -16,7 +17,21 @@ from admin_api.operations.model import (
     Work,
     with_steps,
 )
+from controller.audit.plan_rows import MoveRow
+from controller.contract.partition_state import PartitionKey
 from controller.core.events import ReassignmentTarget
+from controller.core.planning.goals import Goal
+
+
+class PlanOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan that an operation wants for itself, and how it is to be carried out. turn: 0 for an operation's
+    first plan, one more for each next one."""
+
+    goal: Goal
+    throttle_bytes_per_s: int | None = None
+    max_concurrent_moves: int = CONCURRENT_MOVES
+    not_before_ms: int | None = None
+    turn: int = 0
 
 
 class Advance(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,12 +39,22 @@ class Advance(msgspec.Struct, frozen=True, kw_only=True):
 
     roll_back: reassignments to be cancelled now, each in the state that was looked at; the operation waits
         for what is refused.
+    order: a plan to be made now and to be carried out from then on (`work.execution`).
+    changed: moves of the execution whose fate is another one now, stored with the operation itself.
+    start: moves to be submitted once that is stored, each in the state that was looked at.
+    throttle: moves on their way whose rate is not the operation's.
+    elect: partitions that are to be led by their preferred leader, before the operation is stored.
     """
 
     state: OperationState
     work: Work
     admit: tuple[int, ...] = ()
     roll_back: tuple[ReassignmentTarget, ...] = ()
+    order: PlanOrder | None = None
+    changed: tuple[MoveRow, ...] = ()
+    start: tuple[ReassignmentTarget, ...] = ()
+    throttle: tuple[ReassignmentTarget, ...] = ()
+    elect: tuple[PartitionKey, ...] = ()
 
 
 def fail(work: Work, code: str, detail: str) -> Advance:

@@ -63,17 +63,24 @@ def finished_cancel(spec: ReassignmentCancel) -> Work:
 def fate_of(image: ClusterImage, move: Move) -> Fate:
     """Also right when nobody has looked for a while: what a later reassignment started from shows where this
     one ended."""
-    topic = image.topics.get(move.topic_id)
-    state = image.partitions.get(move.key)
+    return fate_in(image, move.key, original=move.original, replicas=move.replicas)
+
+
+def fate_in(
+    image: ClusterImage, key: PartitionKey, *, original: tuple[int, ...], replicas: tuple[int, ...]
+) -> Fate:
+    """original: where the move began; replicas: where it was to end."""
+    topic = image.topics.get(key[0])
+    state = image.partitions.get(key)
     if topic is None or topic.deleting or state is None:
         return Fate.TOPIC_DELETED
     if state.is_reassigning:
-        if state.target_replicas == move.replicas:
+        if state.target_replicas == replicas:
             return Fate.MOVING
-        return Fate.MOVED if state.original_replicas == move.replicas else Fate.REPLACED
-    if state.replicas == move.replicas:
+        return Fate.MOVED if state.original_replicas == replicas else Fate.REPLACED
+    if state.replicas == replicas:
         return Fate.MOVED
-    return Fate.ROLLED_BACK if state.replicas == move.original else Fate.REPLACED
+    return Fate.ROLLED_BACK if state.replicas == original else Fate.REPLACED
 
 
 def advance_reassignment(
@@ -99,7 +106,7 @@ def advance_reassignment(
             for move in moving
         )
         return Advance(state=state, work=work, roll_back=targets)
-    blocked = [_blocked(found) for move in moving if (found := progress.get(move.key)) and found.blocked]
+    blocked = [blocked_view(found) for move in moving if (found := progress.get(move.key)) and found.blocked]
     return wait(work, OperationState.RUNNING, blocked)
 
 
@@ -119,7 +126,7 @@ def not_rolled_back(work: Work, results: Sequence[PartitionResult]) -> Work:
     return msgspec.structs.replace(work, blocked=blocked[:BLOCKED_SHOWN])
 
 
-def _blocked(found: ReassignmentProgress) -> Blocked:
+def blocked_view(found: ReassignmentProgress) -> Blocked:
     assert found.blocked is not None
     detail = found.detail
     if found.blocked is BlockedReason.NO_PROGRESS:

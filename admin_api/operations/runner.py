@@ -13,14 +13,19 @@ from functools import partial
 
 import anyio
 import msgspec
+import sqlalchemy as sa
 
 from admin_api.operations.advance import advance
+from admin_api.operations.executing import Executions
 from admin_api.operations.model import (
     FINISHED,
+    NOT_STARTED,
     REASSIGNMENT,
+    BrokerAdd,
     Cancellation,
     OperationState,
     Reassignment,
+    Spec,
     decode_work,
     encode_work,
 )
@@ -34,9 +39,11 @@ from controller.audit.operation_rows import (
     unfinished_operations,
     update_operation,
 )
+from controller.audit.plan_rows import update_fates
 from controller.audit.store import AuditRejected, AuditStore, AuditUnavailable
 from controller.contract.partition_state import PartitionKey
 from controller.core.events import AdmitBrokers, AlterReassignments, ReassignmentsAltered, Refusal
+from controller.core.preflight import Check
 from controller.shell.clock import Clock
 from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
 
@@ -51,6 +58,7 @@ class OperationsRunner:
         self._store = store
         self._clock = clock
         self._settings = settings
+        self._executions = Executions(engine=engine, store=store)
         self._running: dict[str, OperationRow] = {}
         #: Epoch under which `_running` was read; another one means: read again.
         self._read_under: int | None = None
@@ -118,6 +126,7 @@ class OperationsRunner:
                 epoch = self._engine.controller_epoch
                 rows = await self._store.read(unfinished_operations)
                 self._running = {row.id: row for row in rows}
+                self._executions.forget_all()
                 self._read_under = epoch
             progress: dict[str, Progress] = {}
             for row in tuple(self._running.values()):
@@ -133,25 +142,43 @@ class OperationsRunner:
         work = decode_work(row)
         now_ms = self._clock.now_wall_ms()
         try:
-            image = self._engine.image(row.cluster).image
+            self._engine.image(row.cluster)
         except UnknownCluster:
             await self._store_progress(row, fail(work, "cluster_not_found", f"no cluster {row.cluster!r}"))
             return
-        if isinstance(work.spec, Reassignment) and row.cluster not in progress:
+        execution = work.execution
+        if (execution is not None or isinstance(work.spec, Reassignment)) and row.cluster not in progress:
             progress[row.cluster] = self._progress(row.cluster)
+        window = None if execution is None else await self._executions.window(row.id, execution)
         step = advance(
             work,
             OperationState(row.state),
-            image,
+            self._engine.image(row.cluster).image,  # as it is after everything that was read
             now_ms=now_ms,
             deadline_at_ms=row.deadline_at_ms,
+            operation_id=row.id,
             progress=progress.get(row.cluster),
+            window=window,
+            checks=self._checks(row.cluster, work.spec, state=OperationState(row.state)),
         )
         if step.admit:
             step = await self._admit(row, step, now_ms)
         if step.roll_back:
             step = await self._roll_back(row, step, now_ms)
-        await self._store_progress(row, step)
+        if step.elect:
+            await self._executions.elect(row, step, now_ms)
+        if step.order is not None:
+            made = await self._executions.make(row, step.work, step.order, now_ms)
+            step = msgspec.structs.replace(step, work=made, order=None)
+        if await self._store_progress(row, step):
+            self._executions.stored(row.id, step)
+            await self._executions.submit(row, step, now_ms)
+
+    def _checks(self, cluster: str, spec: Spec, *, state: OperationState) -> Sequence[Check]:
+        """Of the brokers that an operation is about to admit."""
+        if not isinstance(spec, BrokerAdd) or state is not OperationState.PREFLIGHT:
+            return ()
+        return self._engine.preflight(cluster, [broker.broker_id for broker in spec.brokers])
 
     def live(self, rows: Iterable[OperationRow]) -> dict[str, Progress]:
         """By cluster, how far the reassignments of these operations are; of none on a standby."""
@@ -193,25 +220,36 @@ class OperationsRunner:
         assert isinstance(reply, ReassignmentsAltered)
         return msgspec.structs.replace(step, work=not_rolled_back(step.work, reply.results))
 
-    async def _store_progress(self, row: OperationRow, step: Advance) -> None:
+    async def _store_progress(self, row: OperationRow, step: Advance) -> bool:
+        """False: somebody else has stored the operation meanwhile; what was decided counts for nothing."""
         body = encode_work(step.work)
-        if body == row.body and step.state == row.state:
-            return
+        if body == row.body and step.state == row.state and not step.changed:
+            return True
         now_ms = self._clock.now_wall_ms()
         moved = msgspec.structs.replace(
             row,
             state=step.state.value,
             body=body,
-            started_at_ms=row.started_at_ms
-            or (now_ms if step.state is not OperationState.PREFLIGHT else None),
+            started_at_ms=row.started_at_ms or (now_ms if step.state not in NOT_STARTED else None),
             finished_at_ms=now_ms if step.state in FINISHED else None,
             revision=row.revision + 1,
         )
-        if not await self._store.write(partial(update_operation, row=moved)):
+        if not await self._store.write(partial(_update, row=moved, step=step)):
             self._read_under = None  # somebody else has it; look at what they stored
-            return
+            return False
         if step.state in FINISHED:
             self._running.pop(row.id, None)
+            self._executions.forget(row.id)
             _log.info("operation_finished id=%s kind=%s state=%s", row.id, row.kind, step.state)
         else:
             self._running[row.id] = moved
+        return True
+
+
+def _update(connection: sa.Connection, row: OperationRow, step: Advance) -> bool:
+    """The operation and the fates of its moves, or neither."""
+    if not update_operation(connection, row):
+        return False
+    if step.work.execution is not None:
+        update_fates(connection, step.work.execution.plan_id, step.changed)
+    return True

@@ -136,6 +136,10 @@ class AuditStore:
         """As `write`, for work that only reads."""
         return await self._run_sync(partial(_transact, self._reader, work), exclusive=False)
 
+    async def compute(self, work: Callable[[], T]) -> T:
+        """Runs long work that needs no SQL where blocking work runs, beside the readers."""
+        return await self._run_sync(work, exclusive=False)
+
     async def check(self) -> None:
         """Raises AuditUnavailable unless SQL answers and the tables are there."""
         await self.read(_probe)

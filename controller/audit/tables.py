@@ -137,6 +137,60 @@ operations = sa.Table(
     sa.Index("ix_operations_state", "state"),
 )
 
+#: Plans, as they were made: `body` is the plan without its moves, which have a table of their own.
+plans = sa.Table(
+    "plans",
+    metadata,
+    sa.Column("id", sa.String(64), nullable=False),
+    sa.Column("cluster", sa.String(255), nullable=False),
+    sa.Column("goal", sa.String(64), nullable=False),
+    sa.Column("outcome", sa.String(32), nullable=False),
+    sa.Column("content_hash", sa.String(64), nullable=False),
+    sa.Column("actor", sa.String(255), nullable=False),
+    sa.Column("reason", sa.Text, nullable=True),
+    sa.Column("request_id", sa.String(128), nullable=True),
+    sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("expires_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("moves", sa.Integer, nullable=False),
+    sa.Column("bytes", sa.BigInteger, nullable=False),
+    sa.Column("body", _Json, nullable=False),
+    #: Whether all moves are stored: they are written in pages, and a plan without them is not there yet.
+    sa.Column("complete", sa.Boolean(create_constraint=False), nullable=False),
+    #: What the guardrails said, and who agreed; NULL: nobody was asked.
+    sa.Column("policies", _Json, nullable=True),
+    sa.Column("approval", _Json, nullable=True),
+    #: The operation that carries it out: a plan is carried out once.
+    sa.Column("operation_id", sa.String(64), nullable=True),
+    sa.PrimaryKeyConstraint("id", name="pk_plans"),
+    sa.Index("ix_plans_cluster", "cluster", "created_at_ms", "id"),
+    sa.Index("ix_plans_expires_at_ms", "expires_at_ms"),
+)
+
+#: A plan's moves in their order, and what has become of each since the plan is carried out.
+plan_moves = sa.Table(
+    "plan_moves",
+    metadata,
+    sa.Column("plan_id", sa.String(64), nullable=False),
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("topic_id", sa.String(64), nullable=False),
+    sa.Column("topic", sa.String(255), nullable=False),
+    sa.Column("partition", sa.Integer, nullable=False),
+    sa.Column("partition_epoch", sa.BigInteger, nullable=True),
+    sa.Column("replicas_before", _Json, nullable=False),
+    sa.Column("replicas_after", _Json, nullable=False),
+    sa.Column("reasons", _Json, nullable=False),
+    sa.Column("size_bytes", sa.BigInteger, nullable=True),
+    sa.Column("bytes", sa.BigInteger, nullable=False),
+    #: A whole number of any size, in decimal.
+    sa.Column("gain", sa.String(64), nullable=False),
+    sa.Column("fate", sa.String(16), nullable=False),
+    sa.Column("detail", sa.Text, nullable=True),
+    sa.Column("begun_at_ms", sa.BigInteger, nullable=True),
+    sa.Column("ended_at_ms", sa.BigInteger, nullable=True),
+    sa.PrimaryKeyConstraint("plan_id", "position", name="pk_plan_moves"),
+    sa.Index("ix_plan_moves_fate", "plan_id", "fate", "position"),
+)
+
 #: IETF draft-ietf-httpapi-idempotency-key-header: the first answer to a key is every later answer to it.
 idempotency_keys = sa.Table(
     "idempotency_keys",

@@ -1,0 +1,151 @@
+"""The shell around executions: reads the part of a plan that matters now, makes plans that operations order,
+submits what a look decided.
+
+What it keeps in memory is a copy of rows and is read again whenever the role arrives or somebody else has
+stored an operation.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from admin_api.operations.execution import (
+    ELECTED_AT_ONCE,
+    STARTED_AT_ONCE,
+    Window,
+    after_storing,
+    after_submission,
+    begin_execution,
+    rejections_of,
+)
+from admin_api.operations.model import Execution, Fate, StepState, Work, with_steps
+from admin_api.operations.outcome import Advance, PlanOrder
+from admin_api.plans.keeping import Origin, keep_plan, plan_id_of
+from admin_api.ports import EnginePort
+from controller.audit.operation_rows import OperationRow
+from controller.audit.plan_rows import MoveRow, claim_plan, get_moves
+from controller.audit.store import AuditStore
+from controller.core.events import (
+    AlterReassignments,
+    ElectPreferredLeaders,
+    ReassignmentsAltered,
+    ReassignmentTarget,
+)
+
+#: Moves read ahead of the cursor, so that not every look reads.
+READ_AHEAD: Final = 5 * STARTED_AT_ONCE
+
+
+class Executions:
+    """Of the operations that this controller carries on."""
+
+    def __init__(self, *, engine: EnginePort, store: AuditStore) -> None:
+        self._engine = engine
+        self._store = store
+        self._windows: dict[str, Window] = {}
+
+    def forget_all(self) -> None:
+        self._windows.clear()
+
+    def forget(self, operation_id: str) -> None:
+        self._windows.pop(operation_id, None)
+
+    async def window(self, operation_id: str, execution: Execution) -> Window:
+        """Raises AuditUnavailable."""
+        window = self._windows.get(operation_id)
+        if window is None or window.plan_id != execution.plan_id:
+            current = await self._store.read(
+                partial(get_moves, plan_id=execution.plan_id, fates=(Fate.STARTING, Fate.MOVING))
+            )
+            window = Window(plan_id=execution.plan_id, current=tuple(current))
+        start = window.upcoming[-1].position + 1 if window.upcoming else execution.cursor
+        if len(window.upcoming) < STARTED_AT_ONCE and start < execution.moves_total:
+            more = await self._store.read(
+                partial(
+                    get_moves,
+                    plan_id=execution.plan_id,
+                    start=start,
+                    end=execution.moves_total,
+                    limit=READ_AHEAD,
+                )
+            )
+            window = msgspec.structs.replace(window, upcoming=(*window.upcoming, *more))
+        arrived: list[MoveRow] = []
+        if not window.current and execution.elected_to < execution.moves_total <= execution.cursor:
+            arrived = await self._store.read(
+                partial(
+                    get_moves,
+                    plan_id=execution.plan_id,
+                    start=execution.elected_to,
+                    end=execution.moves_total,
+                    limit=ELECTED_AT_ONCE,
+                )
+            )
+        window = msgspec.structs.replace(window, arrived=tuple(arrived))
+        self._windows[operation_id] = window
+        return window
+
+    def stored(self, operation_id: str, step: Advance) -> None:
+        """What `step` changed is in SQL now."""
+        window = self._windows.get(operation_id)
+        if window is not None and step.work.execution is not None:
+            self._windows[operation_id] = after_storing(window, step.changed, step.work.execution.cursor)
+
+    async def submit(self, row: OperationRow, step: Advance, now_ms: int) -> None:
+        """The moves that begin, and new rates for those on their way; their fates are stored already."""
+        execution = step.work.execution
+        if execution is None:
+            return
+        if step.start:
+            reply = await self._alter(row, step.start, execution, now_ms)
+            window = self._windows[row.id]
+            self._windows[row.id] = after_submission(window, step.start, reply.results)
+        if step.throttle:
+            await self._alter(row, step.throttle, execution, now_ms)
+
+    async def _alter(
+        self, row: OperationRow, targets: tuple[ReassignmentTarget, ...], execution: Execution, now_ms: int
+    ) -> ReassignmentsAltered:
+        event = AlterReassignments(
+            wall_ms=now_ms,
+            actor=row.actor,
+            reason=row.reason,
+            request_id=row.request_id,
+            operation_id=row.id,
+            targets=targets,
+            throttled_rate=execution.throttle_bytes_per_s,
+        )
+        reply = await self._engine.submit(row.cluster, event)
+        assert isinstance(reply, ReassignmentsAltered)
+        return reply
+
+    async def elect(self, row: OperationRow, step: Advance, now_ms: int) -> None:
+        """Refusals change nothing: a preferred leader that can't lead now gets its turn when it can."""
+        event = ElectPreferredLeaders(
+            wall_ms=now_ms,
+            actor=row.actor,
+            reason=row.reason,
+            request_id=row.request_id,
+            operation_id=row.id,
+            partitions=step.elect,
+        )
+        await self._engine.submit(row.cluster, event)
+
+    async def make(self, row: OperationRow, work: Work, order: PlanOrder, now_ms: int) -> Work:
+        """The work with the execution of the plan that was ordered; the next look decides with it."""
+        origin = Origin(
+            plan_id=plan_id_of(row.id, turn=order.turn),
+            actor=row.actor,
+            reason=row.reason,
+            request_id=row.request_id,
+        )
+        stored = await keep_plan(self._engine, self._store, row.cluster, order.goal, origin, now_ms=now_ms)
+        await self._store.write(partial(claim_plan, plan_id=stored.row.id, operation_id=row.id))
+        return msgspec.structs.replace(
+            with_steps(work, plan=StepState.SUCCEEDED),
+            execution=begin_execution(stored.row.id, stored.plan, order),
+            refused=rejections_of(stored.plan),
+        )

@@ -1,0 +1,1 @@
+"""Plans: made, looked at, carried out."""

@@ -1,0 +1,129 @@
+"""Makes plans from the cluster as it is now, and stores them: the part that operations need, too.
+
+The snapshot is taken at once, without waiting; thinking happens where blocking work runs, so that heartbeats
+and elections go on meanwhile. A plan is named after whatever asked for it, so that a second attempt of the
+same request, or the next controller going on with an operation, finds the first one's plan.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from admin_api.ports import EnginePort
+from controller.audit import plan_rows
+from controller.audit.plan_rows import MOVES_PER_WRITE, MoveRow, PlanRow
+from controller.audit.store import AuditStore
+from controller.core.planning.goals import Goal
+from controller.core.planning.plan import Plan
+from controller.core.planning.planner import make_plan
+from controller.core.planning.snapshot import Snapshot, take_snapshot
+
+#: How long a plan may be executed: long enough for the night's quiet hours, or for somebody else to agree.
+PLAN_EXPIRES_MS: Final = 24 * 3600 * 1000
+#: How long a plan that expired can still be looked at.
+PLAN_KEPT_MS: Final = 7 * 24 * 3600 * 1000
+_FORGOTTEN_AT_ONCE: Final = 10
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asked for a plan, and what it is called."""
+
+    plan_id: str
+    actor: str
+    reason: str | None
+    request_id: str | None
+
+
+class StoredPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan and its row; `row.id` is what an execution names."""
+
+    row: PlanRow
+    plan: Plan
+
+
+def plan_id_of(seed: str, *, turn: int = 0) -> str:
+    """Of an operation's id or an attempt's seed. turn: counts the plans that one operation makes."""
+    name = f"plan_{seed.removeprefix('op_')}"
+    return name if turn == 0 else f"{name}_{turn}"
+
+
+def snapshot_of(engine: EnginePort, cluster: str) -> Snapshot:
+    """Of what has been decided, with the sizes that leaders reported. Raises NotActive, UnknownCluster."""
+    image = engine.decided(cluster)
+    lags = {key: lag for key in image.partitions if (lag := engine.lag(cluster, key)) is not None}
+    return take_snapshot(image, lags)
+
+
+async def make(engine: EnginePort, store: AuditStore, cluster: str, goal: Goal) -> Plan:
+    """The dry form: a plan that nobody keeps. An outcome other than READY is no error here. Raises NotActive,
+    UnknownCluster."""
+    return await store.compute(partial(make_plan, snapshot_of(engine, cluster), goal))
+
+
+async def keep_plan(
+    engine: EnginePort,
+    store: AuditStore,
+    cluster: str,
+    goal: Goal,
+    origin: Origin,
+    *,
+    now_ms: int,
+    expires_ms: int = PLAN_EXPIRES_MS,
+) -> StoredPlan:
+    """A plan that stays, pinned to the partition epochs it was made from; made once per id. Raises NotActive,
+    UnknownCluster, AuditUnavailable."""
+    there = await find_plan(store, cluster, origin.plan_id)
+    if there is not None:
+        return there
+    plan = await make(engine, store, cluster, goal)
+    return await store_plan(store, cluster, plan, origin, now_ms=now_ms, expires_ms=expires_ms)
+
+
+async def store_plan(
+    store: AuditStore,
+    cluster: str,
+    plan: Plan,
+    origin: Origin,
+    *,
+    now_ms: int,
+    expires_ms: int = PLAN_EXPIRES_MS,
+) -> StoredPlan:
+    """Stores a plan that was made otherwise."""
+    row = await store.compute(
+        partial(
+            plan_rows.plan_row,
+            plan,
+            plan_id=origin.plan_id,
+            cluster=cluster,
+            actor=origin.actor,
+            reason=origin.reason,
+            request_id=origin.request_id,
+            created_at_ms=now_ms,
+            expires_at_ms=now_ms + expires_ms,
+        )
+    )
+    await store.write(
+        partial(plan_rows.forget_expired, before_ms=now_ms - PLAN_KEPT_MS, limit=_FORGOTTEN_AT_ONCE)
+    )
+    if await store.write(partial(plan_rows.begin_plan, row=row)):
+        for start in range(0, len(plan.moves), MOVES_PER_WRITE):
+            page = [
+                MoveRow(position=start + place, move=move)
+                for place, move in enumerate(plan.moves[start : start + MOVES_PER_WRITE])
+            ]
+            await store.write(partial(plan_rows.insert_moves, plan_id=row.id, moves=page))
+        await store.write(partial(plan_rows.complete_plan, plan_id=row.id))
+    stored = await find_plan(store, cluster, row.id)
+    assert stored is not None
+    return stored
+
+
+async def find_plan(store: AuditStore, cluster: str, plan_id: str) -> StoredPlan | None:
+    row = await store.read(partial(plan_rows.get_plan, cluster=cluster, plan_id=plan_id))
+    if row is None:
+        return None
+    moves = await store.read(partial(plan_rows.get_moves, plan_id=row.id))
+    return StoredPlan(row=row, plan=plan_rows.decode_plan(row, moves))

@@ -1,0 +1,268 @@
+"""Stores plans: what was to be moved and why, and, move by move, what has become of it.
+
+A plan is written in pages, so that a large one holds no lock for long: first its row, marked incomplete, then
+its moves, then the mark goes. Nobody is shown a plan that is incomplete. The fates of an operation's moves
+are written together with the operation's own row, by whoever holds its revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import sqlalchemy as sa
+
+from controller.audit.history import inert
+from controller.audit.tables import plan_moves, plans
+from controller.core.planning.plan import Move, Plan, content_hash
+
+#: Rows a transaction.
+MOVES_PER_WRITE: Final = 5_000
+#: Fate of a move that nobody has begun.
+PLANNED: Final = "planned"
+
+
+class PlanRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored plan without its moves. body: the plan as JSON, `moves` left out. policies, approval: belong
+    to the guardrails; None: not asked. operation_id: of the operation that carries it out, if any."""
+
+    id: str
+    cluster: str
+    goal: str
+    outcome: str
+    content_hash: str
+    actor: str
+    reason: str | None
+    request_id: str | None
+    created_at_ms: int
+    expires_at_ms: int
+    moves: int
+    bytes: int
+    body: Mapping[str, Any]
+    complete: bool = False
+    policies: Any = None
+    approval: Any = None
+    operation_id: str | None = None
+
+
+class MoveRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One move of a plan at its place. detail: why it has this fate, where that needs words."""
+
+    position: int
+    move: Move
+    fate: str = PLANNED
+    detail: str | None = None
+    begun_at_ms: int | None = None
+    ended_at_ms: int | None = None
+
+
+def plan_row(
+    plan: Plan,
+    *,
+    plan_id: str,
+    cluster: str,
+    actor: str,
+    reason: str | None,
+    request_id: str | None,
+    created_at_ms: int,
+    expires_at_ms: int,
+) -> PlanRow:
+    bare = msgspec.structs.replace(plan, moves=())
+    return PlanRow(
+        id=plan_id,
+        cluster=cluster,
+        goal=str(plan.goal.__struct_config__.tag),
+        outcome=plan.outcome.value,
+        content_hash=content_hash(plan),
+        actor=actor,
+        reason=reason,
+        request_id=request_id,
+        created_at_ms=created_at_ms,
+        expires_at_ms=expires_at_ms,
+        moves=len(plan.moves),
+        bytes=plan.totals.bytes,
+        body=msgspec.json.decode(msgspec.json.encode(bare)),
+    )
+
+
+def decode_plan(row: PlanRow, moves: Sequence[MoveRow]) -> Plan:
+    """The plan as it was made. Its hash is the row's, unless somebody changed the rows."""
+    return msgspec.structs.replace(
+        msgspec.convert(row.body, Plan), moves=tuple(found.move for found in moves)
+    )
+
+
+def plan_without_moves(row: PlanRow) -> Plan:
+    return msgspec.convert(row.body, Plan)
+
+
+def begin_plan(connection: sa.Connection, row: PlanRow) -> bool:
+    """Stores the incomplete row; False: the plan is there already, whole. What an attempt that did not get to
+    its end has left is replaced."""
+    there = connection.execute(sa.select(plans.c.complete).where(plans.c.id == row.id)).scalar_one_or_none()
+    if there:
+        return False
+    _delete(connection, [row.id])
+    values = msgspec.structs.asdict(row)
+    values |= {"actor": inert(row.actor), "reason": inert(row.reason), "body": dict(row.body)}
+    connection.execute(plans.insert().values(**values | {"complete": False}))
+    return True
+
+
+def insert_moves(connection: sa.Connection, plan_id: str, moves: Sequence[MoveRow]) -> None:
+    if moves:
+        connection.execute(plan_moves.insert(), [_values(plan_id, found) for found in moves])
+
+
+def complete_plan(connection: sa.Connection, plan_id: str) -> None:
+    connection.execute(plans.update().where(plans.c.id == plan_id).values(complete=True))
+
+
+def get_plan(connection: sa.Connection, cluster: str, plan_id: str) -> PlanRow | None:
+    found = (
+        connection.execute(
+            sa.select(plans).where(
+                plans.c.id == inert(plan_id), plans.c.cluster == inert(cluster), plans.c.complete
+            )
+        )
+        .mappings()
+        .one_or_none()
+    )
+    return None if found is None else PlanRow(**found)
+
+
+def list_plans(
+    connection: sa.Connection, cluster: str, *, below: tuple[int, str] | None, limit: int
+) -> list[PlanRow]:
+    """Newest first. below: (created_at_ms, id) of the last one seen."""
+    conditions: list[sa.ColumnElement[bool]] = [plans.c.cluster == inert(cluster), plans.c.complete]
+    if below is not None:
+        conditions.append(sa.tuple_(plans.c.created_at_ms, plans.c.id) < (below[0], inert(below[1])))
+    statement = (
+        sa.select(plans)
+        .where(*conditions)
+        .order_by(plans.c.created_at_ms.desc(), plans.c.id.desc())
+        .limit(limit)
+    )
+    return [PlanRow(**found) for found in connection.execute(statement).mappings()]
+
+
+def get_moves(
+    connection: sa.Connection,
+    plan_id: str,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    fates: Sequence[str] = (),
+    limit: int | None = None,
+) -> list[MoveRow]:
+    """In the plan's order. start, end: positions, the second exclusive. fates: only those; none: all."""
+    statement = (
+        sa.select(plan_moves)
+        .where(plan_moves.c.plan_id == inert(plan_id), plan_moves.c.position >= start)
+        .order_by(plan_moves.c.position)
+    )
+    if end is not None:
+        statement = statement.where(plan_moves.c.position < end)
+    if fates:
+        statement = statement.where(plan_moves.c.fate.in_(list(fates)))
+    if limit is not None:
+        statement = statement.limit(limit)
+    return [_move_row(found) for found in connection.execute(statement).mappings()]
+
+
+def claim_plan(connection: sa.Connection, plan_id: str, operation_id: str) -> bool:
+    """Gives the plan to the operation that carries it out; False: another one has it, or it is gone."""
+    statement = (
+        plans.update()
+        .where(
+            plans.c.id == plan_id,
+            plans.c.complete,
+            sa.or_(plans.c.operation_id.is_(None), plans.c.operation_id == operation_id),
+        )
+        .values(operation_id=operation_id)
+    )
+    return connection.execute(statement).rowcount == 1
+
+
+def update_fates(connection: sa.Connection, plan_id: str, moves: Iterable[MoveRow]) -> None:
+    for found in moves:
+        connection.execute(
+            plan_moves.update()
+            .where(plan_moves.c.plan_id == plan_id, plan_moves.c.position == found.position)
+            .values(
+                fate=found.fate,
+                detail=inert(found.detail),
+                begun_at_ms=found.begun_at_ms,
+                ended_at_ms=found.ended_at_ms,
+            )
+        )
+
+
+def delete_plan(connection: sa.Connection, plan_id: str) -> bool:
+    """False: it is gone, or an operation carries it out and needs it."""
+    free = connection.execute(
+        sa.select(plans.c.id).where(plans.c.id == plan_id, plans.c.operation_id.is_(None)).with_for_update()
+    ).scalar_one_or_none()
+    if free is None:
+        return False
+    _delete(connection, [plan_id])
+    return True
+
+
+def forget_expired(connection: sa.Connection, *, before_ms: int, limit: int) -> int:
+    """Deletes plans that nobody carried out and that expired before; returns how many."""
+    ids = (
+        connection.execute(
+            sa.select(plans.c.id)
+            .where(plans.c.expires_at_ms < before_ms, plans.c.operation_id.is_(None))
+            .limit(limit)
+        )
+        .scalars()
+        .all()
+    )
+    _delete(connection, list(ids))
+    return len(ids)
+
+
+def _delete(connection: sa.Connection, plan_ids: Sequence[str]) -> None:
+    connection.execute(plan_moves.delete().where(plan_moves.c.plan_id.in_(plan_ids)))
+    connection.execute(plans.delete().where(plans.c.id.in_(plan_ids)))
+
+
+def _values(plan_id: str, found: MoveRow) -> dict[str, Any]:
+    move = found.move
+    return {
+        "plan_id": plan_id,
+        "position": found.position,
+        "topic_id": move.topic_id,
+        "topic": move.topic,
+        "partition": move.partition,
+        "partition_epoch": move.partition_epoch,
+        "replicas_before": list(move.replicas_before),
+        "replicas_after": list(move.replicas_after),
+        "reasons": [reason.value for reason in move.reasons],
+        "size_bytes": move.size_bytes,
+        "bytes": move.bytes,
+        "gain": str(move.gain),
+        "fate": found.fate,
+        "detail": found.detail,
+        "begun_at_ms": found.begun_at_ms,
+        "ended_at_ms": found.ended_at_ms,
+    }
+
+
+_MOVE_FIELDS: Final = tuple(field for field in Move.__struct_fields__ if field != "gain")
+
+
+def _move_row(found: sa.RowMapping) -> MoveRow:
+    fields = {name: found[name] for name in _MOVE_FIELDS}
+    return MoveRow(
+        position=found["position"],
+        move=msgspec.convert(fields | {"gain": int(found["gain"])}, Move),
+        fate=found["fate"],
+        detail=found["detail"],
+        begun_at_ms=found["begun_at_ms"],
+        ended_at_ms=found["ended_at_ms"],
+    )
