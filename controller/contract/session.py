@@ -19,6 +19,7 @@ from enum import StrEnum
 import msgspec
 
 from controller.contract.errors import ControllerError
+from controller.contract.preflight import PreflightTarget
 
 #: Unanswered incarnations that a directory remembers; the oldest are forgotten first.
 UNANSWERED_INCARNATIONS_MAX = 16
@@ -124,3 +125,7 @@ class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):
     #: Partitions whose leadership could not be moved (this broker is their last in-sync member).
     remaining_leaderships: int = 0
     active_controller: str | None = None
+    #: While brokers wait to be added: listeners to be tried, for a report. None: there is nothing to report.
+    preflight: tuple[PreflightTarget, ...] | None = None
+    #: The controller's wall clock as it answers; -1: not told.
+    wall_ms: int = -1

@@ -5,6 +5,20 @@ from __future__ import annotations
 import msgspec
 
 
+class PreflightLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """clock_skew_ms_max: timestamps of records and retention by time rest on brokers' wall clocks, nothing
+        else does; hosts under NTP differ by tens of milliseconds.
+    free_bytes_min: what a log directory must have left.
+    flush_ms_max: a disk that takes longer for a small append, in the median of several, is not healthy.
+    report_age_ms_max: what was found longer ago than this is not known any more.
+    """
+
+    clock_skew_ms_max: int = 5_000
+    free_bytes_min: int = 1 << 30
+    flush_ms_max: int = 250
+    report_age_ms_max: int = 15_000
+
+
 class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Times are milliseconds of a monotonic clock.
 
@@ -21,6 +35,7 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     reassignment_stall_ms: a reassignment is shown as blocked when a target has not advanced for so long.
     throttle_behind_ms: a throttled learner must have fallen behind for so long before that is called blocked.
     producer_id_block_size: ids handed to a broker at a time (6.8).
+    preflight: what a broker must show before it is admitted.
     """
 
     heartbeat_interval_ms: int = 500
@@ -45,6 +60,7 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     topics_max: int = 100_000
     brokers_max: int = 1_000
     alarms_max: int = 100_000
+    preflight: PreflightLimits = PreflightLimits()
 
     def __post_init__(self) -> None:
         if not 0 < self.lease_ms < self.grace_ms:

@@ -1,4 +1,4 @@
-"""The controller's five endpoints for brokers, and the long poll that carries the metadata stream.
+"""The controller's six endpoints for brokers, and the long poll that carries the metadata stream.
 
 Every answer to a readable body is 200 with the contract's `error` field: a broker needs the typed answer, and
 a proxy's 503 must not be mistaken for one. Only a body that can't be read is 400, one that is too slow 408,
@@ -23,6 +23,7 @@ from fastapi.responses import Response
 
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
+from controller.contract.preflight import PreflightReport, PreflightResponse
 from controller.contract.session import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -49,7 +50,8 @@ log = logging.getLogger(__name__)
 
 TAG: Final = "Brokers (internal)"
 SMALL_BODY_BYTES_MAX: Final = 64 * 1024
-#: A poll carries the failures of a batch, a report the lag of every partition that its sender leads.
+#: A poll carries the failures of a batch, a report the lag of every partition that its sender leads, a
+#: preflight's what came of trying every peer.
 LARGE_BODY_BYTES_MAX: Final = 32 * 1024 * 1024
 #: Brokers give up on an answer long before; this is for whoever is none.
 BODY_TIMEOUT_MS: Final = 30_000
@@ -60,15 +62,29 @@ CACHED_BATCHES_MAX: Final = 8
 CACHED_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 
 RequestBody = TypeVar(
-    "RequestBody", RegisterRequest, HeartbeatRequest, PollRequest, LagReport, ProducerIdsRequest
+    "RequestBody",
+    RegisterRequest,
+    HeartbeatRequest,
+    PollRequest,
+    LagReport,
+    ProducerIdsRequest,
+    PreflightReport,
 )
-Answer = RegisterResponse | HeartbeatResponse | UpdateBatch | LagReportResponse | ProducerIdsResponse
+Answer = (
+    RegisterResponse
+    | HeartbeatResponse
+    | UpdateBatch
+    | LagReportResponse
+    | ProducerIdsResponse
+    | PreflightResponse
+)
 AnswerType = (
     type[RegisterResponse]
     | type[HeartbeatResponse]
     | type[UpdateBatch]
     | type[LagReportResponse]
     | type[ProducerIdsResponse]
+    | type[PreflightResponse]
 )
 
 
@@ -99,6 +115,7 @@ def create_router(engine: Engine) -> APIRouter:
         ("poll", api.poll, PollRequest, UpdateBatch),
         ("report", api.report, LagReport, LagReportResponse),
         ("allocate-producer-ids", api.allocate_producer_ids, ProducerIdsRequest, ProducerIdsResponse),
+        ("preflight", api.preflight, PreflightReport, PreflightResponse),
     )
     for name, endpoint, request_type, response_type in endpoints:
         router.add_api_route(
@@ -165,6 +182,18 @@ class BrokerApi:
         return await self._ask(
             cluster, request, _Question(broker_id, ProducerIdsRequest, ProducerIdsResponse, event)
         )
+
+    async def preflight(self, cluster: str, broker_id: int, request: Request) -> Response:
+        """What a broker found of its disk, its clock and its peers' listeners, while brokers wait to be
+        added."""
+        try:
+            body = await self._read(request, PreflightReport, broker_id)
+        except BodyRefused as error:
+            return _refused_body(error)
+        try:
+            return self._render(await self._engine.take_preflight(cluster, body))
+        except (NotActive, UnknownCluster) as error:
+            return self._render(self._refusal(PreflightResponse, error))
 
     async def poll(self, cluster: str, broker_id: int, request: Request) -> Response:
         """Acknowledge the metadata stream up to a position, and wait for what follows it."""
@@ -269,9 +298,16 @@ class BrokerApi:
         except (NotActive, UnknownCluster, Overloaded, OutcomeUnknown) as error:
             return self._render(self._refusal(answer_type, error))
         assert isinstance(reply, answer_type), f"{type(reply).__name__} answers {type(body).__name__}"
-        if isinstance(reply, HeartbeatResponse) and self._engine.role != "active":
-            # Authority may have gone while the reply waited for a write.
-            return self._render(self._refusal(answer_type, NotActive(None)))
+        if isinstance(reply, HeartbeatResponse):
+            if self._engine.role != "active":
+                # Authority may have gone while the reply waited for a write.
+                return self._render(self._refusal(answer_type, NotActive(None)))
+            if reply.error is ControllerError.NONE:
+                reply = msgspec.structs.replace(
+                    reply,
+                    preflight=self._engine.preflight_targets(cluster, question.broker_id),
+                    wall_ms=self._wall_ms(),
+                )
         return self._render(reply)
 
     async def _read(self, request: Request, body_type: type[RequestBody], broker_id: int) -> RequestBody:
@@ -361,7 +397,9 @@ _MARKED_FIELD: Final = b'"broker_epoch":-1'
 async def read_body(request: Request, body_type: type[RequestBody], broker_id: int) -> RequestBody:
     """Reads and checks a body within its bound. Raises BodyRefused."""
     limit = (
-        LARGE_BODY_BYTES_MAX if body_type is PollRequest or body_type is LagReport else SMALL_BODY_BYTES_MAX
+        LARGE_BODY_BYTES_MAX
+        if body_type in (PollRequest, LagReport, PreflightReport)
+        else SMALL_BODY_BYTES_MAX
     )
     received = bytearray()
     is_whole = False

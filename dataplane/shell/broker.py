@@ -47,6 +47,7 @@ from dataplane.shell.metrics import (
 )
 from dataplane.shell.net import Net, SystemNet
 from dataplane.shell.partitions import HostedPartition, PartitionTable
+from dataplane.shell.preflight import Preflight
 from dataplane.shell.producer_ids import ProducerIds
 from dataplane.shell.produces import Produces
 from dataplane.shell.replica_fetcher import ReplicaFetchers
@@ -302,6 +303,16 @@ class Broker:
             token=settings.controller_token,
         )
         self.lease.on_controller_epoch(controller_epoch_seen)
+        preflight = Preflight(
+            broker_id=settings.broker_id,
+            broker_epoch=lambda: self.session.broker_epoch,
+            client=self._client,
+            net=ports.net,
+            clock=ports.clock,
+            disk=ports.disk,
+            threads=ports.threads,
+            path=self.directory.path,
+        )
         self.session = ControllerSession(
             client=self._client,
             identity=BrokerIdentity(
@@ -325,6 +336,7 @@ class Broker:
             apply=self.table.apply,
             on_registered=self._on_registered,
             offline_log_dir_ids=self.directory.offline_ids,
+            preflight=preflight,
         )
         self.table.connect(
             fetches=self.fetches,
@@ -355,6 +367,7 @@ class Broker:
                     nursery.start_soon(self._status.serve)
                     _log.info("metrics on http://%s:%d/metrics", *self._status.address)
                 nursery.start_soon(self.session.run)
+                nursery.start_soon(preflight.run)
                 self._has_begun.set()
                 task_status.started(self)
         finally:

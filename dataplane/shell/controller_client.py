@@ -18,6 +18,7 @@ import msgspec
 
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
+from controller.contract.preflight import PreflightReport, PreflightResponse
 from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
 from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse, UpdateBatch
 from dataplane.shell.clock import Clock
@@ -109,6 +110,9 @@ class ControllerClient:
 
     async def allocate_producer_ids(self, request: ProducerIdsRequest) -> ProducerIdsResponse:
         return await self._ask("allocate-producer-ids", request, ProducerIdsResponse)
+
+    async def preflight(self, report: PreflightReport) -> PreflightResponse:
+        return await self._ask("preflight", report, PreflightResponse)
 
     async def poll(self, request: PollRequest) -> UpdateBatch:
         return await self._ask(

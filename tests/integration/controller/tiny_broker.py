@@ -41,12 +41,20 @@ def main(url: str, broker_id: int, port: int) -> None:
 
     def beat() -> None:
         while True:
-            call(
+            answer = call(
                 url,
                 broker_id,
                 "heartbeat",
                 {"broker_epoch": epoch, "incarnation_id": f"broker-{broker_id}", **position},
             )
+            targets = answer["preflight"]
+            if isinstance(targets, list):
+                # It has no disk and no clock of its own; its peers' listeners it takes for granted.
+                peers = [{name: target[name] for name in ("broker_id", "broker_epoch")} for target in targets]
+                disk = {"free_bytes": 2**40, "flush_us": 1, "flush_us_max": 1}
+                clock = {"ahead_ms": 0, "error_ms": 0}
+                report = {"broker_epoch": epoch, "peers": peers, "disk": disk, "clock": clock}
+                call(url, broker_id, "preflight", report)
             time.sleep(0.3)
 
     threading.Thread(target=beat, daemon=True).start()

@@ -27,6 +27,17 @@ async def look(rest: Rest, path: str, *, after_ms: int = 500) -> dict[str, Any]:
     return body
 
 
+async def start(rest: Rest, *broker_ids: int) -> list[Broker]:
+    """Brokers that have registered and found everything in order."""
+    started = [Broker(rest.engine, broker_id) for broker_id in broker_ids]
+    for broker in started:
+        rest.listeners.open("127.0.0.1", 9000 + broker.broker_id)
+        assert (await broker.register()).status is BrokerStatus.WAITING
+    for broker in started:
+        await broker.report_preflight()
+    return started
+
+
 async def live(broker: Broker) -> None:
     await broker.heartbeat()
     await broker.apply()
@@ -51,8 +62,7 @@ async def test_adding_a_broker_waits_for_it_and_ends_when_it_is_active(zookeeper
         assert (waiting["state"], waiting["blocked"][0]["code"]) == ("preflight", "broker_unreachable")
         assert (await rest.client.get("/clusters/prod/brokers")).json()["items"] == []
 
-        broker = Broker(rest.engine, 4)
-        assert (await broker.register()).status is BrokerStatus.WAITING
+        (broker,) = await start(rest, 4)
         running = await look(rest, path)
         assert (running["state"], running["blocked"][0]["code"]) == ("running", "broker_not_active")
         await live(broker)
@@ -70,12 +80,16 @@ async def test_several_brokers_are_admitted_together_or_not_at_all(zookeeper: Me
         await rest.post("/clusters", {"name": "prod"})
         body = {"brokers": [spec(1), spec(2)], "reason": "first brokers"}
         path = (await rest.post("/clusters/prod/brokers", body)).headers["location"]
-        brokers = [Broker(rest.engine, broker_id) for broker_id in (1, 2)]
-        await brokers[0].register()
+        first = await start(rest, 1)
         half = await look(rest, path)
         assert (half["state"], [item["broker_id"] for item in half["blocked"]]) == ("preflight", [2])
         assert (await rest.client.get("/clusters/prod/brokers/1")).json()["state"] == "waiting"
-        await brokers[1].register()
+        brokers = first + await start(rest, 2)
+        half = await look(rest, path)
+        assert [item["detail"] for item in half["blocked"]] == [
+            "brokers that have not said yet whom they reach: 1"
+        ] * 2
+        await brokers[0].report_preflight()
         await rest.clock.sleep_ms(500)
         for broker in brokers:
             await live(broker)
@@ -94,8 +108,7 @@ async def test_a_broker_that_registers_elsewhere_fails_the_operation_and_is_not_
         await rest.post("/clusters", {"name": "prod"})
         body = {"brokers": [spec(1), spec(2, endpoint="store2:9092")]}
         path = (await rest.post("/clusters/prod/brokers", body)).headers["location"]
-        for broker_id in (1, 2):
-            await Broker(rest.engine, broker_id).register()
+        await start(rest, 1, 2)
         failed = await look(rest, path)
         assert (failed["state"], failed["error"]["code"]) == ("failed", "endpoint_mismatch")
         assert states(failed)["preflight"] == "failed"
@@ -110,7 +123,7 @@ async def test_at_its_deadline_an_operation_fails_and_has_changed_nothing(zookee
         assert (await look(rest, path, after_ms=9_000))["state"] == "preflight"
         failed = await look(rest, path, after_ms=2_000)
         assert (failed["state"], failed["error"]["code"]) == ("failed", "deadline_exceeded")
-        await Broker(rest.engine, 1).register()
+        await start(rest, 1)
         assert (await look(rest, path))["state"] == "failed"
         assert (await rest.client.get("/clusters/prod/brokers/1")).json()["state"] == "waiting"
 
@@ -176,8 +189,7 @@ async def test_another_controller_resumes_what_the_first_one_began(zookeeper: Me
         await rest.clock.sleep_ms(20_000)
         assert rest.engine.role == "active"
         assert rest.engine.controller_epoch > first_epoch
-        broker = Broker(rest.engine, 1)
-        await broker.register()
+        (broker,) = await start(rest, 1)
         await rest.clock.sleep_ms(500)
         await live(broker)
         assert (await look(rest, path))["state"] == "succeeded"

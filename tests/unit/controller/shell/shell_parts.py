@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import AbstractContextManager, asynccontextmanager
 
 import anyio
 
 from controller.contract.partition_state import PartitionState, TopicState
+from controller.contract.preflight import (
+    ClockFigures,
+    DiskFigures,
+    PeerReach,
+    PreflightReport,
+    PreflightResponse,
+    ReachFailure,
+)
 from controller.contract.session import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -55,6 +63,10 @@ class VirtualClock:
 
     def timeout_ms(self, duration_ms: int) -> AbstractContextManager[anyio.CancelScope]:
         return anyio.move_on_after(duration_ms / 1000)
+
+
+GOOD_CLOCK = ClockFigures(ahead_ms=1, error_ms=1)
+GOOD_DISK = DiskFigures(free_bytes=2**40, flush_us=200, flush_us_max=300)
 
 
 class AddressBook:
@@ -265,6 +277,28 @@ class Broker:
         reply = await self.engine.submit(self.cluster, event)
         assert isinstance(reply, HeartbeatResponse)
         return reply
+
+    async def report_preflight(
+        self,
+        *,
+        unreachable: Collection[int] = (),
+        clock: ClockFigures = GOOD_CLOCK,
+        disk: DiskFigures = GOOD_DISK,
+    ) -> PreflightResponse:
+        """What a broker says that is asked to look around before others, or it, are added."""
+        peers = tuple(
+            PeerReach(
+                broker_id=target.broker_id,
+                broker_epoch=target.broker_epoch,
+                failure=ReachFailure.LISTENER_UNREACHABLE if target.broker_id in unreachable else None,
+                detail="Connection refused" if target.broker_id in unreachable else "",
+            )
+            for target in self.engine.preflight_targets(self.cluster, self.broker_id) or ()
+        )
+        report = PreflightReport(
+            broker_id=self.broker_id, broker_epoch=self.broker_epoch, peers=peers, clock=clock, disk=disk
+        )
+        return await self.engine.take_preflight(self.cluster, report)
 
     async def apply(self) -> None:
         """Tells that everything published has been applied."""

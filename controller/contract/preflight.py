@@ -1,0 +1,74 @@
+"""What is tested before a broker is admitted, and what the brokers answer.
+
+While brokers wait to be added, the answer to every heartbeat names the listeners that its sender shall try:
+a waiting broker is told of its future peers, a live one of those that wait. Each tries again every few
+seconds and reports what it found. Nothing of it is stored; a controller that takes over asks anew, and
+a broker of an older release, which does not report, holds an admission up until it is upgraded.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from controller.contract.errors import ControllerError
+
+
+class PreflightTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """A listener to be tried: where this incarnation says that it is."""
+
+    broker_id: int
+    broker_epoch: int
+    host: str
+    port: int
+
+
+class ReachFailure(StrEnum):
+    #: No connection, or no answer on it.
+    LISTENER_UNREACHABLE = "listener_unreachable"
+    #: It answered, and does not speak what replication needs, or not the Kafka protocol at all.
+    INCOMPATIBLE_VERSION = "incompatible_version"
+
+
+class PeerReach(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of trying one listener. failure: None if it answered as a broker should."""
+
+    broker_id: int
+    broker_epoch: int
+    failure: ReachFailure | None = None
+    detail: str = ""
+
+
+class DiskFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """free_bytes: of the file system that holds the log directory. flush_us, flush_us_max: median and longest
+    of a few small appends, each forced to disk; -1: not tried. failure: why it could not be measured."""
+
+    free_bytes: int = -1
+    flush_us: int = -1
+    flush_us_max: int = -1
+    failure: str = ""
+
+
+class ClockFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the controller's wall clock is ahead of the broker's, and by how much that may be wrong: half
+    the round trip of the heartbeat that told it."""
+
+    ahead_ms: int
+    error_ms: int
+
+
+class PreflightReport(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /internal/clusters/{cluster}/brokers/{id}:preflight`. The latest replaces the one before."""
+
+    broker_id: int
+    broker_epoch: int
+    peers: tuple[PeerReach, ...] = ()
+    disk: DiskFigures | None = None
+    clock: ClockFigures | None = None
+
+
+class PreflightResponse(msgspec.Struct, frozen=True, kw_only=True):
+    error: ControllerError = ControllerError.NONE
+    controller_epoch: int = -1
+    active_controller: str | None = None

@@ -1,0 +1,31 @@
+"""How far the controller's wall clock is from ours, from heartbeats that carry its reading. Pure.
+
+The controller read its clock somewhere between our sending and our hearing, so the middle is wrong by half
+the round trip at most (Cristian's algorithm). Of the last few heartbeats the one with the shortest round trip
+tells most.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from controller.contract.preflight import ClockFigures
+
+READINGS_MAX: Final = 8
+
+
+class ClockComparison:
+    def __init__(self) -> None:
+        self._readings: deque[ClockFigures] = deque(maxlen=READINGS_MAX)
+
+    def on_reading(self, controller_wall_ms: int, *, wall_ms: int, round_trip_ms: int) -> None:
+        """wall_ms: our clock when the answer was heard."""
+        error_ms = -(-max(0, round_trip_ms) // 2)
+        ahead_ms = controller_wall_ms - (wall_ms - error_ms)
+        self._readings.append(ClockFigures(ahead_ms=ahead_ms, error_ms=error_ms))
+
+    @property
+    def figures(self) -> ClockFigures | None:
+        """None: nothing has been heard. Of equally good readings, the latest: a clock may be set."""
+        return min(reversed(self._readings), key=lambda reading: reading.error_ms, default=None)

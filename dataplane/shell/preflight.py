@@ -1,0 +1,232 @@
+"""What a broker tries while brokers wait to be added, and tells the controller.
+
+The controller names listeners in its answers to heartbeats. Each is connected to and asked for ApiVersions:
+an open port is not enough, a broker must answer, and speak the fetch version that replication uses. A broker
+that waits itself also tries its disk. Every few seconds anew, until nobody waits any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+import trio
+
+from controller.contract.preflight import (
+    DiskFigures,
+    PeerReach,
+    PreflightReport,
+    PreflightResponse,
+    PreflightTarget,
+    ReachFailure,
+)
+from controller.contract.session import BrokerStatus, HeartbeatResponse
+from dataplane.core.clock_comparison import ClockComparison
+from dataplane.shell.clock import Clock
+from dataplane.shell.controller_client import ControllerUnavailable
+from dataplane.shell.net import Channel, Net
+from dataplane.shell.threads import Threads
+from dataplane.storage.disk import Disk
+from dataplane.wire import codec
+from dataplane.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
+from dataplane.wire.framing import FrameError, FrameReader, encode_request_frame
+from dataplane.wire.headers import decode_response_header, encode_request_header
+from dataplane.wire.primitives import MalformedRequest
+
+_log = logging.getLogger(__name__)
+
+INTERVAL_MS: Final = 3_000
+REACH_TIMEOUT_MS: Final = 2_000
+REACHED_AT_ONCE_MAX: Final = 16
+FLUSHES: Final = 8
+FLUSHED_BYTES: Final = 4_096
+ANSWER_BYTES_MAX: Final = 1024 * 1024
+DISK_FILE: Final = "preflight.tmp"
+
+_CORRELATION_ID: Final = 1
+#: The oldest form, which every broker answers: an array of (key, lowest, highest version).
+_VERSION: Final = 0
+
+
+class ReportSink(Protocol):
+    """The road to the controller."""
+
+    async def preflight(self, report: PreflightReport) -> PreflightResponse:
+        """Raises ControllerUnavailable."""
+        ...
+
+
+class Preflight:
+    """`on_heartbeat` says what is to be tried; `run` tries it."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        client: ReportSink,
+        net: Net,
+        clock: Clock,
+        disk: Disk,
+        threads: Threads,
+        path: str,
+    ) -> None:
+        """path: the log directory."""
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._client = client
+        self._net = net
+        self._clock = clock
+        self._disk = disk
+        self._threads = threads
+        self._path = path
+        self._comparison = ClockComparison()
+        self._targets: tuple[PreflightTarget, ...] | None = None
+        self._is_waiting = False
+        self._wake = trio.Event()
+
+    def on_heartbeat(self, response: HeartbeatResponse, *, sent_ms: int, now_ms: int) -> None:
+        if response.wall_ms >= 0:
+            self._comparison.on_reading(
+                response.wall_ms, wall_ms=self._clock.wall_ms(), round_trip_ms=now_ms - sent_ms
+            )
+        self._is_waiting = response.status is BrokerStatus.WAITING
+        if response.preflight != self._targets:
+            self._targets = response.preflight
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            if self._targets is None:
+                await self._wake.wait()
+                self._wake = trio.Event()
+                continue
+            self._wake = trio.Event()
+            await self._report(self._targets)
+            with self._clock.timeout_ms(INTERVAL_MS):
+                await self._wake.wait()
+
+    async def _report(self, targets: Sequence[PreflightTarget]) -> None:
+        broker_epoch = self._broker_epoch()
+        disk = await self._try_disk()
+        report = PreflightReport(
+            broker_id=self._broker_id,
+            broker_epoch=broker_epoch,
+            peers=await self._reach_all(targets),
+            disk=disk,
+            clock=self._comparison.figures,
+        )
+        try:
+            await self._client.preflight(report)
+        except ControllerUnavailable as error:
+            _log.info("nobody takes what was found before brokers are added: %s", error)
+
+    async def _try_disk(self) -> DiskFigures:
+        """The disk of a broker that serves already has better things to do than flushing for us."""
+        flushes = FLUSHES if self._is_waiting else 0
+        return await self._threads.run(lambda: try_disk(self._disk, self._path, self._clock, flushes=flushes))
+
+    async def _reach_all(self, targets: Sequence[PreflightTarget]) -> tuple[PeerReach, ...]:
+        found: list[PeerReach | None] = [None] * len(targets)
+        limiter = trio.CapacityLimiter(REACHED_AT_ONCE_MAX)
+
+        async def reach_one(index: int) -> None:
+            async with limiter:
+                found[index] = await reach(self._net, self._clock, targets[index])
+
+        async with trio.open_nursery() as nursery:
+            for index in range(len(targets)):
+                nursery.start_soon(reach_one, index)
+        return tuple(each for each in found if each is not None)
+
+
+def try_disk(disk: Disk, path: str, clock: Clock, *, flushes: int) -> DiskFigures:
+    """Times a few small appends, each forced to disk. Blocks: call it in a thread."""
+    name = f"{path}/{DISK_FILE}"
+    times: list[int] = []
+    try:
+        if flushes:
+            file = disk.open(name, create=True)
+            try:
+                for number in range(flushes):
+                    started_us = clock.mono_us()
+                    file.pwrite(bytes(FLUSHED_BYTES), number * FLUSHED_BYTES)
+                    file.fsync()
+                    times.append(clock.mono_us() - started_us)
+            finally:
+                file.close()
+                disk.unlink(name)
+        free_bytes = disk.free_bytes(path)
+    except OSError as error:
+        return DiskFigures(failure=str(error))
+    if not times:
+        return DiskFigures(free_bytes=free_bytes)
+    return DiskFigures(
+        free_bytes=free_bytes, flush_us=sorted(times)[len(times) // 2], flush_us_max=max(times)
+    )
+
+
+async def reach(net: Net, clock: Clock, target: PreflightTarget) -> PeerReach:
+    """Asks whoever listens there which versions it speaks."""
+    failure: ReachFailure | None = ReachFailure.LISTENER_UNREACHABLE
+    detail = f"no answer within {REACH_TIMEOUT_MS} ms"
+    with clock.timeout_ms(REACH_TIMEOUT_MS):
+        try:
+            channel = await net.connect(target.host, target.port)
+            try:
+                fetch_max = await _ask_fetch_version(channel)
+            finally:
+                channel.close()
+        except OSError as error:
+            detail = error.strerror or str(error) or type(error).__name__
+        except (FrameError, MalformedRequest) as error:
+            failure = ReachFailure.INCOMPATIBLE_VERSION
+            detail = f"what listens there does not speak the Kafka protocol: {error}"
+        else:
+            failure, detail = None, ""
+            if fetch_max < HIGHEST_FETCH_VERSION:
+                failure = ReachFailure.INCOMPATIBLE_VERSION
+                detail = f"it answers fetches up to version {fetch_max}, not {HIGHEST_FETCH_VERSION}"
+    return PeerReach(
+        broker_id=target.broker_id, broker_epoch=target.broker_epoch, failure=failure, detail=detail[:200]
+    )
+
+
+async def _ask_fetch_version(channel: Channel) -> int:
+    """The highest version of Fetch that it answers; -1: none. Raises OSError, FrameError,
+    MalformedRequest."""
+    head = encode_request_header(
+        api_key=ApiKey.API_VERSIONS,
+        api_version=_VERSION,
+        correlation_id=_CORRELATION_ID,
+        client_id="preflight",
+    )
+    unsent = memoryview(encode_request_frame(head, b""))
+    while unsent:
+        try:
+            unsent = unsent[channel.send((unsent,)) :]
+        except BlockingIOError:
+            await channel.wait_writable()
+    frames = FrameReader(frame_bytes_max=ANSWER_BYTES_MAX)
+    while (frame := frames.next_frame()) is None:
+        try:
+            count = channel.recv_into(frames.writable())
+        except BlockingIOError:
+            await channel.wait_readable()
+            continue
+        if not count:
+            raise ConnectionResetError("it closed the connection without an answer")
+        frames.received(count)
+    correlation_id, position = decode_response_header(
+        frame, api_key=ApiKey.API_VERSIONS, api_version=_VERSION
+    )
+    if correlation_id != _CORRELATION_ID:
+        raise MalformedRequest(f"it answered request {correlation_id}")
+    answer: Any = codec.decode(codec.response_type(ApiKey.API_VERSIONS, _VERSION), frame, position)
+    spoken: Any
+    for spoken in answer.api_keys:
+        if int(spoken.api_key) == ApiKey.FETCH:
+            return int(spoken.max_version)
+    return -1
