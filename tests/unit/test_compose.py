@@ -1,21 +1,25 @@
 """docker-compose.yml without an engine: well-formed, its commands are ones that our entry points take, and
-its parts point at each other. The same entry points run for real in tests/faults and tests/interop."""
+its parts point at each other. What it describes runs in tests/integration/compose."""
 
 from __future__ import annotations
 
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 import yaml
 
 from controller.__main__ import _parser as controller_parser
 from dataplane.__main__ import _parser as dataplane_parser
+from tests.image import entry_points, install_image
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+PACKAGES = ("controller", "admin_api", "dataplane", "migrations", "localcluster", "springtide")
 
 
 def arguments(service: str) -> list[str]:
@@ -58,10 +62,71 @@ def test_every_named_volume_and_dependency_exists() -> None:
             assert "healthcheck" in SERVICES[needed]
 
 
-def test_the_image_holds_every_package_that_is_installed() -> None:
-    copied = {
-        line.split()[1]
-        for line in (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
-        if line.startswith("COPY ") and len(line.split()) == 3
-    }
-    assert copied >= {"controller", "admin_api", "dataplane", "migrations", "localcluster"}
+def test_whatever_runs_here_tells_whether_it_is_healthy() -> None:
+    assert [name for name, service in SERVICES.items() if "healthcheck" not in service] == []
+
+
+@pytest.mark.parametrize("broker_id", [1, 2, 3])
+def test_a_brokers_health_is_asked_where_it_tells_it(broker_id: int) -> None:
+    service = SERVICES[f"broker{broker_id}"]
+    chosen = dataplane_parser().parse_args(arguments(f"broker{broker_id}")[1:])
+    assert chosen.metrics_listen == f"127.0.0.1:{service['environment']['METRICS_PORT']}"
+
+
+def test_the_zookeepers_are_one_ensemble_and_answer_their_health_check() -> None:
+    for server_id in (1, 2, 3):
+        service = SERVICES[f"zk{server_id}"]
+        environment = service["environment"]
+        members = dict(member.split("=") for member in environment["ZOO_SERVERS"].split())
+        assert members[f"server.{environment['ZOO_MY_ID']}"].startswith(f"{service['hostname']}:")
+        asked = shlex.split(service["healthcheck"]["test"][1])[1]
+        assert asked in environment["ZOO_4LW_COMMANDS_WHITELIST"].split(",")
+
+
+def test_the_controllers_know_the_databases_user_and_password() -> None:
+    stated = SERVICES["postgres"]["environment"]
+    for name in ("controller1", "controller2"):
+        url = sa.make_url(controller_parser().parse_args(arguments(name)[1:]).database_url)
+        assert (url.username, url.password, url.database) == (
+            stated["POSTGRES_USER"],
+            stated["POSTGRES_PASSWORD"],
+            stated["POSTGRES_DB"],
+        )
+
+
+def test_no_two_services_share_a_port_of_the_host() -> None:
+    taken = [port.rpartition(":")[0] for service in SERVICES.values() for port in service.get("ports", [])]
+    for service in SERVICES.values():
+        words = shlex.split(service.get("command", ""))
+        taken += [words[at + 1] for at, word in enumerate(words) if word in ("--listen", "--metrics-listen")]
+    assert sorted(set(taken)) == sorted(taken)
+    assert len(taken) == 12
+
+
+def test_the_image_holds_all_of_our_code_and_every_file_that_it_reads(tmp_path: Path) -> None:
+    installed = install_image(tmp_path)
+    found = {str(file.relative_to(installed)) for file in installed.rglob("*") if file.is_file()}
+    tracked = subprocess.run(
+        ["git", "ls-files", *PACKAGES], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert len(tracked) > 300
+    assert sorted(set(tracked) - found) == []
+
+
+def test_every_command_that_is_installed_exists_in_the_image(tmp_path: Path) -> None:
+    installed = install_image(tmp_path)
+    for target in entry_points().values():
+        module, _, function = target.partition(":")
+        source = (installed / module.replace(".", "/")).with_suffix(".py").read_text(encoding="utf-8")
+        assert f"def {function}(" in source
+
+
+def test_the_container_may_write_where_its_volume_is_and_runs_as_nobody_special() -> None:
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    assert lines.index("USER springtide") > max(
+        at for at, line in enumerate(lines) if line.startswith("RUN ")
+    )
+    volume = next(line.split()[1] for line in lines if line.startswith("VOLUME "))
+    assert lines[-1].startswith("EXPOSE ")
+    for name in ("broker1", "broker2", "broker3"):
+        assert SERVICES[name]["volumes"] == [f"{name}:{volume}"]
