@@ -1,5 +1,5 @@
-"""What a container of the Dockerfile's image would find installed, made without a container engine: of the files
-that COPY brings, those that the rules in pyproject.toml install."""
+"""The files that a container of the Dockerfile's image would find installed, without a container engine: of those
+that COPY brings, what the rules in pyproject.toml install."""
 
 from __future__ import annotations
 
