@@ -38,6 +38,8 @@ class Answer:
     status: int
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
+    #: For the audit, beside "succeeded": what was known of the consequences.
+    detail: str | None = None
 
     @classmethod
     def of(cls, status: int, body: BaseModel, *, version: str | None = None, **headers: str) -> Answer:

@@ -205,7 +205,7 @@ class Writing:
         detail: str | None = None
         try:
             answer = await service(attempt)
-            outcome = RequestOutcome.SUCCEEDED
+            outcome, detail = RequestOutcome.SUCCEEDED, answer.detail
             return answer
         except ProblemError as refused:
             outcome, code, detail = RequestOutcome.REFUSED, refused.code, refused.detail

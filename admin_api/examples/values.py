@@ -62,6 +62,66 @@ _ELECTION: Final = OPERATION | {
     "blocked": [],
     "summary": "broker 1 leads orders-0 in leader epoch 5",
 }
+_LOSS: Final = {
+    "topic": "orders",
+    "partition": 0,
+    "partition_epoch": 17,
+    "unheard": [3],
+    "last_leader": 3,
+    "last_log_end_offset": 120_000,
+    "last_high_watermark": 119_990,
+    "least": 1,
+    "candidates": [
+        {
+            "broker_id": 1,
+            "standing": "behind",
+            "broker_status": "active",
+            "may_lead": True,
+            "last_leader_epoch": 4,
+            "log_start_offset": 0,
+            "log_end_offset": 119_970,
+            "high_watermark": 119_950,
+            "lost_records": 30,
+            "lost_committed": 20,
+            "held_elsewhere": [],
+        },
+        {
+            "broker_id": 2,
+            "standing": "behind",
+            "broker_status": "active",
+            "may_lead": True,
+            "last_leader_epoch": 4,
+            "log_start_offset": 0,
+            "log_end_offset": 119_800,
+            "high_watermark": 119_790,
+            "lost_records": 200,
+            "lost_committed": 190,
+            "held_elsewhere": [
+                {
+                    "broker_id": 1,
+                    "first_offset": 119_800,
+                    "next_offset": 119_970,
+                    "records": 170,
+                    "committed": 170,
+                    "is_exact": True,
+                }
+            ],
+        },
+        {
+            "broker_id": 3,
+            "standing": "eligible",
+            "broker_status": "fenced",
+            "may_lead": False,
+            "last_leader_epoch": None,
+            "log_start_offset": None,
+            "log_end_offset": None,
+            "high_watermark": None,
+            "lost_records": None,
+            "lost_committed": None,
+            "held_elsewhere": [],
+        },
+    ],
+}
 _ROW: Final = {
     "id": 1_204,
     "cluster": "prod",
@@ -206,7 +266,10 @@ ANSWERS: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
         Shown("dry_run", "What would be deleted", {"topic": TOPIC, "waits_for_brokers": [1, 2, 3]}),
     ),
     ("electLeader", 202): (Shown("elected", "The preferred leader leads", _ELECTION),),
-    ("electLeader", 200): (Shown("dry_run", "The partition after the election", {"partition": PARTITION}),),
+    ("electLeader", 200): (
+        Shown("dry_run", "The partition after the election", {"partition": PARTITION, "loss": None}),
+    ),
+    ("previewLoss", 200): (Shown("two_left", "Two of three tell; the last leader is lost", _LOSS),),
     ("listPartitions", 200): (Shown("one", "A partition that is well", items(PARTITION)),),
     ("listPartitionsOfCluster", 200): (
         Shown("worst_first", "One without a leader first", items(BLOCKED_PARTITION, PARTITION)),

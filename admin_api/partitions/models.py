@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from admin_api.names import INT32_MAX, BrokerId, PartitionNumber, Reason, TopicName
+from admin_api.names import INT32_MAX, INT64_MAX, BrokerId, PartitionNumber, Reason, TopicName
 from admin_api.operations.views import RefusedView
+from admin_api.partitions.loss import LossPreviewView
 from admin_api.views import LastChange, RequestBody, View
 
 
@@ -73,7 +74,7 @@ class ElectPreferredLeader(RequestBody):
 
 
 class ElectUncleanLeader(RequestBody):
-    """Chooses a leader for a partition that has none. May lose acknowledged records: read its `why` first."""
+    """Chooses a leader for a partition that has none. May lose acknowledged records: see its loss-preview."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -82,6 +83,7 @@ class ElectUncleanLeader(RequestBody):
                     "election": "unclean",
                     "broker_id": 2,
                     "partition_epoch": 17,
+                    "lost_records_max": 30,
                     "reason": "brokers 1 and 3 are lost for good",
                 }
             ]
@@ -92,6 +94,13 @@ class ElectUncleanLeader(RequestBody):
     broker_id: BrokerId = Field(description="who shall lead")
     partition_epoch: Annotated[int, Field(ge=0, le=INT32_MAX)] = Field(
         description="the state that was looked at; refused when it has changed"
+    )
+    lost_records_max: Annotated[int, Field(ge=0, le=INT64_MAX)] | None = Field(
+        default=None,
+        description=(
+            "refused when more would be lost, as far as replicas told, or while a live one has not told; "
+            "null: whatever it costs"
+        ),
     )
     reason: Reason
 
@@ -145,6 +154,7 @@ class PreferredElectionPlan(View):
 
 
 class ElectionPlan(View):
-    """What the election would lead to."""
+    """What the election would lead to. loss: of an unclean one; null: nothing has to be lost."""
 
     partition: PartitionView
+    loss: LossPreviewView | None

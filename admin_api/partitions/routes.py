@@ -15,6 +15,7 @@ from admin_api.names import PartitionNumber
 from admin_api.operations.views import LOCATION_HEADERS, OperationView
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
 from admin_api.partitions import preferred, service
+from admin_api.partitions.loss import LossPreviewView, find_loss
 from admin_api.partitions.models import (
     ElectionPlan,
     ElectLeaderBody,
@@ -52,6 +53,7 @@ _EXAMPLES: dict[str, Example] = {
             "election": "unclean",
             "broker_id": 2,
             "partition_epoch": 17,
+            "lost_records_max": 30,
             "reason": "brokers 1 and 3 are lost for good",
         },
     },
@@ -75,6 +77,8 @@ _EXAMPLES: dict[str, Example] = {
             "election_not_needed",
             "partition_changed",
             "ineligible_broker",
+            "loss_too_large",
+            "loss_unknown",
             *CONDITION_PROBLEMS,
             *WRITE_PROBLEMS,
         ),
@@ -92,7 +96,8 @@ async def elect_leader(
 ) -> Response:
     """`preferred` hands the leadership back to the first replica, and loses nothing. `unclean` chooses a
     leader for a partition that has none: whatever its log lacks is lost, other replicas set aside what they
-    have beyond it, and all of it is recorded. It takes the role admin."""
+    have beyond it, and all of it is recorded. Look at the loss preview first, or ask for a dry run, which
+    shows it; with `lost_records_max` no more than that is lost. It takes the role admin."""
     if body.election == "unclean":
         write.need(Role.ADMIN)
     services.engine.image(cluster)
@@ -197,3 +202,24 @@ async def get_partition(
     state = service.find_partition(view, cluster, topic, partition)
     shown = service.show_partition(services.engine, cluster, view, state)
     return show(request, shown, view=view, version=service.version_of(state))
+
+
+@router.get(
+    _PREFIX + "/{partition:int}/loss-preview",
+    operation_id="previewLoss",
+    summary="See what an unclean election would lose",
+    response_model=LossPreviewView,
+    responses={
+        200: {"headers": ETAG_HEADERS},
+        **problems(*_MISSING, "election_not_needed", "not_the_active_controller"),
+    },
+)
+async def preview_loss(
+    request: Request, services: Serving, cluster: ClusterPath, topic: TopicPath, partition: PartitionPath
+) -> Response:
+    """For a partition without a leader: how far each replica's log goes, and for each of them what the others
+    hold that it lacks. Where two logs part is told by their leader epochs, not by their lengths. A replica
+    that is down is not heard; the last report of the last leader says at least how far it had come."""
+    state = service.find_partition(services.engine.image(cluster), cluster, topic, partition)
+    shown = find_loss(services.engine, cluster, state)
+    return show(request, shown, version=service.version_of(state))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from admin_api.answers import Answer
 from admin_api.conditions import Condition
 from admin_api.operations.advance import finished_election
 from admin_api.operations.model import LeaderElection, OperationState, encode_work
 from admin_api.operations.views import accepted
+from admin_api.partitions.loss import loss_sentence, loss_view
 from admin_api.partitions.models import (
     ElectionPlan,
     ElectLeader,
@@ -156,10 +159,11 @@ async def elect_leader(
             partition=number,
             broker_id=body.broker_id,
             partition_epoch=body.partition_epoch,
+            lost_records_max=body.lost_records_max,
         )
     reply = await engine.submit(cluster, event)
     match reply:
-        case LeadersElected(partitions=(elected,)):
+        case LeadersElected(partitions=(elected,), loss=loss):
             pass
         case Refusal() as refusal:
             raise refusal_problem(refusal)
@@ -167,8 +171,13 @@ async def elect_leader(
             raise AssertionError(f"unexpected answer to an election: {reply!r}")
     if attempt.dry_run:
         return Answer.of(
-            200, ElectionPlan(partition=partition_view(elected, lag=None, why=None, last_change=None))
+            200,
+            ElectionPlan(
+                partition=partition_view(elected, lag=None, why=None, last_change=None),
+                loss=None if loss is None else loss_view(engine, cluster, decided or state, loss),
+            ),
         )
+    consequences = None if loss is None else loss_sentence(loss, elected.leader)
     spec = LeaderElection(
         topic=topic,
         partition=number,
@@ -188,7 +197,8 @@ async def elect_leader(
         started_at_ms=attempt.wall_ms,
         finished_at_ms=services.clock.now_wall_ms(),
         deadline_at_ms=attempt.wall_ms + services.settings.preflight_deadline_ms,
-        body=encode_work(finished_election(spec)),
+        body=encode_work(finished_election(spec, consequences)),
     )
     await services.operations.follow(row)
-    return accepted(row, retry_after_s=services.settings.retry_after_s)
+    answer = accepted(row, retry_after_s=services.settings.retry_after_s)
+    return replace(answer, detail=consequences)

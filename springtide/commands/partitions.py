@@ -17,7 +17,10 @@ def _list(options: Namespace) -> Call:
 
 def _elect(options: Namespace) -> Call:
     body = given(
-        election=options.election_type, broker_id=options.broker_id, partition_epoch=options.partition_epoch
+        election=options.election_type,
+        broker_id=options.broker_id,
+        partition_epoch=options.partition_epoch,
+        lost_records_max=options.lost_records_max,
     )
     missing = [
         name
@@ -31,7 +34,7 @@ def _elect(options: Namespace) -> Call:
     if options.election_type == "unclean" and missing:
         raise UsageError(
             f"an unclean election may lose acknowledged records; it needs {', '.join(missing)} too: see "
-            f"'why' and 'partition_epoch' in springtide partitions show {options.topic} {options.partition}"
+            f"springtide partitions preview-loss {options.topic} {options.partition}"
         )
     return write(
         options,
@@ -105,6 +108,21 @@ COMMANDS = (
         ),
     ),
     Command(
+        words=("partitions", "preview-loss"),
+        summary="Say what an unclean election would lose, for each replica that could be chosen",
+        examples=("partitions preview-loss orders 0", "partitions preview-loss orders 0 --output json"),
+        arguments=(TOPIC, PARTITION),
+        call=lambda options: get(
+            "clusters",
+            options.cluster,
+            "topics",
+            options.topic,
+            "partitions",
+            options.partition,
+            "loss-preview",
+        ),
+    ),
+    Command(
         words=("partitions", "explain"),
         summary="Say why each replica is where it is, in sync or not, or the leader",
         examples=("partitions explain orders 0 --output json",),
@@ -172,6 +190,12 @@ COMMANDS = (
                 type=id_number,
                 metavar="N",
                 help="unclean: the state that was looked at; refused when it has changed",
+            ),
+            argument(
+                "--lost-records-max",
+                type=id_number,
+                metavar="N",
+                help="unclean: refuse when more records would be lost, as far as replicas told",
             ),
         ),
         call=_elect,

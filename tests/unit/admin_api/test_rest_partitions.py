@@ -2,10 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from controller.contract.lag_report import FollowerLag, LagReport, PartitionLag
+from controller.contract.lag_report import (
+    FollowerLag,
+    LagReport,
+    LagReportResponse,
+    PartitionLag,
+    ReplicaLogEnd,
+)
 from controller.core.events import Report
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
-from tests.unit.admin_api.rest_parts import controller, problem, silence
+from tests.unit.admin_api.rest_parts import Rest, controller, problem, silence
+from tests.unit.controller.shell.shell_parts import Broker
 
 pytestmark = pytest.mark.anyio
 
@@ -129,6 +136,87 @@ async def test_elections_by_hand_are_operations_that_are_done_and_audited(zookee
         assert (change["reason"], change["operation_id"]) == (body["reason"], elected.json()["id"])
         outcomes = [row["outcome"]["code"] for row in await rest.recorded(cause="elect_leader_unclean")]
         assert outcomes == [None, "partition_changed", "ineligible_broker"]
+
+
+async def test_what_an_unclean_election_would_lose_is_seen_before_and_recorded_after(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await rest.form()
+        await rest.create_topic(assignments=[[3, 1, 2]], partitions=1, configs={"min.insync.replicas": "1"})
+        needless = await rest.client.get(f"{PARTITION}/loss-preview")
+        assert problem(needless) == (409, "election_not_needed")
+        await silence(rest, brokers, 2, 3)
+        await silence(rest, brokers, 3)
+        await silence(rest, brokers)
+        for broker in brokers[:2]:
+            for _ in range(3):
+                await broker.heartbeat()
+                await broker.apply()
+        state = next(iter(rest.engine.decided("prod").partitions.values()))
+        assert (state.leader, state.isr, state.elr) == (-1, (), (3,))
+        body = {
+            "election": "unclean",
+            "broker_id": 2,
+            "partition_epoch": state.partition_epoch,
+            "lost_records_max": 30,
+            "reason": "broker 3 is lost for good",
+        }
+        unknown = await rest.post(f"{PARTITION}:elect-leader", body)
+        assert problem(unknown) == (409, "loss_unknown")
+        assert unknown.json()["retryable"] is True
+        await tell(rest, brokers[0], 90, high_watermark=80)
+        await tell(rest, brokers[1], 60, high_watermark=60)
+        shown = await rest.client.get(f"{PARTITION}/loss-preview")
+        assert shown.status_code == 200, shown.text
+        seen = shown.json()
+        assert (seen["unheard"], seen["partition_epoch"]) == ([3], state.partition_epoch)
+        by_id = {one["broker_id"]: one for one in seen["candidates"]}
+        assert (by_id[2]["log_end_offset"], by_id[2]["lost_records"], by_id[2]["lost_committed"]) == (
+            60,
+            30,
+            20,
+        )
+        assert by_id[2]["held_elsewhere"] == [
+            {
+                "broker_id": 1,
+                "first_offset": 60,
+                "next_offset": 90,
+                "records": 30,
+                "committed": 20,
+                "is_exact": True,
+            }
+        ]
+        assert by_id[3]["lost_records"] is None
+        refused = await rest.post(f"{PARTITION}:elect-leader", body | {"lost_records_max": 29})
+        assert problem(refused) == (409, "loss_too_large")
+        dry = await rest.post(f"{PARTITION}:elect-leader?dry_run=true", body)
+        assert dry.json()["loss"] == seen
+        elected = await rest.post(f"{PARTITION}:elect-leader", body)
+        assert elected.status_code == 202, elected.text
+        sentence = "30 records are lost as far as is known, 20 of them acknowledged with acks=all"
+        assert sentence in elected.json()["summary"]
+        newest = (await rest.recorded(cause="elect_leader_unclean"))[0]
+        assert newest["outcome"]["outcome"] == "succeeded"
+        assert newest["outcome"]["detail"].startswith(sentence)
+        assert "had not told how far their logs go: 3" in newest["outcome"]["detail"]
+
+
+async def tell(rest: Rest, broker: Broker, end: int, *, high_watermark: int) -> None:
+    """A replica without a leader says how far its log goes."""
+    state = next(iter(rest.engine.decided("prod").partitions.values()))
+    log_end = ReplicaLogEnd(
+        topic_id=state.topic_id,
+        partition=state.partition,
+        leader_epoch=state.leader_epoch,
+        log_start_offset=0,
+        log_end_offset=end,
+        high_watermark=high_watermark,
+        epochs=((0, 0),),
+    )
+    request = LagReport(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, log_ends=(log_end,))
+    reply = await rest.engine.submit("prod", Report(wall_ms=0, request=request))
+    assert isinstance(reply, LagReportResponse) and reply.error == "none"
 
 
 @pytest.mark.parametrize(
