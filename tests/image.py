@@ -1,4 +1,4 @@
-"""The files that a container of the Dockerfile's image would find installed, without a container engine: of those
+"""What a container of the Dockerfile's image would find installed, without a container engine: of the files
 that COPY brings, what the rules in pyproject.toml install."""
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Remapped:
 def container(
     name: str, service: Mapping[str, Any], *, site_packages: Path, remapped: Remapped, logs: Path
 ) -> SupervisedProcess:
-    """One of our services as its container would run it: the installed code, in the same working directory."""
+    """One of our services as its container would run it: installed code, in the same working directory."""
     volume = remapped.volume(name)
     command = remapped.text(service["command"]).replace(VOLUME, str(volume))
     program, *arguments = shlex.split(command)
