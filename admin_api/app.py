@@ -28,9 +28,11 @@ from admin_api.operations import routes as operation_routes
 from admin_api.operations.runner import OperationsRunner
 from admin_api.partitions import routes as partitions
 from admin_api.placement import routes as placement
+from admin_api.plans import routes as plans
 from admin_api.ports import EnginePort
 from admin_api.problem_handlers import install_problem_handlers
 from admin_api.reassignments import routes as reassignments
+from admin_api.receipts import routes as receipts
 from admin_api.replication import routes as replication
 from admin_api.resilience import routes as resilience
 from admin_api.schema import DESCRIPTION, TAGS, TITLE, VERSION, complete_schema
@@ -96,11 +98,13 @@ def create_app(
         configs.router,
         partitions.router,
         reassignments.router,
+        plans.router,
         placement.router,
         resilience.router,
         replication.router,
         operation_routes.router,
         operation_events.router,
+        receipts.router,
         history.router,
         health_router,
         metrics_router,

@@ -126,7 +126,7 @@ def _alive(connection: sa.Connection, cluster: str, newest: Sequence[Any], *, at
     topic_ids = sorted({_topic_id(row.entity_id) for row in newest})
     living = _living_topics(connection, cluster, topic_ids, at_ms=at_ms)
     wanted = [(row.entity_id, int(row.version)) for row in newest if _topic_id(row.entity_id) in living]
-    doubtful = _followed_by_a_gap(connection, cluster, [entity_id for entity_id, _ in wanted], at_ms=at_ms)
+    doubtful = followed_by_a_gap(connection, cluster, [entity_id for entity_id, _ in wanted], at_ms=at_ms)
     rows: dict[str, Any] = {}
     for start in range(0, len(wanted), _KEYS_PER_QUERY):
         statement = sa.select(audit.c.id, audit.c.at_ms, audit.c.entity_id, audit.c.after).where(
@@ -190,7 +190,7 @@ def _living_topics(
     return frozenset(living)
 
 
-def _followed_by_a_gap(
+def followed_by_a_gap(
     connection: sa.Connection, cluster: str, entity_ids: Sequence[str], *, at_ms: int
 ) -> frozenset[str]:
     """For membership tests only. Partitions whose first row after `at_ms` says that rows before it are

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from springtide.arguments import ACTOR, OPERATION_ID, SINCE, count_or_none
 from springtide.call import get, write
 from springtide.command import Command, Kind, argument
 from springtide.tables import text
+
+#: One over a hundred thousand partitions reads several rows of each.
+RECEIPT_SECONDS_MAX: Final = 120.0
 
 COMMANDS = (
     Command(
@@ -55,6 +60,16 @@ COMMANDS = (
         in_cluster=False,
         arguments=(OPERATION_ID,),
         call=lambda options: get("operations", options.operation_id),
+    ),
+    Command(
+        words=("operations", "receipt"),
+        summary="Show how safe an operation's partitions were while it ran",
+        examples=("operations receipt op_Zk1lV0pCTEq4nY6mXw2v3A",),
+        in_cluster=False,
+        arguments=(OPERATION_ID,),
+        call=lambda options: get(
+            "operations", options.operation_id, "receipt", answer_s_max=RECEIPT_SECONDS_MAX
+        ),
     ),
     Command(
         words=("operations", "cancel"),
