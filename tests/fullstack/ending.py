@@ -60,6 +60,8 @@ def missing(cluster: Cluster) -> str | None:
             continue
         if state.leader == NO_LEADER:
             return f"a leader of {state.topic}-{state.partition}: isr {state.isr} elr {state.elr}"
+        if state.is_reassigning:
+            return f"the end of the move of {state.topic}-{state.partition}: {state}"
         if set(state.isr) != set(state.replicas):
             return f"the whole isr of {state.topic}-{state.partition}: {state.isr} of {state.replicas}"
         leader = cluster.brokers[state.leader].broker
@@ -68,6 +70,11 @@ def missing(cluster: Cluster) -> str | None:
             return f"broker {state.leader} to lead {state.topic}-{state.partition}"
         if hosted.replica.high_watermark != hosted.log.log_end_offset:
             return f"the high watermark of {state.topic}-{state.partition}"
+    for node in cluster.brokers.values():
+        for hosted in () if node.broker is None else node.broker.table:
+            known = published.image.partitions.get(hosted.key)
+            if known is not None and node.broker_id not in known.replicas:
+                return f"{node.name} without {known.topic}-{known.partition}, which was moved away"
     return None
 
 

@@ -17,6 +17,9 @@ def part_of(results: Sequence[Result], *, seconds: float, compared: int, differi
     faults: Counter[str] = Counter()
     for result in results:
         faults.update(result.faults)
+    operations: Counter[str] = Counter()
+    for result in results:
+        operations.update(result.operations)
     simulated_s = sum(result.simulated_ms for result in results) / 1000
     recoveries = sorted(result.recovery_ms for result in results if result.recovery_ms >= 0) or [0]
     failures = [
@@ -34,6 +37,7 @@ def part_of(results: Sequence[Result], *, seconds: float, compared: int, differi
             "leader elections": sum(result.elections for result in results),
             "partition state changes": sum(result.isr_changes for result in results),
             "controller terms": sum(result.controller_elections for result in results),
+            "operations ended": ", ".join(f"{n:,} {state}" for state, n in sorted(operations.items())),
             "recovery ms, median": recoveries[len(recoveries) // 2],
             "recovery ms, worst": recoveries[-1],
             "digests compared": compared,

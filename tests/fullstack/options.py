@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from controller.core.options import ControllerOptions
+
+MAINTAINED = 0.4
+"""Share of the seeds in which replicas are moved; they have a broker more, so that there is where to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +18,7 @@ class Options:
     min_insync_replicas: set on the topic only where it differs from our default, a majority of its replicas.
     flush_messages: 0 leaves flushing to the page cache, as in production. over_budget: whether faults may
     lose more at once than the promise covers. churn: whether an operator makes and deletes topics meanwhile.
+    maintains: whether one moves replicas, changes settings and takes brokers into maintenance.
     """
 
     brokers: int = 3
@@ -28,6 +32,7 @@ class Options:
     flush_messages: int = 0
     over_budget: bool = False
     churn: bool = False
+    maintains: bool = False
     producer_pause_ms: tuple[float, float] = (20.0, 200.0)
 
     def broker_configs(self) -> dict[str, str]:
@@ -60,7 +65,7 @@ class Options:
 
 def draw_options(random: Random) -> Options:
     brokers = random.choice([3, 3, 3, 4])
-    return Options(
+    drawn = Options(
         brokers=brokers,
         controllers=random.choice([1, 2, 2]),
         partitions=random.choice([1, 2, 2]),
@@ -71,3 +76,6 @@ def draw_options(random: Random) -> Options:
         flush_messages=random.choice([0, 0, 0, 1, 20]),
         churn=random.random() < 0.5,
     )
+    if random.random() < MAINTAINED:
+        return replace(drawn, brokers=drawn.brokers + 1, maintains=True)
+    return drawn

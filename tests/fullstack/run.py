@@ -21,6 +21,7 @@ from tests.fullstack.cluster import Cluster, Failure
 from tests.fullstack.consumer import Consumer
 from tests.fullstack.faults import FaultPlanner, Replayer
 from tests.fullstack.guard import guarded, logging_into
+from tests.fullstack.maintainer import Maintainer
 from tests.fullstack.options import Options, draw_options
 from tests.fullstack.producer import Producer
 from tests.fullstack.world import World
@@ -30,12 +31,14 @@ FAULTS_MS = 12_000
 TOTAL_MS_MAX = 300_000
 FIRST_ACK_MS_MAX = 20_000
 DRAIN_MS_MAX = 40_000
+OPERATIONS_MS_MAX = 60_000
 SHOWN = 120
 
 
 @dataclass(kw_only=True)
 class Result:
-    """What one seed did. `failures`: a line each; none when everything held."""
+    """What one seed did. `failures`: a line each; none when everything held. operations: of operators, how
+    many came to each state."""
 
     seed: int
     options: Options
@@ -50,6 +53,7 @@ class Result:
     elections: int = 0
     isr_changes: int = 0
     controller_elections: int = 0
+    operations: dict[str, int] = field(default_factory=dict)
     recent: tuple[str, ...] = ()
 
     @property
@@ -102,6 +106,7 @@ class Story:
         self.consumers: list[Consumer] = []
         self._strikes = strikes
         self._churn: Churn | None = None
+        self._maintainer: Maintainer | None = None
 
     async def __call__(self, cluster: Cluster) -> None:
         options = cluster.options
@@ -124,6 +129,9 @@ class Story:
         if options.churn:
             self._churn = Churn(cluster)
             cluster.spawn(self._churn.run)
+        if options.maintains:
+            self._maintainer = Maintainer(cluster)
+            cluster.spawn(self._maintainer.run)
         await self.strike(cluster)
         await self.finish(cluster)
 
@@ -163,6 +171,11 @@ class Story:
             churn = self._churn
             churn.stop()
             await cluster.until(lambda: churn.has_ended, ms=DRAIN_MS_MAX, what="operators got their answers")
+        if self._maintainer is not None:
+            maintainer = self._maintainer
+            maintainer.stop()
+            await cluster.until(lambda: maintainer.has_ended, ms=OPERATIONS_MS_MAX, what="operations end")
+            self.result.operations = dict(sorted(maintainer.ended.items()))
         await ending.settle(cluster)
         self.result.recovery_ms = cluster.world.now_ms - mended_ms
         await cluster.until(

@@ -24,6 +24,7 @@ from controller.contract.session import (
     RegisterResponse,
     ShutdownKind,
 )
+from controller.contract.throttles import is_learner
 from controller.contract.updates import ApplyFailure, BrokerEndpoint, PollRequest, UpdateBatch
 from dataplane.core.effects import (
     BackOff,
@@ -44,6 +45,7 @@ from dataplane.core.lease import Lease
 from dataplane.core.log_port import LogError
 from dataplane.core.replica import FetchedPartition, Replica, ReplicaOptions, Role
 from dataplane.core.results import LATEST_TIMESTAMP, OffsetResult
+from dataplane.core.throttle import LearnerThrottle
 from dataplane.wire.errors import ErrorCode
 from dataplane.wire.record_batch import decode_header
 from tests.simulation.clients import READ_BYTES_MAX, ProduceAnswer, ProduceCall, ReadAnswer, ReadCall
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
 FETCH_SLACK_MS = 600
+THROTTLE_WINDOW_MS = 1_000
 PRODUCE_WAIT_MS = 3_000
 
 
@@ -167,10 +170,19 @@ class BrokerNode:
     produce_count: int = 0
     #: Faults that hold its metadata stream back, each by so many milliseconds.
     poll_delays_ms: list[int] = field(default_factory=list)
+    #: Learners whose operation has a rate, and the leader epochs in which they need no turn any more.
+    throttle: LearnerThrottle = field(init=False)
+    caught_up: dict[PartitionKey, int] = field(default_factory=dict)
     clock: NodeClock = field(init=False)
 
     def __post_init__(self) -> None:
         self.clock = NodeClock(self.events)
+        self.throttle = self._new_throttle()
+
+    def _new_throttle(self) -> LearnerThrottle:
+        options = self.cluster.options
+        window_ms = max(THROTTLE_WINDOW_MS, 2 * options.fetch_wait_ms)
+        return LearnerThrottle(grant_bytes_max=options.fetch_bytes_max, window_ms=window_ms)
 
     @property
     def now_ms(self) -> int:
@@ -198,6 +210,8 @@ class BrokerNode:
         self.states = {}
         self.fetching = {}
         self.backing_off = set()
+        self.throttle = self._new_throttle()
+        self.caught_up = {}
         self.fetch_tasks = set()
         self.failures = []
         self.problems = []
@@ -523,7 +537,21 @@ class BrokerNode:
             self.replicas[key] = replica
         self.cluster.marks.on_state(self, replica, state)
         self._run(key, replica.on_partition_state(state, now_ms=self.now_ms))
+        self._classify(key, replica)
         self.cluster.oracle.on_replica_touched(self, key)
+
+    def _classify(self, key: PartitionKey, replica: Replica) -> None:
+        """Whether its fetches wait for their turn: a learner's do until it has reached the high watermark."""
+        state = replica.state
+        if (
+            state is not None
+            and state.throttle is not None
+            and is_learner(state, self.broker_id)
+            and self.caught_up.get(key) != state.leader_epoch
+        ):
+            self.throttle.add(key, state.throttle, self.now_ms)
+        else:
+            self.throttle.remove(key, self.now_ms)
 
     def _drop(self, key: PartitionKey, state: PartitionState) -> None:
         """4.2: a running replica that applies a state without itself deletes its log; one that was found at
@@ -613,6 +641,7 @@ class BrokerNode:
                     self._after(1, lambda: self._fetch(leader_id))
             case StopFetching():
                 self.fetching.pop(key, None)
+                self.throttle.remove(key, self.now_ms)
             case BackOff(delay_ms=delay_ms):
                 self.backing_off.add(key)
                 self._after(delay_ms, lambda: self.backing_off.discard(key))
@@ -701,11 +730,15 @@ class BrokerNode:
     def _fetch(self, leader_id: int) -> None:
         """One fetch to one leader, for all partitions followed there; then the next."""
         partitions = []
+        self.throttle.admit(self.now_ms)
         for key in sorted(key for key, leader in self.fetching.items() if leader == leader_id):
-            if key not in self.backing_off:
-                position = self.replicas[key].next_fetch()
-                if position is not None:
-                    partitions.append((key, position))
+            position = None if key in self.backing_off else self.replicas[key].next_fetch()
+            if position is not None and key in self.throttle:
+                position = self._when_its_turn_comes(key, position)
+            elif key in self.throttle:
+                self.throttle.release(key, self.now_ms)
+            if position is not None:
+                partitions.append((key, position))
         if leader_id not in self.fetching.values():
             self.fetch_tasks.discard(leader_id)
             return
@@ -717,12 +750,20 @@ class BrokerNode:
             again(30 + self.cluster.options.fetch_wait_ms / 5)
             return
 
+        def lost() -> None:
+            for key, _ in partitions:
+                if key in self.throttle:
+                    self.throttle.release(key, self.now_ms)
+            again(20)
+
         def answered(answer: dict[PartitionKey, FetchedPartition]) -> None:
             got = False
             for key, position in partitions:
                 replica, fetched = self.replicas.get(key), answer.get(key)
                 if replica is None or fetched is None:
                     continue
+                if key in self.throttle:
+                    self.throttle.settle(key, len(fetched.records), self.now_ms)
                 got = got or len(fetched.records) > 0
                 self.cluster.marks.on_fetched(replica, position)
                 effects = replica.on_fetched(
@@ -735,6 +776,9 @@ class BrokerNode:
                 if fetched.diverging is not None:
                     self.cluster.marks.on_diverged(effects)
                 self._run(key, effects)
+                if key in self.throttle and 0 <= fetched.high_watermark <= replica.log.log_end_offset:
+                    self.caught_up[key] = position.leader_epoch
+                    self._classify(key, replica)
                 self.cluster.oracle.on_replica_touched(self, key)
             if got or wait_ms:
                 self._fetch(leader_id)
@@ -747,9 +791,16 @@ class BrokerNode:
             f"broker-{leader_id}",
             request,
             answered,
-            lambda: again(20),
+            lost,
             timeout_ms=wait_ms + FETCH_SLACK_MS,
         )
+
+    def _when_its_turn_comes(self, key: PartitionKey, position: FetchPosition) -> FetchPosition | None:
+        size_bytes = self.throttle.ask(key, self.now_ms)
+        if not size_bytes:
+            self.cluster.marks.reached("move.throttled")
+            return None
+        return position._replace(max_bytes=size_bytes)
 
     def _on_request(self, source: str, request: Any, answer: Callable[[Any], None]) -> None:
         self._run_in_life(self.life, partial(self._dispatch, request, answer))
@@ -870,7 +921,7 @@ class BrokerNode:
             leader_epoch=position.leader_epoch,
             fetch_offset=position.fetch_offset,
             last_fetched_epoch=position.last_fetched_epoch,
-            max_bytes=self.cluster.options.fetch_bytes_max,
+            max_bytes=min(position.max_bytes, self.cluster.options.fetch_bytes_max),
             now_ms=self.now_ms,
         )
         self.cluster.marks.on_fetch_served(replica, request.broker_id, position, result, effects)

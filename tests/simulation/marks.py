@@ -118,6 +118,11 @@ DECLARED: dict[str, int] = {
     "probe.proves.death": COMMON,
     "probe.finds.it.alive": COMMON,
     "probe.is.cut.off": COMMON,
+    # What operators do.
+    "move.throttled": COMMON,
+    "move.called.off": COMMON,
+    "topic.deleted.while.moving": RARE,
+    "broker.forgotten.and.back": RARE,
 }
 """Every mark, with the size of a sweep that must reach it."""
 

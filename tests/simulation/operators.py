@@ -44,7 +44,7 @@ class Operator:
             names = [f"side-{n}" for n in range(self.cluster.options.topics_max)]
             name = self.random.choice(names)
             if name in self.topics:
-                self._delete(controller, name)
+                self.delete(controller, name)
             else:
                 self._create(controller, name)
         self._again()
@@ -86,7 +86,7 @@ class Operator:
                 producer.stopped = True
         cluster.start_clients(key)
 
-    def _delete(self, controller: Any, name: str) -> None:
+    def delete(self, controller: Any, name: str) -> None:
         topic_id = self.topics[name]
 
         def deleted(reply: Any) -> None:

@@ -31,6 +31,7 @@ class ClusterOptions:
     unclean_election: whether topics have unclean.leader.election.enable, which gives the promise away.
     ongoing_max: faults that last at one time; more would leave nothing that could go wrong.
     over_budget: brokers may lose more than the promise covers; then a partition may stop, but not lie.
+    plans: operators also move many partitions at once, empty brokers and retire them.
     """
 
     brokers: int = 3
@@ -66,6 +67,7 @@ class ClusterOptions:
     ongoing_max: int = 6
     unclean_election: bool = False
     over_budget: bool = False
+    plans: bool = False
 
     @property
     def topic_configs(self) -> dict[str, str]:
@@ -222,4 +224,5 @@ def draw_options(seed: int, shape: Shape | None = None) -> ClusterOptions:
         strike_pace_ms=random.randint(*shape.strike_pace_ms),
         ongoing_max=random.choice((1, 2, 3, 6)),
         over_budget=random.random() < 0.1,
+        plans=random.random() < 0.25,
     )

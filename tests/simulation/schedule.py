@@ -4,7 +4,7 @@ A strike says when, what, and everything that was chosen by chance: whom it hits
 what a power cut leaves of a disk. Applying it draws nothing. So a run is its seed (options, pace, delays)
 plus its strikes, and one strike can be taken out without moving any other.
 
-The kinds, with their arguments, are in kinds_brokers.py, kinds_network.py and kinds_controllers.py.
+The kinds, with their arguments, are in the modules kinds_*.py.
 """
 
 from __future__ import annotations
@@ -36,29 +36,34 @@ class Strike(msgspec.Struct, frozen=True):
 
 class Kind(msgspec.Struct, frozen=True):
     """A kind of fault. draw: choose the arguments in the cluster's present state; None when there is nothing
-    to strike. apply: do it; False when it makes no sense in this state, and then nothing has happened."""
+    to strike. apply: do it; False when it makes no sense in this state, and then nothing has happened.
+    is_plan: drawn only where operators carry out plans, so that what all other seeds draw stays as it is."""
 
     name: str
     draw: Callable[[Cluster, Random], Arguments | None]
     apply: Callable[..., bool]
     weight: int = 1
+    is_plan: bool = False
 
 
 KINDS: dict[str, Kind] = {}
 
 
 def kind(
-    draw: Callable[[Cluster, Random], Arguments | None], *, weight: int = 1
+    draw: Callable[[Cluster, Random], Arguments | None], *, weight: int = 1, is_plan: bool = False
 ) -> Callable[[Callable[..., bool]], Callable[..., bool]]:
     """Registers the decorated `apply(cluster, **args)` under its name."""
 
     def add(apply: Callable[..., bool]) -> Callable[..., bool]:
         name = apply.__name__
         assert name not in KINDS, name
-        KINDS[name] = Kind(name, draw, apply, weight)
+        KINDS[name] = Kind(name, draw, apply, weight, is_plan)
         return apply
 
     return add
+
+
+plan_kind = partial(kind, is_plan=True)
 
 
 def apply(cluster: Cluster, strike: Strike) -> bool:

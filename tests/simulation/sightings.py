@@ -35,6 +35,7 @@ _BY_CAUSE = {
     Cause.CONTROLLED_SHUTDOWN: "election.for.controlled.shutdown",
     Cause.UNCLEAN_RESTART: "unclean.restart",
     Cause.LOG_MISSING: "log.lost",
+    Cause.REASSIGNMENT_CANCELLED: "move.called.off",
 }
 
 _BY_PROPOSAL_ERROR = {

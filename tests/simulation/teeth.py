@@ -100,6 +100,7 @@ def hunting_options(seed: int) -> ClusterOptions:
         topics_max=0,
         faults_ms=FAULTS_MS,
         over_budget=False,
+        plans=False,
     )
 
 

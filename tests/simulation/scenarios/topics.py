@@ -23,7 +23,7 @@ def deleted_and_made_again_while_a_replica_was_away(s: Script) -> None:
     away = s.cluster.brokers[state.replicas[-1]]
     s.kill(away)
     s.run_for(100)
-    operator._delete(s.controller, NAME)
+    operator.delete(s.controller, NAME)
     s.until("it is deleted", lambda: NAME not in operator.topics)
     operator._create(s.controller, NAME)
     s.until("it exists again", lambda: NAME in operator.topics)
