@@ -22,6 +22,8 @@ from admin_api.gate import is_write
 from admin_api.problem import FieldProblem, ProblemError
 
 IF_MATCH: Final = "If-Match"
+#: ASGI scope key: what the request demands; only of routes that compare.
+CONDITION_SCOPE_KEY: Final = "springtide.condition"
 DIGEST_CHARS: Final = 16
 
 _ENTITY_TAG: Final = r'(?:W/)?"[\x21\x23-\x7e]*"'
@@ -70,6 +72,11 @@ async def if_match(
         ),
     ] = None,
 ) -> Condition:
+    condition = request.scope[CONDITION_SCOPE_KEY] = _condition_of(request)
+    return condition
+
+
+def _condition_of(request: Request) -> Condition:
     lines = request.headers.getlist(IF_MATCH)
     if not lines:
         if request.app.state.settings.if_match_required and is_write(request.scope):

@@ -116,7 +116,7 @@ CATALOGUE: Mapping[str, Kind] = {
     ),
     "broker_operation_running": Kind(
         409,
-        "Another operation is adding this broker",
+        "Another operation is adding, replacing or draining this broker",
         "wait for the operation in operation_id, or look at what it waits for",
     ),
     "broker_in_use": Kind(409, "The broker still holds replicas", "move its replicas away and stop it first"),
@@ -179,6 +179,11 @@ CATALOGUE: Mapping[str, Kind] = {
         "The operation has ended",
         "GET /operations/{operation_id} says how; it can't be cancelled any more",
     ),
+    "operation_not_pausable": Kind(
+        409,
+        "The operation can't be paused, or can't go on, as it is",
+        "only one that carries out a plan can, until it is being cancelled",
+    ),
     "operation_not_cancellable": Kind(
         409,
         "Operations of this kind can't be cancelled",
@@ -207,6 +212,9 @@ CATALOGUE: Mapping[str, Kind] = {
         422,
         "The request is well-formed and can't be carried out",
         "errors says which part is wrong, and which bound it broke",
+    ),
+    "reason_required": Kind(
+        422, "Changes of this cluster need a reason", "say why, in `reason`: the audit keeps it"
     ),
     "cluster_required": Kind(
         422, "There are several clusters, and none is named", "add 'cluster' to the body"
@@ -261,6 +269,18 @@ CATALOGUE: Mapping[str, Kind] = {
         "The configuration is not allowed",
         "errors names it and says what it may be",
         kafka_error=KafkaError(40, "INVALID_CONFIG"),
+    ),
+    "unknown_topic": Kind(
+        422,
+        "The request names a topic that does not exist",
+        "GET /clusters/{cluster}/topics lists those that exist",
+        kafka_error=KafkaError(3, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ),
+    "no_improvement": Kind(
+        422, "There is nothing to do, or nothing that may be done would help", "`errors` say why"
+    ),
+    "plan_infeasible": Kind(
+        422, "What the goal demands can't be done", "`errors` name the partitions, and what keeps each"
     ),
     "unknown_broker": Kind(
         422,
@@ -401,6 +421,10 @@ class ProblemError(Exception):
         self.operation_id = operation_id
 
     @property
+    def kind(self) -> Kind:
+        return CATALOGUE[self.code]
+
+    @property
     def status(self) -> int:
         return CATALOGUE[self.code].status
 
@@ -438,6 +462,7 @@ UNKNOWN_ENTITY = frozenset(
     {
         "audit_row_not_found",
         "broker_not_found",
+        "plan_not_found",
         "cluster_not_found",
         "operation_not_found",
         "partition_not_found",

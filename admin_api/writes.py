@@ -24,6 +24,7 @@ from fastapi import Depends, Header, Query, Request, Response
 from admin_api.answers import Answer, respond
 from admin_api.problem import MEDIA_TYPE, FieldProblem, ProblemError, problem_response
 from admin_api.problem_handlers import ENGINE_FAILURES, problem_of, target_of
+from admin_api.protection import check_write
 from admin_api.services import Asking, Caller, Services, Serving
 from admin_api.strict_route import BODY_SCOPE_KEY
 from admin_api.tokens import Role
@@ -108,9 +109,23 @@ class Writing:
         services = self._services
         if self._dry_run:
             return respond(self._request, await service(self._attempt(asked, services.ids.new_id())))
+        # Before the key is claimed: what is missing can be added under the same one.
+        check_write(services.engine, asked.cluster, self._request.scope, reason=asked.reason)
         if self._key is None:
             return await self._render(await self._try(asked, services.ids.new_id(), service))
         return await self._once(asked, self._key, service)
+
+    async def try_here(self, asked: Asked, service: Service) -> Answer:
+        """The same, for whoever was not asked for it by this very HTTP request: no key, and the answer as it
+        is, a problem included."""
+        seed = self._services.ids.new_id()
+        try:
+            if self._dry_run:
+                return await service(self._attempt(asked, seed))
+            check_write(self._services.engine, asked.cluster, self._request.scope, reason=asked.reason)
+            return await self._try(asked, seed, service)
+        except ProblemError as refused:
+            return self._as_answer(refused)
 
     async def _once(self, asked: Asked, key: str, service: Service) -> Response:
         services = self._services

@@ -79,6 +79,9 @@ class ClusterView(View):
         examples=["ok"],
     )
     configs: dict[str, str]
+    protected: bool = Field(
+        description="changes take a reason and an If-Match, plans a second person's approval"
+    )
     brokers: BrokerCounts
     topics: int
     partitions: PartitionCounts

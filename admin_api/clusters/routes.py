@@ -30,6 +30,7 @@ WRITE_PROBLEMS = (
     "request_timeout",
     "unsupported_media_type",
     "idempotency_key_in_progress",
+    "reason_required",
     "not_the_active_controller",
     "no_active_controller",
     "outcome_unknown",

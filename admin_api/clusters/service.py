@@ -17,7 +17,7 @@ from admin_api.views import LastChange
 from admin_api.writes import Attempt, refusal_problem
 from controller.audit.change import Entity
 from controller.contract.session import BrokerStatus
-from controller.core.configs import CLUSTER_SETTINGS, check_configs
+from controller.core.configs import CLUSTER_SETTINGS, check_configs, is_cluster_protected
 from controller.core.effects import Alarm
 from controller.core.image import ClusterImage
 from controller.shell.outcomes import ClusterExists
@@ -60,6 +60,7 @@ def empty_view(engine: EnginePort, body: NewCluster, cluster_id: str) -> Cluster
         cluster_id=cluster_id,
         health="ok",
         configs=dict(body.configs),
+        protected=is_cluster_protected(body.configs),
         brokers=BrokerCounts(active=0, fenced=0, shutting_down=0, waiting=0),
         topics=0,
         partitions=PartitionCounts(
@@ -87,6 +88,7 @@ def cluster_view(engine: EnginePort, name: str, view: Published, *, in_full: boo
         cluster_id=image.cluster_id,
         health=health,
         configs=image.configs,
+        protected=is_cluster_protected(image.configs),
         brokers=BrokerCounts(
             active=statuses.count(BrokerStatus.ACTIVE),
             fenced=statuses.count(BrokerStatus.FENCED),

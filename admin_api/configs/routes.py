@@ -3,7 +3,7 @@
 Without postponed annotations, which could not name the address that a route is made for.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Annotated, Any
 
@@ -19,10 +19,12 @@ from admin_api.configs.models import AlterConfigs, ConfigList, ConfigsAltered, C
 from admin_api.names import Reason
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
 from admin_api.problem import problems
+from admin_api.protection import ADMIN_SETTINGS
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
+from admin_api.tokens import Role
 from admin_api.topics.routes import TopicPath
-from admin_api.writes import REPLAYED_HEADERS, Asked, Write
+from admin_api.writes import REPLAYED_HEADERS, Asked, Write, Writing
 from controller.audit.change import Entity
 
 router = APIRouter(route_class=StrictRoute)
@@ -62,6 +64,12 @@ def _asked(address: Address, action: str, body: dict[str, Any], reason: str | No
         topic=address.topic,
         brokers=() if address.broker_id is None else (address.broker_id,),
     )
+
+
+def _check_role(write: Writing, address: Address, names: Iterable[str]) -> None:
+    """Raises forbidden: what guards a cluster is not its operators' to switch off."""
+    if address.entity is Entity.CLUSTER and not ADMIN_SETTINGS.isdisjoint(names):
+        write.need(Role.ADMIN)
 
 
 def _add_routes(
@@ -145,6 +153,7 @@ def _add_routes(
         name: ConfigPath,
     ) -> Response:
         services.engine.image(address.cluster)
+        _check_role(write, address, [name])
         asked = _asked(address, "set_config", {"name": name} | body.model_dump(mode="json"), body.reason)
         return await write.carry_out(
             asked,
@@ -170,6 +179,7 @@ def _add_routes(
         reason: Annotated[Reason | None, Query(description="kept in the audit beside the change")] = None,
     ) -> Response:
         services.engine.image(address.cluster)
+        _check_role(write, address, [name])
         asked = _asked(address, "unset_config", {"name": name}, reason)
         return await write.carry_out(
             asked,
@@ -194,6 +204,7 @@ def _add_routes(
         address: Whose,
     ) -> Response:
         services.engine.image(address.cluster)
+        _check_role(write, address, body.configs)
         asked = _asked(address, "alter_configs", body.model_dump(mode="json"), body.reason)
         return await write.carry_out(
             asked,

@@ -30,6 +30,7 @@ CLUSTER: Final[dict[str, Any]] = {
     "cluster_id": "Hn5gk2bTRkKZb0mYl8Q1uw",
     "health": "ok",
     "configs": {"default.replication.factor": "3"},
+    "protected": False,
     "brokers": {"active": 3, "fenced": 0, "shutting_down": 0, "waiting": 1},
     "topics": 1,
     "partitions": {

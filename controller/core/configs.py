@@ -68,10 +68,14 @@ BROKER_SETTINGS: dict[str, Setting] = {
     LEADER_RATE: Setting("int", None, low=1, hint="bytes per second; unset it to lift the throttle"),
 }
 
+#: Ours, not Kafka's: writes to the cluster take a reason and an If-Match, plans a second person's approval.
+CLUSTER_PROTECTED = "cluster.protected"
+
 CLUSTER_SETTINGS: dict[str, Setting] = {
     **{s.cluster_name: s for s in TOPIC_SETTINGS.values() if s.cluster_name is not None},
     **BROKER_SETTINGS,
     "auto.leader.rebalance.enable": Setting("bool", "true"),
+    CLUSTER_PROTECTED: Setting("bool", "false"),
     "default.replication.factor": Setting("int", "3", low=1, high=32_767),
     "num.partitions": Setting("int", "1", low=1, high=INT32_MAX),
     "replica.lag.time.max.ms": Setting("int", "30000", low=1),
@@ -150,3 +154,7 @@ def is_unclean_election_allowed(topic: Mapping[str, str], cluster: Mapping[str, 
 
 def is_leader_rebalance_enabled(cluster: Mapping[str, str]) -> bool:
     return cluster.get("auto.leader.rebalance.enable", "true") == "true"
+
+
+def is_cluster_protected(cluster: Mapping[str, str]) -> bool:
+    return cluster.get(CLUSTER_PROTECTED, "false") == "true"

@@ -22,6 +22,7 @@ async def test_a_cluster_is_created_listed_and_looked_at(zookeeper: MemoryZooKee
             "cluster_id": created.json()["cluster_id"],
             "health": "ok",
             "configs": {"default.replication.factor": "3"},
+            "protected": False,
             "brokers": {"active": 0, "fenced": 0, "shutting_down": 0, "waiting": 0},
             "topics": 0,
             "partitions": {
