@@ -15,6 +15,7 @@ from typing import Any, Final, get_origin
 from fastapi import Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
+from starlette.convertors import Convertor, register_url_convertor
 
 from admin_api.problem import FieldProblem, ProblemError
 from admin_api.settings import ApiSettings
@@ -26,6 +27,23 @@ JSON_MEDIA_TYPES: Final = ("application/json", VERSIONED_MEDIA_TYPE)
 
 #: ASGI scope key: the body's bytes, for whoever must recognise the same request again.
 BODY_SCOPE_KEY: Final = "springtide.body"
+
+
+class _Word(Convertor[str]):
+    """`{operation_id:word}`: a name in a path, up to a colon. A verb follows that (`/operations/op_1:cancel`),
+    and is not part of the name: with the framework's own rule, a GET of that address would look for an
+    operation called `op_1:cancel` instead of naming the method that there is."""
+
+    regex = "[^/:]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("word", _Word())
 
 
 class JsonRequest(Request):

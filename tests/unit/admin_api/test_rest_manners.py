@@ -153,6 +153,9 @@ async def test_an_address_of_nothing_is_not_found(zookeeper: MemoryZooKeeper) ->
         for path in NOWHERE:
             response = await rest.client.get(path)
             assert problem(response)[0] == 404, path
+        for path in ("/clusters/prod/brokers/-1:demote", "/operations/op_1:cancel:cancel", "/operations/a:b"):
+            response = await rest.post(path, {})
+            assert problem(response)[0] == 404, path
 
 
 async def test_a_wrong_method_is_told_all_the_right_ones(zookeeper: MemoryZooKeeper) -> None:
@@ -162,6 +165,9 @@ async def test_a_wrong_method_is_told_all_the_right_ones(zookeeper: MemoryZooKee
             ("GET", "/topics", "POST"),
             ("POST", "/clusters/prod/topics/orders", "DELETE, GET, PATCH"),
             ("GET", "/clusters/prod/topics/orders/partitions/0:elect-leader", "POST"),
+            ("GET", "/clusters/prod/brokers/1:demote?dry_run=true", "POST"),
+            ("DELETE", "/operations/op_1:cancel", "POST"),
+            ("GET", "/clusters/prod/plans/plan_1:execute", "POST"),
             ("BREW", "/healthz", "GET"),
         ):
             response = await rest.client.request(method, path)

@@ -1,0 +1,116 @@
+"""After a round: nothing was changed without its row, nothing was told that did not happen.
+
+For every write that was asked: what was done has one row that says so, what was refused has at most one, and
+it says refused; reads and dry runs have none. The chain of hashes holds. And REST, ZooKeeper and the audit
+tell the same of every partition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from controller.contract.partition_state import NO_LEADER, PartitionState
+from controller.core.records import PartitionRecord
+from controller.shell.metadata_store import ClusterStore
+from tests.checker.history import Key
+from tests.checker.placement import Partition, check_placement
+from tests.hostile.world import CLUSTER, World
+from tests.unit.controller.shell.shell_parts import seeded_ids
+
+FACTS = ("leader", "leader_epoch", "partition_epoch", "isr", "elr", "replicas", "adding_replicas")
+PAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request as its sender knows it. is_write: it was to change something, and was not a dry run."""
+
+    line: str
+    request_id: str
+    is_write: bool
+    status: int
+    is_replay: bool
+
+
+async def complaints(world: World, asked: list[Asked]) -> list[str]:
+    """What does not fit; empty when all does."""
+    rest = world.rest
+    await rest.clock.sleep_ms(2_000)
+    world.freeze()
+    await rest.outbox.flush()
+    rows = await _all(rest, "/audit")
+    wrong = check_requests(asked, rows)
+    for cluster in rest.engine.clusters():
+        found = (await rest.client.get("/audit/verification", params={"cluster": cluster})).json()
+        if not found.get("ok"):
+            wrong.append(f"the audit's chain of {cluster} does not hold: {found}")
+    if CLUSTER in rest.engine.clusters():
+        wrong += await _check_views(world, rows)
+    return wrong
+
+
+def check_requests(asked: list[Asked], rows: list[dict[str, Any]]) -> list[str]:
+    told: dict[str, list[str]] = {}
+    for row in rows:
+        if row["kind"] == "request" and row["outcome"] is not None:
+            told.setdefault(row["request_id"], []).append(row["outcome"]["outcome"])
+    wrong: list[str] = []
+    for one in asked:
+        outcomes = told.get(one.request_id, [])
+        if one.is_replay or not one.is_write:
+            allowed: tuple[list[str], ...] = ([],)
+        elif one.status < 300:
+            allowed = (["succeeded"],)
+        elif one.status < 500:
+            allowed = ([], ["refused"])
+        else:
+            continue
+        if outcomes not in allowed:
+            wrong.append(f"{one.line} was answered {one.status} and is audited as {outcomes or 'nothing'}")
+    return wrong
+
+
+async def _check_views(world: World, rows: list[dict[str, Any]]) -> list[str]:
+    rest = world.rest
+    truth: dict[Key, Partition] = {}
+    names: dict[str, str] = {}
+    store = ClusterStore(meta=world.zookeeper.connect(), clock=rest.clock, ids=seeded_ids(), cluster=CLUSTER)
+    await store.load()
+    for record, _ in store.records():
+        if isinstance(record, PartitionRecord):
+            state = record.state
+            truth[(state.topic_id, state.partition)] = _facts(state)
+            names[state.topic_id] = state.topic
+    shown = await _all(rest, f"/clusters/{CLUSTER}/assignment")
+    audit: dict[Key, Partition] = {}
+    for row in rows:
+        after = row["after"]
+        if row["entity"] == "partition" and row["kind"] == "change" and row["cluster"] == CLUSTER and after:
+            key = (after["topic_id"], row["partition"])
+            if key in truth:
+                audit.setdefault(key, {fact: after[fact] for fact in FACTS if fact in after})
+    views = {"rest": {(item["topic_id"], item["partition"]): _item(item) for item in shown}, "audit": audit}
+    return [anomaly.explanation for anomaly in check_placement(truth, views)]
+
+
+def _facts(state: PartitionState) -> Partition:
+    return {fact: getattr(state, fact) for fact in FACTS}
+
+
+def _item(item: dict[str, Any]) -> Partition:
+    return {fact: item[fact] for fact in FACTS} | {
+        "leader": NO_LEADER if item["leader"] is None else item["leader"]
+    }
+
+
+async def _all(rest: Any, path: str) -> list[dict[str, Any]]:
+    """Every page of a list."""
+    items: list[dict[str, Any]] = []
+    parameters: dict[str, Any] = {"limit": PAGE}
+    while True:
+        body = (await rest.client.get(path, params=parameters)).json()
+        items += body["items"]
+        if body["next_page_token"] is None:
+            return items
+        parameters["page_token"] = body["next_page_token"]
