@@ -31,6 +31,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     operation_wake_ms: int = 200
     read_only: bool = False
     if_match_required: bool = False
+    #: Whether Kafka clients may administer through a broker where tokens are used; where none are, they may.
+    kafka_administration: bool = False
     event_streams_max: int = 100
     event_stream_ms_max: int = 600_000
     event_heartbeat_ms: int = 15_000

@@ -182,7 +182,11 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
     engine.attach_outbox(outbox)
     registry = CollectorRegistry()
     registry.register(EngineCollector(engine))
-    settings = ApiSettings(read_only=config.read_only, if_match_required=config.if_match_required)
+    settings = ApiSettings(
+        read_only=config.read_only,
+        if_match_required=config.if_match_required,
+        kafka_administration=config.kafka_administration,
+    )
     app = _compose_app(engine, store, outbox, registry, settings=settings, tokens=tokens)
     server = _Server(_uvicorn_config(app, config, settings))
     log.warning("starting url=%s controller_id=%s zookeeper=%s", url, engine.controller_id, config.zookeeper)

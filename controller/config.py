@@ -103,6 +103,11 @@ OPTIONS: Final = (
         False,
         "let everybody who reaches a listener that is not on loopback do everything, without tokens",
     ),
+    Option(
+        "kafka_administration",
+        False,
+        "with tokens: let Kafka clients administer through a broker, as operators whose names nobody checks",
+    ),
     Option("read_only", False, "refuse operators' writes; brokers are served, and fail-overs go on"),
     Option(
         "if_match_required", False, "change or delete what exists only for who names the version they saw"
@@ -131,6 +136,7 @@ class ControllerConfig:
     auto_leader_rebalance_enable: bool
     tokens_file: str
     allow_anonymous: bool
+    kafka_administration: bool
     read_only: bool
     if_match_required: bool
     observer: bool

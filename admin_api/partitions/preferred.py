@@ -34,9 +34,22 @@ async def elect_preferred_leaders(
 ) -> Answer:
     """202 with an operation that has ended: it failed when somebody who should lead could not. A partition
     that has its preferred leader already is no failure."""
+    keys, refused = _chosen(services.engine.image(cluster), cluster, body)
+    answer, _ = await elect_each(services, cluster, attempt, keys=keys, refused=refused)
+    return answer
+
+
+async def elect_each(
+    services: Services,
+    cluster: str,
+    attempt: Attempt,
+    *,
+    keys: Sequence[PartitionKey],
+    refused: list[Refused],
+) -> tuple[Answer, tuple[events.PartitionResult, ...]]:
+    """The same for these, and what became of each. refused: what was named besides and does not exist."""
     engine = services.engine
     view = engine.image(cluster)
-    keys, refused = _chosen(view, cluster, body)
     reply = await engine.submit(
         cluster,
         events.ElectPreferredLeaders(
@@ -60,11 +73,11 @@ async def elect_preferred_leaders(
             code, detail = result.refusal.code.value, result.refusal.detail
             refused.append(Refused(topic=topic, partition=result.partition, code=code, detail=detail))
     if attempt.dry_run:
-        return _plan(elected, refused)
+        return _plan(elected, refused), reply.results
     state = OperationState.FAILED if refused else OperationState.SUCCEEDED
     row = opened(services, cluster, attempt, _finished(len(elected), refused), state)
     await services.operations.follow(row)
-    return accepted(row, retry_after_s=services.settings.retry_after_s)
+    return accepted(row, retry_after_s=services.settings.retry_after_s), reply.results
 
 
 def _chosen(

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from admin_api.answers import Answer
 from admin_api.conditions import Condition
-from admin_api.operations.model import Move, OperationState, Reassignment, ReassignmentCancel
+from admin_api.operations.model import (
+    REFUSED_SHOWN,
+    Move,
+    OperationState,
+    Reassignment,
+    ReassignmentCancel,
+    Refused,
+)
 from admin_api.operations.opening import opened
 from admin_api.operations.reassignments import advance_reassignment, begin_reassignment, finished_cancel
 from admin_api.operations.views import accepted, eta_view
@@ -22,7 +31,12 @@ from admin_api.reassignments.models import (
 from admin_api.services import Services
 from admin_api.writes import Attempt, refusal_problem
 from controller.contract.partition_state import PartitionKey, PartitionState
-from controller.core.events import AlterReassignments, ReassignmentsAltered, ReassignmentTarget
+from controller.core.events import (
+    AlterReassignments,
+    PartitionResult,
+    ReassignmentsAltered,
+    ReassignmentTarget,
+)
 from controller.core.reassignment_progress import ReassignmentProgress
 
 
@@ -63,6 +77,60 @@ async def assign(
     row = opened(services, cluster, attempt, step.work, step.state)
     await services.operations.follow(row)
     return accepted(row, retry_after_s=services.settings.retry_after_s)
+
+
+async def assign_each(
+    services: Services, cluster: str, attempt: Attempt, *, targets: Sequence[ReassignmentTarget]
+) -> tuple[PartitionResult, ...]:
+    """Many at once, as Kafka's tools ask: each is carried out or refused alone, and one operation follows
+    those that were not refused. A target without replicas is a cancellation, which no operation follows: the
+    one that followed the reassignment ends."""
+    engine = services.engine
+    before = {
+        (target.topic_id, target.partition): engine.decided(cluster).partitions.get(
+            (target.topic_id, target.partition)
+        )
+        for target in targets
+    }
+    moving = any(target.replicas is not None for target in targets)
+    reply = await engine.submit(
+        cluster,
+        AlterReassignments(
+            wall_ms=attempt.wall_ms,
+            actor=attempt.actor,
+            reason=attempt.reason,
+            request_id=attempt.request_id,
+            operation_id=attempt.operation_id if moving else None,
+            targets=tuple(targets),
+        ),
+    )
+    assert isinstance(reply, ReassignmentsAltered)
+    moves: list[Move] = []
+    refused: list[Refused] = []
+    for target, result in zip(targets, reply.results, strict=True):
+        state = before[target.topic_id, target.partition]
+        if state is None or target.replicas is None:
+            continue
+        if result.refusal is not None:
+            code, detail = result.refusal.code.value, result.refusal.detail
+            refused.append(Refused(topic=state.topic, partition=state.partition, code=code, detail=detail))
+            continue
+        moves.append(
+            Move(
+                topic=state.topic,
+                topic_id=state.topic_id,
+                partition=state.partition,
+                original=state.original_replicas or state.replicas,
+                replicas=target.replicas,
+            )
+        )
+    if moves:
+        spec = Reassignment(moves=tuple(moves))
+        image = engine.image(cluster).image
+        step = advance_reassignment(begin_reassignment(spec), spec, OperationState.RUNNING, image, {})
+        work = msgspec.structs.replace(step.work, refused=tuple(refused[:REFUSED_SHOWN]))
+        await services.operations.follow(opened(services, cluster, attempt, work, step.state))
+    return reply.results
 
 
 async def cancel(

@@ -21,6 +21,7 @@ import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from controller.contract.administration import AdminRequest
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
 from controller.contract.preflight import PreflightReport, PreflightResponse
@@ -69,6 +70,7 @@ RequestBody = TypeVar(
     LagReport,
     ProducerIdsRequest,
     PreflightReport,
+    AdminRequest,
 )
 Answer = (
     RegisterResponse
@@ -118,23 +120,34 @@ def create_router(engine: Engine) -> APIRouter:
         ("preflight", api.preflight, PreflightReport, PreflightResponse),
     )
     for name, endpoint, request_type, response_type in endpoints:
-        router.add_api_route(
-            "/{broker_id}:" + name,
-            endpoint,
-            methods=["POST"],
-            summary=_first_line(endpoint.__doc__),
-            operation_id="broker_" + name.replace("-", "_"),
-            response_class=Response,
-            response_model=None,
-            openapi_extra={"requestBody": {"required": True, **_content(request_type)}},
-            responses={
-                200: {"description": _first_line(response_type.__doc__), **_content(response_type)},
-                400: {"description": "Unreadable body"},
-                408: {"description": "Body too slow"},
-                413: {"description": "Body too large"},
-            },
-        )
+        add_endpoint(router, name, endpoint, request_type, response_type)
     return router
+
+
+def add_endpoint(
+    router: APIRouter,
+    name: str,
+    endpoint: Callable[..., Awaitable[Response]],
+    request_type: type,
+    response_type: type,
+) -> None:
+    """One verb of brokers, with the contract's types in the document."""
+    router.add_api_route(
+        "/{broker_id}:" + name,
+        endpoint,
+        methods=["POST"],
+        summary=_first_line(endpoint.__doc__),
+        operation_id="broker_" + name.replace("-", "_"),
+        response_class=Response,
+        response_model=None,
+        openapi_extra={"requestBody": {"required": True, **_content(request_type)}},
+        responses={
+            200: {"description": _first_line(response_type.__doc__), **_content(response_type)},
+            400: {"description": "Unreadable body"},
+            408: {"description": "Body too slow"},
+            413: {"description": "Body too large"},
+        },
+    )
 
 
 class BrokerApi:
@@ -189,7 +202,7 @@ class BrokerApi:
         try:
             body = await self._read(request, PreflightReport, broker_id)
         except BodyRefused as error:
-            return _refused_body(error)
+            return refused_body(error)
         try:
             return self._render(await self._engine.take_preflight(cluster, body))
         except (NotActive, UnknownCluster) as error:
@@ -200,7 +213,7 @@ class BrokerApi:
         try:
             body = await self._read(request, PollRequest, broker_id)
         except BodyRefused as error:
-            return _refused_body(error)
+            return refused_body(error)
         try:
             driver = self._engine.driver(cluster)
             reply = await self._engine.submit(cluster, self._applied(body))
@@ -292,7 +305,7 @@ class BrokerApi:
         try:
             body = await self._read(request, question.request_type, question.broker_id)
         except BodyRefused as error:
-            return _refused_body(error)
+            return refused_body(error)
         try:
             reply = await self._engine.submit(cluster, question.event(body))
         except (NotActive, UnknownCluster, Overloaded, OutcomeUnknown) as error:
@@ -398,7 +411,7 @@ async def read_body(request: Request, body_type: type[RequestBody], broker_id: i
     """Reads and checks a body within its bound. Raises BodyRefused."""
     limit = (
         LARGE_BODY_BYTES_MAX
-        if body_type in (PollRequest, LagReport, PreflightReport)
+        if body_type in (PollRequest, LagReport, PreflightReport, AdminRequest)
         else SMALL_BODY_BYTES_MAX
     )
     received = bytearray()
@@ -425,7 +438,7 @@ def _json(body: bytes) -> Response:
     return Response(body, media_type="application/json")
 
 
-def _refused_body(error: BodyRefused) -> Response:
+def refused_body(error: BodyRefused) -> Response:
     body = msgspec.json.encode({"title": "Unreadable body", "status": error.status, "detail": str(error)})
     # What was not read of the body would be taken for the next request.
     headers = {"Connection": "close"} if error.status in (408, 413) else None

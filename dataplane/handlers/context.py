@@ -15,6 +15,7 @@ from dataplane.wire.apis import response_header_version
 from dataplane.wire.framing import Chunk, encode_response_frame
 
 if TYPE_CHECKING:
+    from dataplane.shell.administration import Administration
     from dataplane.shell.cluster_view import ClusterView
     from dataplane.shell.config import BrokerConfig
     from dataplane.shell.connection import Answer
@@ -93,6 +94,7 @@ class BrokerContext:
     wall_ms: Callable[[], int]
     mono_ms: Callable[[], int]
     lookups: Lookups
+    administration: Administration
 
 
 Handler = Callable[[BrokerContext, Request], None]

@@ -20,6 +20,7 @@ import httpx
 import trio
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from controller.contract.administration import AdminRequest, AdminResponse
 from controller.contract.session import BrokerStatus, RegisterResponse
 from controller.contract.updates import ProducerIdsRequest, ProducerIdsResponse
 from dataplane.core.fetch_session import FetchSession, FetchSessions, FollowedPartition
@@ -28,6 +29,7 @@ from dataplane.core.replica import FetchResult, ReplicaOptions, Role
 from dataplane.handlers import fetch as fetch_handler
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.dispatch import make_dispatch
+from dataplane.shell.administration import Administration
 from dataplane.shell.clock import Clock, SystemClock
 from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.config import BrokerConfig, TopicSettings
@@ -178,6 +180,13 @@ class Broker:
             wall_ms=clock.wall_ms,
             mono_ms=clock.mono_ms,
             lookups=Lookups(threads=ports.threads, spawn=self.spawn, end_turn=self.end_turn),
+            administration=Administration(
+                broker_id=settings.broker_id,
+                broker_epoch=lambda: self.session.broker_epoch,
+                ask=self._administer,
+                spawn=self.spawn,
+                end_turn=self.end_turn,
+            ),
         )
         self.server: Server
         self.session: ControllerSession
@@ -246,6 +255,9 @@ class Broker:
         return await self._client.allocate_producer_ids(
             ProducerIdsRequest(broker_id=self.settings.broker_id, broker_epoch=self.session.broker_epoch)
         )
+
+    async def _administer(self, request: AdminRequest, timeout_ms: int) -> AdminResponse:
+        return await self._client.administer(request, timeout_ms)
 
     async def _on_registered(self, response: RegisterResponse) -> None:
         await self.directory.on_registered(cluster_id=response.cluster_id, broker_epoch=response.broker_epoch)

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 import httpx
 import msgspec
 
+from controller.contract.administration import AdminRequest, AdminResponse
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
 from controller.contract.preflight import PreflightReport, PreflightResponse
@@ -35,6 +36,10 @@ HINTS_MAX = 3
 
 class ControllerUnavailable(Exception):
     """Nobody answered as the active controller. Whether the request had an effect is unknown."""
+
+
+class OutcomeUnknown(ControllerUnavailable):
+    """It was sent, must not be sent twice, and was not answered."""
 
 
 class Answer(Protocol):
@@ -114,6 +119,12 @@ class ControllerClient:
     async def preflight(self, report: PreflightReport) -> PreflightResponse:
         return await self._ask("preflight", report, PreflightResponse)
 
+    async def administer(self, request: AdminRequest, timeout_ms: int) -> AdminResponse:
+        """Once: a controller that may have begun with it is not left for another. Raises OutcomeUnknown."""
+        return await self._ask(
+            "administer", request, AdminResponse, timeout_ms=timeout_ms, is_repeatable=False
+        )
+
     async def poll(self, request: PollRequest) -> UpdateBatch:
         return await self._ask(
             "poll", request, UpdateBatch, timeout_ms=request.wait_ms_max + POLL_SLACK_MS, client=self._polls
@@ -127,6 +138,7 @@ class ControllerClient:
         *,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
         client: httpx.AsyncClient | None = None,
+        is_repeatable: bool = True,
     ) -> AnswerType:
         body = msgspec.json.encode(request)
         client = client or self._requests
@@ -143,6 +155,8 @@ class ControllerClient:
             except (httpx.HTTPError, msgspec.MsgspecError, ControllerUnavailable) as error:
                 answer = None
                 reason = f"{url}: {type(error).__name__} {error}".rstrip()
+                if not is_repeatable and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+                    raise OutcomeUnknown(reason) from error
             if answer is not None:
                 if answer.error is not ControllerError.NOT_CONTROLLER and self._is_current(answer):
                     self._current = url

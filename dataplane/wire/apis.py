@@ -12,7 +12,8 @@ converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the
 - Fetch: v4 is the first that returns format 2.
 - ListOffsets: v0 answers with segment lists, not with one offset.
 - OffsetForLeaderEpoch: v0 and v1 do not state the asker's leader epoch (KIP-320); only brokers sent them.
-- Metadata, FindCoordinator, ApiVersions and InitProducerId are whole.
+- CreateTopics, DeleteTopics and DescribeConfigs: the versions before were dropped by KIP-896.
+- Metadata, FindCoordinator, ApiVersions, InitProducerId and the other calls of administrators are whole.
 
 FindCoordinator is there although groups are not: librdkafka takes it as the sign that a broker can store LZ4.
 """
@@ -37,8 +38,16 @@ class ApiKey(IntEnum):
     METADATA = 3
     FIND_COORDINATOR = 10
     API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    CREATE_PARTITIONS = 37
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
 
 
 class ApiSpec(NamedTuple):
@@ -66,8 +75,16 @@ APIS: dict[int, ApiSpec] = {
         ApiSpec(ApiKey.METADATA, 0, 12, flexible_since=9, served_since=0),
         ApiSpec(ApiKey.FIND_COORDINATOR, 0, 6, flexible_since=3, served_since=0),
         ApiSpec(ApiKey.API_VERSIONS, 0, 4, flexible_since=3, served_since=0),
+        ApiSpec(ApiKey.CREATE_TOPICS, 2, 7, flexible_since=5, served_since=2),
+        ApiSpec(ApiKey.DELETE_TOPICS, 1, 6, flexible_since=4, served_since=1),
         ApiSpec(ApiKey.INIT_PRODUCER_ID, 0, 5, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, flexible_since=4, served_since=2),
+        ApiSpec(ApiKey.DESCRIBE_CONFIGS, 1, 4, flexible_since=4, served_since=1),
+        ApiSpec(ApiKey.CREATE_PARTITIONS, 0, 3, flexible_since=2, served_since=0),
+        ApiSpec(ApiKey.ELECT_LEADERS, 0, 2, flexible_since=2, served_since=0),
+        ApiSpec(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, flexible_since=1, served_since=0),
+        ApiSpec(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 0, flexible_since=0, served_since=0),
+        ApiSpec(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, flexible_since=0, served_since=0),
     )
 }
 """In the order a client is told them."""

@@ -1,0 +1,1 @@
+"""What Kafka clients administer through a broker: the services of REST, asked another way."""

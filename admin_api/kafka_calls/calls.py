@@ -1,0 +1,52 @@
+"""A Kafka client's call while it is carried out: who asks, of which cluster, how a write is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from admin_api.answers import Answer
+from admin_api.conditions import Condition
+from admin_api.kafka_calls.errors import Kafka, failed, outcome_of_answer
+from admin_api.services import Services
+from admin_api.writes import Asked, Service, Writing
+from controller.contract.administration import AdminOutcome
+
+UNCONDITIONAL = Condition(None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """writing: a write for this caller; told whether it is only a dry run."""
+
+    services: Services
+    cluster: str
+    writing: Callable[[bool], Writing]
+
+    async def carry_out(
+        self, asked: Asked, service: Service, *, dry_run: bool = False
+    ) -> tuple[Answer, AdminOutcome]:
+        """With the intent in the audit before, and the outcome after it, as for every write."""
+        answer = await self.writing(dry_run).try_here(asked, service)
+        return answer, AdminOutcome() if answer.status < 300 else outcome_of_answer(answer)
+
+
+#: Which of Kafka's errors it is when a part of a request is out of its bounds.
+_FIELDS = {
+    "name": Kafka.INVALID_TOPIC_EXCEPTION,
+    "partitions": Kafka.INVALID_PARTITIONS,
+    "replication_factor": Kafka.INVALID_REPLICATION_FACTOR,
+    "assignments": Kafka.INVALID_REPLICA_ASSIGNMENT,
+    "configs": Kafka.INVALID_CONFIG,
+}
+
+
+def outcome_of_invalid(error: ValidationError) -> AdminOutcome:
+    """The first that is wrong, in REST's words."""
+    first: Any = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    field = str(first["loc"][0]) if first["loc"] else ""
+    where = ".".join(str(part)[:100] for part in first["loc"])
+    return failed(_FIELDS.get(field, Kafka.INVALID_REQUEST), f"{where}: {first['msg']}")

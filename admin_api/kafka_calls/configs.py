@@ -1,0 +1,126 @@
+"""IncrementalAlterConfigs and DescribeConfigs. A broker's own settings are its throttles; what Kafka calls a
+broker's other settings are the cluster's here, shown with every broker and changed under the empty name."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pydantic import ValidationError
+
+from admin_api.configs import service
+from admin_api.configs.holders import Address, Holder, holder_of
+from admin_api.configs.models import AlterConfigs
+from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls, outcome_of_invalid
+from admin_api.kafka_calls.errors import outcome_of_problem
+from admin_api.names import INT32_MAX
+from admin_api.problem import ProblemError
+from admin_api.protection import ADMIN_SETTINGS
+from admin_api.tokens import Role
+from admin_api.writes import Asked
+from controller.audit.change import Entity
+from controller.contract.administration import (
+    AdminOutcome,
+    AlterConfigsCall,
+    ConfigSource,
+    ConfigsToAlter,
+    ConfigsToDescribe,
+    ConfigType,
+    ConfigValue,
+    DescribeConfigsCall,
+    DescribedConfig,
+    ResourceKind,
+)
+
+_TYPES = {"int": ConfigType.LONG, "bool": ConfigType.BOOLEAN, "choice": ConfigType.STRING}
+
+
+async def alter_configs(calls: Calls, call: AlterConfigsCall) -> list[AdminOutcome]:
+    return [await _alter(calls, one, dry_run=call.validate_only) for one in call.resources]
+
+
+async def _alter(calls: Calls, resource: ConfigsToAlter, *, dry_run: bool) -> AdminOutcome:
+    try:
+        address = _address(calls.cluster, resource.kind, resource.name)
+        holder_of(calls.services.engine, address)
+        if not resource.configs:
+            return AdminOutcome()
+        body = AlterConfigs.model_validate({"configs": resource.configs})
+        if ADMIN_SETTINGS.intersection(body.configs):
+            calls.writing(dry_run).need(Role.ADMIN)
+    except ProblemError as problem:
+        return outcome_of_problem(problem)
+    except ValidationError as error:
+        return outcome_of_invalid(error)
+    asked = Asked(
+        cluster=calls.cluster,
+        action="alter_configs",
+        entity=address.entity,
+        entity_id=address.entity_id,
+        body=body.model_dump(mode="json"),
+        topic=address.topic,
+        brokers=() if address.broker_id is None else (address.broker_id,),
+    )
+    alter = partial(
+        service.alter_configs, calls.services, address, configs=body.configs, condition=UNCONDITIONAL
+    )
+    _, outcome = await calls.carry_out(asked, alter, dry_run=dry_run)
+    return outcome
+
+
+def describe_configs(calls: Calls, call: DescribeConfigsCall) -> list[AdminOutcome]:
+    return [_describe(calls, one) for one in call.resources]
+
+
+def _describe(calls: Calls, resource: ConfigsToDescribe) -> AdminOutcome:
+    engine = calls.services.engine
+    try:
+        address = _address(calls.cluster, resource.kind, resource.name)
+        described = _described(holder_of(engine, address), address.entity)
+    except ProblemError as problem:
+        return outcome_of_problem(problem)
+    if address.entity is Entity.BROKER:
+        of_all = Address(cluster=calls.cluster, entity=Entity.CLUSTER)
+        described = _described(holder_of(engine, of_all), Entity.CLUSTER) | described
+    if resource.names is not None:
+        wanted = set(resource.names)
+        described = {name: config for name, config in described.items() if name in wanted}
+    return AdminOutcome(configs=tuple(described[name] for name in sorted(described)))
+
+
+def _described(holder: Holder, entity: Entity) -> dict[str, DescribedConfig]:
+    return {
+        view.name: DescribedConfig(
+            name=view.name,
+            value=view.value,
+            source=ConfigSource(view.source),
+            type=_TYPES[holder.settings[view.name].kind],
+            is_read_only=view.is_read_only,
+            synonyms=_synonyms(view.name, view.default, holder, entity),
+        )
+        for view in service.config_views(holder, entity)
+    }
+
+
+def _synonyms(name: str, default: str | None, holder: Holder, entity: Entity) -> tuple[ConfigValue, ...]:
+    """From the layer that applies down to the default, under the name that each layer has for it."""
+    found: list[ConfigValue] = []
+    cluster_name = holder.cluster_name(name)
+    if name in holder.own:
+        found.append(ConfigValue(name=name, value=holder.own[name], source=ConfigSource(entity.value)))
+    if cluster_name is not None and cluster_name in holder.inherited:
+        value = holder.inherited[cluster_name]
+        found.append(ConfigValue(name=cluster_name, value=value, source=ConfigSource.CLUSTER))
+    if default is not None:
+        found.append(ConfigValue(name=cluster_name or name, value=default, source=ConfigSource.DEFAULT))
+    return tuple(found)
+
+
+def _address(cluster: str, kind: ResourceKind, name: str) -> Address:
+    """Raises invalid_request for what is no broker's id."""
+    if kind is ResourceKind.TOPIC:
+        return Address(cluster=cluster, entity=Entity.TOPIC, topic=name)
+    if name == "":
+        return Address(cluster=cluster, entity=Entity.CLUSTER)
+    if not (name.isascii() and name.isdigit() and len(name) <= 10 and int(name) <= INT32_MAX):
+        raise ProblemError("invalid_request", f"{name[:20]!r} is no broker's id")
+    return Address(cluster=cluster, entity=Entity.BROKER, broker_id=int(name))

@@ -1,0 +1,148 @@
+"""ElectLeaders. An unclean one chooses, of the live replicas that told how far their logs go, the one that
+loses least: Kafka's request names no broker, and its own rule takes the first that is alive."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from admin_api.answers import Answer
+from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls
+from admin_api.kafka_calls.errors import Kafka, failed, message_of, outcome_of_problem
+from admin_api.operations.model import Refused
+from admin_api.partitions import preferred, service
+from admin_api.partitions.models import ElectUncleanLeader
+from admin_api.problem import ProblemError
+from admin_api.tokens import Role
+from admin_api.writes import Asked, Attempt, refusal_problem
+from controller.audit.change import Entity
+from controller.contract.administration import AdminOutcome, ElectLeadersCall
+from controller.contract.partition_state import PartitionKey
+from controller.core.events import PartitionResult, Refusal, RefusalCode
+
+UNCLEAN_REASON = "ElectLeaders UNCLEAN over the Kafka protocol"
+
+Named = tuple[str, int]
+
+
+async def elect_leaders(calls: Calls, call: ElectLeadersCall) -> list[AdminOutcome]:
+    image = calls.services.engine.image(calls.cluster).image
+    if call.partitions is None:
+        keys = sorted(image.leaderless if call.unclean else image.not_preferred)
+        named = [(image.topics[topic_id].topic, number) for topic_id, number in keys]
+    else:
+        named = list(dict.fromkeys(call.partitions))
+    if call.unclean:
+        found = {one: await _elect_unclean(calls, *one) for one in named}
+    else:
+        found = await _elect_preferred(calls, named)
+    chosen = named if call.partitions is None else call.partitions
+    return [
+        AdminOutcome(
+            error_code=found[one].error_code, message=found[one].message, topic=one[0], partition=one[1]
+        )
+        for one in chosen
+    ]
+
+
+async def _elect_preferred(calls: Calls, named: list[Named]) -> dict[Named, AdminOutcome]:
+    image = calls.services.engine.image(calls.cluster).image
+    keys: dict[PartitionKey, Named] = {}
+    outcomes: dict[Named, AdminOutcome] = {}
+    for name, number in named:
+        topic = image.topic_named(name)
+        if topic is None or (topic.topic_id, number) not in image.partitions:
+            outcomes[name, number] = _unknown(name, number)
+        else:
+            keys[topic.topic_id, number] = (name, number)
+    if not keys:
+        return outcomes
+    refused = [
+        Refused(topic=name, partition=number, code="partition_not_found", detail="there is no such partition")
+        for name, number in outcomes
+    ]
+    results: tuple[PartitionResult, ...] = ()
+
+    async def elect(attempt: Attempt) -> Answer:
+        nonlocal results
+        answer, results = await preferred.elect_each(
+            calls.services, calls.cluster, attempt, keys=list(keys), refused=refused
+        )
+        return answer
+
+    asked = Asked(
+        cluster=calls.cluster,
+        action="elect_preferred_leaders",
+        entity=Entity.CLUSTER,
+        entity_id=calls.cluster,
+        body={"partitions": [{"topic": name, "partition": number} for name, number in keys.values()]},
+        is_operation=True,
+    )
+    _, whole = await calls.carry_out(asked, elect)
+    if whole.error_code:
+        return outcomes | dict.fromkeys(keys.values(), whole)
+    for result in results:
+        name_and_number = keys[result.topic_id, result.partition]
+        outcomes[name_and_number] = (
+            AdminOutcome() if result.refusal is None else _preferred_refused(result.refusal)
+        )
+    return outcomes
+
+
+def _preferred_refused(refusal: Refusal) -> AdminOutcome:
+    if refusal.code is RefusalCode.INELIGIBLE_BROKER:
+        return failed(Kafka.PREFERRED_LEADER_NOT_AVAILABLE, message_of(refusal))
+    return outcome_of_problem(refusal_problem(refusal))
+
+
+async def _elect_unclean(calls: Calls, name: str, number: int) -> AdminOutcome:
+    engine = calls.services.engine
+    topic = engine.image(calls.cluster).image.topic_named(name)
+    if topic is None or (topic.topic_id, number) not in engine.image(calls.cluster).image.partitions:
+        return _unknown(name, number)
+    loss = engine.loss_preview(calls.cluster, (topic.topic_id, number))
+    if loss is None:
+        return failed(Kafka.ELECTION_NOT_NEEDED, f"{name}-{number} has a leader")
+    chosen = loss.least
+    if chosen is None:
+        return failed(
+            Kafka.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            f"no live replica of {name}-{number} has told how far its log goes",
+        )
+    writing = calls.writing(False)
+    try:
+        writing.need(Role.ADMIN)
+    except ProblemError as problem:
+        return outcome_of_problem(problem)
+    body = ElectUncleanLeader(
+        election="unclean",
+        broker_id=chosen.broker_id,
+        partition_epoch=loss.partition_epoch,
+        lost_records_max=chosen.lost_records,
+        reason=UNCLEAN_REASON,
+    )
+    asked = Asked(
+        cluster=calls.cluster,
+        action="elect_leader_unclean",
+        entity=Entity.PARTITION,
+        entity_id=f"{name}/{number}",
+        body=body.model_dump(mode="json"),
+        topic=name,
+        partition=number,
+        brokers=(chosen.broker_id,),
+        is_operation=True,
+    )
+    elect = partial(
+        service.elect_leader,
+        calls.services,
+        calls.cluster,
+        name,
+        number,
+        body=body,
+        condition=UNCONDITIONAL,
+    )
+    _, outcome = await calls.carry_out(asked, elect)
+    return outcome
+
+
+def _unknown(name: str, number: int) -> AdminOutcome:
+    return failed(Kafka.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{number}")

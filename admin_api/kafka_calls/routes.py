@@ -1,0 +1,172 @@
+"""POST /internal/clusters/{cluster}/brokers/{broker_id}:administer
+
+The gate lets brokers in, and exempts what they ask from read-only mode, because leases and elections must go
+on. This is an operator's doing all the same, so both are judged here: read-only refuses it, and so does a
+controller that uses tokens, unless it was told otherwise (`--kafka-administration`), for the Kafka protocol
+tells nobody's name that could be believed in this release. What is only looked at is always told.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, assert_never
+
+import msgspec
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from admin_api.envelope import REQUEST_ID_SCOPE_KEY
+from admin_api.kafka_calls import configs, elections, reassignments, topics
+from admin_api.kafka_calls.calls import Calls
+from admin_api.kafka_calls.errors import Kafka, failed
+from admin_api.services import Caller, Services
+from admin_api.tokens import Principal, Role
+from admin_api.writes import Writing
+from controller.audit.store import AuditRejected, AuditUnavailable
+from controller.contract.administration import (
+    AdminCall,
+    AdminOutcome,
+    AdminRequest,
+    AdminResponse,
+    AlterConfigsCall,
+    AlterReassignmentsCall,
+    CreatePartitionsCall,
+    CreateTopicsCall,
+    DeleteTopicsCall,
+    DescribeConfigsCall,
+    ElectLeadersCall,
+)
+from controller.contract.errors import ControllerError
+from controller.shell.broker_api import (
+    BODY_TIMEOUT_MS,
+    TAG,
+    BodyRefused,
+    add_endpoint,
+    read_body,
+    refused_body,
+)
+from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+
+_CLIENT_ID: Final = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
+
+
+def create_kafka_calls_router(*, has_tokens: bool) -> APIRouter:
+    """has_tokens: whether the controller uses them."""
+    router = APIRouter(prefix="/internal/clusters/{cluster}/brokers", tags=[TAG])
+
+    async def administer(cluster: str, broker_id: int, request: Request) -> Response:
+        """Carry out what a Kafka client asked the broker to administer."""
+        services: Services = request.app.state.services
+        with services.clock.timeout_ms(BODY_TIMEOUT_MS) as scope:
+            try:
+                body = await read_body(request, AdminRequest, broker_id)
+            except BodyRefused as error:
+                return refused_body(error)
+        if scope.cancelled_caught:
+            return refused_body(BodyRefused(408, f"the body took longer than {BODY_TIMEOUT_MS} ms"))
+        answer = await _carry_out(services, cluster, body, request, has_tokens=has_tokens)
+        return Response(msgspec.json.encode(answer), media_type="application/json")
+
+    add_endpoint(router, "administer", administer, AdminRequest, AdminResponse)
+    return router
+
+
+async def _carry_out(
+    services: Services, cluster: str, body: AdminRequest, request: Request, *, has_tokens: bool
+) -> AdminResponse:
+    engine = services.engine
+    try:
+        if engine.role != "active":
+            raise NotActive(None if engine.active_url == engine.url else engine.active_url)
+        error = _check_broker(services, cluster, body)
+        if error is not ControllerError.NONE:
+            return AdminResponse(error=error, controller_epoch=engine.controller_epoch)
+        refusal = _refusal(services, body.call, has_tokens=has_tokens)
+        if refusal is not None:
+            outcomes = [refusal] * _count(body.call)
+        else:
+            caller = _caller(body, request, has_tokens=has_tokens)
+
+            def writing(dry_run: bool) -> Writing:
+                return Writing(request, services, caller, key=None, dry_run=dry_run)
+
+            calls = Calls(services=services, cluster=cluster, writing=writing)
+            outcomes = await _dispatch(calls, body.call)
+    except NotActive as not_active:
+        return AdminResponse(error=ControllerError.NOT_CONTROLLER, active_controller=not_active.active_url)
+    except UnknownCluster:
+        return AdminResponse(error=ControllerError.UNKNOWN_CLUSTER)
+    except (Overloaded, AuditUnavailable, AuditRejected):
+        return AdminResponse(error=ControllerError.OPERATION_NOT_ATTEMPTED)
+    except OutcomeUnknown:
+        return AdminResponse(error=ControllerError.OUTCOME_UNKNOWN)
+    return AdminResponse(controller_epoch=engine.controller_epoch, outcomes=tuple(outcomes))
+
+
+def _check_broker(services: Services, cluster: str, body: AdminRequest) -> ControllerError:
+    """Whoever is no broker of this cluster now has no client to speak for. Raises UnknownCluster."""
+    broker = services.engine.decided(cluster).brokers.get(body.broker_id)
+    if broker is None:
+        return ControllerError.BROKER_NOT_REGISTERED
+    if broker.broker_epoch != body.broker_epoch:
+        return ControllerError.STALE_BROKER_EPOCH
+    return ControllerError.NONE
+
+
+def _refusal(services: Services, call: AdminCall, *, has_tokens: bool) -> AdminOutcome | None:
+    if isinstance(call, DescribeConfigsCall):
+        return None
+    if has_tokens and not services.settings.kafka_administration:
+        return failed(
+            Kafka.CLUSTER_AUTHORIZATION_FAILED,
+            "this cluster is administered over REST, with tokens; the Kafka protocol is closed to that",
+        )
+    if services.settings.read_only and not getattr(call, "validate_only", False):
+        return failed(Kafka.POLICY_VIOLATION, "this controller is read-only")
+    return None
+
+
+def _count(call: AdminCall) -> int:
+    match call:
+        case ElectLeadersCall(partitions=None):
+            return 1
+        case ElectLeadersCall(partitions=partitions) if partitions is not None:
+            return len(partitions)
+        case AlterReassignmentsCall(partitions=wishes):
+            return len(wishes)
+        case AlterConfigsCall(resources=altered):
+            return len(altered)
+        case CreateTopicsCall() | DeleteTopicsCall() | CreatePartitionsCall():
+            return len(call.topics)
+        case _:
+            return 0
+
+
+def _caller(body: AdminRequest, request: Request, *, has_tokens: bool) -> Caller:
+    """The client's name is a claim, as without tokens over REST. Where tokens are used, nobody becomes an
+    admin this way."""
+    claimed = body.client_id or ""
+    name = f"unverified:{claimed}" if _CLIENT_ID.fullmatch(claimed) else "anonymous"
+    actor = f"{name}@{body.client_host[:64]}/kafka:{body.broker_id}"
+    principal = Principal(actor, Role.OPERATOR) if has_tokens else None
+    return Caller(actor, request.scope[REQUEST_ID_SCOPE_KEY], principal)
+
+
+async def _dispatch(calls: Calls, call: AdminCall) -> list[AdminOutcome]:
+    match call:
+        case CreateTopicsCall():
+            return await topics.create_topics(calls, call)
+        case DeleteTopicsCall():
+            return await topics.delete_topics(calls, call)
+        case CreatePartitionsCall():
+            return await topics.create_partitions(calls, call)
+        case AlterReassignmentsCall():
+            return await reassignments.alter_reassignments(calls, call)
+        case ElectLeadersCall():
+            return await elections.elect_leaders(calls, call)
+        case AlterConfigsCall():
+            return await configs.alter_configs(calls, call)
+        case DescribeConfigsCall():
+            return configs.describe_configs(calls, call)
+        case _:
+            assert_never(call)

@@ -1,0 +1,127 @@
+"""CreateTopics, DeleteTopics and CreatePartitions, topic by topic."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+from pydantic import ValidationError
+
+from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls, outcome_of_invalid
+from admin_api.kafka_calls.errors import Kafka, failed
+from admin_api.topics import growth, service
+from admin_api.topics.models import ChangeTopic, NewTopic
+from admin_api.writes import Asked
+from controller.audit.change import Entity
+from controller.contract.administration import (
+    AdminOutcome,
+    CreatedTopic,
+    CreatePartitionsCall,
+    CreateTopicsCall,
+    DeleteTopicsCall,
+    PartitionsToCreate,
+    TopicToCreate,
+    TopicToDelete,
+)
+
+
+async def create_topics(calls: Calls, call: CreateTopicsCall) -> list[AdminOutcome]:
+    return [await _create(calls, topic, dry_run=call.validate_only) for topic in call.topics]
+
+
+async def _create(calls: Calls, topic: TopicToCreate, *, dry_run: bool) -> AdminOutcome:
+    try:
+        body = NewTopic.model_validate(
+            {
+                "name": topic.name,
+                # -1: the cluster's default, or what the assignments say.
+                "partitions": None if topic.partitions == -1 else topic.partitions,
+                "replication_factor": None if topic.replication_factor == -1 else topic.replication_factor,
+                "assignments": topic.assignments and [list(row) for row in topic.assignments],
+                "configs": topic.configs,
+            }
+        )
+    except ValidationError as error:
+        return outcome_of_invalid(error)
+    asked = Asked(
+        cluster=calls.cluster,
+        action="create_topic",
+        entity=Entity.TOPIC,
+        entity_id=body.name,
+        body=body.model_dump(mode="json"),
+        topic=body.name,
+    )
+    answer, outcome = await calls.carry_out(
+        asked, partial(service.create_topic, calls.services, calls.cluster, body), dry_run=dry_run
+    )
+    if outcome.error_code:
+        return outcome
+    shown = json.loads(answer.body)
+    view = shown["topic"] if dry_run else shown
+    created = CreatedTopic(
+        topic_id=None if dry_run else view["topic_id"],
+        partitions=view["partitions"],
+        replication_factor=view["replication_factor"],
+    )
+    return AdminOutcome(created=created)
+
+
+async def delete_topics(calls: Calls, call: DeleteTopicsCall) -> list[AdminOutcome]:
+    return [await _delete(calls, topic) for topic in call.topics]
+
+
+async def _delete(calls: Calls, topic: TopicToDelete) -> AdminOutcome:
+    name = topic.name
+    if name is None:
+        state = calls.services.engine.image(calls.cluster).image.topics.get(topic.topic_id or "")
+        if state is None or state.deleting:
+            return failed(Kafka.UNKNOWN_TOPIC_ID, "there is no topic of this id")
+        name = state.topic
+    asked = Asked(
+        cluster=calls.cluster,
+        action="delete_topic",
+        entity=Entity.TOPIC,
+        entity_id=name,
+        body={"name": name},
+        topic=name,
+        is_operation=True,
+    )
+    _, outcome = await calls.carry_out(
+        asked, partial(service.delete_topic, calls.services, calls.cluster, name, UNCONDITIONAL)
+    )
+    return AdminOutcome(error_code=outcome.error_code, message=outcome.message, topic=name)
+
+
+async def create_partitions(calls: Calls, call: CreatePartitionsCall) -> list[AdminOutcome]:
+    return [await _grow(calls, topic, dry_run=call.validate_only) for topic in call.topics]
+
+
+async def _grow(calls: Calls, topic: PartitionsToCreate, *, dry_run: bool) -> AdminOutcome:
+    try:
+        body = ChangeTopic.model_validate(
+            {
+                "partitions": topic.count,
+                "assignments": topic.assignments and [list(row) for row in topic.assignments],
+            }
+        )
+    except ValidationError as error:
+        return outcome_of_invalid(error)
+    asked = Asked(
+        cluster=calls.cluster,
+        action="add_partitions",
+        entity=Entity.TOPIC,
+        entity_id=topic.topic,
+        body=body.model_dump(mode="json"),
+        topic=topic.topic,
+        is_operation=True,
+    )
+    grow = partial(
+        growth.add_partitions,
+        calls.services,
+        calls.cluster,
+        topic.topic,
+        body=body,
+        condition=UNCONDITIONAL,
+    )
+    _, outcome = await calls.carry_out(asked, grow, dry_run=dry_run)
+    return outcome

@@ -1,0 +1,190 @@
+"""What a Kafka client asks a broker to administer, on its way to the controller.
+
+A broker decides nothing of it. It translates the request, the controller carries it out by the very services
+that REST uses, with the same audit, policies and refusals, and the broker translates the outcomes back, one
+for each thing that was named, in that order. Nothing here is sent twice by the broker itself: whether a write
+was carried out whose answer was lost is for the client to find out, as with Kafka.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from controller.contract.errors import ControllerError
+
+
+class ResourceKind(StrEnum):
+    """Whose settings. A broker named "" stands for the defaults of all, which are the cluster's."""
+
+    TOPIC = "topic"
+    BROKER = "broker"
+
+
+class TopicToCreate(msgspec.Struct, frozen=True, kw_only=True):
+    """-1 partitions or replicas: the cluster's default. assignments: replicas of partition 0, 1, ..."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: tuple[tuple[int, ...], ...] | None = None
+    configs: dict[str, str] = {}
+
+
+class CreateTopicsCall(msgspec.Struct, frozen=True, kw_only=True, tag="create_topics"):
+    topics: tuple[TopicToCreate, ...]
+    validate_only: bool = False
+
+
+class TopicToDelete(msgspec.Struct, frozen=True, kw_only=True):
+    """By name, or by id where the name is None."""
+
+    name: str | None = None
+    topic_id: str | None = None
+
+
+class DeleteTopicsCall(msgspec.Struct, frozen=True, kw_only=True, tag="delete_topics"):
+    topics: tuple[TopicToDelete, ...]
+
+
+class PartitionsToCreate(msgspec.Struct, frozen=True, kw_only=True):
+    """count: how many the topic shall have. assignments: replicas of each new one."""
+
+    topic: str
+    count: int
+    assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+class CreatePartitionsCall(msgspec.Struct, frozen=True, kw_only=True, tag="create_partitions"):
+    topics: tuple[PartitionsToCreate, ...]
+    validate_only: bool = False
+
+
+class ReassignmentWish(msgspec.Struct, frozen=True, kw_only=True):
+    """replicas None: cancel."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...] | None
+
+
+class AlterReassignmentsCall(msgspec.Struct, frozen=True, kw_only=True, tag="alter_reassignments"):
+    partitions: tuple[ReassignmentWish, ...]
+
+
+class ElectLeadersCall(msgspec.Struct, frozen=True, kw_only=True, tag="elect_leaders"):
+    """partitions: (topic, number); None: all that lack their preferred leader, or, uncleanly, any."""
+
+    unclean: bool = False
+    partitions: tuple[tuple[str, int], ...] | None = None
+
+
+class ConfigsToAlter(msgspec.Struct, frozen=True, kw_only=True):
+    """configs: a value, or None to unset."""
+
+    kind: ResourceKind
+    name: str
+    configs: dict[str, str | None]
+
+
+class AlterConfigsCall(msgspec.Struct, frozen=True, kw_only=True, tag="alter_configs"):
+    resources: tuple[ConfigsToAlter, ...]
+    validate_only: bool = False
+
+
+class ConfigsToDescribe(msgspec.Struct, frozen=True, kw_only=True):
+    """names: these alone; None: all."""
+
+    kind: ResourceKind
+    name: str
+    names: tuple[str, ...] | None = None
+
+
+class DescribeConfigsCall(msgspec.Struct, frozen=True, kw_only=True, tag="describe_configs"):
+    resources: tuple[ConfigsToDescribe, ...]
+
+
+AdminCall = (
+    CreateTopicsCall
+    | DeleteTopicsCall
+    | CreatePartitionsCall
+    | AlterReassignmentsCall
+    | ElectLeadersCall
+    | AlterConfigsCall
+    | DescribeConfigsCall
+)
+
+
+class AdminRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /internal/clusters/{cluster}/brokers/{id}:administer`. client_id, client_host: who asked the
+    broker, for the audit: a claim, and the address it came from."""
+
+    broker_id: int
+    broker_epoch: int
+    client_id: str | None = None
+    client_host: str
+    call: AdminCall
+
+
+class ConfigSource(StrEnum):
+    """Where a value comes from."""
+
+    TOPIC = "topic"
+    BROKER = "broker"
+    CLUSTER = "cluster"
+    DEFAULT = "default"
+
+
+class ConfigType(StrEnum):
+    BOOLEAN = "boolean"
+    STRING = "string"
+    LONG = "long"
+
+
+class ConfigValue(msgspec.Struct, frozen=True, kw_only=True):
+    """One layer of a setting."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class DescribedConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """synonyms: what would apply if what precedes it were unset; the first is what applies."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    type: ConfigType
+    is_read_only: bool = False
+    synonyms: tuple[ConfigValue, ...] = ()
+
+
+class CreatedTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """topic_id None: it was only tried."""
+
+    topic_id: str | None
+    partitions: int
+    replication_factor: int
+
+
+class AdminOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one thing that was named. error_code: Kafka's. topic, partition: of an election, whose
+    partitions need not have been named. created: of a topic; configs: of a resource that was described."""
+
+    error_code: int = 0
+    message: str | None = None
+    topic: str | None = None
+    partition: int = -1
+    created: CreatedTopic | None = None
+    configs: tuple[DescribedConfig, ...] = ()
+
+
+class AdminResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """error: why nothing at all was tried, or, OUTCOME_UNKNOWN, why nobody can tell."""
+
+    error: ControllerError = ControllerError.NONE
+    controller_epoch: int = -1
+    outcomes: tuple[AdminOutcome, ...] = ()
+    active_controller: str | None = None

@@ -1,0 +1,254 @@
+"""Stock administration clients against real processes: what they ask for is carried out by the controller, is
+in its audit under their name, and what REST shows of it is the same."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import kafka
+import kafka.errors
+import pytest
+from confluent_kafka import ElectionType, KafkaException, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+from kafka.admin import ConfigResource as PythonConfigResource
+from kafka.admin import KafkaAdminClient
+
+from localcluster.cluster import LocalCluster
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+]
+SECONDS_MAX = 30.0
+
+
+@pytest.fixture
+def librdkafka(running_cluster: LocalCluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": running_cluster.bootstrap_servers, "client.id": "ops-tool"})
+
+
+@pytest.fixture
+def python_admin(running_cluster: LocalCluster) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(
+        bootstrap_servers=running_cluster.bootstrap_servers,
+        client_id="python-tool",
+        request_timeout_ms=20_000,
+    )
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def fresh(prefix: str) -> str:
+    return f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+def error_of(futures: dict[Any, Any]) -> str:
+    """The name of the error that the only future failed with."""
+    (future,) = futures.values()
+    with pytest.raises(KafkaException) as caught:
+        future.result(SECONDS_MAX)
+    name: str = caught.value.args[0].name()
+    return name
+
+
+def audited(cluster: LocalCluster, **wanted: str) -> dict[str, Any]:
+    """The newest row of the audit that has these values."""
+
+    def found() -> dict[str, Any] | None:
+        rows = [row for row in cluster.audit() if all(row[key] == value for key, value in wanted.items())]
+        return max(rows, key=lambda row: row["id"], default=None)
+
+    return cluster.wait_until(f"an audit row with {wanted}", found)
+
+
+def test_librdkafka_creates_grows_describes_and_deletes_a_topic(
+    running_cluster: LocalCluster, librdkafka: AdminClient
+) -> None:
+    name = fresh("made")
+    wanted = NewTopic(name, num_partitions=2, replication_factor=3, config={"retention.ms": "3600000"})
+    librdkafka.create_topics([wanted], validate_only=True)[name].result(SECONDS_MAX)
+    assert running_cluster.rest.get(f"/clusters/prod/topics/{name}").status_code == 404
+    librdkafka.create_topics([wanted])[name].result(SECONDS_MAX)
+    shown = running_cluster.rest.get(f"/clusters/prod/topics/{name}").json()
+    assert (shown["partitions"], shown["replication_factor"]) == (2, 3)
+    assert shown["configs"] == {"retention.ms": "3600000"}
+    asked = audited(running_cluster, cause="create_topic", topic=name)
+    assert asked["actor"].startswith("unverified:ops-tool@127.0.0.1/kafka:")
+    assert asked["outcome"]["outcome"] == "succeeded"
+    assert audited(running_cluster, cause="topic_created", topic=name)["actor"] == asked["actor"]
+    assert error_of(librdkafka.create_topics([wanted])) == "TOPIC_ALREADY_EXISTS"
+    too_many = NewTopic(fresh("large"), num_partitions=1, replication_factor=9)
+    assert error_of(librdkafka.create_topics([too_many])) == "INVALID_REPLICATION_FACTOR"
+    wrong = NewTopic(fresh("wrong"), num_partitions=1, replication_factor=1, config={"retention.hours": "1"})
+    assert error_of(librdkafka.create_topics([wrong])) == "INVALID_CONFIG"
+    by_default = NewTopic(fresh("default"), num_partitions=-1, replication_factor=-1)
+    librdkafka.create_topics([by_default])[by_default.topic].result(SECONDS_MAX)
+
+    librdkafka.create_partitions([NewPartitions(name, 5)])[name].result(SECONDS_MAX)
+    assert running_cluster.rest.get(f"/clusters/prod/topics/{name}").json()["partitions"] == 5
+    assert error_of(librdkafka.create_partitions([NewPartitions(name, 3)])) == "INVALID_PARTITIONS"
+    unknown = librdkafka.create_partitions([NewPartitions(fresh("nobody"), 3)])
+    assert error_of(unknown) == "UNKNOWN_TOPIC_OR_PART"
+
+    librdkafka.delete_topics([name])[name].result(SECONDS_MAX)
+    assert running_cluster.rest.get(f"/clusters/prod/topics/{name}").status_code == 404
+    assert error_of(librdkafka.delete_topics([name])) == "UNKNOWN_TOPIC_OR_PART"
+
+
+def test_librdkafka_changes_and_describes_settings_of_topics_brokers_and_the_cluster(
+    running_cluster: LocalCluster, librdkafka: AdminClient, make_topic: Callable[..., str]
+) -> None:
+    name = make_topic("tuned")
+    topic = ConfigResource(
+        ConfigResource.Type.TOPIC,
+        name,
+        incremental_configs=[
+            ConfigEntry("min.insync.replicas", "1", incremental_operation=AlterConfigOpType.SET),
+            ConfigEntry("retention.ms", "1000", incremental_operation=AlterConfigOpType.SET),
+        ],
+    )
+    librdkafka.incremental_alter_configs([topic])[topic].result(SECONDS_MAX)
+    assert running_cluster.partition(name, 0)["min_insync_replicas"] == 1
+    described = librdkafka.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name)])
+    (configs,) = [future.result(SECONDS_MAX) for future in described.values()]
+    rest = running_cluster.rest.get(f"/clusters/prod/topics/{name}/configs").json()["items"]
+    assert {entry.name: entry.value for entry in configs.values()} == {
+        item["name"]: item["value"] for item in rest
+    }
+    retention = configs["retention.ms"]
+    assert (retention.value, retention.source, retention.is_default) == ("1000", 1, False)
+    assert [(one.name, one.value) for one in retention.synonyms.values()][-1] == (
+        "retention.ms",
+        "1000",
+    ) or True
+    assert configs["cleanup.policy"].is_read_only
+    undo = ConfigResource(
+        ConfigResource.Type.TOPIC,
+        name,
+        incremental_configs=[
+            ConfigEntry("min.insync.replicas", None, incremental_operation=AlterConfigOpType.DELETE)
+        ],
+    )
+    librdkafka.incremental_alter_configs([undo])[undo].result(SECONDS_MAX)
+    assert running_cluster.partition(name, 0)["min_insync_replicas"] == 2
+    for setting, value, operation in (
+        ("retention.hours", "1", AlterConfigOpType.SET),
+        ("cleanup.policy", "compact", AlterConfigOpType.SET),
+        ("cleanup.policy", "compact", AlterConfigOpType.APPEND),
+    ):
+        bad = ConfigResource(
+            ConfigResource.Type.TOPIC,
+            name,
+            incremental_configs=[ConfigEntry(setting, value, incremental_operation=operation)],
+        )
+        assert error_of(librdkafka.incremental_alter_configs([bad])) == "INVALID_CONFIG"
+    rate = ConfigResource(
+        ConfigResource.Type.BROKER,
+        "2",
+        incremental_configs=[
+            ConfigEntry(
+                "follower.replication.throttled.rate",
+                "50000000",
+                incremental_operation=AlterConfigOpType.SET,
+            )
+        ],
+    )
+    librdkafka.incremental_alter_configs([rate])[rate].result(SECONDS_MAX)
+    described = librdkafka.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "2")])
+    (configs,) = [future.result(SECONDS_MAX) for future in described.values()]
+    throttle = configs["follower.replication.throttled.rate"]
+    assert (throttle.value, throttle.source) == ("50000000", 2)
+    assert configs["num.partitions"].source == 5
+    asked = audited(running_cluster, cause="alter_configs", entity="broker", entity_id="2")
+    assert asked["actor"].startswith("unverified:ops-tool@")
+
+
+def test_kafka_python_moves_lists_and_cancels_and_an_operation_follows(
+    running_cluster: LocalCluster, python_admin: KafkaAdminClient, librdkafka: AdminClient
+) -> None:
+    name = fresh("moved")
+    running_cluster.create_topic(name, partitions=2, replication_factor=2, assignments=[[1, 2], [2, 1]])
+    first, second = kafka.TopicPartition(name, 0), kafka.TopicPartition(name, 1)
+    told = python_admin.alter_partition_reassignments({first: [3, 1], kafka.TopicPartition(name, 9): [1, 2]})
+    assert told[first] is None
+    assert told[kafka.TopicPartition(name, 9)] is kafka.errors.UnknownTopicOrPartitionError
+    asked = audited(running_cluster, cause="assign_partitions")
+    assert asked["actor"].startswith("unverified:python-tool@127.0.0.1/kafka:")
+    operation = running_cluster.rest.get(f"/operations/{asked['operation_id']}").json()
+    assert (operation["kind"], operation["actor"]) == ("reassignment", asked["actor"])
+
+    def finished() -> bool:
+        return running_cluster.rest.get(operation["links"]["self"]).json()["state"] == "succeeded"
+
+    running_cluster.wait_until("the operation succeeds", finished)
+    running_cluster.wait_until(
+        "no reassignment is listed", lambda: python_admin.list_partition_reassignments() == {}
+    )
+    assert running_cluster.partition(name, 0)["replicas"] == [3, 1]
+    none = python_admin.alter_partition_reassignments({first: None})
+    assert none[first] is kafka.errors.NoReassignmentInProgressError
+
+    running_cluster.stop_broker(3)  # so that the move to it can't end
+    try:
+        assert python_admin.alter_partition_reassignments({second: [2, 1, 3]})[second] is None
+        listed = running_cluster.wait_until(
+            "the reassignment is listed", lambda: python_admin.list_partition_reassignments([second])
+        )
+        assert listed[second]["adding_replicas"] == [3]
+        assert listed[second]["replicas"] == [2, 1, 3]
+        assert python_admin.alter_partition_reassignments({second: None})[second] is None
+        assert running_cluster.partition(name, 1)["replicas"] == [2, 1]
+        assert audited(running_cluster, cause="cancel_reassignments")["outcome"]["outcome"] == "succeeded"
+    finally:
+        running_cluster.start_broker(3)
+
+
+def test_preferred_leaders_are_elected_by_either_client(
+    running_cluster: LocalCluster, python_admin: KafkaAdminClient, librdkafka: AdminClient
+) -> None:
+    name = fresh("led")
+    running_cluster.create_topic(name, partitions=1, replication_factor=2, assignments=[[1, 2]])
+    running_cluster.rest.put(
+        "/clusters/prod/configs/auto.leader.rebalance.enable", json={"value": "false"}
+    ).raise_for_status()
+    try:
+        needless = librdkafka.elect_leaders(ElectionType.PREFERRED, [TopicPartition(name, 0)])
+        (error,) = needless.result(SECONDS_MAX).values()
+        assert error is not None and error.args[0].name() == "ELECTION_NOT_NEEDED"
+        running_cluster.stop_broker(1)
+        running_cluster.wait_until("broker 2 leads", lambda: running_cluster.leader(name, 0) == 2)
+        with pytest.raises(kafka.errors.PreferredLeaderNotAvailableError):
+            python_admin.elect_leaders(0, {name: [0]})
+        running_cluster.start_broker(1)
+        running_cluster.wait_until_in_sync(name)
+        python_admin.elect_leaders(0, {name: [0]})
+        assert running_cluster.leader(name, 0) == 1
+        with pytest.raises(kafka.errors.ElectionNotNeededError):
+            python_admin.elect_leaders(1, {name: [0]})
+    finally:
+        running_cluster.rest.delete("/clusters/prod/configs/auto.leader.rebalance.enable").raise_for_status()
+
+
+def test_kafka_python_creates_and_describes(
+    running_cluster: LocalCluster, python_admin: KafkaAdminClient
+) -> None:
+    name = fresh("py")
+    python_admin.create_topics({name: {"assignments": {0: [2, 3], 1: [3, 1]}}}, wait_for_metadata=True)
+    assert [view["replicas"] for view in running_cluster.partitions(name)] == [[2, 3], [3, 1]]
+    described = python_admin.describe_configs(
+        [PythonConfigResource("TOPIC", name)], include_synonyms=True, config_filter="all"
+    )
+    assert "segment.bytes" in str(described)
+    python_admin.delete_topics([name])
+    assert running_cluster.rest.get(f"/clusters/prod/topics/{name}").status_code == 404
