@@ -174,6 +174,14 @@ CATALOGUE: Mapping[str, Kind] = {
     "plan_tampered_with": Kind(
         409, "The stored plan is not the one that was made", "somebody changed its rows in SQL: make another"
     ),
+    "operation_running": Kind(
+        409, "The operation has not ended yet", "cancel it, or wait for its end", retryable=True
+    ),
+    "undo_conflicts": Kind(
+        409,
+        "Partitions are not as the operation left them",
+        "`errors` name them; `skip_conflicts` leaves them out",
+    ),
     "operation_finished": Kind(
         409,
         "The operation has ended",
