@@ -35,7 +35,7 @@ async def change_broker(
     condition: Condition,
 ) -> Answer:
     """200: nothing is moved by it."""
-    done = await _maintain(services, cluster, broker_id, attempt, condition=condition, cordoned=body.cordoned)
+    done = await maintain(services, cluster, broker_id, attempt, condition=condition, cordoned=body.cordoned)
     view = services.engine.image(cluster)
     if attempt.dry_run:
         return Answer.of(200, broker_view(view, done.brokers[0]))
@@ -47,7 +47,7 @@ async def demote_broker(
     services: Services, cluster: str, broker_id: int, attempt: Attempt, *, condition: Condition
 ) -> Answer:
     """202 with an operation that ends when the broker leads nothing."""
-    done = await _maintain(services, cluster, broker_id, attempt, condition=condition, demoted=True)
+    done = await maintain(services, cluster, broker_id, attempt, condition=condition, demoted=True)
     engine = services.engine
     if attempt.dry_run:
         left = len(engine.image(cluster).image.leader_of.get(broker_id, ())) - done.leaders_moved
@@ -69,7 +69,7 @@ async def return_broker(
     services: Services, cluster: str, broker_id: int, attempt: Attempt, *, condition: Condition
 ) -> Answer:
     """202 with an operation that has ended: who gives leaderships back is the leader rebalance."""
-    done = await _maintain(
+    done = await maintain(
         services,
         cluster,
         broker_id,
@@ -135,7 +135,7 @@ def _check_settled(
     condition.check(version, what=f"broker {broker.broker_id}")
 
 
-async def _maintain(
+async def maintain(
     services: Services,
     cluster: str,
     broker_id: int,
@@ -145,7 +145,9 @@ async def _maintain(
     cordoned: bool | None = None,
     draining: bool | None = None,
     demoted: bool | None = None,
+    dry_run: bool = False,
 ) -> BrokersMaintained:
+    """What is None stays as it is. Raises broker_not_found, ineligible_broker, precondition_failed."""
     engine = services.engine
     view = engine.image(cluster)
     broker = find_broker(view, cluster, broker_id)
@@ -165,7 +167,7 @@ async def _maintain(
             request_id=attempt.request_id,
             # A cordon is no operation: it is done when it is answered.
             operation_id=None if attempt.dry_run or demoted is None else attempt.operation_id,
-            dry_run=attempt.dry_run,
+            dry_run=attempt.dry_run or dry_run,
             broker_ids=(broker_id,),
             cordoned=cordoned,
             draining=draining,

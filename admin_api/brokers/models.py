@@ -6,20 +6,46 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
+from admin_api.history.models import BodyMoment, milliseconds
 from admin_api.names import BrokerId, Endpoint, Reason
+from admin_api.operations.model import CONCURRENT_MOVES, MoveOptions
+from admin_api.operations.views import ConcurrentMoves, Throttle
+from admin_api.plans.views import PlanView
 from admin_api.views import LastChange, RequestBody, View
 
 BROKERS_PER_REQUEST_MAX = 100
 
 
-class Rebalance(RequestBody):
+class MoveLimits(RequestBody):
+    """How data may be moved."""
+
+    throttle_bytes_per_s: Throttle | None = Field(
+        default=None, description="how much each broker may copy for it. Default: unthrottled"
+    )
+    max_concurrent_moves: ConcurrentMoves = CONCURRENT_MOVES
+    not_before: BodyMoment | None = Field(
+        default=None,
+        description="data is moved from then on, by a plan that is made then; until then the operation is "
+        "`scheduled`",
+    )
+
+    def options(self) -> MoveOptions:
+        return MoveOptions(
+            throttle_bytes_per_s=self.throttle_bytes_per_s,
+            max_concurrent_moves=self.max_concurrent_moves,
+            not_before_ms=milliseconds(self.not_before),
+        )
+
+
+class Rebalance(MoveLimits):
     """What happens to data that is already there."""
 
-    mode: Literal["new_only", "none"] = Field(
+    mode: Literal["new_only", "full", "none"] = Field(
         default="new_only",
         description=(
-            "`new_only`, `none`: nothing is moved now; the new brokers receive replicas of topics created "
-            "from now on. (Moving data is a later release's.)"
+            "`new_only`: the new brokers get their share, from all others; `full`: everything is evened out, "
+            "between the others, too; `none`: nothing is moved. A broker that replaces another takes its "
+            "places, whatever is said here."
         ),
     )
 
@@ -29,6 +55,11 @@ class BrokerSpec(RequestBody):
     endpoint: Endpoint
     rack: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
         default=None, description="checked against what the broker says, when given", examples=["r2"]
+    )
+    replaces: BrokerId | None = Field(
+        default=None,
+        description="a broker, alive or not, whose every place it takes; that one can be deleted then",
+        examples=[None],
     )
 
 
@@ -43,7 +74,11 @@ class AddBroker(BrokerSpec):
                     "endpoint": "store4:9092",
                     "rack": "r2",
                     "reason": "capacity for Q4",
-                    "rebalance": {"mode": "new_only"},
+                    "rebalance": {
+                        "mode": "new_only",
+                        "throttle_bytes_per_s": 50_000_000,
+                        "max_concurrent_moves": 5,
+                    },
                 }
             ]
         }
@@ -90,6 +125,18 @@ class MaintainBroker(RequestBody):
     reason: Reason | None = None
 
 
+class DrainBroker(MoveLimits):
+    """How a broker is to be emptied."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"throttle_bytes_per_s": 50_000_000, "reason": "store3 is to be taken offline"}]
+        }
+    )
+
+    reason: Reason | None = None
+
+
 class BrokerView(View):
     """A broker as the controller knows it."""
 
@@ -103,6 +150,7 @@ class BrokerView(View):
     )
     cordoned: bool = Field(description="it gets no new replicas, and keeps those it has")
     draining: bool = Field(description="it gets no new replicas, and is to be emptied")
+    drained: bool = Field(description="it is draining and holds nothing any more: it can be taken offline")
     demoted: bool = Field(description="it leads only what nobody else may")
     endpoint: str = Field(examples=["store1:9092"])
     rack: str | None
@@ -131,10 +179,27 @@ class MaintenancePlan(View):
     warnings: list[str] = Field(description="what the operation would wait for")
 
 
+class CheckView(View):
+    """One thing that a waiting broker must show before it is admitted."""
+
+    broker_id: int
+    name: str = Field(
+        description="`report`, `listener`, `peers`, `clock`, `disk_space`, `disk_flush` or `rack`",
+        examples=["listener"],
+    )
+    state: str = Field(description="`passed`, `failed` or `pending`", examples=["passed"])
+    code: str = Field(description="of one that has not passed: why", examples=["listener_unreachable"])
+    detail: str
+
+
 class BrokerPlan(View):
     """What adding these brokers would do."""
 
     brokers: list[int]
-    moves: int = 0
-    bytes: int = 0
+    moves: int = Field(default=0, description="partitions that would change, by all plans together")
+    bytes: int = Field(default=0, description="that would be copied")
     warnings: list[str] = Field(description="what the operation would wait for")
+    checks: list[CheckView] = Field(description="of those that have registered and wait")
+    plans: list[PlanView] = Field(
+        description="what would be moved, one plan after the other, each as the cluster is now"
+    )

@@ -8,13 +8,14 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 
 from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
-from admin_api.brokers import maintenance, service
+from admin_api.brokers import draining, maintenance, service
 from admin_api.brokers.models import (
     AddBrokersBody,
     BrokerList,
     BrokerPlan,
     BrokerView,
     ChangeBroker,
+    DrainBroker,
     MaintainBroker,
     MaintenancePlan,
 )
@@ -23,6 +24,7 @@ from admin_api.conditions import IfMatch
 from admin_api.names import BrokerId, Reason
 from admin_api.operations.views import LOCATION_HEADERS, OperationView
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
+from admin_api.plans.views import PlanView
 from admin_api.problem import problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
@@ -56,7 +58,20 @@ _EXAMPLES = {
             "endpoint": "store4:9092",
             "rack": "r2",
             "reason": "capacity for Q4",
-            "rebalance": {"mode": "new_only"},
+            "rebalance": {
+                "mode": "new_only",
+                "throttle_bytes_per_s": 50_000_000,
+                "max_concurrent_moves": 5,
+            },
+        },
+    },
+    "replacement": {
+        "summary": "One in the places of another, which may be dead",
+        "value": {
+            "broker_id": 5,
+            "endpoint": "store5:9092",
+            "replaces": 3,
+            "reason": "store3's mainboard is gone",
         },
     },
     "several": {
@@ -94,9 +109,12 @@ async def add_brokers(
     write: Write,
     cluster: ClusterPath,
 ) -> Response:
-    """Lets brokers hold data. Order does not matter: the operation waits in `preflight` until every broker
-    has been started and has registered at the endpoint stated here, and admits all of them at once. It never
-    half-registers: at its deadline it fails and nothing has changed."""
+    """Lets brokers hold data, and gives them their share. Order does not matter: the operation waits in
+    `preflight` until every broker has been started, has registered at the endpoint stated here, and has been
+    tried from both sides: its peers and the controller reach its listener, it reaches theirs, it speaks what
+    they speak, its clock, disk and rack are in order. `blocked` says what is not. Then all are admitted at
+    once; it never half-registers: at its deadline it fails and nothing has changed. Once they are active,
+    data is moved as `rebalance` says, or as many places as a broker `replaces`, and leaders are elected."""
     specs = service.specs_of(body)
     asked = Asked(
         cluster=cluster,
@@ -146,7 +164,7 @@ async def list_brokers(
 
 
 @router.get(
-    "/clusters/{cluster}/brokers/{broker_id}",
+    "/clusters/{cluster}/brokers/{broker_id:int}",
     operation_id="getBroker",
     summary="Look at a broker",
     response_model=BrokerView,
@@ -165,7 +183,7 @@ async def get_broker(
 
 
 @router.patch(
-    "/clusters/{cluster}/brokers/{broker_id}",
+    "/clusters/{cluster}/brokers/{broker_id:int}",
     operation_id="changeBroker",
     summary="Cordon a broker, or end that",
     response_model=BrokerView,
@@ -193,6 +211,42 @@ async def change_broker(
     return await write.carry_out(
         asked,
         partial(maintenance.change_broker, services, cluster, broker_id, body=body, condition=condition),
+    )
+
+
+@router.post(
+    "/clusters/{cluster}/brokers/{broker_id:int}:drain",
+    operation_id="drainBroker",
+    summary="Move everything off a broker",
+    status_code=202,
+    response_model=OperationView,
+    responses={
+        202: {
+            "description": "Accepted: follow the operation",
+            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
+        },
+        200: {"model": PlanView, "description": "Dry run: the plan"},
+        **problems("plan_infeasible", "broker_operation_running", *_MAINTENANCE_PROBLEMS),
+    },
+)
+async def drain_broker(
+    *,
+    body: DrainBroker,
+    services: Serving,
+    write: Write,
+    condition: IfMatch,
+    cluster: ClusterPath,
+    broker_id: BrokerPath,
+) -> Response:
+    """Before a broker is taken offline for good: it gets no new replicas, and those it has move to others,
+    evenly; no partition loses a replica before its new ones are in sync. A broker that is down is emptied
+    from the others' copies. The operation lasts until it holds nothing: what can't be moved now is in
+    `blocked` and is tried again. Cancelled, or taken back with `:return`, it takes replicas again."""
+    services.engine.image(cluster)
+    asked = _asked(cluster, "drain_broker", broker_id, body, is_operation=True)
+    return await write.carry_out(
+        asked,
+        partial(draining.drain_broker, services, cluster, broker_id, body=body, condition=condition),
     )
 
 
@@ -249,7 +303,7 @@ async def return_broker(
 
 
 @router.delete(
-    "/clusters/{cluster}/brokers/{broker_id}",
+    "/clusters/{cluster}/brokers/{broker_id:int}",
     operation_id="removeBroker",
     summary="Forget a broker that is down and holds nothing",
     response_model=BrokerView,
@@ -290,7 +344,12 @@ async def remove_broker(
 
 
 def _asked(
-    cluster: str, action: str, broker_id: int, body: ChangeBroker | MaintainBroker, *, is_operation: bool
+    cluster: str,
+    action: str,
+    broker_id: int,
+    body: ChangeBroker | MaintainBroker | DrainBroker,
+    *,
+    is_operation: bool,
 ) -> Asked:
     return Asked(
         cluster=cluster,

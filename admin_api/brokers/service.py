@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from admin_api.answers import Answer
-from admin_api.brokers.models import AddBroker, AddBrokers, BrokerPlan, BrokerSpec, BrokerView
+from admin_api.brokers.models import AddBroker, AddBrokers, BrokerSpec, BrokerView
+from admin_api.brokers.preview import preview_add
 from admin_api.names import endpoint_of, host_and_port, timestamp
-from admin_api.operations.advance import begin_broker_add, mismatch
-from admin_api.operations.model import BrokerAdd, BrokerToAdd, OperationState, decode_work, encode_work
+from admin_api.operations.brokers import begin_broker_add, mismatch
+from admin_api.operations.model import (
+    BrokerAdd,
+    BrokerDrain,
+    BrokerToAdd,
+    OperationState,
+    decode_work,
+    encode_work,
+)
 from admin_api.operations.views import accepted
 from admin_api.problem import FieldProblem, ProblemError
 from admin_api.services import Services
@@ -32,10 +40,15 @@ async def add_brokers(
     wanted = tuple(_wanted(spec) for spec in specs_of(body))
     _check_distinct(wanted)
     _check_ids_free(wanted, image.brokers)
+    _check_replaced(wanted, image.brokers)
+    spec = BrokerAdd(brokers=wanted, mode=body.rebalance.mode, moves=body.rebalance.options())
     if attempt.dry_run:
-        return Answer.of(200, _plan(wanted, image.brokers))
-    _check_not_running(services, cluster, wanted, attempt.operation_id)
-    work = begin_broker_add(BrokerAdd(brokers=wanted, mode=body.rebalance.mode))
+        return Answer.of(200, await preview_add(services, cluster, spec))
+    for broker in wanted:
+        check_not_busy(services, cluster, broker.broker_id, but=attempt.operation_id)
+        if broker.replaces is not None:
+            check_not_busy(services, cluster, broker.replaces, but=attempt.operation_id)
+    work = begin_broker_add(spec)
     row = OperationRow(
         id=attempt.operation_id,
         kind="broker_add",
@@ -54,7 +67,7 @@ async def add_brokers(
 
 def _wanted(spec: BrokerSpec) -> BrokerToAdd:
     host, port = host_and_port(spec.endpoint)
-    return BrokerToAdd(broker_id=spec.broker_id, host=host, port=port, rack=spec.rack)
+    return BrokerToAdd(broker_id=spec.broker_id, host=host, port=port, rack=spec.rack, replaces=spec.replaces)
 
 
 def _check_distinct(wanted: Sequence[BrokerToAdd]) -> None:
@@ -77,33 +90,52 @@ def _check_ids_free(wanted: Sequence[BrokerToAdd], brokers: dict[int, BrokerRegi
             raise ProblemError("broker_id_in_use", wrong.detail, facts={"broker_id": broker.broker_id})
 
 
-def _check_not_running(
-    services: Services, cluster: str, wanted: Sequence[BrokerToAdd], operation_id: str
-) -> None:
-    ids = {broker.broker_id for broker in wanted}
+def _check_replaced(wanted: Sequence[BrokerToAdd], brokers: dict[int, BrokerRegistration]) -> None:
+    """Each replaces another one that is there and is no replacement itself."""
+    added = {broker.broker_id for broker in wanted}
+    seen: set[int] = set()
+    errors = []
+    for index, broker in enumerate(wanted):
+        old = broker.replaces
+        if old is None:
+            continue
+        message = None
+        if old in added:
+            message = "it is to be added itself"
+        elif old in seen:
+            message = "two can't replace one"
+        elif old not in brokers or not brokers[old].admitted:
+            message = f"there is no broker {old} that could be replaced"
+        seen.add(old)
+        if message is not None:
+            pointer = "/replaces" if len(wanted) == 1 else f"/brokers/{index}/replaces"
+            errors.append(FieldProblem(pointer=pointer, message=message))
+    if errors:
+        raise ProblemError("invalid_request", errors[0].message, errors=tuple(errors))
+
+
+def check_not_busy(services: Services, cluster: str, broker_id: int, *, but: str) -> None:
+    """That no other operation adds, replaces or drains this broker. Raises broker_operation_running."""
     for row in services.operations.running():
-        if row.cluster != cluster or row.kind != "broker_add" or row.id == operation_id:
+        if row.cluster != cluster or row.id == but or row.kind not in ("broker_add", "broker_drain"):
             continue
         spec = decode_work(row).spec
-        taken = ids & {broker.broker_id for broker in spec.brokers} if isinstance(spec, BrokerAdd) else set()
-        if taken:
+        busy: set[int | None] = set()
+        what = "is draining"
+        if isinstance(spec, BrokerAdd):
+            what = "is adding"
+            busy = {b.replaces for b in spec.brokers}
+            busy.update(b.broker_id for b in spec.brokers)
+            if broker_id in {b.replaces for b in spec.brokers}:
+                what = "is replacing"
+        elif isinstance(spec, BrokerDrain):
+            busy = {spec.broker_id}
+        if broker_id in busy:
             raise ProblemError(
                 "broker_operation_running",
-                f"operation {row.id} is adding broker {min(taken)}",
+                f"operation {row.id} {what} broker {broker_id}",
                 operation_id=row.id,
             )
-
-
-def _plan(wanted: Sequence[BrokerToAdd], brokers: dict[int, BrokerRegistration]) -> BrokerPlan:
-    missing = [broker for broker in wanted if broker.broker_id not in brokers]
-    return BrokerPlan(
-        brokers=[broker.broker_id for broker in wanted],
-        warnings=[
-            f"broker {broker.broker_id} has not registered yet: "
-            f"start it at {endpoint_of(broker.host, broker.port)}"
-            for broker in missing
-        ],
-    )
 
 
 def find_broker(view: Published, cluster: str, broker_id: int) -> BrokerRegistration:
@@ -136,6 +168,7 @@ def broker_view(view: Published, broker: BrokerRegistration) -> BrokerView:
         state=broker.status.value,
         cordoned=broker.cordoned,
         draining=broker.draining,
+        drained=broker.draining and not image.replicas_of.get(broker.broker_id),
         demoted=broker.demoted,
         endpoint=endpoint_of(broker.host, broker.port),
         rack=broker.rack,

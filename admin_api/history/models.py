@@ -33,6 +33,16 @@ Moment = Annotated[
     BeforeValidator(_check_text),
     AfterValidator(_check_zone),
 ]
+
+
+def _only_text(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError("must be RFC 3339, as in 2026-11-21T09:30:00Z")
+    return value
+
+
+#: The same in a body, where types are strict: JSON has no times.
+BodyMoment = Annotated[Moment, Field(strict=False), BeforeValidator(_only_text)]
 SinceTime = Annotated[
     Moment | None,
     Query(description="not before this time (RFC 3339)", examples=["2026-11-21T09:30:00Z"]),

@@ -2,61 +2,45 @@
 
     advance(work, state, cluster, now) -> Advance(state, work, event to submit)
 
-Called again and again, by whichever controller is active; nothing is remembered but what is stored. An
-operation that adds brokers admits all of them or none: until each is waiting at the endpoint that the
-operator stated, and has passed every check from both sides, nothing is admitted.
+Called again and again, by whichever controller is active; nothing is remembered but what is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import assert_never
 
 import msgspec
 
-from admin_api.names import endpoint_of
+from admin_api.operations.brokers import advance_broker_add, advance_broker_drain
+from admin_api.operations.campaign import Look
 from admin_api.operations.execution import Window, advance_execution
 from admin_api.operations.maintenance import advance_demotion
 from admin_api.operations.model import (
     Blocked,
     BrokerAdd,
     BrokerDemote,
+    BrokerDrain,
     BrokerReturn,
-    BrokerToAdd,
     LeaderElection,
-    OperationError,
     OperationState,
     PartitionsAdd,
     PlanExecution,
     PreferredElection,
     Reassignment,
     ReassignmentCancel,
+    ReplicationFactorChange,
     Step,
     StepState,
     TopicDelete,
     Work,
     with_steps,
 )
-from admin_api.operations.outcome import Advance, fail, wait
+from admin_api.operations.outcome import Advance
 from admin_api.operations.reassignments import Progress, advance_reassignment
 from admin_api.operations.topic_growth import advance_partitions_add
-from controller.contract.session import BrokerStatus
 from controller.core.image import ClusterImage
-from controller.core.preflight import Check, CheckState
-from controller.core.records import BrokerRegistration
-
-
-def begin_broker_add(spec: BrokerAdd) -> Work:
-    """The steps of adding brokers. This release moves no data: what is skipped says so from the start."""
-    names = ("preflight", "register", "plan", "move", "elect")
-    work = Work(spec=spec, steps=tuple(Step(name=name) for name in names))
-    return with_steps(
-        work,
-        preflight=StepState.RUNNING,
-        plan=StepState.SKIPPED,
-        move=StepState.SKIPPED,
-        elect=StepState.SKIPPED,
-    )
+from controller.core.preflight import Check
 
 
 def begin_topic_delete(spec: TopicDelete) -> Work:
@@ -89,10 +73,19 @@ def advance(
     """now_ms, deadline_at_ms: wall clock, because the deadline outlives the controller that set it. progress:
     of running reassignments, for what they wait for. checks: of the brokers that are to be added. window: of
     the plan in `work.execution`, if there is one."""
+    look = Look(
+        state=state,
+        image=image,
+        window=window,
+        progress=progress or {},
+        operation_id=operation_id,
+        now_ms=now_ms,
+    )
     match work.spec:
         case BrokerAdd():
-            late = now_ms >= deadline_at_ms
-            return _advance_broker_add(work, work.spec, state, image.brokers, checks=checks, late=late)
+            return advance_broker_add(work, work.spec, look, checks=checks, late=now_ms >= deadline_at_ms)
+        case BrokerDrain():
+            return advance_broker_drain(work, work.spec, look)
         case TopicDelete():
             return _advance_topic_delete(work, work.spec, image)
         case BrokerDemote():
@@ -101,7 +94,7 @@ def advance(
             return advance_partitions_add(work, work.spec, image)
         case Reassignment():
             return advance_reassignment(work, work.spec, state, image, progress or {})
-        case PlanExecution():
+        case PlanExecution() | ReplicationFactorChange():
             assert window is not None
             return advance_execution(
                 work, state, image, window, progress or {}, operation_id=operation_id, now_ms=now_ms
@@ -110,87 +103,6 @@ def advance(
             return Advance(state=OperationState.SUCCEEDED, work=work)  # stored when they were done
         case _:
             assert_never(work.spec)
-
-
-def mismatch(wanted: BrokerToAdd, found: BrokerRegistration) -> OperationError | None:
-    """Whether the broker that registered is the one the operator meant."""
-    if (wanted.host.lower(), wanted.port) != (found.host.lower(), found.port):
-        return OperationError(
-            code="endpoint_mismatch",
-            detail=(
-                f"broker {wanted.broker_id} registered at {endpoint_of(found.host, found.port)}, "
-                f"not at {endpoint_of(wanted.host, wanted.port)}"
-            ),
-        )
-    if wanted.rack is not None and wanted.rack != found.rack:
-        return OperationError(
-            code="rack_mismatch",
-            detail=f"broker {wanted.broker_id} registered in rack {found.rack!r}, not {wanted.rack!r}",
-        )
-    return None
-
-
-def _advance_broker_add(
-    work: Work,
-    spec: BrokerAdd,
-    state: OperationState,
-    brokers: Mapping[int, BrokerRegistration],
-    *,
-    checks: Sequence[Check],
-    late: bool,
-) -> Advance:
-    for wanted in spec.brokers:
-        found = brokers.get(wanted.broker_id)
-        wrong = None if found is None else mismatch(wanted, found)
-        if wrong is not None and state is OperationState.PREFLIGHT:
-            return fail(work, wrong.code, wrong.detail)
-    missing = [
-        Blocked(
-            code="broker_unreachable",
-            broker_id=wanted.broker_id,
-            detail=(
-                f"broker {wanted.broker_id} has not registered yet: start `dataplane serve` "
-                f"at {endpoint_of(wanted.host, wanted.port)}"
-            ),
-        )
-        for wanted in spec.brokers
-        if wanted.broker_id not in brokers
-    ]
-    if missing:
-        return wait(work, state, missing, late=late)
-    waiting = tuple(b.broker_id for b in spec.brokers if not brokers[b.broker_id].admitted)
-    unmet = [
-        Blocked(code=check.code, broker_id=check.broker_id, detail=check.detail)
-        for check in checks
-        if check.state is not CheckState.PASSED
-    ]
-    if waiting and unmet:
-        return wait(work, state, unmet, late=late)
-    work = with_steps(work, preflight=StepState.SUCCEEDED, register=StepState.RUNNING)
-    if waiting:
-        if late:
-            return fail(work, "deadline_exceeded", "the brokers registered too late")
-        return Advance(
-            state=OperationState.RUNNING, work=msgspec.structs.replace(work, blocked=()), admit=waiting
-        )
-    idle = [
-        Blocked(
-            code="broker_not_active",
-            broker_id=wanted.broker_id,
-            detail=f"broker {wanted.broker_id} is admitted and {brokers[wanted.broker_id].status}",
-        )
-        for wanted in spec.brokers
-        if brokers[wanted.broker_id].status is not BrokerStatus.ACTIVE
-    ]
-    if idle:
-        return wait(work, OperationState.RUNNING, idle, late=late)
-    ids = ", ".join(str(wanted.broker_id) for wanted in spec.brokers)
-    done = msgspec.structs.replace(
-        with_steps(work, register=StepState.SUCCEEDED),
-        blocked=(),
-        summary=f"brokers {ids} are active; no data was moved",
-    )
-    return Advance(state=OperationState.SUCCEEDED, work=done)
 
 
 def _advance_topic_delete(work: Work, spec: TopicDelete, image: ClusterImage) -> Advance:

@@ -28,6 +28,7 @@ from admin_api.ports import EnginePort
 from controller.audit.operation_rows import OperationRow
 from controller.audit.plan_rows import MoveRow, claim_plan, get_moves
 from controller.audit.store import AuditStore
+from controller.contract.partition_state import PartitionKey
 from controller.core.events import (
     AlterReassignments,
     ElectPreferredLeaders,
@@ -52,6 +53,13 @@ class Executions:
 
     def forget(self, operation_id: str) -> None:
         self._windows.pop(operation_id, None)
+
+    def is_known(self, operation_id: str) -> bool:
+        return operation_id in self._windows
+
+    def moving(self, operation_id: str) -> tuple[PartitionKey, ...]:
+        window = self._windows.get(operation_id)
+        return () if window is None else tuple(found.move.key for found in window.current)
 
     async def window(self, operation_id: str, execution: Execution) -> Window:
         """Raises AuditUnavailable."""

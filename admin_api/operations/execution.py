@@ -150,7 +150,7 @@ def advance_execution(
     work = with_steps(work, move=StepState.RUNNING)
     if state is OperationState.PAUSED:
         return Advance(state=state, work=msgspec.structs.replace(work, blocked=()), changed=changed)
-    begun = _next(execution, window, current, now_ms)
+    begun = _next(execution, window, current, len(_startable(image, window, current)[1]), now_ms)
     if begun:
         execution = msgspec.structs.replace(execution, cursor=begun[-1].position + 1)
         work = msgspec.structs.replace(work, execution=execution)
@@ -277,17 +277,16 @@ def _tallied(work: Work, execution: Execution, changed: Iterable[MoveRow]) -> Wo
 
 
 def _next(
-    execution: Execution, window: Window, current: Sequence[MoveRow], now_ms: int
+    execution: Execution, window: Window, current: Sequence[MoveRow], waiting: int, now_ms: int
 ) -> tuple[MoveRow, ...]:
-    waiting = sum(found.position in window.waits for found in current)
+    """waiting: how many of the current ones can't begin yet."""
     room = min(
         execution.max_concurrent_moves - (len(current) - waiting),
         WAITING_MAX - waiting,
         STARTED_AT_ONCE,
     )
-    chosen = [
-        found for found in window.upcoming if execution.cursor <= found.position < execution.moves_total
-    ]
+    end = execution.moves_total
+    chosen = [found for found in window.upcoming if execution.cursor <= found.position < end]
     return tuple(
         msgspec.structs.replace(found, fate=Fate.STARTING.value, begun_at_ms=now_ms)
         for found in chosen[: max(0, room)]
@@ -305,8 +304,8 @@ def _startable(
             continue
         move = found.move
         state = image.partitions.get(move.key)
-        if state is None:
-            continue  # deleted in this moment; the next look says so
+        if state is None or _fate(window, image, found)[0] is not Fate.STARTING:
+            continue  # deleted, or changed by somebody, before its turn came; the next look says so
         obstacle = _obstacle(image, move)
         if obstacle is not None:
             waits[found.position] = obstacle

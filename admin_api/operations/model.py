@@ -82,16 +82,41 @@ class OperationError(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
+#: Moves of one operation that are on their way at once, unless somebody says otherwise.
+CONCURRENT_MOVES: Final = 50
+CONCURRENT_MOVES_MAX: Final = 1_000
+
+
+class MoveOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How data may be moved. throttle_bytes_per_s: of each broker; None: unthrottled. not_before_ms: wall
+    clock; plans are made then, too."""
+
+    throttle_bytes_per_s: int | None = None
+    max_concurrent_moves: int = CONCURRENT_MOVES
+    not_before_ms: int | None = None
+
+
 class BrokerToAdd(msgspec.Struct, frozen=True, kw_only=True):
+    """replaces: a broker whose every place it takes."""
+
     broker_id: int
     host: str
     port: int
     rack: str | None = None
+    replaces: int | None = None
 
 
 class BrokerAdd(msgspec.Struct, frozen=True, kw_only=True, tag="broker_add"):
+    """mode: `new_only`, `full` or `none`; of those that replace nobody."""
+
     brokers: tuple[BrokerToAdd, ...]
     mode: str
+    moves: MoveOptions = MoveOptions()
+
+
+class BrokerDrain(msgspec.Struct, frozen=True, kw_only=True, tag="broker_drain"):
+    broker_id: int
+    moves: MoveOptions = MoveOptions()
 
 
 class TopicDelete(msgspec.Struct, frozen=True, kw_only=True, tag="topic_delete"):
@@ -165,6 +190,13 @@ class PlanExecution(msgspec.Struct, frozen=True, kw_only=True, tag="plan_executi
     undoes: str | None = None
 
 
+class ReplicationFactorChange(msgspec.Struct, frozen=True, kw_only=True, tag="replication_factor_change"):
+    topic: str
+    topic_id: str
+    replication_factor: int
+    plan_id: str
+
+
 Spec = (
     BrokerAdd
     | TopicDelete
@@ -176,6 +208,8 @@ Spec = (
     | Reassignment
     | ReassignmentCancel
     | PlanExecution
+    | BrokerDrain
+    | ReplicationFactorChange
 )
 
 
@@ -224,11 +258,6 @@ class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
     mode: CancelMode = CancelMode.ROLLBACK
 
 
-#: Moves of one operation that are on their way at once, unless somebody says otherwise.
-CONCURRENT_MOVES: Final = 50
-CONCURRENT_MOVES_MAX: Final = 1_000
-
-
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
     """How far a plan has been carried out; what became of each move is in the plan's own rows.
 
@@ -261,11 +290,23 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
         return self.ended.get(Fate.MOVED, 0)
 
 
+class Campaign(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an operation is that may need several plans. goal: those before it are reached. plans: made so
+    far, for all goals. tries: plans that did not reach the present one. replan_at_ms: the latest plan has
+    been carried out as far as it could be, and the next one is made then; wall clock."""
+
+    goal: int = 0
+    plans: int = 0
+    tries: int = 0
+    replan_at_ms: int | None = None
+
+
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """The part of an operation that its kind knows about: what was asked, and how far it is.
 
     fates: of a reassignment's moves, in their order. refused: at most REFUSED_SHOWN of them. execution: of
-    the plan that it carries out, of kinds that do, as soon as there is one.
+    the plan that it carries out, of kinds that do, as soon as there is one. campaign: of kinds that may need
+    more than one.
     """
 
     spec: Spec
@@ -277,6 +318,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[Refused, ...] = ()
     cancellation: Cancellation | None = None
     execution: Execution | None = None
+    campaign: Campaign = Campaign()
 
 
 def encode_work(work: Work) -> dict[str, Any]:

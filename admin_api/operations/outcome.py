@@ -34,11 +34,19 @@ class PlanOrder(msgspec.Struct, frozen=True, kw_only=True):
     turn: int = 0
 
 
+class DrainMark(msgspec.Struct, frozen=True, kw_only=True):
+    """Brokers that get no new replicas from now on and are to be emptied, or no longer."""
+
+    broker_ids: tuple[int, ...]
+    draining: bool
+
+
 class Advance(msgspec.Struct, frozen=True, kw_only=True):
     """admit: brokers to be admitted now, all in one event; its refusal fails the operation.
 
     roll_back: reassignments to be cancelled now, each in the state that was looked at; the operation waits
         for what is refused.
+    mark: brokers to be marked now, all in one event; its refusal fails the operation.
     order: a plan to be made now and to be carried out from then on (`work.execution`).
     changed: moves of the execution whose fate is another one now, stored with the operation itself.
     start: moves to be submitted once that is stored, each in the state that was looked at.
@@ -50,6 +58,7 @@ class Advance(msgspec.Struct, frozen=True, kw_only=True):
     work: Work
     admit: tuple[int, ...] = ()
     roll_back: tuple[ReassignmentTarget, ...] = ()
+    mark: DrainMark | None = None
     order: PlanOrder | None = None
     changed: tuple[MoveRow, ...] = ()
     start: tuple[ReassignmentTarget, ...] = ()

@@ -26,10 +26,11 @@ from admin_api.operations.model import (
     OperationState,
     Reassignment,
     Spec,
+    Work,
     decode_work,
     encode_work,
 )
-from admin_api.operations.outcome import Advance, fail
+from admin_api.operations.outcome import Advance, DrainMark, fail
 from admin_api.operations.reassignments import Progress, not_rolled_back
 from admin_api.ports import EnginePort
 from admin_api.settings import ApiSettings
@@ -39,10 +40,16 @@ from controller.audit.operation_rows import (
     unfinished_operations,
     update_operation,
 )
-from controller.audit.plan_rows import update_fates
+from controller.audit.plan_rows import claim_plan, update_fates
 from controller.audit.store import AuditRejected, AuditStore, AuditUnavailable
 from controller.contract.partition_state import PartitionKey
-from controller.core.events import AdmitBrokers, AlterReassignments, ReassignmentsAltered, Refusal
+from controller.core.events import (
+    AdmitBrokers,
+    AlterReassignments,
+    MaintainBrokers,
+    ReassignmentsAltered,
+    Refusal,
+)
 from controller.core.preflight import Check
 from controller.shell.clock import Clock
 from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
@@ -71,6 +78,15 @@ class OperationsRunner:
             self._running[row.id] = row
         self._wake.set()
 
+    async def execute(self, row: OperationRow, plan_id: str) -> bool:
+        """As `start`, for an operation that carries out a stored plan; False: another one has the plan, or it
+        is gone. Raises AuditUnavailable."""
+        if not await self._store.write(partial(_insert_claiming, row=row, plan_id=plan_id)):
+            return False
+        self._running.setdefault(row.id, row)
+        self._wake.set()
+        return True
+
     async def follow(self, row: OperationRow) -> None:
         """As `start`, for work that has begun already: that it could not be stored does not undo it, so the
         failure must not read as one. Raises OutcomeUnknown."""
@@ -90,23 +106,27 @@ class OperationsRunner:
             spec = decode_work(row).spec
             if row.cluster == cluster and isinstance(spec, Reassignment):
                 found |= {move.key: row.id for move in spec.moves}
+            elif row.cluster == cluster:
+                found |= dict.fromkeys(self._executions.moving(row.id), row.id)
         return found
 
     async def cancel(self, row: OperationRow, cancellation: Cancellation) -> OperationRow | None:
         """Stores that `row` is to be undone; the next look begins with it. None: it has moved on meanwhile,
         read it again. Raises AuditUnavailable."""
         work = msgspec.structs.replace(decode_work(row), cancellation=cancellation)
-        cancelling = msgspec.structs.replace(
-            row,
-            state=OperationState.CANCELLING.value,
-            body=encode_work(work),
-            revision=row.revision + 1,
+        return await self.amend(row, OperationState.CANCELLING, work)
+
+    async def amend(self, row: OperationRow, state: OperationState, work: Work) -> OperationRow | None:
+        """Stores what an operator wants of an unfinished operation; the next look goes by it. None: it has
+        moved on meanwhile, read it again. Raises AuditUnavailable."""
+        amended = msgspec.structs.replace(
+            row, state=state.value, body=encode_work(work), revision=row.revision + 1
         )
-        if not await self._store.write(partial(update_operation, row=cancelling)):
+        if not await self._store.write(partial(update_operation, row=amended)):
             return None
-        self._running[row.id] = cancelling
+        self._running[row.id] = amended
         self._wake.set()
-        return cancelling
+        return amended
 
     async def run(self) -> None:
         """For ever; idle on a standby."""
@@ -163,6 +183,8 @@ class OperationsRunner:
         )
         if step.admit:
             step = await self._admit(row, step, now_ms)
+        if step.mark is not None:
+            step = await self._mark(row, step, step.mark, now_ms)
         if step.roll_back:
             step = await self._roll_back(row, step, now_ms)
         if step.elect:
@@ -184,11 +206,19 @@ class OperationsRunner:
         """By cluster, how far the reassignments of these operations are; of none on a standby."""
         if self._engine.role != "active":
             return {}
-        clusters = {row.cluster for row in rows if row.state not in FINISHED and row.kind == REASSIGNMENT}
+        clusters = {
+            row.cluster
+            for row in rows
+            if row.state not in FINISHED and (row.kind == REASSIGNMENT or self._executions.is_known(row.id))
+        }
         try:
             return {cluster: self._progress(cluster) for cluster in sorted(clusters)}
         except (NotActive, UnknownCluster):
             return {}
+
+    def moving(self, operation_id: str) -> tuple[PartitionKey, ...]:
+        """Partitions that this operation's plan has on their way, as far as this controller knows."""
+        return self._executions.moving(operation_id)
 
     def _progress(self, cluster: str) -> Progress:
         return {(found.topic_id, found.partition): found for found in self._engine.reassignments(cluster)}
@@ -201,6 +231,22 @@ class OperationsRunner:
             request_id=row.request_id,
             operation_id=row.id,
             broker_ids=step.admit,
+        )
+        reply = await self._engine.submit(row.cluster, event)
+        return fail(step.work, reply.code, reply.detail) if isinstance(reply, Refusal) else step
+
+    async def _mark(self, row: OperationRow, step: Advance, mark: DrainMark, now_ms: int) -> Advance:
+        by = step.work.cancellation or Cancellation(
+            actor=row.actor, reason=row.reason, request_id=row.request_id
+        )
+        event = MaintainBrokers(
+            wall_ms=now_ms,
+            actor=by.actor,
+            reason=by.reason,
+            request_id=by.request_id,
+            operation_id=row.id,
+            broker_ids=mark.broker_ids,
+            draining=mark.draining,
         )
         reply = await self._engine.submit(row.cluster, event)
         return fail(step.work, reply.code, reply.detail) if isinstance(reply, Refusal) else step
@@ -252,4 +298,12 @@ def _update(connection: sa.Connection, row: OperationRow, step: Advance) -> bool
         return False
     if step.work.execution is not None:
         update_fates(connection, step.work.execution.plan_id, step.changed)
+    return True
+
+
+def _insert_claiming(connection: sa.Connection, row: OperationRow, plan_id: str) -> bool:
+    """The operation and its hold on the plan, or neither."""
+    if not claim_plan(connection, plan_id, row.id):
+        return False
+    insert_operation(connection, row)
     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -10,11 +10,19 @@ from pydantic import Field
 
 from admin_api.answers import Answer
 from admin_api.names import INT64_MAX, optional_timestamp, timestamp
-from admin_api.operations.model import Fate, Reassignment, Work, decode_work
+from admin_api.operations.model import (
+    CONCURRENT_MOVES_MAX,
+    Execution,
+    Fate,
+    Reassignment,
+    Work,
+    decode_work,
+)
 from admin_api.operations.reassignments import Progress
 from admin_api.views import View
 from controller.audit.operation_rows import OperationRow
-from controller.core.reassignment_progress import TargetProgress
+from controller.contract.partition_state import PartitionKey
+from controller.core.reassignment_progress import ReassignmentProgress, TargetProgress
 
 LOCATION_HEADERS = {
     "Location": {"description": "the operation", "schema": {"type": "string"}},
@@ -56,6 +64,11 @@ class OperationErrorView(View):
 
 Throttle = Annotated[int, Field(ge=1, le=INT64_MAX, description="bytes per second", examples=[50_000_000])]
 
+ConcurrentMoves = Annotated[
+    int,
+    Field(ge=1, le=CONCURRENT_MOVES_MAX, description="partitions on their way at once", examples=[10]),
+]
+
 
 class EtaView(View):
     """When a copy will be complete, from the speed at which it closed its gap lately."""
@@ -81,6 +94,7 @@ class ProgressView(View):
 
 class LinksView(View):
     self: str
+    moves: str
     audit: str
 
 
@@ -91,13 +105,17 @@ class OperationView(View):
     kind: str = Field(
         description=(
             "`broker_add`, `broker_demote`, `broker_return`, `topic_delete`, `partitions_add`, "
-            "`leader_election`, `preferred_election`, `reassignment`, `reassignment_cancel`"
+            "`leader_election`, `preferred_election`, `reassignment`, `reassignment_cancel`, "
+            "`plan_execution`, `replication_factor_change`"
         ),
         examples=["broker_add"],
     )
     cluster: str = Field(examples=["prod"])
     state: str = Field(
-        description="`preflight`, `running`, `cancelling`, `succeeded`, `failed` or `cancelled`",
+        description=(
+            "`preflight`, `planning`, `awaiting_approval`, `scheduled`, `running`, `paused`, `cancelling`, "
+            "`succeeded`, `failed` or `cancelled`"
+        ),
         examples=["preflight"],
     )
     created_at: str
@@ -123,8 +141,11 @@ class OperationList(View):
     next_page_token: str | None
 
 
-def operation_view(row: OperationRow, live: Progress | None = None) -> OperationView:
-    """live: of the cluster's running reassignments, as far as this controller hears of them."""
+def operation_view(
+    row: OperationRow, live: Progress | None = None, moving: Collection[PartitionKey] = ()
+) -> OperationView:
+    """live: of the cluster's running reassignments, as far as this controller hears of them. moving: those
+    that the operation's plan has on their way."""
     work = decode_work(row)
     spec = msgspec.to_builtins(work.spec)
     spec.pop("type", None)
@@ -140,20 +161,27 @@ def operation_view(row: OperationRow, live: Progress | None = None) -> Operation
         actor=row.actor,
         reason=row.reason,
         request_id=row.request_id,
+        plan_id=None if work.execution is None else work.execution.plan_id,
         spec=spec,
         steps=[StepView(name=step.name, state=step.state.value) for step in work.steps],
-        progress=_progress(work, live or {}),
+        progress=_progress(work, live or {}, moving),
         blocked=[BlockedView(**msgspec.structs.asdict(item)) for item in work.blocked],
         refused=[RefusedView(**msgspec.structs.asdict(item)) for item in work.refused],
         error=None
         if work.error is None
         else OperationErrorView(code=work.error.code, detail=work.error.detail),
         summary=work.summary,
-        links=LinksView(self=f"/operations/{row.id}", audit=f"/audit?operation={row.id}"),
+        links=LinksView(
+            self=f"/operations/{row.id}",
+            moves=f"/operations/{row.id}/moves",
+            audit=f"/audit?operation={row.id}",
+        ),
     )
 
 
-def _progress(work: Work, live: Progress) -> ProgressView:
+def _progress(work: Work, live: Progress, keys: Collection[PartitionKey]) -> ProgressView:
+    if work.execution is not None:
+        return _of_execution(work.execution, [live[key] for key in keys if key in live])
     if not isinstance(work.spec, Reassignment):
         return ProgressView()
     moving = [
@@ -161,15 +189,45 @@ def _progress(work: Work, live: Progress) -> ProgressView:
         for move, fate in zip(work.spec.moves, work.fates, strict=True)
         if fate is Fate.MOVING and move.key in live
     ]
-    copied = [found.copied_bytes for found in moving]
-    remaining = [found.remaining_bytes for found in moving]
-    targets = [target for found in moving for target in found.targets if target.is_learner]
-    done, left = _sum(copied), _sum(remaining)
-    return ProgressView(
+    done, left = _sum([found.copied_bytes for found in moving]), _sum([f.remaining_bytes for f in moving])
+    return _of_copies(
+        moving,
         moves_total=len(work.fates),
         moves_done=sum(fate is Fate.MOVED for fate in work.fates),
         bytes_total=None if done is None or left is None else done + left,
         bytes_done=done,
+    )
+
+
+def _of_execution(execution: Execution, moving: Sequence[ReassignmentProgress]) -> ProgressView:
+    """Bytes as the plan has them, and of what is on its way, what it has copied."""
+    copied = sum(found.copied_bytes or 0 for found in moving)
+    shown = _of_copies(
+        moving,
+        moves_total=execution.moves_total,
+        moves_done=execution.moved,
+        bytes_total=execution.bytes_total,
+        bytes_done=min(execution.bytes_total, execution.bytes_moved + copied),
+    )
+    if execution.throttle_bytes_per_s is None:
+        return shown
+    return shown.model_copy(update={"throttle_bytes_per_s": execution.throttle_bytes_per_s})
+
+
+def _of_copies(
+    moving: Sequence[ReassignmentProgress],
+    *,
+    moves_total: int,
+    moves_done: int,
+    bytes_total: int | None,
+    bytes_done: int | None,
+) -> ProgressView:
+    targets = [target for found in moving for target in found.targets if target.is_learner]
+    return ProgressView(
+        moves_total=moves_total,
+        moves_done=moves_done,
+        bytes_total=bytes_total,
+        bytes_done=bytes_done,
         rate_bytes_per_s=_sum([target.rate for target in targets if not target.in_sync]),
         eta=eta_view([target for target in targets if not target.in_sync]),
         throttle_bytes_per_s=min(

@@ -172,6 +172,16 @@ def get_moves(
     return [_move_row(found) for found in connection.execute(statement).mappings()]
 
 
+def plans_of(connection: sa.Connection, operation_id: str) -> list[PlanRow]:
+    """The plans that an operation carries out, or has, in their order."""
+    statement = (
+        sa.select(plans)
+        .where(plans.c.operation_id == inert(operation_id), plans.c.complete)
+        .order_by(plans.c.created_at_ms, plans.c.id)
+    )
+    return [PlanRow(**found) for found in connection.execute(statement).mappings()]
+
+
 def claim_plan(connection: sa.Connection, plan_id: str, operation_id: str) -> bool:
     """Gives the plan to the operation that carries it out; False: another one has it, or it is gone."""
     statement = (

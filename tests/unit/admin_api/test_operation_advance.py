@@ -5,7 +5,8 @@ import itertools
 import msgspec
 import pytest
 
-from admin_api.operations.advance import advance, begin_broker_add
+from admin_api.operations.advance import advance
+from admin_api.operations.brokers import begin_broker_add
 from admin_api.operations.model import (
     Blocked,
     BrokerAdd,
@@ -23,7 +24,7 @@ ADD = begin_broker_add(
             BrokerToAdd(broker_id=1, host="store1", port=9092),
             BrokerToAdd(broker_id=2, host="STORE2", port=9092, rack="r1"),
         ),
-        mode="new_only",
+        mode="none",
     )
 )
 CHANGE = Change(cause=Cause.BROKER_REGISTERED, at_ms=0)

@@ -54,9 +54,9 @@ async def test_adding_a_broker_waits_for_it_and_ends_when_it_is_active(zookeeper
         assert states(accepted.json()) == {
             "preflight": "running",
             "register": "pending",
-            "plan": "skipped",
-            "move": "skipped",
-            "elect": "skipped",
+            "plan": "pending",
+            "move": "pending",
+            "elect": "pending",
         }
         waiting = await look(rest, path)
         assert (waiting["state"], waiting["blocked"][0]["code"]) == ("preflight", "broker_unreachable")
@@ -68,7 +68,8 @@ async def test_adding_a_broker_waits_for_it_and_ends_when_it_is_active(zookeeper
         await live(broker)
         done = await look(rest, path)
         assert (done["state"], done["blocked"], done["error"]) == ("succeeded", [], None)
-        assert states(done)["register"] == "succeeded"
+        assert set(states(done).values()) == {"succeeded"}
+        assert done["summary"] == "brokers 4 are active; there was nothing to move"
         shown = (await rest.client.get("/clusters/prod/brokers/4")).json()
         assert (shown["state"], shown["endpoint"]) == ("active", "127.0.0.1:9004")
         assert shown["last_change"]["cause"] in {"broker_admitted", "broker_unfenced"}
@@ -152,7 +153,11 @@ async def test_an_id_held_by_another_endpoint_is_a_conflict(zookeeper: MemoryZoo
         (spec(1, endpoint="store1:70000"), ["/endpoint"]),
         (spec(1, endpoint="store1:9092\r\nX: y"), ["/endpoint"]),
         (spec(1, labels={}), ["/labels"]),
-        (spec(1, rebalance={"mode": "full"}), ["/rebalance/mode"]),
+        (spec(1, rebalance={"mode": "half"}), ["/rebalance/mode"]),
+        (spec(1, rebalance={"throttle_bytes_per_s": 0}), ["/rebalance/throttle_bytes_per_s"]),
+        (spec(1, rebalance={"max_concurrent_moves": 1_001}), ["/rebalance/max_concurrent_moves"]),
+        (spec(1, replaces=7), ["/replaces"]),
+        (spec(1, replaces=1), ["/replaces"]),
         ({"brokers": []}, ["/brokers"]),
         ({"brokers": [spec(1), spec(1)]}, ["/brokers/1/broker_id", "/brokers/1/endpoint"]),
         ({"brokers": [spec(1), {"broker_id": 2}]}, ["/brokers/1/endpoint"]),

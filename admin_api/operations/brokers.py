@@ -1,0 +1,212 @@
+"""How operations on brokers go on: adding some, emptying one. Pure.
+
+    add:    preflight --all pass--> register --active--> plan --> move --> elect
+    drain:  mark --> plan --> move --> elect, again until it holds nothing
+
+Brokers are admitted all or none, and nothing is moved onto one before it is active. A deadline ends only the
+wait for brokers that don't come; moves wait for as long as they have to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from admin_api.names import endpoint_of
+from admin_api.operations.campaign import Look, advance_campaign
+from admin_api.operations.model import (
+    Blocked,
+    BrokerAdd,
+    BrokerDrain,
+    BrokerToAdd,
+    OperationError,
+    OperationState,
+    Step,
+    StepState,
+    Work,
+    with_steps,
+)
+from admin_api.operations.outcome import Advance, DrainMark, cancelled, fail, succeed, wait
+from controller.contract.session import BrokerStatus
+from controller.core.image import ClusterImage
+from controller.core.planning.goals import Drain, Goal, Rebalance, RebalanceMode, Replace
+from controller.core.preflight import Check, CheckState
+from controller.core.records import BrokerRegistration
+
+#: Plans made for one goal of an addition before it is given up: about six minutes' worth.
+PLANS_PER_GOAL_MAX: Final = 10
+_MOVE_STEPS: Final = ("plan", "move", "elect")
+
+
+def begin_broker_add(spec: BrokerAdd) -> Work:
+    """What will not be done says so from the start."""
+    names = ("preflight", "register", *_MOVE_STEPS)
+    work = with_steps(
+        Work(spec=spec, steps=tuple(Step(name=name) for name in names)), preflight=StepState.RUNNING
+    )
+    return work if goals_of(spec) else _without_moves(work)
+
+
+def begin_broker_drain(spec: BrokerDrain) -> Work:
+    return Work(spec=spec, steps=tuple(Step(name=name) for name in ("mark", *_MOVE_STEPS)))
+
+
+def goals_of(spec: BrokerAdd) -> tuple[Goal, ...]:
+    """Replacements first, one by one; then balance, for whoever replaces nobody."""
+    goals: list[Goal] = [
+        Replace(broker_id=broker.replaces, replacement=broker.broker_id)
+        for broker in spec.brokers
+        if broker.replaces is not None
+    ]
+    others = tuple(broker.broker_id for broker in spec.brokers if broker.replaces is None)
+    if others and spec.mode == "new_only":
+        goals.append(Rebalance(mode=RebalanceMode.NEW_ONLY, new_broker_ids=others))
+    elif spec.mode == "full":
+        goals.append(Rebalance(mode=RebalanceMode.FULL))
+    return tuple(goals)
+
+
+def mismatch(wanted: BrokerToAdd, found: BrokerRegistration) -> OperationError | None:
+    """Whether the broker that registered is the one the operator meant."""
+    if (wanted.host.lower(), wanted.port) != (found.host.lower(), found.port):
+        return OperationError(
+            code="endpoint_mismatch",
+            detail=(
+                f"broker {wanted.broker_id} registered at {endpoint_of(found.host, found.port)}, "
+                f"not at {endpoint_of(wanted.host, wanted.port)}"
+            ),
+        )
+    if wanted.rack is not None and wanted.rack != found.rack:
+        return OperationError(
+            code="rack_mismatch",
+            detail=f"broker {wanted.broker_id} registered in rack {found.rack!r}, not {wanted.rack!r}",
+        )
+    return None
+
+
+def advance_broker_add(
+    work: Work, spec: BrokerAdd, look: Look, *, checks: Sequence[Check], late: bool
+) -> Advance:
+    """checks: of those that wait. late: the deadline for getting them admitted and active has passed."""
+    if _state_of(work, "register") is not StepState.SUCCEEDED:
+        if look.state is OperationState.CANCELLING:
+            return cancelled(work, "no data had been moved; what was admitted stays so")
+        step = _admitting(work, spec, look, checks=checks, late=late)
+        if step is not None:
+            return step
+        done = with_steps(work, preflight=StepState.SUCCEEDED, register=StepState.SUCCEEDED)
+        work = msgspec.structs.replace(done, blocked=())
+    ids = ", ".join(str(wanted.broker_id) for wanted in spec.brokers)
+    if _state_of(work, "plan") is StepState.SKIPPED and work.execution is None:
+        return succeed(work, f"brokers {ids} are active; no data was moved")
+    replaced = tuple(wanted.replaces for wanted in spec.brokers if wanted.replaces is not None)
+    unmarked = _with_mark(look.image, replaced, draining=look.state is OperationState.CANCELLING)
+    if unmarked:
+        # While it is on its way out it gets no new replicas; cancelled, it takes some again.
+        draining = look.state is not OperationState.CANCELLING
+        state = OperationState.RUNNING if look.state is OperationState.PREFLIGHT else look.state
+        return Advance(state=state, work=work, mark=DrainMark(broker_ids=unmarked, draining=draining))
+    step = advance_campaign(work, look, goals_of(spec), spec.moves, tries_max=PLANS_PER_GOAL_MAX)
+    if step.state is not OperationState.SUCCEEDED:
+        return step
+    told = f"brokers {ids} are active; {step.work.summary}"
+    for wanted in spec.brokers:
+        if wanted.replaces is not None:
+            told += f"; broker {wanted.replaces} holds nothing any more: stop it, then delete it"
+    return msgspec.structs.replace(step, work=msgspec.structs.replace(step.work, summary=told))
+
+
+def advance_broker_drain(work: Work, spec: BrokerDrain, look: Look) -> Advance:
+    """Never given up: what can't leave now leaves when its obstacle is gone."""
+    broker = look.image.brokers.get(spec.broker_id)
+    if broker is None:
+        return succeed(work, f"broker {spec.broker_id} holds nothing and was forgotten")
+    state = look.state
+    if state is OperationState.CANCELLING and broker.draining:
+        mark = DrainMark(broker_ids=(spec.broker_id,), draining=False)
+        return Advance(state=state, work=work, mark=mark)
+    if state is not OperationState.CANCELLING and not broker.draining:
+        if _state_of(work, "mark") is StepState.PENDING:
+            mark = DrainMark(broker_ids=(spec.broker_id,), draining=True)
+            return Advance(state=state, work=work, mark=mark)
+        # Taken back by somebody: what is on its way goes back as well.
+        state = OperationState.CANCELLING
+    if broker.draining:
+        work = with_steps(work, mark=StepState.SUCCEEDED)
+    look = msgspec.structs.replace(look, state=state)
+    step = advance_campaign(work, look, (Drain(broker_ids=(spec.broker_id,)),), spec.moves)
+    if step.state is not OperationState.SUCCEEDED:
+        return step
+    told = (
+        f"broker {spec.broker_id} holds nothing any more ({step.work.summary}): "
+        "stop it, then delete it, or take it back"
+    )
+    return msgspec.structs.replace(step, work=msgspec.structs.replace(step.work, summary=told))
+
+
+def _admitting(
+    work: Work, spec: BrokerAdd, look: Look, *, checks: Sequence[Check], late: bool
+) -> Advance | None:
+    """Until all are active: None."""
+    brokers = look.image.brokers
+    state = look.state
+    for wanted in spec.brokers:
+        found = brokers.get(wanted.broker_id)
+        wrong = None if found is None else mismatch(wanted, found)
+        if wrong is not None and state is OperationState.PREFLIGHT:
+            return fail(work, wrong.code, wrong.detail)
+    missing = [
+        Blocked(
+            code="broker_unreachable",
+            broker_id=wanted.broker_id,
+            detail=(
+                f"broker {wanted.broker_id} has not registered yet: start `dataplane serve` "
+                f"at {endpoint_of(wanted.host, wanted.port)}"
+            ),
+        )
+        for wanted in spec.brokers
+        if wanted.broker_id not in brokers
+    ]
+    if missing:
+        return wait(work, state, missing, late=late)
+    waiting = tuple(b.broker_id for b in spec.brokers if not brokers[b.broker_id].admitted)
+    unmet = [
+        Blocked(code=check.code, broker_id=check.broker_id, detail=check.detail)
+        for check in checks
+        if check.state is not CheckState.PASSED
+    ]
+    if waiting and unmet:
+        return wait(work, state, unmet, late=late)
+    work = with_steps(work, preflight=StepState.SUCCEEDED, register=StepState.RUNNING)
+    if waiting:
+        if late:
+            return fail(work, "deadline_exceeded", "the brokers registered too late")
+        return Advance(
+            state=OperationState.RUNNING, work=msgspec.structs.replace(work, blocked=()), admit=waiting
+        )
+    idle = [
+        Blocked(
+            code="broker_not_active",
+            broker_id=wanted.broker_id,
+            detail=f"broker {wanted.broker_id} is admitted and {brokers[wanted.broker_id].status}",
+        )
+        for wanted in spec.brokers
+        if brokers[wanted.broker_id].status is not BrokerStatus.ACTIVE
+    ]
+    return wait(work, OperationState.RUNNING, idle, late=late) if idle else None
+
+
+def _with_mark(image: ClusterImage, broker_ids: Sequence[int], *, draining: bool) -> tuple[int, ...]:
+    """Those of them that are there and are draining, or are not."""
+    found = (image.brokers.get(broker_id) for broker_id in broker_ids)
+    return tuple(b.broker_id for b in found if b is not None and b.draining is draining)
+
+
+def _without_moves(work: Work) -> Work:
+    return with_steps(work, **dict.fromkeys(_MOVE_STEPS, StepState.SKIPPED))
+
+
+def _state_of(work: Work, name: str) -> StepState:
+    return next(step.state for step in work.steps if step.name == name)

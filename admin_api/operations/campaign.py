@@ -1,0 +1,184 @@
+"""How an operation reaches its goals, plan by plan: what one plan could not do, because the cluster changed
+meanwhile or something was down, another one does later. Pure.
+
+    ordered --made--> executed --goal reached--> next goal, or done
+       ^                 |
+       +--after a while--+--not reached
+
+A plan that can do only a part is carried out for that part: one partition without a leader must not keep a
+broker from being emptied of all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from admin_api.operations.execution import Window, advance_execution
+from admin_api.operations.model import (
+    Blocked,
+    Campaign,
+    MoveOptions,
+    OperationState,
+    StepState,
+    Work,
+    with_steps,
+)
+from admin_api.operations.outcome import Advance, PlanOrder, cancelled, fail, succeed, wait
+from admin_api.operations.reassignments import Progress
+from controller.core.image import ClusterImage
+from controller.core.planning.goals import Drain, Goal, Replace
+from controller.core.planning.plan import PlanOutcome
+
+REPLAN_MS: Final = 5_000
+REPLAN_MS_MAX: Final = 60_000
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """What a campaign is looked at with."""
+
+    state: OperationState
+    image: ClusterImage
+    window: Window | None
+    progress: Progress
+    operation_id: str
+    now_ms: int
+
+
+def advance_campaign(
+    work: Work, look: Look, goals: Sequence[Goal], options: MoveOptions, *, tries_max: int | None = None
+) -> Advance:
+    """SUCCEEDED: every goal is reached. tries_max: plans made for one goal before it is given up; None: it is
+    never given up, because it can only be waited for."""
+    campaign = work.campaign
+    if work.execution is None or campaign.replan_at_ms is not None:
+        return _between_plans(work, look, goals, options)
+    assert look.window is not None
+    step = _carry_on(work, look)
+    if step.state not in (OperationState.SUCCEEDED, OperationState.FAILED):
+        return step
+    goal = goals[campaign.goal]
+    execution = step.work.execution
+    assert execution is not None
+    is_whole = step.state is OperationState.SUCCEEDED and execution.outcome != PlanOutcome.INFEASIBLE
+    reached = _is_reached(goal, look.image)
+    if is_whole if reached is None else reached:
+        campaign = Campaign(goal=campaign.goal + 1, plans=campaign.plans)
+        if campaign.goal >= len(goals):
+            return msgspec.structs.replace(step, work=msgspec.structs.replace(step.work, campaign=campaign))
+        return _another_plan(step, campaign, look.now_ms)
+    tries = campaign.tries + 1
+    if tries_max is not None and tries >= tries_max:
+        if step.state is OperationState.FAILED:
+            return step
+        # What was executed is the part that could be; it is the rest that is given up.
+        detail = "; ".join(found.detail for found in step.work.refused[:3]) or "the goal is not reached"
+        failed = fail(step.work, "plan_infeasible", detail)
+        return msgspec.structs.replace(failed, changed=step.changed)
+    delay_ms = min(REPLAN_MS << min(campaign.tries, 10), REPLAN_MS_MAX)
+    campaign = msgspec.structs.replace(campaign, tries=tries)
+    return _another_plan(step, campaign, look.now_ms + delay_ms)
+
+
+def _carry_on(work: Work, look: Look) -> Advance:
+    execution = work.execution
+    assert execution is not None and look.window is not None
+    # Of an infeasible plan the part that can be had.
+    is_part = execution.outcome == PlanOutcome.INFEASIBLE and execution.moves_total > 0
+    if is_part:
+        ready = msgspec.structs.replace(execution, outcome=PlanOutcome.READY.value)
+        work = msgspec.structs.replace(work, execution=ready)
+    step = advance_execution(
+        work,
+        look.state,
+        look.image,
+        look.window,
+        look.progress,
+        operation_id=look.operation_id,
+        now_ms=look.now_ms,
+    )
+    if is_part and step.work.execution is not None:
+        kept = msgspec.structs.replace(step.work.execution, outcome=execution.outcome)
+        step = msgspec.structs.replace(step, work=msgspec.structs.replace(step.work, execution=kept))
+    return step
+
+
+def _between_plans(work: Work, look: Look, goals: Sequence[Goal], options: MoveOptions) -> Advance:
+    """Before the first plan, and after one that is not the last."""
+    campaign = work.campaign
+    if look.state is OperationState.CANCELLING:
+        return cancelled(work, _moved(work))
+    if look.state is OperationState.PAUSED:
+        return Advance(state=look.state, work=work)
+    while campaign.goal < len(goals) and _is_reached(goals[campaign.goal], look.image):
+        campaign = Campaign(goal=campaign.goal + 1, plans=campaign.plans)
+    if campaign.goal >= len(goals):
+        done = msgspec.structs.replace(work, campaign=campaign)
+        return succeed(
+            _settled(done), "there was nothing to move" if work.execution is None else _moved(work)
+        )
+    if look.now_ms < (options.not_before_ms or 0):
+        return Advance(state=OperationState.SCHEDULED, work=msgspec.structs.replace(work, blocked=()))
+    if look.now_ms < (campaign.replan_at_ms or 0):
+        return wait(work, OperationState.RUNNING, work.blocked)
+    order = PlanOrder(
+        goal=goals[campaign.goal],
+        throttle_bytes_per_s=options.throttle_bytes_per_s,
+        max_concurrent_moves=options.max_concurrent_moves,
+        turn=campaign.plans,
+    )
+    campaign = msgspec.structs.replace(campaign, plans=campaign.plans + 1, replan_at_ms=None)
+    ordering = msgspec.structs.replace(
+        with_steps(work, plan=StepState.RUNNING, move=StepState.PENDING, elect=StepState.PENDING),
+        campaign=campaign,
+        execution=None,
+        refused=(),
+        blocked=(),
+    )
+    return Advance(state=OperationState.RUNNING, work=ordering, order=order)
+
+
+def _another_plan(step: Advance, campaign: Campaign, at_ms: int) -> Advance:
+    """The execution that has ended is stored as it ended, and stays until the next plan is there."""
+    work = msgspec.structs.replace(
+        with_steps(step.work, plan=StepState.PENDING),
+        campaign=msgspec.structs.replace(campaign, replan_at_ms=at_ms),
+        error=None,
+        summary=None,
+    )
+    blocked = [
+        Blocked(
+            code=found.code,
+            topic=found.topic or None,
+            partition=None if found.partition < 0 else found.partition,
+            detail=f"{found.topic}-{found.partition}: {found.detail}" if found.topic else found.detail,
+        )
+        for found in work.refused
+    ]
+    waiting = wait(work, OperationState.RUNNING, blocked)
+    return msgspec.structs.replace(waiting, changed=step.changed)
+
+
+def _is_reached(goal: Goal, image: ClusterImage) -> bool | None:
+    """As the cluster shows; None: only the plan can tell."""
+    match goal:
+        case Drain():
+            return not any(image.replicas_of.get(broker_id) for broker_id in goal.broker_ids)
+        case Replace():
+            return not image.replicas_of.get(goal.broker_id)
+        case _:
+            return None
+
+
+def _settled(work: Work) -> Work:
+    """Steps that were not needed, after all."""
+    waiting = (StepState.PENDING, StepState.RUNNING)
+    skipped = {step.name: StepState.SKIPPED for step in work.steps if step.state in waiting}
+    return with_steps(work, **skipped)
+
+
+def _moved(work: Work) -> str:
+    execution = work.execution
+    return "nothing had been moved" if execution is None else f"{execution.moved} partitions were moved"

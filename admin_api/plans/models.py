@@ -1,0 +1,163 @@
+"""What is asked of plans: goals by name, and how one is to be carried out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from admin_api.history.models import Moment
+from admin_api.names import INT64_MAX, BrokerId, PartitionNumber, Reason, TopicName
+from admin_api.operations.model import CONCURRENT_MOVES
+from admin_api.operations.views import ConcurrentMoves, Throttle
+from admin_api.topics.models import REPLICATION_FACTOR_MAX
+from admin_api.views import RequestBody
+
+#: A request's; what many partitions need is a goal, not a list.
+ASSIGNMENTS_MAX = 10_000
+EXPIRES_IN_S_MAX = 30 * 24 * 3600
+
+BrokerIds = Annotated[list[BrokerId], Field(max_length=1_000)]
+
+
+class RebalanceGoal(RequestBody):
+    """Replicas within one of each other on all brokers that take them, then leaders; brokers that are being
+    drained are emptied."""
+
+    kind: Literal["rebalance"]
+    mode: Literal["full", "new_only"] = Field(
+        default="full", description="`new_only`: only `new_broker_ids` receive"
+    )
+    new_broker_ids: BrokerIds = Field(default=[], examples=[[4]])
+
+
+class DrainGoal(RequestBody):
+    """Empty these brokers; only what they hold is copied."""
+
+    kind: Literal["drain"]
+    broker_ids: Annotated[BrokerIds, Field(min_length=1)] = Field(examples=[[3]])
+
+
+class ReplaceGoal(RequestBody):
+    """One broker in all the places of another."""
+
+    kind: Literal["replace"]
+    broker_id: BrokerId
+    replacement: BrokerId = Field(examples=[4])
+
+
+class ReplicationFactorGoal(RequestBody):
+    """More or fewer replicas of every partition of a topic."""
+
+    kind: Literal["change_replication_factor"]
+    topic: TopicName
+    replication_factor: Annotated[int, Field(ge=1, le=REPLICATION_FACTOR_MAX, examples=[3])]
+
+
+class SeparateGoal(RequestBody):
+    """Replicas that share a host or a rack and need not are moved apart."""
+
+    kind: Literal["separate_replicas"]
+
+
+class WantedReplicas(RequestBody):
+    topic: TopicName
+    partition: PartitionNumber
+    replicas: Annotated[list[BrokerId], Field(min_length=1, max_length=REPLICATION_FACTOR_MAX)] = Field(
+        description="the preferred leader first", examples=[[4, 2, 3]]
+    )
+
+
+class AssignGoal(RequestBody):
+    """Replicas as they are written here: checked, ordered, priced."""
+
+    kind: Literal["assign"]
+    assignments: Annotated[list[WantedReplicas], Field(min_length=1, max_length=ASSIGNMENTS_MAX)]
+
+
+GoalBody = Annotated[
+    RebalanceGoal | DrainGoal | ReplaceGoal | ReplicationFactorGoal | SeparateGoal | AssignGoal,
+    Field(discriminator="kind"),
+]
+
+
+class MakePlan(RequestBody):
+    """What a plan shall reach."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"goal": {"kind": "drain", "broker_ids": [3]}, "reason": "store3 is to be replaced"},
+                {"goal": {"kind": "rebalance", "mode": "new_only", "new_broker_ids": [4]}},
+            ]
+        }
+    )
+
+    goal: GoalBody
+    expires_in_s: Annotated[int, Field(ge=1, le=EXPIRES_IN_S_MAX)] = Field(
+        default=86_400, description="how long it may be executed"
+    )
+    reason: Reason | None = None
+
+
+#: What becomes of moves whose partitions are not as they were when the plan was made.
+Drifted = Literal["refuse", "skip", "re_plan"]
+
+
+class CarryOut(RequestBody):
+    """How moves are to be made."""
+
+    throttle_bytes_per_s: Throttle | None = Field(
+        default=None, description="how much each broker may copy for it. Default: unthrottled"
+    )
+    max_concurrent_moves: ConcurrentMoves = CONCURRENT_MOVES
+    not_before: Annotated[Moment, Field(strict=False)] | None = Field(
+        default=None, description="begin then; until then the operation is `scheduled`"
+    )
+    reason: Reason | None = None
+
+
+class ExecutePlan(CarryOut):
+    """How a plan is to be carried out."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "throttle_bytes_per_s": 50_000_000,
+                    "max_concurrent_moves": 10,
+                    "reason": "store3 is to be replaced",
+                },
+                {"not_before": "2026-11-22T02:00:00Z", "drifted": "re_plan"},
+            ]
+        }
+    )
+
+    moves: Annotated[int, Field(ge=1, le=INT64_MAX)] | None = Field(
+        default=None, description="only the plan's first moves: those that pay most"
+    )
+    bytes_max: Annotated[int, Field(ge=0, le=INT64_MAX)] | None = Field(
+        default=None, description="only as many moves from the beginning as copy no more than this"
+    )
+    drifted: Drifted = Field(
+        default="refuse",
+        description=(
+            "partitions that have changed since: `refuse` (409, they are listed), `skip` their moves, or "
+            "`re_plan` just these"
+        ),
+    )
+
+
+class UndoOperation(CarryOut):
+    """How an operation's moves are to be taken back."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"throttle_bytes_per_s": 50_000_000, "reason": "store3 is to be kept after all"}]
+        }
+    )
+
+    skip_conflicts: bool = Field(
+        default=False,
+        description="leave out partitions that are not as the operation left them, or can't go back",
+    )

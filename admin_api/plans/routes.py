@@ -1,0 +1,245 @@
+"""/clusters/{cluster}/plans"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from admin_api.answers import ETAG_HEADERS, show
+from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, ClusterPath
+from admin_api.conditions import IfMatch
+from admin_api.names import Reason
+from admin_api.operations.views import LOCATION_HEADERS, OperationView
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, decode_position, encode_token
+from admin_api.plans import service
+from admin_api.plans.models import ExecutePlan, MakePlan
+from admin_api.plans.views import (
+    MOVES_SHOWN,
+    PlanList,
+    PlannedMoveList,
+    PlanView,
+    plan_row_view,
+    plan_summary,
+    planned_move_view,
+)
+from admin_api.problem import ProblemError, problems
+from admin_api.services import Services, Serving
+from admin_api.strict_route import StrictRoute
+from admin_api.writes import REPLAYED_HEADERS, Asked, Write
+from controller.audit.change import Entity
+from controller.audit.plan_rows import PlanRow, get_moves, get_plan, list_plans
+
+router = APIRouter(route_class=StrictRoute, tags=["Plans"])
+
+PlanPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["plan_Zk1lV0pCTEq4nY6mXw2v3A"])]
+_MADE_PROBLEMS = ("cluster_not_found", "audit_unavailable", "plan_infeasible", "no_improvement")
+
+
+async def _find(services: Services, cluster: str, plan_id: str) -> PlanRow:
+    services.engine.image(cluster)
+    row = await services.audit.read(partial(get_plan, cluster=cluster, plan_id=plan_id))
+    if row is None:
+        raise ProblemError("plan_not_found", f"there is no plan {plan_id!r} of cluster {cluster!r}")
+    return row
+
+
+@router.get(
+    "/clusters/{cluster}/plans",
+    operation_id="listPlans",
+    summary="List plans, newest first",
+    response_model=PlanList,
+    responses=problems("cluster_not_found", "audit_unavailable"),
+)
+async def list_them(
+    *,
+    request: Request,
+    services: Serving,
+    cluster: ClusterPath,
+    limit: Limit = LIMIT_DEFAULT,
+    page_token: PageToken = None,
+) -> Response:
+    """Those that were carried out stay; of the others, those that expired go after some days."""
+    services.engine.image(cluster)
+    below = None if page_token is None else decode_position(page_token, "plans", int, str)
+    rows = await services.audit.read(
+        partial(
+            list_plans,
+            cluster=cluster,
+            below=None if below is None else (below[0], below[1]),
+            limit=limit + 1,
+        )
+    )
+    page = rows[:limit]
+    token = encode_token(["plans", page[-1].created_at_ms, page[-1].id]) if len(rows) > limit else None
+    return show(request, PlanList(items=[plan_summary(row) for row in page], next_page_token=token))
+
+
+@router.post(
+    "/clusters/{cluster}/plans",
+    operation_id="makePlan",
+    summary="Plan how to reach a goal",
+    status_code=201,
+    response_model=PlanView,
+    responses={
+        201: {"headers": {"Location": LOCATION_HEADERS["Location"]} | REPLAYED_HEADERS},
+        200: {"model": PlanView, "description": "Dry run: the plan, which nobody keeps"},
+        **problems("unknown_topic", *_MADE_PROBLEMS, *WRITE_PROBLEMS),
+    },
+)
+async def make_it(*, body: MakePlan, services: Serving, write: Write, cluster: ClusterPath) -> Response:
+    """Nothing moves. The plan holds the moves in the order in which they pay, what they copy and what they
+    lead to; it is pinned to the state of every partition that it was made from. What the goal demands and
+    can't be had is refused partition by partition."""
+    services.engine.image(cluster)
+    asked = Asked(
+        cluster=cluster,
+        action="make_plan",
+        entity=Entity.CLUSTER,
+        entity_id=cluster,
+        body=body.model_dump(mode="json"),
+        reason=body.reason,
+    )
+    return await write.carry_out(asked, partial(service.make_plan, services, cluster, body=body))
+
+
+@router.get(
+    "/clusters/{cluster}/plans/{plan_id:word}",
+    operation_id="getPlan",
+    summary="Look at a plan",
+    response_model=PlanView,
+    responses={
+        200: {"headers": ETAG_HEADERS},
+        **problems("cluster_not_found", "plan_not_found", "audit_unavailable"),
+    },
+)
+async def get_it(request: Request, services: Serving, cluster: ClusterPath, plan_id: PlanPath) -> Response:
+    """As it was made, whatever has happened since: a dry run of its execution tells what has drifted."""
+    row = await _find(services, cluster, plan_id)
+    moves = await services.audit.read(partial(get_moves, plan_id=row.id, limit=MOVES_SHOWN))
+    return show(request, plan_row_view(row, [found.move for found in moves]), version=row.content_hash)
+
+
+@router.get(
+    "/clusters/{cluster}/plans/{plan_id:word}/moves",
+    operation_id="listPlannedMoves",
+    summary="List a plan's moves in their order",
+    response_model=PlannedMoveList,
+    responses=problems("cluster_not_found", "plan_not_found", "audit_unavailable"),
+)
+async def list_moves(
+    *,
+    request: Request,
+    services: Serving,
+    cluster: ClusterPath,
+    plan_id: PlanPath,
+    limit: Limit = LIMIT_DEFAULT,
+    page_token: PageToken = None,
+) -> Response:
+    """Each concerns one partition and stands by itself: a plan may be cut after any."""
+    row = await _find(services, cluster, plan_id)
+    start = 0 if page_token is None else decode_position(page_token, "planned_moves", int)[0] + 1
+    # A position is a 32-bit number in SQL; a token that we did not give may hold any.
+    rows = await services.audit.read(
+        partial(get_moves, plan_id=row.id, start=min(start, row.moves), limit=limit + 1)
+    )
+    page = rows[:limit]
+    token = encode_token(["planned_moves", page[-1].position]) if len(rows) > limit else None
+    items = [planned_move_view(found.position, found.move) for found in page]
+    return show(request, PlannedMoveList(items=items, next_page_token=token))
+
+
+@router.delete(
+    "/clusters/{cluster}/plans/{plan_id:word}",
+    operation_id="deletePlan",
+    summary="Delete a plan that nobody carries out",
+    status_code=204,
+    response_class=Response,
+    responses={
+        200: {"model": PlanView, "description": "Dry run: the plan that would go"},
+        **problems(
+            "cluster_not_found",
+            "plan_not_found",
+            "plan_executed",
+            "audit_unavailable",
+            *CONDITION_PROBLEMS,
+            *WRITE_PROBLEMS,
+        ),
+    },
+)
+async def delete_it(
+    *,
+    services: Serving,
+    write: Write,
+    condition: IfMatch,
+    cluster: ClusterPath,
+    plan_id: PlanPath,
+    reason: Annotated[Reason | None, Query(description="kept in the audit")] = None,
+) -> Response:
+    """A plan that was carried out is history and stays."""
+    services.engine.image(cluster)
+    asked = Asked(
+        cluster=cluster,
+        action="delete_plan",
+        entity=Entity.CLUSTER,
+        entity_id=cluster,
+        body={"plan_id": plan_id},
+        reason=reason,
+    )
+    return await write.carry_out(
+        asked, partial(service.delete_plan, services, cluster, plan_id, condition=condition)
+    )
+
+
+@router.post(
+    "/clusters/{cluster}/plans/{plan_id:word}:execute",
+    operation_id="executePlan",
+    summary="Carry out a plan",
+    status_code=202,
+    response_model=OperationView,
+    responses={
+        202: {
+            "description": "Accepted: follow the operation",
+            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
+        },
+        200: {"model": PlanView, "description": "Dry run: the plan as it would be carried out"},
+        **problems(
+            "plan_not_found",
+            "plan_stale",
+            "plan_expired",
+            "plan_executed",
+            "plan_not_executable",
+            "plan_tampered_with",
+            *_MADE_PROBLEMS,
+            *CONDITION_PROBLEMS,
+            *WRITE_PROBLEMS,
+        ),
+    },
+)
+async def execute_it(
+    *,
+    body: ExecutePlan,
+    services: Serving,
+    write: Write,
+    condition: IfMatch,
+    cluster: ClusterPath,
+    plan_id: PlanPath,
+) -> Response:
+    """Only if every partition is as it was when the plan was made; otherwise 409 lists those that are not,
+    and `drifted` says what to do about them. A few partitions at a time grow, catch up and shrink; then their
+    preferred leaders are elected. It can be paused, slowed down, cancelled and, when it is over, undone."""
+    services.engine.image(cluster)
+    asked = Asked(
+        cluster=cluster,
+        action="execute_plan",
+        entity=Entity.CLUSTER,
+        entity_id=cluster,
+        body={"plan_id": plan_id} | body.model_dump(mode="json"),
+        reason=body.reason,
+        is_operation=True,
+    )
+    return await write.carry_out(
+        asked,
+        partial(service.execute_plan, services, cluster, plan_id, body=body, condition=condition),
+    )

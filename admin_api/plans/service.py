@@ -1,0 +1,247 @@
+"""Makes, shows, deletes and carries out plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from admin_api.answers import Answer
+from admin_api.conditions import Condition
+from admin_api.history.models import milliseconds
+from admin_api.operations.execution import begin_execution, begin_plan_execution
+from admin_api.operations.model import OperationState, PlanExecution
+from admin_api.operations.opening import opened
+from admin_api.operations.outcome import PlanOrder
+from admin_api.operations.views import accepted
+from admin_api.plans.goals import goal_of
+from admin_api.plans.keeping import Origin, StoredPlan, plan_id_of, snapshot_of, store_plan
+from admin_api.plans.making import load_plan, make
+from admin_api.plans.models import AssignGoal, CarryOut, ExecutePlan, GoalBody, MakePlan
+from admin_api.plans.views import plan_view, stored_plan_view
+from admin_api.problem import FieldProblem, ProblemError
+from admin_api.services import Services
+from admin_api.writes import Attempt
+from controller.audit import plan_rows
+from controller.audit.operation_rows import get_operation
+from controller.contract.partition_state import PartitionKey
+from controller.core.image import ClusterImage
+from controller.core.planning.goals import Assign
+from controller.core.planning.pinning import drifted, moves_within
+from controller.core.planning.plan import Plan, PlanOutcome, Rejection, content_hash
+from controller.core.planning.replanning import replanned, without
+
+#: Of what is wrong with a plan, in one problem; `facts` count all.
+ERRORS_SHOWN: Final = 100
+
+
+async def make_plan(services: Services, cluster: str, attempt: Attempt, *, body: MakePlan) -> Answer:
+    """201 with the plan, or 200 with one that nobody keeps."""
+    goal = goal_of(body.goal, services.engine.decided(cluster))
+    plan = await make(services, cluster, goal)
+    check_outcome(plan, _pointers(body.goal, plan))
+    if attempt.dry_run:
+        return Answer.of(200, plan_view(cluster, plan))
+    stored = await store_plan(
+        services.audit,
+        cluster,
+        plan,
+        _origin(attempt),
+        now_ms=attempt.wall_ms,
+        expires_ms=body.expires_in_s * 1000,
+    )
+    return Answer.of(201, stored_plan_view(stored), Location=f"/clusters/{cluster}/plans/{stored.row.id}")
+
+
+def check_outcome(plan: Plan, pointers: Sequence[str] = ()) -> None:
+    """Raises plan_infeasible, no_improvement. pointers: where each rejection's cause stands in the body."""
+    if plan.outcome is PlanOutcome.READY:
+        return
+    is_infeasible = plan.outcome is PlanOutcome.INFEASIBLE
+    found = plan.rejections if is_infeasible else plan.skipped
+    where = [*pointers, *["/goal"] * (len(found) - len(pointers))]
+    errors = tuple(
+        FieldProblem(pointer=pointer, message=_said(rejection))
+        for pointer, rejection in zip(where, found[:ERRORS_SHOWN], strict=False)
+    )
+    code = "plan_infeasible" if is_infeasible else "no_improvement"
+    detail = errors[0].message if errors else "everything is as the goal wants it"
+    more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
+    raise ProblemError(code, f"{detail}{more}", errors=errors, facts={"reasons": len(found)})
+
+
+def _said(found: Rejection) -> str:
+    where = "" if found.partition is None else f"{found.topic or found.topic_id}-{found.partition}: "
+    return f"{where}{found.detail} ({found.code.value})"
+
+
+def _pointers(goal: GoalBody, plan: Plan) -> list[str]:
+    """Of written assignments: which one. They were read in their order, and the planner keeps it."""
+    if not isinstance(goal, AssignGoal) or not isinstance(plan.goal, Assign):
+        return []
+    places: dict[PartitionKey, int] = {}
+    for place, wanted in enumerate(plan.goal.assignments):
+        places[wanted.key] = place
+    return [
+        f"/goal/assignments/{places[found.topic_id, found.partition]}"
+        if found.topic_id is not None
+        and found.partition is not None
+        and (found.topic_id, found.partition) in places
+        else "/goal"
+        for found in plan.rejections
+    ]
+
+
+async def delete_plan(
+    services: Services, cluster: str, plan_id: str, attempt: Attempt, *, condition: Condition
+) -> Answer:
+    """204: nobody will carry it out."""
+    stored = await load_plan(services, cluster, plan_id)
+    condition.check(stored.row.content_hash, what=f"plan {plan_id}")
+    _check_unclaimed(stored, attempt)
+    if attempt.dry_run:
+        return Answer.of(200, stored_plan_view(stored))
+    if not await services.audit.write(partial(plan_rows.delete_plan, plan_id=plan_id)):
+        raise ProblemError("plan_executed", "an operation has begun to carry it out")
+    return Answer(204, b"")
+
+
+async def execute_plan(
+    services: Services,
+    cluster: str,
+    plan_id: str,
+    attempt: Attempt,
+    *,
+    body: ExecutePlan,
+    condition: Condition,
+) -> Answer:
+    """202 with the operation that carries it out, now or at its time."""
+    stored = await load_plan(services, cluster, plan_id)
+    condition.check(stored.row.content_hash, what=f"plan {plan_id}")
+    if stored.row.operation_id == attempt.operation_id:
+        # An earlier attempt under the same Idempotency-Key did it, and its answer was lost.
+        row = await services.audit.read(partial(get_operation, operation_id=attempt.operation_id))
+        if row is not None:
+            return accepted(row, retry_after_s=services.settings.retry_after_s)
+    _check_unclaimed(stored, attempt)
+    if attempt.wall_ms >= stored.row.expires_at_ms:
+        raise ProblemError("plan_expired", "it could be executed until its `expires_at`")
+    if await services.audit.compute(partial(content_hash, stored.plan)) != stored.row.content_hash:
+        raise ProblemError("plan_tampered_with", f"the hash of plan {plan_id} is another one")
+    if stored.plan.outcome is not PlanOutcome.READY:
+        raise ProblemError("plan_not_executable", f"its outcome is {stored.plan.outcome.value}")
+    stored = await _as_of_now(services, stored, attempt, body=body)
+    moves = _cut(stored.plan, body)
+    return await carry_out(services, stored, attempt, order=order_of(stored.plan, body), moves=moves)
+
+
+async def carry_out(
+    services: Services,
+    stored: StoredPlan,
+    attempt: Attempt,
+    *,
+    order: PlanOrder,
+    moves: int | None = None,
+    undoes: str | None = None,
+) -> Answer:
+    """202 with the operation; of a dry run, 200 with the plan. undoes: the operation that this takes back."""
+    if attempt.dry_run:
+        return Answer.of(200, stored_plan_view(stored))
+    execution = begin_execution(stored.row.id, stored.plan, order, moves=moves)
+    is_later = attempt.wall_ms < (order.not_before_ms or 0)
+    work = begin_plan_execution(PlanExecution(plan_id=stored.row.id, undoes=undoes), execution)
+    state = OperationState.SCHEDULED if is_later else OperationState.RUNNING
+    row = opened(services, stored.row.cluster, attempt, work, state)
+    if not await services.operations.execute(row, stored.row.id):
+        raise ProblemError("plan_executed", "an operation has begun to carry it out")
+    return accepted(row, retry_after_s=services.settings.retry_after_s)
+
+
+def _check_unclaimed(stored: StoredPlan, attempt: Attempt) -> None:
+    by = stored.row.operation_id
+    if by is not None and by != attempt.operation_id:
+        raise ProblemError("plan_executed", f"operation {by} carries it out, or has", operation_id=by)
+
+
+def _cut(plan: Plan, body: ExecutePlan) -> int:
+    moves = len(plan.moves) if body.moves is None else min(body.moves, len(plan.moves))
+    if body.bytes_max is not None:
+        moves = min(moves, moves_within(plan, body.bytes_max))
+    if moves == 0:
+        field = FieldProblem(pointer="/bytes_max", message="the first move copies more")
+        raise ProblemError("no_improvement", field.message, errors=(field,))
+    return moves
+
+
+def order_of(plan: Plan, body: CarryOut) -> PlanOrder:
+    return PlanOrder(
+        goal=plan.goal,
+        throttle_bytes_per_s=body.throttle_bytes_per_s,
+        max_concurrent_moves=body.max_concurrent_moves,
+        not_before_ms=milliseconds(body.not_before),
+    )
+
+
+async def _as_of_now(
+    services: Services, stored: StoredPlan, attempt: Attempt, *, body: ExecutePlan
+) -> StoredPlan:
+    """The plan if it still fits, or what the request wants in its place. Raises plan_stale."""
+    cluster, plan = stored.row.cluster, stored.plan
+    image = services.engine.decided(cluster)
+    stale = _stale(plan, image)
+    if not stale:
+        return stored
+    if body.drifted == "refuse":
+        raise _stale_problem(plan, image, stale)
+    make_new = replanned if body.drifted == "re_plan" else without
+    snapshot = snapshot_of(services.engine, cluster)
+    new = await services.audit.compute(partial(make_new, snapshot, plan, frozenset(stale)))
+    check_outcome(new)
+    if attempt.dry_run:
+        row = plan_rows.plan_row(
+            new,
+            plan_id=stored.row.id,
+            cluster=cluster,
+            actor=attempt.actor,
+            reason=attempt.reason,
+            request_id=attempt.request_id,
+            created_at_ms=attempt.wall_ms,
+            expires_at_ms=stored.row.expires_at_ms,
+        )
+        return StoredPlan(row=row, plan=new)
+    return await store_plan(services.audit, cluster, new, _origin(attempt), now_ms=attempt.wall_ms)
+
+
+def _stale(plan: Plan, image: ClusterImage) -> list[PartitionKey]:
+    """Partitions that have changed, and those that were to go to a broker that is no member any more."""
+    changed = dict.fromkeys(drifted(plan, image))
+    for move in plan.moves:
+        if any(b not in image.brokers or not image.brokers[b].admitted for b in move.replicas_after):
+            changed[move.key] = None
+    return list(changed)
+
+
+def _stale_problem(plan: Plan, image: ClusterImage, stale: Sequence[PartitionKey]) -> ProblemError:
+    moves = {move.key: (position, move) for position, move in enumerate(plan.moves)}
+    errors = []
+    for key in stale[:ERRORS_SHOWN]:
+        position, move = moves[key]
+        state = image.partitions.get(key)
+        now = "is gone" if state is None else f"is at epoch {state.partition_epoch}"
+        message = f"{move.topic}-{move.partition} {now}; the plan was made from epoch {move.partition_epoch}"
+        errors.append(FieldProblem(pointer=f"/moves/{position}", message=message))
+    return ProblemError(
+        "plan_stale",
+        f"{len(stale)} of {len(plan.moves)} partitions have changed since the plan was made",
+        errors=tuple(errors),
+        facts={"drifted": len(stale)},
+    )
+
+
+def _origin(attempt: Attempt) -> Origin:
+    return Origin(
+        plan_id=plan_id_of(attempt.seed),
+        actor=attempt.actor,
+        reason=attempt.reason,
+        request_id=attempt.request_id,
+    )
