@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -88,3 +88,8 @@ def write(
         headers=headers,
         answer_s_max=CHANGE_SECONDS_MAX,
     )
+
+
+def with_query(call: Call, **query: str | None) -> Call:
+    """The same with more in its query; None is left out."""
+    return replace(call, query={**call.query, **given(**query)})

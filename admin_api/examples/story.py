@@ -180,7 +180,11 @@ OPERATION: Final = {
     "refused": [],
     "error": None,
     "summary": None,
-    "links": {"self": f"/operations/{OPERATION_ID}", "audit": f"/audit?operation={OPERATION_ID}"},
+    "links": {
+        "self": f"/operations/{OPERATION_ID}",
+        "moves": f"/operations/{OPERATION_ID}/moves",
+        "audit": f"/audit?operation={OPERATION_ID}",
+    },
 }
 
 

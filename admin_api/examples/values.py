@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from admin_api.examples.changes import CHANGES
+from admin_api.examples.plans import PLANS
 from admin_api.examples.story import (
     BLOCKED_PARTITION,
     BROKER,
@@ -310,4 +311,5 @@ ANSWERS: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
         ),
     ),
     **CHANGES,
+    **PLANS,
 }

@@ -10,7 +10,15 @@ import msgspec
 
 from admin_api.answers import Answer
 from admin_api.conditions import Condition
-from admin_api.operations.model import FINISHED, Cancellation, OperationState, Reassignment, decode_work
+from admin_api.operations.model import (
+    FINISHED,
+    Cancellation,
+    CancelMode,
+    OperationState,
+    Reassignment,
+    Work,
+    decode_work,
+)
 from admin_api.operations.views import accepted, operation_view
 from admin_api.problem import ProblemError
 from admin_api.services import Services
@@ -19,7 +27,7 @@ from controller.audit.operation_rows import OperationRow, get_operation
 from controller.shell.outcomes import Overloaded
 
 #: An operation's row moves when it gets on; a few tries find it still.
-_TRIES_MAX: Final = 5
+TRIES_MAX: Final = 5
 
 
 async def find_operation(services: Services, operation_id: str) -> OperationRow:
@@ -35,15 +43,30 @@ def check_unfinished(row: OperationRow) -> None:
         raise ProblemError("operation_finished", f"it has {_ENDED[state]}", operation_id=row.id)
 
 
+def is_planned(work: Work) -> bool:
+    """Whether it carries out a plan, or is to once there is one."""
+    return work.execution is not None or any(step.name == "plan" for step in work.steps)
+
+
 async def cancel_operation(
-    services: Services, operation_id: str, attempt: Attempt, *, condition: Condition
+    services: Services,
+    operation_id: str,
+    attempt: Attempt,
+    *,
+    condition: Condition,
+    mode: CancelMode = CancelMode.ROLLBACK,
 ) -> Answer:
-    """202 with the operation, which is `cancelling` until what it moved is back. Asking again is no error."""
-    for _ in range(_TRIES_MAX):
+    """202 with the operation, which is `cancelling` until what is on its way is back, or has arrived. Asking
+    again is no error, and does not change the mode."""
+    for _ in range(TRIES_MAX):
         row = await find_operation(services, operation_id)
         check_unfinished(row)
-        if not isinstance(decode_work(row).spec, Reassignment):
+        work = decode_work(row)
+        if not (isinstance(work.spec, Reassignment) or is_planned(work)):
             raise ProblemError("operation_not_cancellable", f"it is a {row.kind}", operation_id=row.id)
+        if mode is CancelMode.KEEP and not is_planned(work):
+            detail = "all of it is on its way: there is nothing that `keep` could leave out"
+            raise ProblemError("operation_not_cancellable", detail, operation_id=row.id)
         condition.check(str(row.revision), what=f"operation {row.id}")
         retry_after_s = services.settings.retry_after_s
         if attempt.dry_run:
@@ -51,7 +74,9 @@ async def cancel_operation(
             return Answer.of(200, operation_view(cancelling))
         if row.state == OperationState.CANCELLING:
             return accepted(row, retry_after_s=retry_after_s)
-        by = Cancellation(actor=attempt.actor, reason=attempt.reason, request_id=attempt.request_id)
+        by = Cancellation(
+            actor=attempt.actor, reason=attempt.reason, request_id=attempt.request_id, mode=mode
+        )
         stored = await services.operations.cancel(row, by)
         if stored is not None:
             return accepted(stored, retry_after_s=retry_after_s)

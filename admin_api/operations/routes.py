@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Self
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from admin_api.answers import ETAG_HEADERS, show
 from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS
@@ -14,10 +14,13 @@ from admin_api.conditions import IfMatch
 from admin_api.history.models import SinceTime, milliseconds
 from admin_api.names import ClusterName, Reason
 from admin_api.operations.cancelling import cancel_operation, find_operation
-from admin_api.operations.model import OperationState
+from admin_api.operations.controls import pause_operation, resume_operation
+from admin_api.operations.model import CancelMode, Fate, OperationState
+from admin_api.operations.moves import MoveList, moves_of
 from admin_api.operations.throttling import throttle_operation
 from admin_api.operations.views import (
     LOCATION_HEADERS,
+    ConcurrentMoves,
     OperationList,
     OperationView,
     Throttle,
@@ -30,7 +33,7 @@ from admin_api.strict_route import StrictRoute
 from admin_api.views import RequestBody
 from admin_api.writes import REPLAYED_HEADERS, Asked, Write
 from controller.audit.change import Entity
-from controller.audit.operation_rows import OperationFilter, list_operations
+from controller.audit.operation_rows import OperationFilter, OperationRow, list_operations
 
 router = APIRouter(route_class=StrictRoute, tags=["Operations"])
 
@@ -46,6 +49,14 @@ class CancelOperation(RequestBody):
     reason: Reason | None = None
 
 
+class SteerOperation(RequestBody):
+    """Why an operation is paused, or goes on."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "the month is being closed"}]})
+
+    reason: Reason | None = None
+
+
 class ChangeOperation(RequestBody):
     """How fast an operation may go on."""
 
@@ -54,9 +65,19 @@ class ChangeOperation(RequestBody):
     )
 
     throttle_bytes_per_s: Throttle | None = Field(
-        description="how much each broker may copy for it; null: unthrottled"
+        default=None,
+        description="how much each broker may copy for it; null: unthrottled; left out: as it is",
+    )
+    max_concurrent_moves: ConcurrentMoves | None = Field(
+        default=None, description="of one that carries out a plan: partitions on their way at once"
     )
     reason: Reason | None = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if not self.model_fields_set & {"throttle_bytes_per_s", "max_concurrent_moves"}:
+            raise ValueError("throttle_bytes_per_s or max_concurrent_moves is needed")
+        return self
 
 
 @router.get(
@@ -92,12 +113,12 @@ async def list_them(
     page = rows[:limit]
     token = encode_token(["operations", page[-1].created_at_ms, page[-1].id]) if len(rows) > limit else None
     live = services.operations.live(page)
-    items = [operation_view(row, live.get(row.cluster)) for row in page]
+    items = [operation_view(row, live.get(row.cluster), services.operations.moving(row.id)) for row in page]
     return show(request, OperationList(items=items, next_page_token=token))
 
 
 @router.get(
-    "/operations/{operation_id}",
+    "/operations/{operation_id:word}",
     operation_id="getOperation",
     summary="Look at an operation",
     response_model=OperationView,
@@ -106,11 +127,15 @@ async def list_them(
 async def get_it(request: Request, services: Serving, operation_id: OperationPath) -> Response:
     row = await find_operation(services, operation_id)
     live = services.operations.live([row])
-    return show(request, operation_view(row, live.get(row.cluster)), version=str(row.revision))
+    return show(
+        request,
+        operation_view(row, live.get(row.cluster), services.operations.moving(row.id)),
+        version=str(row.revision),
+    )
 
 
 @router.post(
-    "/operations/{operation_id}:cancel",
+    "/operations/{operation_id:word}:cancel",
     operation_id="cancelOperation",
     summary="Cancel an operation and undo what it has begun",
     status_code=202,
@@ -138,26 +163,131 @@ async def cancel_it(
     write: Write,
     condition: IfMatch,
     operation_id: OperationPath,
+    mode: Annotated[
+        CancelMode,
+        Query(
+            description="`rollback`: what is on its way goes back; `keep`: it arrives; nothing else begins"
+        ),
+    ] = CancelMode.ROLLBACK,
 ) -> Response:
-    """Of a reassignment: partitions that are still on their way get their original replicas back; those that
-    have arrived stay. Where too few of the original replicas are in sync, it waits for them, and `blocked`
-    says so. Whichever controller is active goes on with it."""
+    """Partitions that are still on their way get their original replicas back, or arrive (`mode`); those that
+    have arrived stay, and `:undo` brings them back when the operation has ended. Where too few of the
+    original replicas are in sync, it waits for them, and `blocked` says so. Whichever controller is active
+    goes on with it."""
     row = await find_operation(services, operation_id)
     asked = Asked(
         cluster=row.cluster,
         action="cancel_operation",
         entity=Entity.CLUSTER,
         entity_id=row.cluster,
-        body={"operation_id": operation_id, "reason": body.reason},
+        body={"operation_id": operation_id, "mode": mode.value, "reason": body.reason},
         reason=body.reason,
     )
     return await write.carry_out(
-        asked, partial(cancel_operation, services, operation_id, condition=condition)
+        asked, partial(cancel_operation, services, operation_id, condition=condition, mode=mode)
     )
 
 
+_STEERING_PROBLEMS = (
+    "operation_not_found",
+    "operation_finished",
+    "operation_not_pausable",
+    "audit_unavailable",
+    *CONDITION_PROBLEMS,
+    *WRITE_PROBLEMS,
+)
+
+
+@router.post(
+    "/operations/{operation_id:word}:pause",
+    operation_id="pauseOperation",
+    summary="Pause an operation that carries out a plan",
+    response_model=OperationView,
+    responses={
+        200: {"description": "Paused; of a dry run, it is not", "headers": REPLAYED_HEADERS},
+        **problems(*_STEERING_PROBLEMS),
+    },
+)
+async def pause_it(
+    *,
+    body: SteerOperation,
+    services: Serving,
+    write: Write,
+    condition: IfMatch,
+    operation_id: OperationPath,
+) -> Response:
+    """It begins no further move, and what is on its way arrives. It stays paused until it is resumed or
+    cancelled, whichever controller is active."""
+    row = await find_operation(services, operation_id)
+    asked = _steering(row, "pause_operation", body.reason)
+    return await write.carry_out(asked, partial(pause_operation, services, operation_id, condition=condition))
+
+
+@router.post(
+    "/operations/{operation_id:word}:resume",
+    operation_id="resumeOperation",
+    summary="Let a paused operation go on",
+    response_model=OperationView,
+    responses={
+        200: {"description": "It goes on; of a dry run, it does not", "headers": REPLAYED_HEADERS},
+        **problems(*_STEERING_PROBLEMS),
+    },
+)
+async def resume_it(
+    *,
+    body: SteerOperation,
+    services: Serving,
+    write: Write,
+    condition: IfMatch,
+    operation_id: OperationPath,
+) -> Response:
+    """One whose time has not come is `scheduled` again."""
+    row = await find_operation(services, operation_id)
+    asked = _steering(row, "resume_operation", body.reason)
+    return await write.carry_out(
+        asked, partial(resume_operation, services, operation_id, condition=condition)
+    )
+
+
+def _steering(row: OperationRow, action: str, reason: str | None) -> Asked:
+    return Asked(
+        cluster=row.cluster,
+        action=action,
+        entity=Entity.CLUSTER,
+        entity_id=row.cluster,
+        body={"operation_id": row.id, "reason": reason},
+        reason=reason,
+    )
+
+
+@router.get(
+    "/operations/{operation_id:word}/moves",
+    operation_id="listMoves",
+    summary="List an operation's moves, one by one",
+    response_model=MoveList,
+    responses=problems("operation_not_found", "audit_unavailable"),
+)
+async def list_moves(
+    *,
+    request: Request,
+    services: Serving,
+    operation_id: OperationPath,
+    fate: Annotated[Fate | None, Query(description="only those")] = None,
+    limit: Limit = LIMIT_DEFAULT,
+    page_token: PageToken = None,
+) -> Response:
+    """In the plan's order, with what became of each; of those on their way, how far they are and what holds
+    them up. None of operations that move nothing."""
+    row = await find_operation(services, operation_id)
+    start = 0 if page_token is None else decode_position(page_token, "moves", int)[0] + 1
+    found = await moves_of(services, row, start=start, fate=fate, limit=limit + 1)
+    page = found[:limit]
+    token = encode_token(["moves", page[-1].position]) if len(found) > limit else None
+    return show(request, MoveList(items=page, next_page_token=token))
+
+
 @router.patch(
-    "/operations/{operation_id}",
+    "/operations/{operation_id:word}",
     operation_id="changeOperation",
     summary="Throttle an operation, or lift that",
     response_model=OperationView,
@@ -200,6 +330,8 @@ async def change_it(
             services,
             operation_id,
             throttle_bytes_per_s=body.throttle_bytes_per_s,
+            max_concurrent_moves=body.max_concurrent_moves,
+            changed=body.model_fields_set,
             condition=condition,
         ),
     )

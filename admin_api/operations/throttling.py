@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+import msgspec
+
 from admin_api.answers import Answer
 from admin_api.conditions import Condition
-from admin_api.operations.cancelling import check_unfinished, find_operation
-from admin_api.operations.model import Fate, Reassignment, decode_work
+from admin_api.operations.cancelling import TRIES_MAX, check_unfinished, find_operation
+from admin_api.operations.model import Fate, OperationState, Reassignment, decode_work, encode_work
 from admin_api.operations.reassignments import fate_of
 from admin_api.operations.views import operation_view
 from admin_api.problem import ProblemError
 from admin_api.services import Services
 from admin_api.writes import Attempt, refusal_problem
+from controller.audit.operation_rows import OperationRow
 from controller.core.events import AlterReassignments, ReassignmentsAltered, ReassignmentTarget
+from controller.shell.outcomes import Overloaded
 
 
 async def throttle_operation(
@@ -20,15 +26,30 @@ async def throttle_operation(
     attempt: Attempt,
     *,
     throttle_bytes_per_s: int | None,
+    max_concurrent_moves: int | None,
+    changed: Collection[str],
     condition: Condition,
 ) -> Answer:
     """200 with the operation: the rate stands in the rows of what is still on its way, and ends with them.
-    None lifts it."""
+    None lifts it. changed: the fields of the request, so that what was left out stays as it is."""
     row = await find_operation(services, operation_id)
     check_unfinished(row)
-    spec = decode_work(row).spec
+    work = decode_work(row)
+    if work.execution is not None:
+        return await _amend(
+            services,
+            row,
+            attempt,
+            throttle_bytes_per_s=throttle_bytes_per_s,
+            max_concurrent_moves=max_concurrent_moves,
+            changed=changed,
+            condition=condition,
+        )
+    spec = work.spec
     if not isinstance(spec, Reassignment):
         raise ProblemError("operation_moves_nothing", f"it is a {row.kind}", operation_id=row.id)
+    if "throttle_bytes_per_s" not in changed:
+        raise ProblemError("operation_moves_nothing", "its moves have all begun", operation_id=row.id)
     condition.check(str(row.revision), what=f"operation {row.id}")
     decided = services.engine.decided(row.cluster)
     # In the state that was looked at: one that is rolled back meanwhile must not be sent on its way again.
@@ -60,3 +81,37 @@ async def throttle_operation(
         if result.refusal is not None:
             raise refusal_problem(result.refusal)
     return Answer.of(200, operation_view(row, services.operations.live([row]).get(row.cluster)))
+
+
+async def _amend(
+    services: Services,
+    row: OperationRow,
+    attempt: Attempt,
+    *,
+    throttle_bytes_per_s: int | None,
+    max_concurrent_moves: int | None,
+    changed: Collection[str],
+    condition: Condition,
+) -> Answer:
+    """Of one that carries out a plan: written down; the next look brings what is on its way to the rate."""
+    for _ in range(TRIES_MAX):
+        check_unfinished(row)
+        condition.check(str(row.revision), what=f"operation {row.id}")
+        work = decode_work(row)
+        execution = work.execution
+        assert execution is not None
+        if "throttle_bytes_per_s" in changed:
+            execution = msgspec.structs.replace(execution, throttle_bytes_per_s=throttle_bytes_per_s)
+        if max_concurrent_moves is not None:
+            execution = msgspec.structs.replace(execution, max_concurrent_moves=max_concurrent_moves)
+        work = msgspec.structs.replace(work, execution=execution)
+        stored: OperationRow | None
+        if attempt.dry_run:
+            stored = msgspec.structs.replace(row, body=encode_work(work))
+        else:
+            stored = await services.operations.amend(row, OperationState(row.state), work)
+        if stored is not None:
+            live = services.operations.live([stored]).get(stored.cluster)
+            return Answer.of(200, operation_view(stored, live, services.operations.moving(stored.id)))
+        row = await find_operation(services, row.id)
+    raise Overloaded("the operation moves on faster than it can be changed")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from springtide.arguments import ACTOR, OPERATION_ID, SINCE, count_or_none
-from springtide.call import get, write
+from springtide.call import get, given, with_query, write
 from springtide.command import Command, Kind, argument
-from springtide.tables import text
+from springtide.commands.plans import CARRY_OUT, how
+from springtide.tables import number, text
 
 #: One over a hundred thousand partitions reads several rows of each.
 RECEIPT_SECONDS_MAX: Final = 120.0
@@ -78,8 +79,91 @@ COMMANDS = (
         kind=Kind.WRITE,
         in_cluster=False,
         is_conditional=True,
+        arguments=(
+            OPERATION_ID,
+            argument(
+                "--keep",
+                action="store_true",
+                help="let arrive what is on its way (default: it goes back)",
+            ),
+        ),
+        call=lambda options: with_query(
+            write(options, "POST", "operations", options.operation_id, action="cancel"),
+            mode="keep" if options.keep else None,
+        ),
+    ),
+    Command(
+        words=("operations", "pause"),
+        summary="Let an operation begin nothing new",
+        examples=("operations pause op_Zk1lV0pCTEq4nY6mXw2v3A --reason 'the month is being closed'",),
+        kind=Kind.WRITE,
+        in_cluster=False,
+        is_conditional=True,
         arguments=(OPERATION_ID,),
-        call=lambda options: write(options, "POST", "operations", options.operation_id, action="cancel"),
+        call=lambda options: write(options, "POST", "operations", options.operation_id, action="pause"),
+    ),
+    Command(
+        words=("operations", "resume"),
+        summary="Let a paused operation go on",
+        examples=("operations resume op_Zk1lV0pCTEq4nY6mXw2v3A --reason 'the month is closed'",),
+        kind=Kind.WRITE,
+        in_cluster=False,
+        is_conditional=True,
+        arguments=(OPERATION_ID,),
+        call=lambda options: write(options, "POST", "operations", options.operation_id, action="resume"),
+    ),
+    Command(
+        words=("operations", "undo"),
+        summary="Take back what a finished operation has moved",
+        examples=(
+            "operations undo op_Zk1lV0pCTEq4nY6mXw2v3A --dry-run",
+            "operations undo op_Zk1lV0pCTEq4nY6mXw2v3A --throttle 50000000 --wait",
+        ),
+        kind=Kind.WRITE,
+        in_cluster=False,
+        is_conditional=True,
+        arguments=(
+            OPERATION_ID,
+            *CARRY_OUT,
+            argument(
+                "--skip-conflicts",
+                action="store_const",
+                const=True,
+                help="leave out partitions that have changed since, or can't go back",
+            ),
+        ),
+        call=lambda options: write(
+            options,
+            "POST",
+            "operations",
+            options.operation_id,
+            action="undo",
+            body=how(options) | given(skip_conflicts=options.skip_conflicts),
+        ),
+    ),
+    Command(
+        words=("operations", "moves"),
+        summary="List an operation's moves, one by one",
+        examples=("operations moves op_Zk1lV0pCTEq4nY6mXw2v3A --fate moving",),
+        kind=Kind.LIST,
+        in_cluster=False,
+        arguments=(
+            OPERATION_ID,
+            argument("--fate", metavar="FATE", help="such as planned, moving, moved or drifted"),
+        ),
+        call=lambda options: get("operations", options.operation_id, "moves", fate=options.fate),
+        columns=(
+            number("position"),
+            text("topic"),
+            number("partition"),
+            text("from", "replicas_before"),
+            text("to", "replicas_after"),
+            text("fate"),
+            number("bytes"),
+            number("remaining", "remaining_bytes"),
+            text("blocked"),
+            text("detail"),
+        ),
     ),
     Command(
         words=("operations", "throttle"),

@@ -63,6 +63,28 @@ def test_brokers_are_added_in_one_request() -> None:
     }
 
 
+def test_a_broker_takes_anothers_place() -> None:
+    request = first_request("brokers replace 3 5@store5:9092/r1 --throttle 1000")
+    assert (request.method, request.url.path) == ("POST", "/clusters/prod/brokers")
+    assert body_of(request) == {
+        "brokers": [{"broker_id": 5, "endpoint": "store5:9092", "rack": "r1", "replaces": 3}],
+        "rebalance": {"throttle_bytes_per_s": 1000},
+    }
+
+
+def test_a_broker_is_drained_at_a_rate_and_later() -> None:
+    request = first_request(
+        "brokers drain 3 --throttle 50000000 --max-concurrent-moves 4 --not-before 2026-11-22T02:00:00Z"
+    )
+    assert (request.method, request.url.path) == ("POST", "/clusters/prod/brokers/3:drain")
+    assert body_of(request) == {
+        "throttle_bytes_per_s": 50_000_000,
+        "max_concurrent_moves": 4,
+        "not_before": "2026-11-22T02:00:00Z",
+    }
+    assert body_of(first_request("brokers drain 3")) == {}
+
+
 def test_a_deletion_has_its_reason_in_the_query_and_its_condition_in_a_header() -> None:
     request = first_request("""topics delete orders --reason 'two words' --if-match '"17.ab"' --dry-run""")
     assert (request.method, request.url.path) == ("DELETE", "/clusters/prod/topics/orders")
@@ -318,3 +340,57 @@ def resolve(schema: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = OPENAPI["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
         return found
     return schema
+
+
+def test_a_plan_has_one_goal_written_as_options() -> None:
+    request = first_request("plans make --drain 3 --drain 4 --expires-in 60 --reason 'a new rack'")
+    assert (request.method, request.url.path) == ("POST", "/clusters/prod/plans")
+    assert body_of(request) == {
+        "goal": {"kind": "drain", "broker_ids": [3, 4]},
+        "expires_in_s": 60,
+        "reason": "a new rack",
+    }
+    goals = {
+        "--rebalance": {"kind": "rebalance", "mode": "full"},
+        "--onto 4 --onto 5": {"kind": "rebalance", "mode": "new_only", "new_broker_ids": [4, 5]},
+        "--replace 3:4": {"kind": "replace", "broker_id": 3, "replacement": 4},
+        "--replication-factor a=b=3": {
+            "kind": "change_replication_factor",
+            "topic": "a=b",
+            "replication_factor": 3,
+        },
+        "--separate": {"kind": "separate_replicas"},
+        "--assign or-ders-0=4:2": {
+            "kind": "assign",
+            "assignments": [{"topic": "or-ders", "partition": 0, "replicas": [4, 2]}],
+        },
+    }
+    for options, goal in goals.items():
+        assert body_of(first_request(f"plans make {options}")) == {"goal": goal}
+
+
+@pytest.mark.parametrize(
+    "options", ["", "--drain 3 --separate", "--replace 3", "--replication-factor orders", "--assign orders=1"]
+)
+def test_a_plan_without_one_plain_goal_is_a_usage_error(options: str) -> None:
+    assert run(lambda _: ok({}), "plans", "make", *options.split()).status == 2
+
+
+def test_how_a_plan_is_carried_out_and_an_operation_is_steered() -> None:
+    request = first_request(
+        "plans execute plan_1 --throttle 5 --max-concurrent-moves 2 --bytes-max 0 --drifted re_plan"
+    )
+    assert request.url.path == "/clusters/prod/plans/plan_1:execute"
+    assert body_of(request) == {
+        "throttle_bytes_per_s": 5,
+        "max_concurrent_moves": 2,
+        "bytes_max": 0,
+        "drifted": "re_plan",
+    }
+    request = first_request("operations cancel op_1 --keep")
+    assert (request.url.path, request.url.query) == ("/operations/op_1:cancel", b"mode=keep")
+    assert first_request("operations cancel op_1").url.query == b""
+    request = first_request("operations undo op_1 --skip-conflicts --not-before 2026-11-22T02:00:00Z")
+    assert body_of(request) == {"skip_conflicts": True, "not_before": "2026-11-22T02:00:00Z"}
+    assert first_request("operations pause op_1").url.path == "/operations/op_1:pause"
+    assert first_request("operations moves op_1 --fate moving").url.query == b"fate=moving"

@@ -1,0 +1,65 @@
+"""What becomes of a plan some of whose partitions have changed: their moves go, or new ones take their place.
+The others stay as they were, pinned to the same epochs. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from controller.contract.partition_state import PartitionKey
+from controller.core.planning.assembly import assemble
+from controller.core.planning.goals import Assign, Rebalance
+from controller.core.planning.plan import Move, Plan, Rejection, RejectionCode
+from controller.core.planning.planner import lay_out, make_plan
+from controller.core.planning.snapshot import PartitionSnapshot, Snapshot
+
+
+def without(snapshot: Snapshot, plan: Plan, keys: Collection[PartitionKey]) -> Plan:
+    """The plan's other moves alone. snapshot: of now."""
+    kept = [move for move in plan.moves if move.key not in keys]
+    return _assembled(snapshot, plan, kept, plan.rejections)
+
+
+def replanned(snapshot: Snapshot, plan: Plan, keys: Collection[PartitionKey]) -> Plan:
+    """The plan with new moves for these partitions, made as if the others had arrived already. A rebalance
+    touches nothing else; other goals also reach partitions that the plan did not know of."""
+    kept = [move for move in plan.moves if move.key not in keys]
+    arrived = {move.key: move.replicas_after for move in kept}
+    moved = {move.key for move in plan.moves}
+    is_narrow = isinstance(plan.goal, Rebalance)
+
+    def seen(partition: PartitionSnapshot) -> PartitionSnapshot:
+        if partition.key in arrived:
+            return msgspec.structs.replace(partition, replicas=arrived[partition.key], is_reassigning=True)
+        if is_narrow and partition.key not in keys:
+            return msgspec.structs.replace(partition, is_reassigning=True)
+        return partition
+
+    goal = plan.goal
+    if isinstance(goal, Assign):
+        goal = Assign(assignments=tuple(w for w in goal.assignments if w.key not in arrived))
+    fresh = make_plan(
+        msgspec.structs.replace(snapshot, partitions=tuple(seen(p) for p in snapshot.partitions)), goal
+    )
+    held = {p.key for p in snapshot.partitions if not p.is_reassigning}
+    rejections = [
+        found
+        for found in fresh.rejections
+        # Those are held still by us, not by a reassignment.
+        if not (
+            found.code is RejectionCode.REASSIGNMENT_RUNNING and (found.topic_id, found.partition) in held
+        )
+    ]
+    assert moved >= arrived.keys()
+    return _assembled(snapshot, plan, [*kept, *fresh.moves], rejections)
+
+
+def _assembled(
+    snapshot: Snapshot, plan: Plan, moves: Sequence[Move], rejections: Sequence[Rejection]
+) -> Plan:
+    layout = lay_out(snapshot, plan.goal)
+    there = {partition.key for partition in snapshot.partitions}
+    kept = [move for move in moves if move.key in there]
+    return assemble(snapshot, layout, plan.goal, kept, rejections)
