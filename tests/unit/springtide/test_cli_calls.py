@@ -370,10 +370,16 @@ def test_a_plan_has_one_goal_written_as_options() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", ["", "--drain 3 --separate", "--replace 3", "--replication-factor orders", "--assign orders=1"]
+    "options", ["", "--drain 3 --separate", "--replace 3", "--replication-factor orders"]
 )
 def test_a_plan_without_one_plain_goal_is_a_usage_error(options: str) -> None:
     assert run(lambda _: ok({}), "plans", "make", *options.split()).status == 2
+
+
+def test_an_assignment_without_a_partition_is_one_too() -> None:
+    with pytest.raises(SystemExit) as exited:
+        run(lambda _: ok({}), "plans", "make", "--assign", "orders=1")
+    assert exited.value.code == 2
 
 
 def test_how_a_plan_is_carried_out_and_an_operation_is_steered() -> None:
@@ -393,4 +399,4 @@ def test_how_a_plan_is_carried_out_and_an_operation_is_steered() -> None:
     request = first_request("operations undo op_1 --skip-conflicts --not-before 2026-11-22T02:00:00Z")
     assert body_of(request) == {"skip_conflicts": True, "not_before": "2026-11-22T02:00:00Z"}
     assert first_request("operations pause op_1").url.path == "/operations/op_1:pause"
-    assert first_request("operations moves op_1 --fate moving").url.query == b"fate=moving"
+    assert first_request("operations moves op_1 --fate moving").url.params["fate"] == "moving"
