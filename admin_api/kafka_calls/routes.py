@@ -22,7 +22,6 @@ from admin_api.kafka_calls.errors import Kafka, failed
 from admin_api.services import Caller, Services
 from admin_api.tokens import Principal, Role
 from admin_api.writes import Writing
-from controller.audit.store import AuditRejected, AuditUnavailable
 from controller.contract.administration import (
     AdminCall,
     AdminOutcome,
@@ -96,7 +95,7 @@ async def _carry_out(
         return AdminResponse(error=ControllerError.NOT_CONTROLLER, active_controller=not_active.active_url)
     except UnknownCluster:
         return AdminResponse(error=ControllerError.UNKNOWN_CLUSTER)
-    except (Overloaded, AuditUnavailable, AuditRejected):
+    except Overloaded:
         return AdminResponse(error=ControllerError.OPERATION_NOT_ATTEMPTED)
     except OutcomeUnknown:
         return AdminResponse(error=ControllerError.OUTCOME_UNKNOWN)
