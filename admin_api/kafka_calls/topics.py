@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls, outcome_of_invalid
 from admin_api.kafka_calls.errors import Kafka, failed
 from admin_api.topics import growth, service
-from admin_api.topics.models import ChangeTopic, NewTopic
+from admin_api.topics.changes import ChangeTopic
+from admin_api.topics.models import NewTopic
 from admin_api.writes import Asked
 from controller.audit.change import Entity
 from controller.contract.administration import (

@@ -9,7 +9,8 @@ from admin_api.operations.opening import opened
 from admin_api.operations.topic_growth import begin_partitions_add
 from admin_api.operations.views import accepted
 from admin_api.services import Services
-from admin_api.topics.models import ChangeTopic, PlacedPartition, TopicPlan
+from admin_api.topics.changes import ChangeTopic
+from admin_api.topics.models import PlacedPartition, TopicPlan
 from admin_api.topics.service import check_settled, find_topic, topic_view
 from admin_api.writes import Attempt, refusal_problem
 from controller.audit.change import Entity
@@ -28,6 +29,7 @@ async def add_partitions(
     condition: Condition,
 ) -> Answer:
     """202 with an operation that ends when every broker has created its new replicas."""
+    assert body.partitions is not None
     engine = services.engine
     view = engine.image(cluster)
     topic = find_topic(view, cluster, name)

@@ -54,29 +54,6 @@ class NewTopic(RequestBody):
     reason: Reason | None = None
 
 
-class ChangeTopic(RequestBody):
-    """More partitions for a topic."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"partitions": 24, "reason": "twice as many consumers"}]}
-    )
-
-    partitions: Annotated[int, Field(ge=1, le=PARTITIONS_PER_REQUEST_MAX)] = Field(
-        description="how many it shall have; never fewer than it has"
-    )
-    assignments: (
-        Annotated[
-            list[Annotated[list[BrokerId], Field(min_length=1, max_length=REPLICATION_FACTOR_MAX)]],
-            Field(min_length=1, max_length=PARTITIONS_PER_REQUEST_MAX),
-        ]
-        | None
-    ) = Field(
-        default=None,
-        description="brokers of each new partition, the preferred leader first; instead of our placement",
-    )
-    reason: Reason | None = None
-
-
 class TopicView(View):
     """A topic at a glance."""
 

@@ -13,12 +13,13 @@ from admin_api.conditions import IfMatch
 from admin_api.names import Reason, TopicName
 from admin_api.operations.views import LOCATION_HEADERS, OperationView
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
+from admin_api.plans.views import PlanView
 from admin_api.problem import problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
-from admin_api.topics import growth, service
+from admin_api.topics import factor, growth, service
+from admin_api.topics.changes import ChangeTopic, check_one_change
 from admin_api.topics.models import (
-    ChangeTopic,
     NewTopic,
     TopicDeletionPlan,
     TopicList,
@@ -156,7 +157,7 @@ async def get_topic(request: Request, services: Serving, cluster: ClusterPath, t
 @router.patch(
     "/clusters/{cluster}/topics/{topic}",
     operation_id="changeTopic",
-    summary="Give a topic more partitions",
+    summary="Give a topic more partitions, or another replication factor",
     status_code=202,
     response_model=OperationView,
     responses={
@@ -164,7 +165,10 @@ async def get_topic(request: Request, services: Serving, cluster: ClusterPath, t
             "description": "Accepted: follow the operation",
             "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
         },
-        200: {"model": TopicPlan, "description": "Dry run: the topic as it would be, and the new partitions"},
+        200: {
+            "model": TopicPlan | PlanView,
+            "description": "Dry run: the topic with its new partitions; of a replication factor, the plan",
+        },
         **problems(
             "cluster_not_found",
             "topic_not_found",
@@ -172,6 +176,9 @@ async def get_topic(request: Request, services: Serving, cluster: ClusterPath, t
             "replication_factor_too_large",
             "invalid_replica_assignment",
             "no_live_replica",
+            "no_improvement",
+            "plan_infeasible",
+            "plan_executed",
             *CONDITION_PROBLEMS,
             *WRITE_PROBLEMS,
         ),
@@ -186,12 +193,18 @@ async def change_topic(
     cluster: ClusterPath,
     topic: TopicPath,
 ) -> Response:
-    """The new partitions have as many replicas as the topic's first one. Records keep their partitions: a
-    producer that chooses by key sends later ones of the same key elsewhere. A topic never gets fewer."""
+    """`partitions`: the new ones have as many replicas as the topic's first. Records keep their partitions: a
+    producer that chooses by key sends later ones of the same key elsewhere. A topic never gets fewer.
+
+    `replication_factor`: each partition gets more replicas, where racks, hosts and load say, or loses those
+    that are missed least; the leader and whoever is in sync stay as far as they can. The operation carries
+    out a plan: it can be throttled, scheduled, paused, cancelled and undone."""
+    check_one_change(body)
     services.engine.image(cluster)
+    is_factor = body.replication_factor is not None
     asked = Asked(
         cluster=cluster,
-        action="add_partitions",
+        action="change_replication_factor" if is_factor else "add_partitions",
         entity=Entity.TOPIC,
         entity_id=topic,
         body=body.model_dump(mode="json"),
@@ -199,9 +212,10 @@ async def change_topic(
         topic=topic,
         is_operation=True,
     )
+    change = factor.change_replication_factor if is_factor else growth.add_partitions
     return await write.carry_out(
         asked,
-        partial(growth.add_partitions, services, cluster, topic, body=body, condition=condition),
+        partial(change, services, cluster, topic, body=body, condition=condition),
     )
 
 

@@ -7,6 +7,7 @@ from argparse import Namespace
 from springtide.arguments import CONFIG, TOPIC, assignment, count, settings_of, sort_by
 from springtide.call import Call, get, given, write
 from springtide.command import Command, Kind, argument
+from springtide.commands.plans import CARRY_OUT, how
 from springtide.tables import number, text
 
 
@@ -107,6 +108,30 @@ COMMANDS = (
             "topics",
             options.topic,
             body=given(partitions=options.partitions, assignments=options.replica_assignment),
+        ),
+    ),
+    Command(
+        words=("topics", "set-replication-factor"),
+        summary="Give each partition of a topic more replicas, or fewer",
+        examples=(
+            "topics set-replication-factor orders 3 --throttle 50000000 --wait",
+            "topics set-replication-factor orders 2 --dry-run",
+        ),
+        kind=Kind.WRITE,
+        is_conditional=True,
+        arguments=(
+            TOPIC,
+            argument("factor", metavar="REPLICAS", type=count, help="how many each partition shall have"),
+            *CARRY_OUT,
+        ),
+        call=lambda options: write(
+            options,
+            "PATCH",
+            "clusters",
+            options.cluster,
+            "topics",
+            options.topic,
+            body=given(replication_factor=options.factor, **how(options)),
         ),
     ),
     Command(

@@ -10,7 +10,7 @@ from typing import Any
 import kafka
 import kafka.errors
 import pytest
-from confluent_kafka import ElectionType, KafkaException, TopicPartition
+from confluent_kafka import ElectionType, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -62,6 +62,20 @@ def error_of(futures: dict[Any, Any]) -> str:
     return name
 
 
+def create(cluster: LocalCluster, name: str, assignments: list[list[int]], **configs: str) -> None:
+    body = {"name": name, "assignments": assignments, "configs": configs}
+    cluster.rest.post("/clusters/prod/topics", json=body).raise_for_status()
+    cluster.wait_until_in_sync(name)
+
+
+def shown(cluster: LocalCluster, topic: str, number: int) -> dict[str, Any]:
+    """A partition, over REST."""
+    response = cluster.rest.get(f"/clusters/prod/topics/{topic}/partitions/{number}")
+    response.raise_for_status()
+    view: dict[str, Any] = response.json()
+    return view
+
+
 def audited(cluster: LocalCluster, **wanted: str) -> dict[str, Any]:
     """The newest row of the audit that has these values, once its outcome is there if it is a request's."""
 
@@ -82,9 +96,9 @@ def test_librdkafka_creates_grows_describes_and_deletes_a_topic(
     librdkafka.create_topics([wanted], validate_only=True)[name].result(SECONDS_MAX)
     assert running_cluster.rest.get(f"/clusters/prod/topics/{name}").status_code == 404
     librdkafka.create_topics([wanted])[name].result(SECONDS_MAX)
-    shown = running_cluster.rest.get(f"/clusters/prod/topics/{name}").json()
-    assert (shown["partitions"], shown["replication_factor"]) == (2, 3)
-    assert shown["configs"] == {"retention.ms": "3600000"}
+    view = running_cluster.rest.get(f"/clusters/prod/topics/{name}").json()
+    assert (view["partitions"], view["replication_factor"]) == (2, 3)
+    assert view["configs"] == {"retention.ms": "3600000"}
     asked = audited(running_cluster, cause="create_topic", topic=name)
     assert asked["actor"].startswith("unverified:ops-tool@127.0.0.1/kafka:")
     assert asked["outcome"]["outcome"] == "succeeded"
@@ -121,7 +135,7 @@ def test_librdkafka_changes_and_describes_settings_of_topics_brokers_and_the_clu
         ],
     )
     librdkafka.incremental_alter_configs([topic])[topic].result(SECONDS_MAX)
-    assert running_cluster.partition(name, 0)["min_insync_replicas"] == 1
+    assert shown(running_cluster, name, 0)["min_insync_replicas"] == 1
     described = librdkafka.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name)])
     (configs,) = [future.result(SECONDS_MAX) for future in described.values()]
     rest = running_cluster.rest.get(f"/clusters/prod/topics/{name}/configs").json()["items"]
@@ -140,7 +154,7 @@ def test_librdkafka_changes_and_describes_settings_of_topics_brokers_and_the_clu
         ],
     )
     librdkafka.incremental_alter_configs([undo])[undo].result(SECONDS_MAX)
-    assert running_cluster.partition(name, 0)["min_insync_replicas"] == 2
+    assert shown(running_cluster, name, 0)["min_insync_replicas"] == 2
     for setting, value, operation in (
         ("retention.hours", "1", AlterConfigOpType.SET),
         ("cleanup.policy", "compact", AlterConfigOpType.SET),
@@ -177,7 +191,7 @@ def test_kafka_python_moves_lists_and_cancels_and_an_operation_follows(
     running_cluster: LocalCluster, python_admin: KafkaAdminClient, librdkafka: AdminClient
 ) -> None:
     name = fresh("moved")
-    running_cluster.create_topic(name, partitions=2, replication_factor=2, assignments=[[1, 2], [2, 1]])
+    create(running_cluster, name, [[1, 2], [2, 1]])
     first, second = kafka.TopicPartition(name, 0), kafka.TopicPartition(name, 1)
     told = python_admin.alter_partition_reassignments({first: [3, 1], kafka.TopicPartition(name, 9): [1, 2]})
     assert told[first] is None
@@ -194,7 +208,7 @@ def test_kafka_python_moves_lists_and_cancels_and_an_operation_follows(
     running_cluster.wait_until(
         "no reassignment is listed", lambda: python_admin.list_partition_reassignments() == {}
     )
-    assert running_cluster.partition(name, 0)["replicas"] == [3, 1]
+    assert shown(running_cluster, name, 0)["replicas"] == [3, 1]
     none = python_admin.alter_partition_reassignments({first: None})
     assert none[first] is kafka.errors.NoReassignmentInProgressError
 
@@ -207,7 +221,7 @@ def test_kafka_python_moves_lists_and_cancels_and_an_operation_follows(
         assert listed[second]["adding_replicas"] == [3]
         assert listed[second]["replicas"] == [2, 1, 3]
         assert python_admin.alter_partition_reassignments({second: None})[second] is None
-        assert running_cluster.partition(name, 1)["replicas"] == [2, 1]
+        assert shown(running_cluster, name, 1)["replicas"] == [2, 1]
         assert audited(running_cluster, cause="cancel_reassignments")["outcome"]["outcome"] == "succeeded"
     finally:
         running_cluster.start_broker(3)
@@ -217,7 +231,7 @@ def test_preferred_leaders_are_elected_by_either_client(
     running_cluster: LocalCluster, python_admin: KafkaAdminClient, librdkafka: AdminClient
 ) -> None:
     name = fresh("led")
-    running_cluster.create_topic(name, partitions=1, replication_factor=2, assignments=[[1, 2]])
+    create(running_cluster, name, [[1, 2]])
     running_cluster.rest.put(
         "/clusters/prod/configs/auto.leader.rebalance.enable", json={"value": "false"}
     ).raise_for_status()
@@ -239,12 +253,64 @@ def test_preferred_leaders_are_elected_by_either_client(
         running_cluster.rest.delete("/clusters/prod/configs/auto.leader.rebalance.enable").raise_for_status()
 
 
+def test_an_unclean_election_loses_what_its_preview_said(
+    running_cluster: LocalCluster, python_admin: KafkaAdminClient
+) -> None:
+    name = fresh("lost")
+    create(running_cluster, name, [[1, 2]], **{"min.insync.replicas": "1"})
+    path = f"/clusters/prod/topics/{name}/partitions/0"
+    _produce(running_cluster, name, 10)
+    running_cluster.wait_until_in_sync(name)
+    running_cluster.stop_broker(2)
+    running_cluster.wait_until("1 is alone", lambda: shown(running_cluster, name, 0)["isr"] == [1])
+    _produce(running_cluster, name, 5)
+    running_cluster.wait_until(
+        "the leader has told of them", lambda: shown(running_cluster, name, 0)["high_watermark"] == 15
+    )
+    running_cluster.kill_broker(1)
+    try:
+        running_cluster.start_broker(2)
+
+        def told() -> dict[str, Any] | None:
+            response = running_cluster.rest.get(f"{path}/loss-preview")
+            seen: dict[str, Any] = response.json()
+            return seen if response.status_code == 200 and seen["unheard"] == [1] else None
+
+        seen = running_cluster.wait_until("broker 2 tells how far its log goes", told)
+        assert (seen["least"], seen["last_leader"], seen["last_log_end_offset"]) == (2, 1, 15)
+        (candidate,) = [one for one in seen["candidates"] if one["broker_id"] == 2]
+        assert (candidate["log_end_offset"], candidate["lost_records"], candidate["lost_committed"]) == (
+            10,
+            5,
+            5,
+        )
+        python_admin.elect_leaders(1, {name: [0]})
+        assert running_cluster.leader(name, 0) == 2
+        asked = audited(running_cluster, cause="elect_leader_unclean", topic=name)
+        assert asked["actor"].startswith("unverified:python-tool@")
+        assert asked["outcome"]["detail"].startswith("5 records are lost as far as is known, 5 of them")
+        end = running_cluster.wait_until(
+            "the new leader reports", lambda: shown(running_cluster, name, 0)["log_end_offset"]
+        )
+        assert end == 10
+    finally:
+        running_cluster.start_broker(1)
+    running_cluster.wait_until_in_sync(name)
+
+
+def _produce(cluster: LocalCluster, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    for number in range(count):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(SECONDS_MAX) == 0
+
+
 def test_kafka_python_creates_and_describes(
     running_cluster: LocalCluster, python_admin: KafkaAdminClient
 ) -> None:
     name = fresh("py")
     python_admin.create_topics({name: {"assignments": {0: [2, 3], 1: [3, 1]}}}, wait_for_metadata=True)
-    assert [view["replicas"] for view in running_cluster.partitions(name)] == [[2, 3], [3, 1]]
+    assert [shown(running_cluster, name, number)["replicas"] for number in (0, 1)] == [[2, 3], [3, 1]]
     described = python_admin.describe_configs(
         [PythonConfigResource("TOPIC", name)], include_synonyms=True, config_filter="all"
     )
