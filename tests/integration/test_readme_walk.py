@@ -1,4 +1,4 @@
-"""The README's four calls, typed as they stand there: create a cluster, a topic, add brokers, take one off."""
+"""The README's four calls, typed as they stand: create a cluster, a topic, add brokers, take one offline."""
 
 from __future__ import annotations
 
