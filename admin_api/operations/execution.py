@@ -30,6 +30,7 @@ from admin_api.operations.model import (
     OperationState,
     PlanExecution,
     Refused,
+    ReplicationFactorChange,
     Step,
     StepState,
     Work,
@@ -98,7 +99,7 @@ def begin_execution(
     )
 
 
-def begin_plan_execution(spec: PlanExecution, execution: Execution) -> Work:
+def begin_plan_execution(spec: PlanExecution | ReplicationFactorChange, execution: Execution) -> Work:
     return Work(spec=spec, steps=(Step(name="move"), Step(name="elect")), execution=execution)
 
 
@@ -144,12 +145,18 @@ def advance_execution(
     execution = work.execution
     assert execution is not None
     if state is OperationState.CANCELLING:
-        return _cancelling(work, state, image, current, changed)
+        throttle = _off_rate(image, execution, current, operation_id)
+        return msgspec.structs.replace(_cancelling(work, state, image, current, changed), throttle=throttle)
     if not current and execution.cursor >= execution.moves_total:
         return _electing(work, state, image, window, changed)
     work = with_steps(work, move=StepState.RUNNING)
     if state is OperationState.PAUSED:
-        return Advance(state=state, work=msgspec.structs.replace(work, blocked=()), changed=changed)
+        return Advance(
+            state=state,
+            work=msgspec.structs.replace(work, blocked=()),
+            changed=changed,
+            throttle=_off_rate(image, execution, current, operation_id),
+        )
     begun = _next(execution, window, current, len(_startable(image, window, current)[1]), now_ms)
     if begun:
         execution = msgspec.structs.replace(execution, cursor=begun[-1].position + 1)

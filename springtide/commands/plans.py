@@ -83,7 +83,7 @@ COMMANDS = (
         call=lambda options: get("clusters", options.cluster, "plans"),
         columns=(
             text("plan", "id"),
-            text("goal", "goal.kind"),
+            text("goal", "kind"),
             number("moves"),
             number("bytes"),
             text("created", "created_at"),
@@ -162,6 +162,17 @@ COMMANDS = (
             number("bytes"),
             number("gain"),
             text("reasons"),
+        ),
+    ),
+    Command(
+        words=("plans", "approve"),
+        summary="Approve a plan that somebody else has made, of a protected cluster",
+        examples=("plans approve plan_Zk1lV0pCTEq4nY6mXw2v3A --reason 'checked against the quota'",),
+        kind=Kind.WRITE,
+        is_conditional=True,
+        arguments=(PLAN_ID,),
+        call=lambda options: write(
+            options, "POST", "clusters", options.cluster, "plans", options.plan_id, action="approve"
         ),
     ),
     Command(
