@@ -161,6 +161,8 @@ class ControllerClient:
                 if answer.error is not ControllerError.NOT_CONTROLLER and self._is_current(answer):
                     self._current = url
                     return answer
+                if not is_repeatable and answer.error is not ControllerError.NOT_CONTROLLER:
+                    raise OutcomeUnknown(f"{url} answered, and was replaced meanwhile")
                 hint = hint or answer.active_controller
                 reason = f"{url} is not the active controller"
             following = self._next_url(url, hint, asked)

@@ -10,10 +10,17 @@ import msgspec
 import pytest
 import trio
 
+from controller.contract.administration import (
+    AdminOutcome,
+    AdminRequest,
+    AdminResponse,
+    DeleteTopicsCall,
+    TopicToDelete,
+)
 from controller.contract.errors import ControllerError
 from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse
 from dataplane.shell.clock import SystemClock
-from dataplane.shell.controller_client import ControllerClient, ControllerUnavailable
+from dataplane.shell.controller_client import ControllerClient, ControllerUnavailable, OutcomeUnknown
 
 ONE, TWO, THREE = "http://one:1", "http://two:2", "http://three:3"
 REQUEST = ProducerIdsRequest(broker_id=1, broker_epoch=1)
@@ -144,3 +151,61 @@ def test_two_controllers_that_name_each_other_do_not_keep_us_busy() -> None:
     outcome, asked, _ = ask({ONE: standby(TWO), TWO: standby(ONE)}, (ONE, TWO))
     assert isinstance(outcome, ControllerUnavailable)
     assert asked == [ONE, TWO]
+
+
+def administer(answers: Answers, *, seen: int = -1) -> tuple[object, list[str]]:
+    """(answer or error, who was sent the request)."""
+    asked: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        url = f"{request.url.scheme}://{request.url.host}:{request.url.port}"
+        assert request.url.path == "/internal/clusters/prod/brokers/1:administer"
+        asked.append(url)
+        return answers[url]()
+
+    async def run() -> object:
+        client = ControllerClient(
+            urls=(ONE, TWO),
+            cluster="prod",
+            broker_id=1,
+            clock=SystemClock(),
+            controller_epoch_seen=seen,
+            transport=httpx.MockTransport(handle),
+        )
+        call = DeleteTopicsCall(topics=(TopicToDelete(name="orders"),))
+        request = AdminRequest(broker_id=1, broker_epoch=1, client_host="10.0.0.1", call=call)
+        try:
+            return await client.administer(request, 1_000)
+        except ControllerUnavailable as error:
+            return error
+        finally:
+            await client.aclose()
+
+    return trio.run(run), asked
+
+
+DELETED = AdminResponse(controller_epoch=3, outcomes=(AdminOutcome(),))
+
+
+def told(answer: AdminResponse) -> Callable[[], httpx.Response]:
+    return lambda: httpx.Response(200, content=msgspec.json.encode(answer))
+
+
+def break_off() -> httpx.Response:
+    raise httpx.ReadError("broken off")
+
+
+def test_administration_goes_on_to_another_controller_only_where_nothing_can_have_been_done() -> None:
+    standby = told(AdminResponse(error=ControllerError.NOT_CONTROLLER))
+    for nothing_done in (refuse, standby):
+        assert administer({ONE: nothing_done, TWO: told(DELETED)}) == (DELETED, [ONE, TWO])
+
+
+@pytest.mark.parametrize("first", [break_off, lambda: httpx.Response(500), told(DELETED)])
+def test_administration_is_not_sent_again_where_it_may_have_been_done(
+    first: Callable[[], httpx.Response],
+) -> None:
+    """The last: by a controller that has been replaced, as its epoch says."""
+    outcome, asked = administer({ONE: first, TWO: told(DELETED)}, seen=4)
+    assert isinstance(outcome, OutcomeUnknown)
+    assert asked == [ONE]
