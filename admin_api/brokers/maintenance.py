@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from admin_api.answers import Answer
-from admin_api.brokers.models import ChangeBroker, MaintenancePlan
+from admin_api.brokers.models import LABELS_MAX, ChangeBroker, MaintenancePlan
 from admin_api.brokers.service import broker_view, find_broker, version_of
 from admin_api.conditions import Condition
 from admin_api.operations.maintenance import advance_demotion, begin_demotion, finished_return
 from admin_api.operations.model import BrokerDemote, BrokerReturn, OperationState
 from admin_api.operations.opening import opened
 from admin_api.operations.views import accepted
-from admin_api.problem import ProblemError
+from admin_api.problem import FieldProblem, ProblemError
 from admin_api.services import Services
 from admin_api.writes import Attempt, refusal_problem
 from controller.core.configs import is_leader_rebalance_enabled
 from controller.core.events import (
+    BrokerDescribed,
     BrokerRemoved,
     BrokersMaintained,
+    DescribeBroker,
     MaintainBrokers,
     Refusal,
     RefusalCode,
@@ -35,12 +39,58 @@ async def change_broker(
     condition: Condition,
 ) -> Answer:
     """200: nothing is moved by it."""
-    done = await maintain(services, cluster, broker_id, attempt, condition=condition, cordoned=body.cordoned)
+    if body.model_fields_set & {"rack", "labels"}:
+        after = await _describe(services, cluster, broker_id, attempt, body=body, condition=condition)
+    else:
+        done = await maintain(
+            services, cluster, broker_id, attempt, condition=condition, cordoned=body.cordoned
+        )
+        after = done.brokers[0]
     view = services.engine.image(cluster)
     if attempt.dry_run:
-        return Answer.of(200, broker_view(view, done.brokers[0]))
+        return Answer.of(200, broker_view(view, after))
     broker = find_broker(view, cluster, broker_id)
     return Answer.of(200, broker_view(view, broker), version=version_of(view, broker_id))
+
+
+async def _describe(
+    services: Services,
+    cluster: str,
+    broker_id: int,
+    attempt: Attempt,
+    *,
+    body: ChangeBroker,
+    condition: Condition,
+) -> BrokerRegistration:
+    """Of one that waits to be added, too: its rack may be what it lacks for that."""
+    broker = find_broker(services.engine.image(cluster), cluster, broker_id)
+    if body.cordoned is not None and not broker.admitted:
+        raise ProblemError("ineligible_broker", f"broker {broker_id} waits to be added", hint="add it first")
+    if len(broker.labels | body.labels) > LABELS_MAX + sum(v is None for v in body.labels.values()):
+        field = FieldProblem(pointer="/labels", message=f"at most {LABELS_MAX}", limit=LABELS_MAX)
+        raise ProblemError("invalid_request", "the broker would have too many labels", errors=(field,))
+    _check_settled(services, cluster, broker, condition)
+    reply = await services.engine.submit(
+        cluster,
+        DescribeBroker(
+            wall_ms=attempt.wall_ms,
+            actor=attempt.actor,
+            reason=attempt.reason,
+            request_id=attempt.request_id,
+            dry_run=attempt.dry_run,
+            broker_id=broker_id,
+            rack=body.rack if "rack" in body.model_fields_set else msgspec.UNSET,
+            labels={str(name): text for name, text in body.labels.items()},
+            cordoned=body.cordoned,
+        ),
+    )
+    match reply:
+        case BrokerDescribed():
+            return reply.broker
+        case Refusal() as refusal:
+            raise refusal_problem(refusal)
+        case _:
+            raise AssertionError(f"unexpected answer to DescribeBroker: {reply!r}")
 
 
 async def demote_broker(

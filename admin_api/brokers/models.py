@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, StringConstraints, Tag, model_validator
 
 from admin_api.history.models import BodyMoment, milliseconds
 from admin_api.names import BrokerId, Endpoint, Reason
@@ -14,6 +14,9 @@ from admin_api.plans.views import PlanView
 from admin_api.views import LastChange, RequestBody, View
 
 BROKERS_PER_REQUEST_MAX = 100
+LABELS_MAX = 64
+LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,63}$")]
+LabelText = Annotated[str, StringConstraints(max_length=255)]
 
 
 class MoveLimits(RequestBody):
@@ -113,8 +116,26 @@ class ChangeBroker(RequestBody):
         json_schema_extra={"examples": [{"cordoned": True, "reason": "its disks are getting full"}]}
     )
 
-    cordoned: bool = Field(description="a cordoned broker gets no new replicas, and keeps those it has")
+    cordoned: bool | None = Field(
+        default=None, description="a cordoned broker gets no new replicas, and keeps those it has"
+    )
+    rack: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
+        default=None, description="where it stands, over what it says itself; null: what it says counts again"
+    )
+    labels: dict[LabelName, LabelText | None] = Field(
+        default={},
+        max_length=LABELS_MAX,
+        description="an operator's notes: set, or removed (null); those not named stay",
+        examples=[{"owner": "storage"}],
+    )
     reason: Reason | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> ChangeBroker:
+        given = self.model_fields_set - {"reason"}
+        if not given or (given == {"cordoned"} and self.cordoned is None):
+            raise ValueError("nothing is to be changed: name cordoned, rack or labels")
+        return self
 
 
 class MaintainBroker(RequestBody):
@@ -153,7 +174,9 @@ class BrokerView(View):
     drained: bool = Field(description="it is draining and holds nothing any more: it can be taken offline")
     demoted: bool = Field(description="it leads only what nobody else may")
     endpoint: str = Field(examples=["store1:9092"])
-    rack: str | None
+    rack: str | None = Field(description="what counts: an operator's word, or the broker's own")
+    assigned_rack: str | None = Field(description="what an operator set; null: the broker's word counts")
+    labels: dict[str, str] = Field(description="an operator's notes", examples=[{"owner": "storage"}])
     broker_epoch: int = Field(description="names this run of the broker; grows with every start")
     incarnation_id: str
     log_dirs: list[str] = Field(description="ids of usable log directories")

@@ -185,7 +185,7 @@ async def get_broker(
 @router.patch(
     "/clusters/{cluster}/brokers/{broker_id:int}",
     operation_id="changeBroker",
-    summary="Cordon a broker, or end that",
+    summary="Cordon a broker, say where it stands, label it",
     response_model=BrokerView,
     responses={
         200: {
@@ -205,7 +205,8 @@ async def change_broker(
     broker_id: BrokerPath,
 ) -> Response:
     """A cordoned broker gets no new replicas, by our placement or by a reassignment. It keeps those it has,
-    leads, and stays in sync; restarts do not end it."""
+    leads, and stays in sync; restarts do not end it. A rack set here counts over what the broker says, over
+    restarts, too; nothing is moved by it. A broker that waits to be added can be given a rack and labels."""
     services.engine.image(cluster)
     asked = _asked(cluster, "change_broker", broker_id, body, is_operation=False)
     return await write.carry_out(

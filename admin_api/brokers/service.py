@@ -172,6 +172,8 @@ def broker_view(view: Published, broker: BrokerRegistration) -> BrokerView:
         demoted=broker.demoted,
         endpoint=endpoint_of(broker.host, broker.port),
         rack=broker.rack,
+        assigned_rack=broker.assigned_rack,
+        labels=dict(broker.labels),
         broker_epoch=broker.broker_epoch,
         incarnation_id=broker.incarnation_id,
         log_dirs=list(broker.log_dir_ids),

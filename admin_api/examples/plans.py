@@ -45,6 +45,8 @@ _PLAN: Final[dict[str, Any]] = {
     "rejections": [],
     "skipped": [],
     "worst_slack": {"slack": 1, "topic": "orders", "partition": 0},
+    "policies": [{"name": "prod_rf3", "ok": True, "error": None, "columns": [], "rows": [], "rows_total": 0}],
+    "approval": None,
     "created_at": "2026-11-21T09:30:00.000Z",
     "expires_at": "2026-11-22T09:30:00.000Z",
     "actor": "alice",
@@ -72,7 +74,7 @@ _SUMMARY: Final = {
         "reason",
         "operation_id",
     )
-} | {"moves": 1, "bytes": 402_653_184}
+} | {"kind": "drain", "moves": 1, "bytes": 402_653_184}
 _EXECUTION: Final = OPERATION | {
     "kind": "plan_execution",
     "state": "running",
@@ -137,7 +139,51 @@ _BACK: Final = _DRY | {
 }
 
 #: By operation id and status.
+_REBALANCE: Final = _DRY | {
+    "goal": {"kind": "rebalance", "mode": "new_only", "new_broker_ids": [4]},
+    "moves": [_MOVE | {"reasons": ["balance"]}],
+}
+_ADDITION: Final[dict[str, Any]] = {
+    "brokers": [4],
+    "moves": 1,
+    "bytes": 402_653_184,
+    "warnings": ["the controller can't connect to broker 4 at store4:9092"],
+    "checks": [
+        {
+            "broker_id": 4,
+            "name": "listener",
+            "state": "failed",
+            "code": "listener_unreachable",
+            "detail": "the controller can't connect to broker 4 at store4:9092",
+        },
+        {
+            "broker_id": 4,
+            "name": "disk_flush",
+            "state": "passed",
+            "code": "",
+            "detail": "812 us for a small append, 1904 at most",
+        },
+    ],
+    "plans": [_REBALANCE],
+}
+_DRAIN: Final = _EXECUTION | {
+    "kind": "broker_drain",
+    "spec": {
+        "broker_id": 3,
+        "moves": {"throttle_bytes_per_s": 50_000_000, "max_concurrent_moves": 50, "not_before_ms": None},
+    },
+    "steps": [
+        {"name": "mark", "state": "succeeded"},
+        {"name": "plan", "state": "succeeded"},
+        {"name": "move", "state": "running"},
+        {"name": "elect", "state": "pending"},
+    ],
+}
+
 PLANS: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
+    ("addBrokers", 200): (Shown("dry_run", "What is open, and what would be moved", _ADDITION),),
+    ("drainBroker", 202): (Shown("moving", "Broker 3 is being emptied", _DRAIN),),
+    ("drainBroker", 200): (Shown("dry_run", "What emptying broker 3 takes", _DRY),),
     ("listPlans", 200): (Shown("one", "It waits to be executed", items(_SUMMARY)),),
     ("makePlan", 201): (Shown("drain", "What emptying broker 3 takes", _PLAN),),
     ("makePlan", 200): (Shown("dry_run", "The same, and nobody keeps it", _DRY),),

@@ -116,14 +116,17 @@ BLOCKED_PARTITION: Final = PARTITION | {
     ),
     "last_change": CHANGE | {"cause": "broker_died", "actor": "controller", "reason": None},
 }
-BROKER: Final = {
+BROKER: Final[dict[str, Any]] = {
     "broker_id": 1,
     "state": "active",
     "cordoned": False,
     "draining": False,
+    "drained": False,
     "demoted": False,
     "endpoint": "store1:9092",
     "rack": "r1",
+    "assigned_rack": None,
+    "labels": {"owner": "storage"},
     "broker_epoch": 3,
     "incarnation_id": "31437a3ed479e777232fedf92bd173c3",
     "log_dirs": ["75dkAqssMq6mM-bxj8DJcw"],
@@ -135,7 +138,7 @@ BROKER: Final = {
     "leaders": 4,
     "last_change": CHANGE | {"cause": "broker_unfenced", "actor": "controller", "reason": None},
 }
-OPERATION: Final = {
+OPERATION: Final[dict[str, Any]] = {
     "id": OPERATION_ID,
     "kind": "broker_add",
     "cluster": "prod",
@@ -149,15 +152,16 @@ OPERATION: Final = {
     "request_id": REQUEST_ID,
     "plan_id": None,
     "spec": {
-        "brokers": [{"broker_id": 4, "host": "store4", "port": 9092, "rack": "r2"}],
+        "brokers": [{"broker_id": 4, "host": "store4", "port": 9092, "rack": "r2", "replaces": None}],
         "mode": "new_only",
+        "moves": {"throttle_bytes_per_s": 50_000_000, "max_concurrent_moves": 5, "not_before_ms": None},
     },
     "steps": [
         {"name": "preflight", "state": "running"},
         {"name": "register", "state": "pending"},
-        {"name": "plan", "state": "skipped"},
-        {"name": "move", "state": "skipped"},
-        {"name": "elect", "state": "skipped"},
+        {"name": "plan", "state": "pending"},
+        {"name": "move", "state": "pending"},
+        {"name": "elect", "state": "pending"},
     ],
     "progress": {
         "moves_total": None,

@@ -207,18 +207,6 @@ ANSWERS: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
         Shown("none", "Nothing is wrong", items()),
     ),
     ("addBrokers", 202): (Shown("accepted", "It waits for its broker", OPERATION),),
-    ("addBrokers", 200): (
-        Shown(
-            "dry_run",
-            "What would be done",
-            {
-                "brokers": [4],
-                "moves": 0,
-                "bytes": 0,
-                "warnings": ["broker 4 has not registered yet: start it at store4:9092"],
-            },
-        ),
-    ),
     ("listBrokers", 200): (
         Shown(
             "two",

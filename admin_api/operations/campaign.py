@@ -67,7 +67,7 @@ def advance_campaign(
     if is_whole if reached is None else reached:
         campaign = Campaign(goal=campaign.goal + 1, plans=campaign.plans)
         if campaign.goal >= len(goals):
-            return msgspec.structs.replace(step, work=msgspec.structs.replace(step.work, campaign=campaign))
+            return _done(step, campaign)
         return _another_plan(step, campaign, look.now_ms)
     tries = campaign.tries + 1
     if tries_max is not None and tries >= tries_max:
@@ -80,6 +80,16 @@ def advance_campaign(
     delay_ms = min(REPLAN_MS << min(campaign.tries, 10), REPLAN_MS_MAX)
     campaign = msgspec.structs.replace(campaign, tries=tries)
     return _another_plan(step, campaign, look.now_ms + delay_ms)
+
+
+def _done(step: Advance, campaign: Campaign) -> Advance:
+    work = msgspec.structs.replace(step.work, campaign=campaign)
+    if step.state is OperationState.SUCCEEDED:
+        return msgspec.structs.replace(step, work=work)
+    # The plan failed, and somebody else has done what it could not.
+    failed = {found.name: StepState.SUCCEEDED for found in work.steps if found.state is StepState.FAILED}
+    work = msgspec.structs.replace(_settled(with_steps(work, **failed)), error=None)
+    return msgspec.structs.replace(succeed(work, _moved(work)), changed=step.changed)
 
 
 def _carry_on(work: Work, look: Look) -> Advance:

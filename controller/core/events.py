@@ -114,6 +114,20 @@ class MaintainBrokers(_OperatorEvent, frozen=True, kw_only=True):
     demoted: bool | None = None
 
 
+class DescribeBroker(_OperatorEvent, frozen=True, kw_only=True):
+    """Say where a broker stands, over what it says itself, and note what an operator wants to. ->
+    BrokerDescribed
+
+    rack: None gives the word back to the broker; UNSET leaves it as it is. labels: set (str) or removed
+        (None); those not named stay. cordoned: as MaintainBrokers has it, for a change of both at once.
+    """
+
+    broker_id: int
+    rack: str | msgspec.UnsetType | None = msgspec.UNSET
+    labels: dict[str, str | None] = {}
+    cordoned: bool | None = None
+
+
 class ConfigureBrokers(_OperatorEvent, frozen=True, kw_only=True):
     """Set (str) or unset (None) settings of these brokers, under Kafka's names; those not named stay. All or
     none. -> BrokersConfigured"""
@@ -236,6 +250,7 @@ OperatorEvent = (
     | ElectUnclean
     | AlterReassignments
     | MaintainBrokers
+    | DescribeBroker
     | ConfigureBrokers
 )
 Event = (
@@ -325,6 +340,13 @@ class BrokersMaintained(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class BrokerDescribed(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker as it is now; of a dry run, as it would be."""
+
+    broker: BrokerRegistration
+    dry_run: bool = False
+
+
 class BrokersConfigured(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[BrokerRegistration, ...]
     dry_run: bool = False
@@ -409,6 +431,7 @@ OperatorReply = (
     | PreferredLeadersElected
     | ReassignmentsAltered
     | BrokersMaintained
+    | BrokerDescribed
     | BrokersConfigured
 )
 Reply = (

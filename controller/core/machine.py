@@ -48,6 +48,7 @@ from controller.core.events import (
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
+    DescribeBroker,
     ElectPreferred,
     ElectPreferredLeaders,
     ElectUnclean,
@@ -63,7 +64,7 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.isr import advance, on_proposal
 from controller.core.loss import LogEnds, LossPreview, preview_loss
-from controller.core.maintenance import maintain_brokers
+from controller.core.maintenance import describe_broker, maintain_brokers
 from controller.core.minimum import follow_minimum
 from controller.core.operators import (
     admit_brokers,
@@ -205,6 +206,8 @@ class ClusterMachine:
                 return elect_preferred_leaders(draft, event)
             case MaintainBrokers():
                 return maintain_brokers(draft, event)
+            case DescribeBroker():
+                return describe_broker(draft, event)
             case ConfigureBrokers():
                 return configure_brokers(draft, event)
             case AlterReassignments():

@@ -17,7 +17,14 @@ from controller.contract.partition_state import NO_LEADER
 from controller.core.assignment import first_leader
 from controller.core.draft import Draft
 from controller.core.election import eligible_ids, hand_over_demoted
-from controller.core.events import BrokersMaintained, MaintainBrokers, Refusal, RefusalCode
+from controller.core.events import (
+    BrokerDescribed,
+    BrokersMaintained,
+    DescribeBroker,
+    MaintainBrokers,
+    Refusal,
+    RefusalCode,
+)
 from controller.core.image import ClusterImage
 from controller.core.records import BrokerRegistration, Cause
 from controller.core.topics import operator_change
@@ -43,6 +50,34 @@ def maintain_brokers(draft: Draft, event: MaintainBrokers) -> BrokersMaintained 
     change = operator_change(event, Cause.LEADER_DEMOTED)
     moved = sum(hand_over_demoted(draft, b, change) for b, after in changed.items() if after.demoted)
     return BrokersMaintained(brokers=tuple(changed.values()), leaders_moved=moved)
+
+
+def describe_broker(draft: Draft, event: DescribeBroker) -> BrokerDescribed | Refusal:
+    """Moves nothing: placement and plans go by it from now on."""
+    before = draft.image.brokers.get(event.broker_id)
+    if before is None:
+        return Refusal(
+            code=RefusalCode.UNKNOWN_BROKER,
+            field="broker_id",
+            detail=f"broker {event.broker_id} is not registered",
+        )
+    after = before
+    if not isinstance(event.rack, msgspec.UnsetType):
+        own = before.rack if before.assigned_rack is None else before.own_rack
+        after = msgspec.structs.replace(
+            after,
+            rack=own if event.rack is None else event.rack,
+            assigned_rack=event.rack,
+            own_rack=None if event.rack is None else own,
+        )
+    labels = {name: text for name, text in (before.labels | event.labels).items() if text is not None}
+    cordoned = before.cordoned if event.cordoned is None else event.cordoned
+    after = msgspec.structs.replace(after, labels=labels, cordoned=cordoned)
+    if after != before and not event.dry_run:
+        is_cordon = cordoned is not before.cordoned
+        cause = Cause.BROKER_MAINTENANCE if is_cordon else Cause.BROKER_DESCRIBED
+        draft.write_broker(after, operator_change(event, cause))
+    return BrokerDescribed(broker=after, dry_run=event.dry_run)
 
 
 def _maintained(broker: BrokerRegistration, event: MaintainBrokers) -> BrokerRegistration:

@@ -40,6 +40,8 @@ class Cause(StrEnum):
     BROKER_REMOVED = "broker_removed"
     #: An operator cordons, drains or demotes brokers, or takes that back.
     BROKER_MAINTENANCE = "broker_maintenance"
+    #: An operator says in which rack a broker stands, or labels it.
+    BROKER_DESCRIBED = "broker_described"
     BROKER_CONFIGURED = "broker_configured"
     #: A demoted broker hands a leadership to somebody who is in sync.
     LEADER_DEMOTED = "leader_demoted"
@@ -96,6 +98,8 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
         drained when it holds none. demoted: leads only what nobody else may lead. Set by operators, and kept
         over restarts.
     configs: its own settings, over the cluster's, under Kafka's names (configs.BROKER_SETTINGS).
+    rack: what counts. assigned_rack: set by an operator, over what the process says, which is own_rack then.
+    labels: an operator's notes; nothing here reads them.
     """
 
     broker_id: int
@@ -113,6 +117,9 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     draining: bool = False
     demoted: bool = False
     configs: dict[str, str] = {}
+    assigned_rack: str | None = None
+    own_rack: str | None = None
+    labels: dict[str, str] = {}
     last_shutdown: ShutdownKind = ShutdownKind.FIRST_START
     registered_at_ms: int = 0
     version: str = ""

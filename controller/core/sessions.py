@@ -137,13 +137,14 @@ class Sessions:
             return self._refuse_duplicate(draft, before, request, now_ms)
         if before is not None:
             self._end_incarnation(draft, before, request)
+        assigned = None if before is None else before.assigned_rack
         registration = BrokerRegistration(
             broker_id=request.broker_id,
             broker_epoch=image.last_broker_epoch + 1,
             incarnation_id=request.incarnation_id,
             host=request.host,
             port=request.port,
-            rack=request.rack,
+            rack=request.rack if assigned is None else assigned,
             log_dir_ids=request.log_dir_ids,
             offline_log_dir_ids=request.offline_log_dir_ids,
             admitted=before is not None and before.admitted,
@@ -151,6 +152,9 @@ class Sessions:
             draining=before is not None and before.draining,
             demoted=before is not None and before.demoted,
             configs={} if before is None else before.configs,
+            assigned_rack=assigned,
+            own_rack=None if assigned is None else request.rack,
+            labels={} if before is None else before.labels,
             last_shutdown=request.last_shutdown,
             registered_at_ms=draft.wall_ms,
             version=request.version,
@@ -174,8 +178,14 @@ class Sessions:
         self, draft: Draft, before: BrokerRegistration, request: RegisterRequest, now_ms: int
     ) -> RegisterResponse:
         """The answer was lost, or the broker found a new controller: the same broker epoch (KAFKA-16952)."""
+        is_assigned = before.assigned_rack is not None
         registration = msgspec.structs.replace(
-            before, host=request.host, port=request.port, rack=request.rack, version=request.version
+            before,
+            host=request.host,
+            port=request.port,
+            rack=before.rack if is_assigned else request.rack,
+            own_rack=request.rack if is_assigned else None,
+            version=request.version,
         )
         if registration != before:
             draft.write_broker(

@@ -5,16 +5,26 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable
 
-from springtide.arguments import BROKER_ID, broker, sort_by
-from springtide.call import Call, get, write
+from springtide.arguments import BROKER_ID, broker, id_number, setting, settings_of, sort_by
+from springtide.call import Call, UsageError, get, given, write
 from springtide.command import Command, Kind, argument
+from springtide.commands.plans import CARRY_OUT, how
 from springtide.tables import number, text
 
 
 def _add(options: Namespace) -> Call:
     body: dict[str, object] = {"brokers": options.brokers}
-    if options.rebalance is not None:
-        body["rebalance"] = {"mode": options.rebalance}
+    rebalance = given(mode=options.rebalance) | how(options)
+    if rebalance:
+        body["rebalance"] = rebalance
+    return write(options, "POST", "clusters", options.cluster, "brokers", body=body)
+
+
+def _replace(options: Namespace) -> Call:
+    body: dict[str, object] = {"brokers": [{**options.broker, "replaces": options.replaced}]}
+    limits = how(options)
+    if limits:
+        body["rebalance"] = limits
     return write(options, "POST", "clusters", options.cluster, "brokers", body=body)
 
 
@@ -36,6 +46,17 @@ def _cordon(*, cordoned: bool) -> Callable[[Namespace], Call]:
     )
 
 
+def _describe(options: Namespace) -> Call:
+    body: dict[str, object] = {}
+    if options.rack is not None:
+        body["rack"] = None if options.rack == "none" else options.rack
+    if options.label:
+        body["labels"] = {name: text or None for name, text in settings_of(options.label).items()}
+    if not body:
+        raise UsageError("name what is to be set: --rack, --label")
+    return write(options, "PATCH", "clusters", options.cluster, "brokers", options.broker_id, body=body)
+
+
 COMMANDS = (
     Command(
         words=("brokers", "list"),
@@ -53,6 +74,7 @@ COMMANDS = (
             number("broker", "broker_id"),
             text("state"),
             text("cordoned"),
+            text("draining"),
             text("demoted"),
             text("endpoint"),
             text("rack"),
@@ -87,10 +109,49 @@ COMMANDS = (
                 help="id and address, as the broker advertises it; /RACK after it: checked, too",
             ),
             argument(
-                "--rebalance", metavar="MODE", help="what happens to data that is there: new_only, none"
+                "--rebalance",
+                metavar="MODE",
+                help="what happens to data that is there: new_only (the default: they get their share), "
+                "full (everything is evened out), none",
             ),
+            *CARRY_OUT,
         ),
         call=_add,
+    ),
+    Command(
+        words=("brokers", "replace"),
+        summary="Put a new broker into every place of another, alive or dead",
+        examples=("brokers replace 3 5@store5:9092 --reason 'the mainboard of store3 is gone' --wait",),
+        kind=Kind.WRITE,
+        arguments=(
+            argument("replaced", metavar="BROKER", type=id_number, help="the broker that goes"),
+            argument(
+                "broker", metavar="ID@HOST:PORT", type=broker, help="the one that comes; /RACK after it, too"
+            ),
+            *CARRY_OUT,
+        ),
+        call=_replace,
+    ),
+    Command(
+        words=("brokers", "drain"),
+        summary="Move everything off a broker, before it is taken offline",
+        examples=(
+            "brokers drain 3 --throttle 50000000 --reason 'store3 is to go' --wait",
+            "brokers drain 3 --dry-run",
+        ),
+        kind=Kind.WRITE,
+        is_conditional=True,
+        arguments=(BROKER_ID, *CARRY_OUT),
+        call=lambda options: write(
+            options,
+            "POST",
+            "clusters",
+            options.cluster,
+            "brokers",
+            options.broker_id,
+            action="drain",
+            body=how(options),
+        ),
     ),
     Command(
         words=("brokers", "cordon"),
@@ -109,6 +170,29 @@ COMMANDS = (
         is_conditional=True,
         arguments=(BROKER_ID,),
         call=_cordon(cordoned=False),
+    ),
+    Command(
+        words=("brokers", "set"),
+        summary="Say in which rack a broker stands, over what it says itself; label it",
+        examples=(
+            "brokers set 3 --rack r2 --label owner=storage",
+            "brokers set 3 --rack none --label owner=",
+        ),
+        kind=Kind.WRITE,
+        is_conditional=True,
+        arguments=(
+            BROKER_ID,
+            argument("--rack", metavar="RACK", help="`none`: what the broker says counts again"),
+            argument(
+                "--label",
+                action="append",
+                default=[],
+                type=setting,
+                metavar="KEY=VALUE",
+                help="a note; without a value it is removed; may be repeated",
+            ),
+        ),
+        call=_describe,
     ),
     Command(
         words=("brokers", "demote"),

@@ -55,6 +55,7 @@ const WORDS = {
   elect_leader_preferred: "elect preferred leader",
   elect_leader_unclean: "elect leader uncleanly",
   broker_maintenance: "broker maintenance changed",
+  broker_described: "broker described",
   leader_demoted: "leadership handed over",
 };
 

@@ -323,3 +323,37 @@ async def test_what_fails_in_preflight_keeps_a_broker_out_until_it_is_mended(
         await brokers[1].report_preflight()
         await become_active(rest, newcomer, operation_id)
         assert (await ended(rest, [*brokers, newcomer], operation_id))["state"] == "succeeded"
+
+
+async def test_a_rack_and_labels_are_set_and_taken_back(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest, brokers=3)
+        path = f"{BROKERS}/1"
+        tag = (await rest.client.get(path)).headers["etag"]
+        body = {"rack": "r1", "labels": {"owner": "storage", "floor": "2"}, "cordoned": True}
+        preview = await rest.client.patch(f"{path}?dry_run=true", json=body)
+        assert (preview.status_code, preview.json()["rack"]) == (200, "r1"), preview.text
+        assert (await rest.client.get(path)).headers["etag"] == tag
+        changed = await rest.client.patch(path, json=body, headers={"If-Match": tag})
+        shown = changed.json()
+        assert (changed.status_code, shown["rack"], shown["assigned_rack"]) == (200, "r1", "r1")
+        assert (shown["labels"], shown["cordoned"]) == ({"owner": "storage", "floor": "2"}, True)
+        assert problem(await rest.client.patch(path, json=body, headers={"If-Match": tag})) == (
+            412,
+            "precondition_failed",
+        )
+        back = await rest.client.patch(path, json={"rack": None, "labels": {"floor": None}})
+        assert (back.json()["rack"], back.json()["labels"]) == (None, {"owner": "storage"})
+        assert back.json()["cordoned"] is True
+        for nothing in ({}, {"reason": "x"}, {"cordoned": None}, {"rack": ""}, {"labels": {"a b": "c"}}):
+            assert problem(await rest.client.patch(path, json=nothing)) == (422, "invalid_request")
+        # One that waits is helped into its rack, and not cordoned.
+        waiting = await join(rest, 4, brokers)
+        path = f"{BROKERS}/{waiting.broker_id}"
+        assert (await rest.client.patch(path, json={"rack": "r4"})).json()["rack"] == "r4"
+        refused = await rest.client.patch(path, json={"rack": "r4", "cordoned": True})
+        assert problem(refused) == (422, "ineligible_broker")
+        many = {f"label{number}": "x" for number in range(64)}
+        assert (await rest.client.patch(path, json={"labels": many})).status_code == 200
+        over = await rest.client.patch(path, json={"labels": {"one-more": "x"}})
+        assert problem(over) == (422, "invalid_request")

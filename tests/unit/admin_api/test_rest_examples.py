@@ -54,6 +54,10 @@ def test_the_document_shows_them_where_swagger_ui_looks() -> None:
                     shown += 1
     assert shown > 300
     brokers = document["paths"]["/clusters/{cluster}/brokers"]["post"]
-    assert list(brokers["requestBody"]["content"]["application/json"]["examples"]) == ["one", "several"]
+    assert list(brokers["requestBody"]["content"]["application/json"]["examples"]) == [
+        "one",
+        "replacement",
+        "several",
+    ]
     accepted = brokers["responses"]["202"]["content"]["application/json"]["examples"]["accepted"]["value"]
     assert (accepted["kind"], accepted["state"]) == ("broker_add", "preflight")

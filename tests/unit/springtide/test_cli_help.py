@@ -78,7 +78,10 @@ def test_words_are_told_apart() -> None:
     ("typed", "offered"),
     [
         (["to"], {"topics"}),
-        (["topics", ""], {"list", "create", "show", "configs", "add-partitions", "delete"}),
+        (
+            ["topics", ""],
+            {"list", "create", "show", "configs", "add-partitions", "set-replication-factor", "delete"},
+        ),
         (["topics", "create", "orders", "--part"], {"--partitions"}),
         (["--url", "ctl1", "brokers", "a"], {"add"}),
         (["elect-leader", "--election-type", "un"], set[str]()),
