@@ -12,6 +12,7 @@ import re
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from admin_api.problem import ProblemError, problem_response
@@ -85,6 +86,12 @@ class Envelope:
                 await self._app(scope, receive, send_marked)
             else:
                 response = problem_response(refusal, path=scope["path"][:100], request_id=request_id)
+                await response(scope, receive, send_marked)
+        except ClientDisconnect:
+            # No failure of ours, and mostly nobody hears this.
+            if not status:
+                left = ProblemError("bad_request", "the request ended before its body was whole")
+                response = problem_response(left, path=scope["path"], request_id=request_id)
                 await response(scope, receive, send_marked)
         except Exception:
             _log.exception(

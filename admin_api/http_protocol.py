@@ -123,11 +123,23 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
+    @property
+    def _is_reading_body(self) -> bool:
+        """Whether what came last belongs to the body of the request whose answer is next, and that answer has
+        not begun."""
+        cycle = self.cycle
+        is_body = self._in_message and not self._in_head and not self.pipeline
+        return is_body and cycle is not None and not cycle.response_started
+
     def _refuse(self, problem: ProblemError) -> None:
         """Says why, unless that would fall into the middle of an answer, and closes."""
         if self.transport.is_closing():
             return
-        if not self._is_answering:
+        is_reading_body = self._is_reading_body
+        if is_reading_body:
+            # Ours is the answer to that request, and what the application says to it is dropped.
+            self.cycle.disconnected = True
+        if is_reading_body or not self._is_answering:
             request_id = self._ids.new_id()
             response = problem_response(problem, path=self._path(), request_id=request_id)
             fields = [*response.raw_headers, (b"x-request-id", request_id.encode("ascii"))]

@@ -1,4 +1,4 @@
-"""`python -m tests.hostile` asks every operation of the OpenAPI document thousands of things, right and wrong.
+"""`python -m tests.hostile` asks the operations of the OpenAPI document thousands of things, right and wrong.
 
 schemathesis draws what to ask from the document (drawing.py); names are replaced by names that exist, so that
 requests get past "not found" (aiming.py); the real application answers, behind in-memory ports in virtual

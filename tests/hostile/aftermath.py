@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.contract.partition_state import NO_LEADER, PartitionState
-from controller.core.records import PartitionRecord
+from controller.core.records import PartitionRecord, TopicRecord
 from controller.shell.metadata_store import ClusterStore
 from tests.checker.history import Key
 from tests.checker.placement import Partition, check_placement
 from tests.hostile.world import CLUSTER, World
+from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.unit.admin_api.rest_parts import Rest
 from tests.unit.controller.shell.shell_parts import seeded_ids
 
 FACTS = ("leader", "leader_epoch", "partition_epoch", "isr", "elr", "replicas", "adding_replicas")
@@ -39,14 +41,14 @@ async def complaints(world: World, asked: list[Asked]) -> list[str]:
     await rest.clock.sleep_ms(2_000)
     world.freeze()
     await rest.outbox.flush()
-    rows = await _all(rest, "/audit")
+    rows = await everything(rest, "/audit")
     wrong = check_requests(asked, rows)
     for cluster in rest.engine.clusters():
         found = (await rest.client.get("/audit/verification", params={"cluster": cluster})).json()
         if not found.get("ok"):
             wrong.append(f"the audit's chain of {cluster} does not hold: {found}")
     if CLUSTER in rest.engine.clusters():
-        wrong += await _check_views(world, rows)
+        wrong += await differences(rest, world.zookeeper)
     return wrong
 
 
@@ -71,25 +73,26 @@ def check_requests(asked: list[Asked], rows: list[dict[str, Any]]) -> list[str]:
     return wrong
 
 
-async def _check_views(world: World, rows: list[dict[str, Any]]) -> list[str]:
-    rest = world.rest
+async def differences(rest: Rest, zookeeper: MemoryZooKeeper) -> list[str]:
+    """Where REST and the audit tell something else of a partition than ZooKeeper. Of topics that are being
+    deleted, REST shows the operation and no partitions."""
     truth: dict[Key, Partition] = {}
-    names: dict[str, str] = {}
-    store = ClusterStore(meta=world.zookeeper.connect(), clock=rest.clock, ids=seeded_ids(), cluster=CLUSTER)
+    deleting: set[str] = set()
+    store = ClusterStore(meta=zookeeper.connect(), clock=rest.clock, ids=seeded_ids(), cluster=CLUSTER)
     await store.load()
     for record, _ in store.records():
         if isinstance(record, PartitionRecord):
-            state = record.state
-            truth[(state.topic_id, state.partition)] = _facts(state)
-            names[state.topic_id] = state.topic
-    shown = await _all(rest, f"/clusters/{CLUSTER}/assignment")
+            truth[(record.state.topic_id, record.state.partition)] = _facts(record.state)
+        elif isinstance(record, TopicRecord) and record.state.deleting:
+            deleting.add(record.state.topic_id)
+    truth = {key: facts for key, facts in truth.items() if key[0] not in deleting}
+    shown = await everything(rest, f"/clusters/{CLUSTER}/assignment")
     audit: dict[Key, Partition] = {}
-    for row in rows:
-        after = row["after"]
-        if row["entity"] == "partition" and row["kind"] == "change" and row["cluster"] == CLUSTER and after:
-            key = (after["topic_id"], row["partition"])
-            if key in truth:
-                audit.setdefault(key, {fact: after[fact] for fact in FACTS if fact in after})
+    for row in await everything(rest, "/audit?entity=partition&kind=change&cluster=" + CLUSTER):
+        if row["after"]:
+            key = (row["after"]["topic_id"], row["partition"])
+            if key in truth:  # newest first; what is deleted has its last row without an `after`
+                audit.setdefault(key, {fact: row["after"][fact] for fact in FACTS})
     views = {"rest": {(item["topic_id"], item["partition"]): _item(item) for item in shown}, "audit": audit}
     return [anomaly.explanation for anomaly in check_placement(truth, views)]
 
@@ -104,13 +107,14 @@ def _item(item: dict[str, Any]) -> Partition:
     }
 
 
-async def _all(rest: Any, path: str) -> list[dict[str, Any]]:
+async def everything(rest: Rest, path: str) -> list[dict[str, Any]]:
     """Every page of a list."""
     items: list[dict[str, Any]] = []
-    parameters: dict[str, Any] = {"limit": PAGE}
+    first = f"{path}{'&' if '?' in path else '?'}limit={PAGE}"
+    address = first
     while True:
-        body = (await rest.client.get(path, params=parameters)).json()
+        body = (await rest.client.get(address)).json()
         items += body["items"]
         if body["next_page_token"] is None:
             return items
-        parameters["page_token"] = body["next_page_token"]
+        address = f"{first}&page_token={body['next_page_token']}"

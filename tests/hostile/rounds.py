@@ -68,8 +68,8 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """labels: operations that are asked one after the other, or MIXED alone. fuzz: random cases of each, beside
-    those that walk the document."""
+    """labels: operations that are asked one after the other, or MIXED alone. fuzz: random cases of each,
+    beside those that walk the document."""
 
     labels: tuple[str, ...]
     fuzz: int
@@ -81,11 +81,14 @@ class Job:
 
 
 def jobs_for(labels: Sequence[str], fuzz: int, seed: int) -> list[Job]:
-    """What only reads shares worlds, which cost as much as some hundred cases; what writes has one of its own."""
+    """What only reads shares worlds, which cost as much as some hundred cases; what writes has its own."""
     reads = [label for label in labels if label.startswith("GET ")]
     return [
         *(Job((label,), fuzz, seed) for label in labels if not label.startswith("GET ")),
-        *(Job(tuple(reads[n : n + READS_TOGETHER]), fuzz, seed) for n in range(0, len(reads), READS_TOGETHER)),
+        *(
+            Job(tuple(reads[n : n + READS_TOGETHER]), fuzz, seed)
+            for n in range(0, len(reads), READS_TOGETHER)
+        ),
     ]
 
 
