@@ -22,8 +22,9 @@ UP_ARGS ?=
 FAULT_MINUTES ?= 12
 FAULT_SEED ?= 1
 PROFILE ?= full
+CASES ?= 10000
 
-.PHONY: help demo up test check lint unit sim faults proof bench install packages host-packages clean
+.PHONY: help demo up test check lint unit sim rest faults proof bench install packages host-packages clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -50,6 +51,9 @@ unit: $(INSTALLED) ## unit tests only
 
 sim: $(INSTALLED) ## seeded simulation runs (SEEDS=500)
 	$(BIN)/python -m tests.simulation sweep --seeds $(SEEDS)
+
+rest: $(INSTALLED) ## CASES=10000 requests drawn from the OpenAPI document, right and wrong; every answer checked
+	$(BIN)/python -m tests.hostile --cases $(CASES)
 
 faults: $(INSTALLED) host-packages ## real processes on hosts of their own, broken for FAULT_MINUTES=12; needs root
 	$(BIN)/python -m tests.faults.nemesis --minutes $(FAULT_MINUTES) --seed $(FAULT_SEED)

@@ -94,6 +94,12 @@ def steps(profile: Profile, tree: str, *, jobs: int) -> Sequence[Step]:
             "power-cuts",
             minutes_max=20 if is_full else 5,
         ),
+        step(
+            "REST, asked what the document allows and what it does not",
+            f"tests.hostile --cases {20_000 if is_full else 10_000} --seed {first} --jobs {workers}",
+            "rest",
+            minutes_max=20 if is_full else 10,
+        ),
         step("the 2013 schedule on real processes", "tests.faults.jepsen2013", "2013-real", minutes_max=10),
         step(
             "faults on real processes",
