@@ -68,7 +68,7 @@ async def test_a_change_of_a_broker_that_cannot_be(zookeeper: MemoryZooKeeper) -
             ("/clusters/prod/brokers/4", CORDON, (422, "ineligible_broker")),
             (BROKER, {}, (422, "invalid_request")),
             (BROKER, {"cordoned": "yes"}, (422, "invalid_request")),
-            (BROKER, {"cordoned": True, "rack": "r9"}, (422, "invalid_request")),
+            (BROKER, {"cordoned": True, "colour": "red"}, (422, "invalid_request")),
         ):
             refused = await rest.client.patch(path, json=body)
             assert problem(refused) == expected, (path, body)
