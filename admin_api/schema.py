@@ -36,6 +36,7 @@ TAGS: Final = [
     {"name": "Topics", "description": "Create, list, look at, enlarge, configure, delete."},
     {"name": "Partitions", "description": "Who leads, who follows and how far, what is blocked and why."},
     {"name": "Reassignments", "description": "Move replicas by hand, follow that, cancel it."},
+    {"name": "Plans", "description": "See what would move before it does, then carry it out as it was seen."},
     {
         "name": "Operations",
         "description": "Work that outlives its request, resumed by whichever controller is active.",

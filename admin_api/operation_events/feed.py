@@ -90,10 +90,11 @@ class OperationFeed:
             return None
         began_ms = self._clock.now_mono_ms()
         live = self._operations.live([row])
+        moving = self._operations.moving(row.id)
         found = Look(
             revision=row.revision,
             is_finished=row.state in FINISHED,
-            body=operation_view(row, live.get(row.cluster)).model_dump_json().encode(),
+            body=operation_view(row, live.get(row.cluster), moving).model_dump_json().encode(),
         )
         now_ms = self._clock.now_mono_ms()
         pause_ms = max(self._settings.event_poll_ms, _SHARE_OF_TIME * (now_ms - began_ms))

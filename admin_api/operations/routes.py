@@ -277,7 +277,7 @@ async def list_moves(
     page_token: PageToken = None,
 ) -> Response:
     """In the plan's order, with what became of each; of those on their way, how far they are and what holds
-    them up. None of operations that move nothing."""
+    them up. Of an operation that planned again, the latest plan's. None of operations that move nothing."""
     row = await find_operation(services, operation_id)
     start = 0 if page_token is None else decode_position(page_token, "moves", int)[0] + 1
     found = await moves_of(services, row, start=start, fate=fate, limit=limit + 1)
