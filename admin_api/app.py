@@ -29,6 +29,7 @@ from admin_api.operations.runner import OperationsRunner
 from admin_api.partitions import routes as partitions
 from admin_api.placement import routes as placement
 from admin_api.plans import routes as plans
+from admin_api.plans import undo_routes as plan_undoing
 from admin_api.ports import EnginePort
 from admin_api.problem_handlers import install_problem_handlers
 from admin_api.reassignments import routes as reassignments
@@ -99,6 +100,7 @@ def create_app(
         partitions.router,
         reassignments.router,
         plans.router,
+        plan_undoing.router,
         placement.router,
         resilience.router,
         replication.router,
