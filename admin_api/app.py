@@ -22,6 +22,7 @@ from admin_api.gate import Gate
 from admin_api.health import router as health_router
 from admin_api.health import text_router as metrics_router
 from admin_api.history import routes as history
+from admin_api.kafka_calls.routes import create_kafka_calls_router
 from admin_api.operation_events import routes as operation_events
 from admin_api.operation_events.feed import OperationFeed
 from admin_api.operations import routes as operation_routes
@@ -93,6 +94,7 @@ def create_app(
     app.state.operations = operations
     routers = (
         *internal_routers,  # routes are tried in order, and brokers ask by far the most
+        create_kafka_calls_router(has_tokens=tokens is not None),
         clusters.router,
         brokers.router,
         topics.router,
