@@ -12,6 +12,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, Gauge
 
+from admin_api.approvals import routes as approvals
 from admin_api.brokers import routes as brokers
 from admin_api.clusters import routes as clusters
 from admin_api.configs import routes as configs
@@ -31,6 +32,7 @@ from admin_api.partitions import routes as partitions
 from admin_api.placement import routes as placement
 from admin_api.plans import routes as plans
 from admin_api.plans import undo_routes as plan_undoing
+from admin_api.policies import routes as policies
 from admin_api.ports import EnginePort
 from admin_api.problem_handlers import install_problem_handlers
 from admin_api.reassignments import routes as reassignments
@@ -102,6 +104,8 @@ def create_app(
         partitions.router,
         reassignments.router,
         plans.router,
+        approvals.router,
+        policies.router,
         plan_undoing.router,
         placement.router,
         resilience.router,

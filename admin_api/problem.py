@@ -221,6 +221,26 @@ CATALOGUE: Mapping[str, Kind] = {
         "The request is well-formed and can't be carried out",
         "errors says which part is wrong, and which bound it broke",
     ),
+    "policy_violated": Kind(
+        409,
+        "A policy of the cluster forbids it",
+        "make another plan; GET /clusters/{cluster}/policies shows what must hold",
+    ),
+    "approval_required": Kind(
+        409,
+        "On a protected cluster only approved plans move replicas",
+        "make a plan (POST /clusters/{cluster}/plans), have it approved, and execute it",
+    ),
+    "plan_approved": Kind(409, "Somebody has approved the plan", "execute it, or follow its operation"),
+    "too_many_policies": Kind(409, "The cluster has as many policies as it may", "put two into one"),
+    "policy_not_found": Kind(404, "No such policy", "GET /clusters/{cluster}/policies lists them"),
+    "same_person": Kind(
+        403, "It takes a second person", "ask somebody else, with a token of their own, to approve it"
+    ),
+    "not_read_only": Kind(
+        422, "A policy may only read", "write one SELECT over the tables that the field `sql` describes"
+    ),
+    "invalid_policy": Kind(422, "The SQL is no policy", "errors says where; SQLite's dialect is spoken"),
     "reason_required": Kind(
         422, "Changes of this cluster need a reason", "say why, in `reason`: the audit keeps it"
     ),
@@ -474,6 +494,7 @@ UNKNOWN_ENTITY = frozenset(
         "cluster_not_found",
         "operation_not_found",
         "partition_not_found",
+        "policy_not_found",
         "topic_not_found",
     }
 )

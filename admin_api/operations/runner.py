@@ -8,13 +8,14 @@ was submitted shows in the cluster's image, and the next controller decides from
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import anyio
 import msgspec
 import sqlalchemy as sa
 
+from admin_api.approvals.guarding import guarded
 from admin_api.operations.advance import advance
 from admin_api.operations.executing import Executions
 from admin_api.operations.model import (
@@ -36,11 +37,12 @@ from admin_api.ports import EnginePort
 from admin_api.settings import ApiSettings
 from controller.audit.operation_rows import (
     OperationRow,
+    get_operation,
     insert_operation,
     unfinished_operations,
     update_operation,
 )
-from controller.audit.plan_rows import claim_plan, update_fates
+from controller.audit.plan_rows import PlanRow, claim_plan, is_approved, set_approval, update_fates
 from controller.audit.store import AuditRejected, AuditStore, AuditUnavailable
 from controller.contract.partition_state import PartitionKey
 from controller.core.events import (
@@ -83,7 +85,8 @@ class OperationsRunner:
         is gone. Raises AuditUnavailable."""
         if not await self._store.write(partial(_insert_claiming, row=row, plan_id=plan_id)):
             return False
-        self._running.setdefault(row.id, row)
+        stored = await self._store.read(partial(get_operation, operation_id=row.id))
+        self._running.setdefault(row.id, stored or row)
         self._wake.set()
         return True
 
@@ -127,6 +130,25 @@ class OperationsRunner:
         self._running[row.id] = amended
         self._wake.set()
         return amended
+
+    async def approve(
+        self, plan: PlanRow, approval: Mapping[str, str | None], waiting: OperationRow | None
+    ) -> bool:
+        """Stores that a plan may be carried out; the operation that waits for that goes on. False: one of the
+        two has moved on meanwhile, read them again. Raises AuditUnavailable."""
+        freed = None
+        if waiting is not None:
+            freed = msgspec.structs.replace(
+                waiting, state=OperationState.RUNNING.value, revision=waiting.revision + 1
+            )
+        try:
+            await self._store.write(partial(_approve, plan=plan, approval=approval, freed=freed))
+        except _MovedOn:
+            return False
+        if freed is not None:
+            self._running[freed.id] = freed
+            self._wake.set()
+        return True
 
     async def run(self) -> None:
         """For ever; idle on a standby."""
@@ -192,6 +214,7 @@ class OperationsRunner:
         if step.order is not None:
             made = await self._executions.make(row, step.work, step.order, now_ms)
             step = msgspec.structs.replace(step, work=made, order=None)
+            step = await guarded(self._engine, self._store, row.cluster, step)
         if await self._store_progress(row, step):
             self._executions.stored(row.id, step)
             await self._executions.submit(row, step, now_ms)
@@ -305,5 +328,24 @@ def _insert_claiming(connection: sa.Connection, row: OperationRow, plan_id: str)
     """The operation and its hold on the plan, or neither."""
     if not claim_plan(connection, plan_id, row.id):
         return False
+    if row.state == OperationState.AWAITING_APPROVAL and is_approved(connection, plan_id):
+        row = msgspec.structs.replace(row, state=OperationState.RUNNING.value)  # in this very moment
     insert_operation(connection, row)
     return True
+
+
+class _MovedOn(Exception):
+    """Takes the unit of work back."""
+
+
+def _approve(
+    connection: sa.Connection,
+    plan: PlanRow,
+    approval: Mapping[str, str | None],
+    freed: OperationRow | None,
+) -> None:
+    """The approval and the operation that it frees, or neither."""
+    if not set_approval(connection, plan, approval):
+        raise _MovedOn
+    if freed is not None and not update_operation(connection, freed):
+        raise _MovedOn

@@ -7,6 +7,7 @@ same request, or the next controller going on with an operation, finds the first
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -20,6 +21,7 @@ from controller.core.planning.goals import Goal
 from controller.core.planning.plan import Plan
 from controller.core.planning.planner import make_plan
 from controller.core.planning.snapshot import Snapshot, take_snapshot
+from controller.policies.sandbox import Verdict
 
 #: How long a plan may be executed: long enough for the night's quiet hours, or for somebody else to agree.
 PLAN_EXPIRES_MS: Final = 24 * 3600 * 1000
@@ -90,8 +92,9 @@ async def store_plan(
     *,
     now_ms: int,
     expires_ms: int = PLAN_EXPIRES_MS,
+    verdicts: Sequence[Verdict] | None = None,
 ) -> StoredPlan:
-    """Stores a plan that was made otherwise."""
+    """Stores a plan that was made otherwise. verdicts: of the policies, if they were asked."""
     row = await store.compute(
         partial(
             plan_rows.plan_row,
@@ -105,6 +108,8 @@ async def store_plan(
             expires_at_ms=now_ms + expires_ms,
         )
     )
+    if verdicts is not None:
+        row = msgspec.structs.replace(row, policies=[msgspec.to_builtins(one) for one in verdicts])
     await store.write(
         partial(plan_rows.forget_expired, before_ms=now_ms - PLAN_KEPT_MS, limit=_FORGOTTEN_AT_ONCE)
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from admin_api.history.models import Moment
+from admin_api.history.models import BodyMoment
 from admin_api.names import INT64_MAX, BrokerId, PartitionNumber, Reason, TopicName
 from admin_api.operations.model import CONCURRENT_MOVES
 from admin_api.operations.views import ConcurrentMoves, Throttle
@@ -111,7 +111,7 @@ class CarryOut(RequestBody):
         default=None, description="how much each broker may copy for it. Default: unthrottled"
     )
     max_concurrent_moves: ConcurrentMoves = CONCURRENT_MOVES
-    not_before: Annotated[Moment, Field(strict=False)] | None = Field(
+    not_before: BodyMoment | None = Field(
         default=None, description="begin then; until then the operation is `scheduled`"
     )
     reason: Reason | None = None

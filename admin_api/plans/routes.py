@@ -211,6 +211,7 @@ async def delete_it(
             "plan_executed",
             "plan_not_executable",
             "plan_tampered_with",
+            "policy_violated",
             *_MADE_PROBLEMS,
             *CONDITION_PROBLEMS,
             *WRITE_PROBLEMS,

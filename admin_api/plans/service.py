@@ -7,10 +7,11 @@ from functools import partial
 from typing import Final
 
 from admin_api.answers import Answer
+from admin_api.approvals.guarding import needs_approval
 from admin_api.conditions import Condition
 from admin_api.history.models import milliseconds
 from admin_api.operations.execution import begin_execution, begin_plan_execution
-from admin_api.operations.model import OperationState, PlanExecution
+from admin_api.operations.model import OperationState, PlanExecution, ReplicationFactorChange
 from admin_api.operations.opening import opened
 from admin_api.operations.outcome import PlanOrder
 from admin_api.operations.views import accepted
@@ -19,6 +20,7 @@ from admin_api.plans.keeping import Origin, StoredPlan, plan_id_of, snapshot_of,
 from admin_api.plans.making import load_plan, make
 from admin_api.plans.models import AssignGoal, CarryOut, ExecutePlan, GoalBody, MakePlan
 from admin_api.plans.views import plan_view, stored_plan_view
+from admin_api.policies.judging import check_verdicts, verdicts_on
 from admin_api.problem import FieldProblem, ProblemError
 from admin_api.services import Services
 from admin_api.writes import Attempt
@@ -40,8 +42,9 @@ async def make_plan(services: Services, cluster: str, attempt: Attempt, *, body:
     goal = goal_of(body.goal, services.engine.decided(cluster))
     plan = await make(services, cluster, goal)
     check_outcome(plan, _pointers(body.goal, plan))
+    verdicts = await verdicts_on(services.engine, services.audit, cluster, plan)
     if attempt.dry_run:
-        return Answer.of(200, plan_view(cluster, plan))
+        return Answer.of(200, plan_view(cluster, plan, verdicts))
     stored = await store_plan(
         services.audit,
         cluster,
@@ -49,6 +52,7 @@ async def make_plan(services: Services, cluster: str, attempt: Attempt, *, body:
         _origin(attempt),
         now_ms=attempt.wall_ms,
         expires_ms=body.expires_in_s * 1000,
+        verdicts=verdicts,
     )
     return Answer.of(201, stored_plan_view(stored), Location=f"/clusters/{cluster}/plans/{stored.row.id}")
 
@@ -143,14 +147,21 @@ async def carry_out(
     order: PlanOrder,
     moves: int | None = None,
     undoes: str | None = None,
+    spec: ReplicationFactorChange | None = None,
 ) -> Answer:
-    """202 with the operation; of a dry run, 200 with the plan. undoes: the operation that this takes back."""
+    """202 with the operation; of a dry run, 200 with the plan. undoes: the operation that this takes back.
+    spec: of a kind of its own; None: a plan that somebody made, and executes.
+    The policies are asked again: they, or the cluster, may be others than when the plan was made."""
+    cluster = stored.row.cluster
+    check_verdicts(await verdicts_on(services.engine, services.audit, cluster, stored.plan))
     if attempt.dry_run:
         return Answer.of(200, stored_plan_view(stored))
     execution = begin_execution(stored.row.id, stored.plan, order, moves=moves)
     is_later = attempt.wall_ms < (order.not_before_ms or 0)
-    work = begin_plan_execution(PlanExecution(plan_id=stored.row.id, undoes=undoes), execution)
+    work = begin_plan_execution(spec or PlanExecution(plan_id=stored.row.id, undoes=undoes), execution)
     state = OperationState.SCHEDULED if is_later else OperationState.RUNNING
+    if needs_approval(services.engine, stored.row):
+        state = OperationState.AWAITING_APPROVAL
     row = opened(services, stored.row.cluster, attempt, work, state)
     if not await services.operations.execute(row, stored.row.id):
         raise ProblemError("plan_executed", "an operation has begun to carry it out")

@@ -41,6 +41,7 @@ router = APIRouter(route_class=StrictRoute, tags=["Operations"])
             "operation_moves_nothing",
             "undo_conflicts",
             "plan_executed",
+            "policy_violated",
             "plan_infeasible",
             "no_improvement",
             "audit_unavailable",

@@ -10,9 +10,11 @@ from pydantic import Field
 
 from admin_api.names import optional_timestamp, timestamp
 from admin_api.plans.keeping import StoredPlan
+from admin_api.policies.models import VerdictView, verdict_view
 from admin_api.views import View
 from controller.audit.plan_rows import PlanRow, plan_without_moves
 from controller.core.planning.plan import Level, Levels, Move, Plan, Rejection, Slack, content_hash
+from controller.policies.sandbox import Verdict
 
 #: Of each list in a plan's answer; the totals count all.
 MOVES_SHOWN = 1_000
@@ -88,6 +90,15 @@ class SlackView(View):
     partition: int
 
 
+class ApprovalView(View):
+    """A second person's word for exactly this plan."""
+
+    actor: str
+    at: str
+    reason: str | None
+    content_hash: str
+
+
 class PlanView(View):
     """Moves in the order in which they pay, what they cost, what they lead to, and what can't be done."""
 
@@ -106,6 +117,11 @@ class PlanView(View):
     rejections: list[RejectionView] = Field(description="the first thousand")
     skipped: list[RejectionView] = Field(description="why it is not better, where nothing is at fault")
     worst_slack: SlackView | None
+    policies: list[VerdictView] | None = Field(
+        description="what the cluster's policies said about it; they are asked again when it is executed. "
+        "null: they were not"
+    )
+    approval: ApprovalView | None = Field(description="whose, on a protected cluster; null: nobody's")
     created_at: str | None
     expires_at: str | None
     actor: str | None
@@ -116,6 +132,7 @@ class PlanView(View):
 class PlanSummary(View):
     id: str
     cluster: str
+    kind: str = Field(description="the goal's", examples=["drain"])
     goal: dict[str, Any]
     outcome: str
     content_hash: str
@@ -154,9 +171,12 @@ def planned_move_view(position: int, move: Move) -> PlannedMoveView:
     )
 
 
-def plan_view(cluster: str, plan: Plan) -> PlanView:
+def plan_view(cluster: str, plan: Plan, verdicts: Sequence[Verdict] | None = None) -> PlanView:
     """Of a plan that nobody keeps: the answer to a dry run."""
-    return _view(cluster, plan, None, content_hash(plan), plan.moves[:MOVES_SHOWN])
+    shown = _view(cluster, plan, None, content_hash(plan), plan.moves[:MOVES_SHOWN])
+    if verdicts is None:
+        return shown
+    return shown.model_copy(update={"policies": [verdict_view(one) for one in verdicts]})
 
 
 def stored_plan_view(stored: StoredPlan) -> PlanView:
@@ -173,6 +193,7 @@ def plan_summary(row: PlanRow) -> PlanSummary:
     return PlanSummary(
         id=row.id,
         cluster=row.cluster,
+        kind=row.goal,
         goal=goal_view(plan_without_moves(row)),
         outcome=row.outcome,
         content_hash=row.content_hash,
@@ -209,12 +230,20 @@ def _view(
         rejections=[rejection_view(found) for found in plan.rejections[:REJECTIONS_SHOWN]],
         skipped=[rejection_view(found) for found in plan.skipped[:REJECTIONS_SHOWN]],
         worst_slack=None if plan.worst_slack is None else _slack(plan.worst_slack),
+        policies=None if row is None else _policies(row),
+        approval=None if row is None or row.approval is None else ApprovalView(**row.approval),
         created_at=optional_timestamp(None if row is None else row.created_at_ms),
         expires_at=optional_timestamp(None if row is None else row.expires_at_ms),
         actor=None if row is None else row.actor,
         reason=None if row is None else row.reason,
         operation_id=None if row is None else row.operation_id,
     )
+
+
+def _policies(row: PlanRow) -> list[VerdictView] | None:
+    if row.policies is None:
+        return None
+    return [verdict_view(one) for one in msgspec.convert(row.policies, list[Verdict])]
 
 
 def rejection_view(found: Rejection) -> RejectionView:

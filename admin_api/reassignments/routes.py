@@ -86,7 +86,13 @@ async def list_reassignments(
     response_model=OperationView,
     responses={
         **_ANSWERS,
-        **problems("invalid_replica_assignment", "unknown_broker", "ineligible_broker", *_PROBLEMS),
+        **problems(
+            "approval_required",
+            "invalid_replica_assignment",
+            "unknown_broker",
+            "ineligible_broker",
+            *_PROBLEMS,
+        ),
     },
 )
 async def assign_partition(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from admin_api.answers import Answer
+from admin_api.approvals.guarding import check_is_planned
 from admin_api.conditions import Condition
 from admin_api.operations.model import (
     REFUSED_SHOWN,
@@ -51,6 +52,8 @@ async def assign(
     condition: Condition,
 ) -> Answer:
     """202 with an operation that ends when the partition is there, was sent back or elsewhere."""
+    if not attempt.dry_run:
+        check_is_planned(services.engine, cluster)
     before, after = await _alter(
         services,
         cluster,
@@ -93,6 +96,8 @@ async def assign_each(
         for target in targets
     }
     moving = any(target.replicas is not None for target in targets)
+    if moving:
+        check_is_planned(engine, cluster)
     reply = await engine.submit(
         cluster,
         AlterReassignments(

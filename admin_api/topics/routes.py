@@ -179,6 +179,7 @@ async def get_topic(request: Request, services: Serving, cluster: ClusterPath, t
             "no_improvement",
             "plan_infeasible",
             "plan_executed",
+            "policy_violated",
             *CONDITION_PROBLEMS,
             *WRITE_PROBLEMS,
         ),

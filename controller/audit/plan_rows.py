@@ -196,6 +196,27 @@ def claim_plan(connection: sa.Connection, plan_id: str, operation_id: str) -> bo
     return connection.execute(statement).rowcount == 1
 
 
+def is_approved(connection: sa.Connection, plan_id: str) -> bool:
+    found = connection.execute(sa.select(plans.c.approval).where(plans.c.id == plan_id)).scalar_one_or_none()
+    return found is not None
+
+
+def set_approval(connection: sa.Connection, row: PlanRow, approval: Mapping[str, Any]) -> bool:
+    """False: the plan is gone, approved, or another operation's than when it was read."""
+    statement = (
+        plans.update()
+        .where(
+            plans.c.id == row.id,
+            plans.c.approval.is_(None),
+            plans.c.operation_id.is_(None)
+            if row.operation_id is None
+            else plans.c.operation_id == row.operation_id,
+        )
+        .values(approval=dict(approval) | {"reason": inert(approval.get("reason"))})
+    )
+    return connection.execute(statement).rowcount == 1
+
+
 def update_fates(connection: sa.Connection, plan_id: str, moves: Iterable[MoveRow]) -> None:
     for found in moves:
         connection.execute(

@@ -191,6 +191,24 @@ plan_moves = sa.Table(
     sa.Index("ix_plan_moves_fate", "plan_id", "fate", "position"),
 )
 
+#: Operators' own guardrails: SELECTs that must return no rows, see controller.policies.
+policies = sa.Table(
+    "policies",
+    metadata,
+    sa.Column("cluster", sa.String(255), nullable=False),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("sql", sa.Text, nullable=False),
+    sa.Column("description", sa.Text, nullable=True),
+    #: Who wrote it as it is, and why.
+    sa.Column("actor", sa.String(255), nullable=False),
+    sa.Column("reason", sa.Text, nullable=True),
+    sa.Column("created_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("updated_at_ms", sa.BigInteger, nullable=False),
+    #: Compare-and-set token, +1 per update; begins anywhere, so that none comes back after a deletion.
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("cluster", "name", name="pk_policies"),
+)
+
 #: IETF draft-ietf-httpapi-idempotency-key-header: the first answer to a key is every later answer to it.
 idempotency_keys = sa.Table(
     "idempotency_keys",

@@ -1,0 +1,1 @@
+"""A second person's approval of plans of protected clusters."""

@@ -1,0 +1,166 @@
+"""/clusters/{cluster}/policies"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from admin_api.answers import ETAG_HEADERS, show
+from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, ClusterPath
+from admin_api.conditions import IfMatch
+from admin_api.names import Reason
+from admin_api.operations.views import LOCATION_HEADERS
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
+from admin_api.policies import service
+from admin_api.policies.models import PolicyList, PolicyName, PolicyTried, PolicyView, PutPolicy, policy_view
+from admin_api.problem import problems
+from admin_api.services import Serving
+from admin_api.strict_route import StrictRoute
+from admin_api.tokens import Role
+from admin_api.writes import REPLAYED_HEADERS, Asked, Write
+from controller.audit.change import Entity
+from controller.audit.policy_rows import list_policies
+
+router = APIRouter(route_class=StrictRoute, tags=["Plans"])
+
+PolicyPath = Annotated[PolicyName, Path(description="the policy's name", examples=["prod_rf3"])]
+
+
+@router.get(
+    "/clusters/{cluster}/policies",
+    operation_id="listPolicies",
+    summary="List the cluster's policies",
+    response_model=PolicyList,
+    responses=problems("cluster_not_found", "audit_unavailable"),
+)
+async def list_them(
+    *,
+    request: Request,
+    services: Serving,
+    cluster: ClusterPath,
+    limit: Limit = LIMIT_DEFAULT,
+    page_token: PageToken = None,
+) -> Response:
+    """A plan is carried out only while each of them returns no rows."""
+    services.engine.image(cluster)
+    rows = await services.audit.read(partial(list_policies, cluster=cluster))
+    page, token = page_of(
+        rows, lambda row: (row.name,), name="policies", kinds=(str,), limit=limit, token=page_token
+    )
+    items = [policy_view(row, service.shape_of(row)) for row in page]
+    return show(request, PolicyList(items=items, next_page_token=token))
+
+
+@router.get(
+    "/clusters/{cluster}/policies/{name}",
+    operation_id="getPolicy",
+    summary="Look at a policy",
+    response_model=PolicyView,
+    responses={
+        200: {"headers": ETAG_HEADERS},
+        **problems("cluster_not_found", "policy_not_found", "audit_unavailable"),
+    },
+)
+async def get_it(request: Request, services: Serving, cluster: ClusterPath, name: PolicyPath) -> Response:
+    services.engine.image(cluster)
+    row = await service.find_policy(services, cluster, name)
+    return show(request, policy_view(row, service.shape_of(row)), version=str(row.revision))
+
+
+@router.put(
+    "/clusters/{cluster}/policies/{name}",
+    operation_id="putPolicy",
+    summary="Write a policy",
+    response_model=PolicyView,
+    responses={
+        200: {
+            "model": PolicyView | PolicyTried,
+            "description": "It replaces another; or, of a dry run, what it says about the cluster now",
+            "headers": ETAG_HEADERS | REPLAYED_HEADERS,
+        },
+        201: {
+            "model": PolicyView,
+            "description": "It is new",
+            "headers": {"Location": LOCATION_HEADERS["Location"]} | ETAG_HEADERS | REPLAYED_HEADERS,
+        },
+        **problems(
+            "cluster_not_found",
+            "not_read_only",
+            "invalid_policy",
+            "too_many_policies",
+            "audit_unavailable",
+            "overloaded",
+            *CONDITION_PROBLEMS,
+            *WRITE_PROBLEMS,
+        ),
+    },
+)
+async def put_it(
+    *,
+    body: PutPolicy,
+    services: Serving,
+    write: Write,
+    condition: IfMatch,
+    cluster: ClusterPath,
+    name: PolicyPath,
+) -> Response:
+    """One SELECT over the cluster and the plan, which returns what is wrong with it. It reads the tables
+    listed at `sql` and nothing else, and is stopped when it takes too long. Takes the role admin."""
+    services.engine.image(cluster)
+    write.need(Role.ADMIN)
+    asked = Asked(
+        cluster=cluster,
+        action="put_policy",
+        entity=Entity.CLUSTER,
+        entity_id=cluster,
+        body={"policy": name} | body.model_dump(mode="json"),
+        reason=body.reason,
+    )
+    return await write.carry_out(
+        asked, partial(service.write_policy, services, cluster, name, body=body, condition=condition)
+    )
+
+
+@router.delete(
+    "/clusters/{cluster}/policies/{name}",
+    operation_id="deletePolicy",
+    summary="Delete a policy",
+    status_code=204,
+    response_class=Response,
+    responses={
+        200: {"model": PolicyView, "description": "Dry run: the policy that would go"},
+        **problems(
+            "cluster_not_found",
+            "policy_not_found",
+            "audit_unavailable",
+            "overloaded",
+            *CONDITION_PROBLEMS,
+            *WRITE_PROBLEMS,
+        ),
+    },
+)
+async def delete_it(
+    *,
+    services: Serving,
+    write: Write,
+    condition: IfMatch,
+    cluster: ClusterPath,
+    name: PolicyPath,
+    reason: Annotated[Reason | None, Query(description="kept in the audit")] = None,
+) -> Response:
+    """Takes the role admin."""
+    services.engine.image(cluster)
+    write.need(Role.ADMIN)
+    asked = Asked(
+        cluster=cluster,
+        action="delete_policy",
+        entity=Entity.CLUSTER,
+        entity_id=cluster,
+        body={"policy": name},
+        reason=reason,
+    )
+    return await write.carry_out(
+        asked, partial(service.remove_policy, services, cluster, name, condition=condition)
+    )

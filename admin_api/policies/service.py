@@ -1,0 +1,97 @@
+"""Writes policies and deletes them; who may, the route says."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+
+from admin_api.answers import Answer
+from admin_api.conditions import Condition
+from admin_api.plans.keeping import snapshot_of
+from admin_api.policies.models import PolicyTried, PutPolicy, policy_view, verdict_view
+from admin_api.problem import FieldProblem, ProblemError
+from admin_api.services import Services
+from admin_api.writes import Attempt
+from controller.audit.policy_rows import (
+    POLICIES_MAX,
+    PolicyRow,
+    delete_policy,
+    get_policy,
+    list_policies,
+    put_policy,
+)
+from controller.policies.facts import Facts
+from controller.policies.sandbox import BadPolicy, Shape, check_policy, judge
+from controller.shell.outcomes import Overloaded
+
+
+def _first_revision(seed: str) -> int:
+    """Anywhere: a policy that is made again must not fit the ETag of the one that was deleted."""
+    return int.from_bytes(hashlib.sha256(seed.encode("ascii")).digest()[:6], "big")
+
+
+def shape_of(row: PolicyRow) -> Shape | None:
+    try:
+        return check_policy(row.sql)
+    except BadPolicy:
+        return None
+
+
+async def find_policy(services: Services, cluster: str, name: str) -> PolicyRow:
+    """Raises policy_not_found."""
+    row = await services.audit.read(partial(get_policy, cluster=cluster, name=name))
+    if row is None:
+        raise ProblemError("policy_not_found", f"cluster {cluster!r} has no policy {name!r}")
+    return row
+
+
+async def write_policy(
+    services: Services, cluster: str, name: str, attempt: Attempt, *, body: PutPolicy, condition: Condition
+) -> Answer:
+    """201 with a new policy, 200 with one that replaces another; of a dry run, what it says now."""
+    try:
+        shape = await services.audit.compute(partial(check_policy, body.sql))
+    except BadPolicy as bad:
+        field = FieldProblem(pointer="/sql", message=bad.detail)
+        raise ProblemError(bad.fault.value, bad.detail, errors=(field,)) from None
+    before = await services.audit.read(partial(get_policy, cluster=cluster, name=name))
+    condition.check(None if before is None else str(before.revision), what=f"policy {name}")
+    row = PolicyRow(
+        cluster=cluster,
+        name=name,
+        sql=body.sql,
+        description=body.description,
+        actor=attempt.actor,
+        reason=attempt.reason,
+        created_at_ms=attempt.wall_ms if before is None else before.created_at_ms,
+        updated_at_ms=attempt.wall_ms,
+        revision=_first_revision(attempt.seed) if before is None else before.revision + 1,
+    )
+    if attempt.dry_run:
+        facts = Facts(snapshot=snapshot_of(services.engine, cluster), plan=None)
+        (verdict,) = await services.audit.compute(partial(judge, [(name, body.sql)], facts))
+        return Answer.of(200, PolicyTried(policy=policy_view(row, shape), verdict=verdict_view(verdict)))
+    if not await services.audit.write(partial(put_policy, row=row, replaces=before)):
+        there = await services.audit.read(partial(list_policies, cluster=cluster))
+        if before is None and len(there) >= POLICIES_MAX:
+            raise ProblemError("too_many_policies", f"a cluster may have {POLICIES_MAX} policies")
+        raise Overloaded("somebody else has written this policy in this moment")
+    return Answer.of(
+        201 if before is None else 200,
+        policy_view(row, shape),
+        version=str(row.revision),
+        **({"Location": f"/clusters/{cluster}/policies/{name}"} if before is None else {}),
+    )
+
+
+async def remove_policy(
+    services: Services, cluster: str, name: str, attempt: Attempt, *, condition: Condition
+) -> Answer:
+    """204; of a dry run, 200 with what would go."""
+    row = await find_policy(services, cluster, name)
+    condition.check(str(row.revision), what=f"policy {name}")
+    if attempt.dry_run:
+        return Answer.of(200, policy_view(row, shape_of(row)))
+    if not await services.audit.write(partial(delete_policy, row=row)):
+        raise Overloaded("somebody else has written this policy in this moment")
+    return Answer(204, b"")

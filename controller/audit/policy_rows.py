@@ -1,0 +1,71 @@
+"""Stores policies: an operator's guardrails over plans, as SQL under a name.
+
+What a policy was before is in the audit: the request that replaced it says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import sqlalchemy as sa
+
+from controller.audit.history import inert
+from controller.audit.tables import policies
+
+#: Of one cluster: each plan is judged by all of them.
+POLICIES_MAX: Final = 50
+
+
+class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
+    """revision: never given twice under one name, also when the policy is deleted and made again."""
+
+    cluster: str
+    name: str
+    sql: str
+    description: str | None
+    actor: str
+    reason: str | None
+    created_at_ms: int
+    updated_at_ms: int
+    revision: int
+
+
+def list_policies(connection: sa.Connection, cluster: str) -> list[PolicyRow]:
+    """By name; at most POLICIES_MAX."""
+    statement = sa.select(policies).where(policies.c.cluster == inert(cluster)).order_by(policies.c.name)
+    return [PolicyRow(**found) for found in connection.execute(statement).mappings()]
+
+
+def get_policy(connection: sa.Connection, cluster: str, name: str) -> PolicyRow | None:
+    statement = sa.select(policies).where(policies.c.cluster == inert(cluster), policies.c.name == name)
+    found = connection.execute(statement).mappings().one_or_none()
+    return None if found is None else PolicyRow(**found)
+
+
+def put_policy(connection: sa.Connection, row: PolicyRow, *, replaces: PolicyRow | None) -> bool:
+    """replaces: as it was read; None: there was none. False: it is another one now, read it again; or there
+    would be too many."""
+    values: dict[str, Any] = msgspec.structs.asdict(row)
+    values |= {name: inert(values[name]) for name in ("sql", "description", "actor", "reason")}
+    if replaces is not None:
+        statement = policies.update().where(*_same(replaces)).values(**values)
+        return connection.execute(statement).rowcount == 1
+    there = list_policies(connection, row.cluster)
+    if len(there) >= POLICIES_MAX or any(found.name == row.name for found in there):
+        return False
+    connection.execute(policies.insert().values(**values))
+    return True
+
+
+def delete_policy(connection: sa.Connection, row: PolicyRow) -> bool:
+    """False: it is another one now, read it again."""
+    return connection.execute(policies.delete().where(*_same(row))).rowcount == 1
+
+
+def _same(row: PolicyRow) -> tuple[sa.ColumnElement[bool], ...]:
+    return (
+        policies.c.cluster == row.cluster,
+        policies.c.name == row.name,
+        policies.c.revision == row.revision,
+    )

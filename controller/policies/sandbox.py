@@ -1,0 +1,243 @@
+"""Runs a policy's SQL where it can do no harm: one SELECT, on an SQLite database in memory that holds nothing
+but the facts, with every other statement, table and function refused before it runs.
+
+Its cost is bounded in steps of SQLite's machine rather than in time, so that the same policy over the same
+facts ends the same way on a busy machine. Nothing outlives a call.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from controller.policies.facts import TABLES, Facts, Value
+
+SQL_CHARS_MAX: Final = 10_000
+#: About a second's worth, for one policy.
+STEPS_MAX: Final = 30_000_000
+_STEPS_PER_LOOK: Final = 10_000
+_TOO_LONG: Final = "it takes too long"
+#: Rows of a breach that are shown; all of them are counted up to ROWS_COUNTED_MAX.
+ROWS_SHOWN: Final = 20
+ROWS_COUNTED_MAX: Final = 100_000
+TEXT_CHARS_MAX: Final = 250
+COLUMNS_MAX: Final = 30
+
+_LIMITS: Final = (
+    (sqlite3.SQLITE_LIMIT_LENGTH, 100_000),
+    (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 4 * SQL_CHARS_MAX),
+    (sqlite3.SQLITE_LIMIT_COLUMN, COLUMNS_MAX),
+    (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 100),
+    (sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 20),
+    (sqlite3.SQLITE_LIMIT_VDBE_OP, 20_000),
+    (sqlite3.SQLITE_LIMIT_FUNCTION_ARG, 20),
+    (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
+    (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 250),
+    (sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 0),
+    (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
+)
+#: What reads values and gives one; none that makes bytes out of nothing, reads a file or asks a clock.
+_AGGREGATES: Final = ("avg", "count", "group_concat", "max", "min", "sum", "total")
+_WINDOWS: Final = ("dense_rank", "first_value", "lag", "last_value", "lead", "ntile", "rank", "row_number")
+_NUMBERS: Final = ("abs", "coalesce", "ifnull", "iif", "nullif", "round", "sign")
+_TEXTS: Final = (
+    *("glob", "instr", "length", "like", "lower", "ltrim", "replace", "rtrim"),
+    *("substr", "substring", "trim", "upper"),
+)
+_FUNCTIONS: Final = frozenset((*_AGGREGATES, *_WINDOWS, *_NUMBERS, *_TEXTS))
+_MAY: Final = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE})
+
+
+class PolicyFault(StrEnum):
+    """Why SQL can't be a policy."""
+
+    NOT_READ_ONLY = "not_read_only"
+    INVALID = "invalid_policy"
+
+
+class BadPolicy(Exception):
+    def __init__(self, fault: PolicyFault, detail: str) -> None:
+        super().__init__(detail)
+        self.fault = fault
+        self.detail = detail
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """What a policy returns, and the tables that it reads, by name."""
+
+    columns: tuple[str, ...]
+    tables: tuple[str, ...]
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """rows_total: how many rows came; ROWS_COUNTED_MAX: at least so many. error: why it could not be judged;
+    what can't be judged is not passed."""
+
+    name: str
+    ok: bool
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[Value, ...], ...] = ()
+    rows_total: int = 0
+    error: str | None = None
+
+
+class _Meter:
+    """SQLite's progress handler: stops what takes too long."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def __call__(self) -> int:
+        self.steps += _STEPS_PER_LOOK
+        return int(self.is_over)
+
+    @property
+    def is_over(self) -> bool:
+        return self.steps > STEPS_MAX
+
+
+class _Guard:
+    """SQLite's authorizer. Remembers what was read and what was refused."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, None] = {}
+        self.refused: str | None = None
+
+    def __call__(
+        self, action: int, first: str | None, second: str | None, _database: str | None, _inner: str | None
+    ) -> int:
+        if action in _MAY:
+            return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_READ:
+            if first in TABLES:
+                self.tables[first] = None
+                return sqlite3.SQLITE_OK
+            self.refused = f"there is no table {first!r} for policies; there are {', '.join(TABLES)}"
+        elif action == sqlite3.SQLITE_FUNCTION:
+            if second in _FUNCTIONS:
+                return sqlite3.SQLITE_OK
+            self.refused = f"the function {second} is not for policies"
+        else:
+            self.refused = "a policy is one SELECT and nothing else"
+        return sqlite3.SQLITE_DENY
+
+
+def check_policy(sql: str) -> Shape:
+    """Prepares and runs it over no facts. Raises BadPolicy."""
+    if len(sql) > SQL_CHARS_MAX:
+        raise BadPolicy(PolicyFault.INVALID, f"a policy may have {SQL_CHARS_MAX} characters")
+    connection = _open(())
+    try:
+        guard = _confine(connection)
+        meter = _metered(connection)
+        try:
+            cursor = connection.execute(sql)
+            cursor.fetchmany(1)
+        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+            if guard.refused is not None:
+                raise BadPolicy(PolicyFault.NOT_READ_ONLY, guard.refused) from None
+            detail = _TOO_LONG if meter.is_over else _said(error)
+            raise BadPolicy(PolicyFault.INVALID, detail) from None
+        if cursor.description is None:
+            raise BadPolicy(PolicyFault.INVALID, "a policy is a SELECT; this returns nothing")
+        return Shape(
+            columns=tuple(column[0] for column in cursor.description), tables=tuple(sorted(guard.tables))
+        )
+    finally:
+        connection.close()
+
+
+def judge(policies: Iterable[tuple[str, str]], facts: Facts) -> tuple[Verdict, ...]:
+    """policies: names and SQL. In their order. Never raises for what a policy says."""
+    shapes: list[tuple[str, str, Shape | str]] = []
+    for name, sql in policies:
+        try:
+            shapes.append((name, sql, check_policy(sql)))
+        except BadPolicy as fault:  # stored by a release that allowed more
+            shapes.append((name, sql, fault.detail))
+    needed = {table for _, _, shape in shapes if isinstance(shape, Shape) for table in shape.tables}
+    connection = _open((table, facts) for table in sorted(needed))
+    try:
+        _confine(connection)
+        return tuple(
+            Verdict(name=name, ok=False, error=shape)
+            if isinstance(shape, str)
+            else _judge_one(connection, name, sql)
+            for name, sql, shape in shapes
+        )
+    finally:
+        connection.close()
+
+
+def _judge_one(connection: sqlite3.Connection, name: str, sql: str) -> Verdict:
+    meter = _metered(connection)
+    try:
+        cursor = connection.execute(sql)
+        shown = [tuple(map(_shown, row)) for row in cursor.fetchmany(ROWS_SHOWN)]
+        total = len(shown)
+        while total < ROWS_COUNTED_MAX and (more := cursor.fetchmany(1_000)):
+            total += len(more)
+        columns = tuple(column[0][:TEXT_CHARS_MAX] for column in cursor.description)
+        cursor.close()
+    except sqlite3.Error as error:
+        detail = _TOO_LONG if meter.is_over else _said(error)
+        return Verdict(name=name, ok=False, error=detail)
+    return Verdict(
+        name=name,
+        ok=total == 0,
+        columns=columns,
+        rows=tuple(shown),
+        rows_total=min(total, ROWS_COUNTED_MAX),
+    )
+
+
+def _open(filled: Iterable[tuple[str, Facts]]) -> sqlite3.Connection:
+    """All tables, with the rows of those named."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
+    for table, columns in TABLES.items():
+        connection.execute(f"create table {table} ({columns})")
+    connection.execute("begin")
+    for table, facts in filled:
+        width = TABLES[table].count(",") + 1
+        connection.executemany(
+            f"insert into {table} values ({', '.join('?' * width)})",  # noqa: S608 - a name of ours
+            facts.rows(table),
+        )
+    connection.execute("commit")
+    connection.execute("pragma query_only = on")
+    return connection
+
+
+def _confine(connection: sqlite3.Connection) -> _Guard:
+    """From here on, nothing but policies."""
+    for limit, bound in _LIMITS:
+        connection.setlimit(limit, bound)
+    guard = _Guard()
+    connection.set_authorizer(guard)
+    return guard
+
+
+def _metered(connection: sqlite3.Connection) -> _Meter:
+    """For one policy."""
+    meter = _Meter()
+    connection.set_progress_handler(meter, _STEPS_PER_LOOK)
+    return meter
+
+
+def _shown(value: Any) -> Value:
+    if isinstance(value, bytes):
+        return value.hex()[:TEXT_CHARS_MAX]
+    if isinstance(value, str):
+        return value[:TEXT_CHARS_MAX]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such number
+    return value if isinstance(value, int | float) else None
+
+
+def _said(error: Exception) -> str:
+    return str(error).splitlines()[0][:TEXT_CHARS_MAX] if str(error) else type(error).__name__

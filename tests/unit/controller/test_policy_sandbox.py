@@ -1,0 +1,215 @@
+"""Policies see the facts, and can do nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.core.planning.goals import Drain
+from controller.core.planning.planner import make_plan
+from controller.core.planning.snapshot import (
+    BrokerSnapshot,
+    PartitionSnapshot,
+    Snapshot,
+    TopicSnapshot,
+)
+from controller.policies.facts import TABLES, Facts
+from controller.policies.sandbox import (
+    ROWS_SHOWN,
+    SQL_CHARS_MAX,
+    BadPolicy,
+    PolicyFault,
+    check_policy,
+    judge,
+)
+
+RF3 = "SELECT topic, partition, count(*) FROM planned_replicas GROUP BY topic, partition HAVING count(*) < 3"
+
+
+def snapshot(partitions: int = 4) -> Snapshot:
+    """One topic on brokers 1, 2, 3 of five, each in a rack of its own."""
+    return Snapshot(
+        brokers=tuple(BrokerSnapshot(broker_id=b, host=f"store{b}", rack=f"r{b}") for b in range(1, 6)),
+        topics=(TopicSnapshot(topic_id="T", topic="orders", partitions=partitions, replication_factor=3),),
+        partitions=tuple(
+            PartitionSnapshot(
+                topic_id="T",
+                topic="orders",
+                partition=number,
+                partition_epoch=7,
+                replicas=(1, 2, 3),
+                leader=1,
+                isr=(1, 2),
+                min_insync_replicas=2,
+                size_bytes=1_000,
+            )
+            for number in range(partitions)
+        ),
+    )
+
+
+def drained() -> Facts:
+    """A plan that empties broker 1."""
+    before = snapshot()
+    plan = make_plan(before, Drain(broker_ids=(1,)))
+    assert plan.moves
+    return Facts(snapshot=before, plan=plan)
+
+
+def verdict(sql: str, facts: Facts | None = None):  # type: ignore[no-untyped-def]
+    (found,) = judge([("p", sql)], facts or drained())
+    return found
+
+
+def test_a_policy_that_returns_no_row_is_kept_and_one_that_does_says_which() -> None:
+    facts = drained()
+    kept, broken = judge(
+        [("rf3", RF3), ("no_rack_2", "SELECT topic, rack FROM planned_replicas WHERE rack = 'r2'")], facts
+    )
+    assert (kept.name, kept.ok, kept.rows) == ("rf3", True, ())
+    assert (broken.ok, broken.columns, broken.rows_total) == (False, ("topic", "rack"), 4)
+    assert broken.rows[0] == ("orders", "r2")
+
+
+def test_the_facts_are_the_cluster_the_plan_and_what_it_leads_to() -> None:
+    facts = drained()
+    plan = facts.plan
+    assert plan is not None
+
+    def rows(sql: str) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in verdict(sql, facts).rows]
+
+    assert rows("SELECT count(*), min(host) FROM brokers") == [(5, "store1")]
+    assert rows("SELECT * FROM topics") == [("orders", 4, 3, 2)]
+    assert rows("SELECT in_sync, min_insync_replicas, size_bytes FROM partitions LIMIT 1") == [(2, 2, 1_000)]
+    assert rows("SELECT is_leader, is_in_sync, rack FROM replicas WHERE partition = 0") == [
+        (1, 1, "r1"),
+        (0, 1, "r2"),
+        (0, 0, "r3"),
+    ]
+    assert rows("SELECT goal, outcome, moves, bytes FROM plan") == [
+        ("drain", "ready", plan.totals.moves, plan.totals.bytes)
+    ]
+    assert rows("SELECT count(*), sum(bytes) FROM moves") == [(len(plan.moves), plan.totals.bytes)]
+    assert rows("SELECT sum(bytes), count(*) FROM added") == [(plan.totals.bytes, plan.totals.copies)]
+    assert rows("SELECT DISTINCT broker_id, rack FROM removed") == [(1, "r1")]
+    assert rows("SELECT count(*) FROM planned_replicas WHERE broker_id = 1") == [(0,)]
+    assert rows("SELECT count(*) FROM planned_replicas") == [(12,)]
+
+
+def test_without_a_plan_the_cluster_is_judged_as_it_is() -> None:
+    facts = Facts(snapshot=snapshot(), plan=None)
+    assert verdict(RF3, facts).ok
+    assert verdict("SELECT * FROM plan UNION ALL SELECT topic, 1, 1, 1, 1, 1 FROM moves", facts).ok
+    assert verdict("SELECT 1 FROM added UNION SELECT 1 FROM removed", facts).ok
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM moves",
+        "INSERT INTO brokers VALUES (9, 'h', 'r', 1, 0)",
+        "UPDATE plan SET bytes = 0",
+        "DROP TABLE plan",
+        "CREATE TABLE mine (a)",
+        "CREATE TEMP TABLE mine AS SELECT 1",
+        "ATTACH DATABASE '/tmp/x.db' AS x",
+        "VACUUM INTO '/tmp/x.db'",
+        "PRAGMA query_only = off",
+        "BEGIN",
+        "SELECT * FROM sqlite_master",
+        "SELECT * FROM pragma_database_list",
+        "SELECT load_extension('x')",
+        "SELECT randomblob(1000000000)",
+        "SELECT zeroblob(1000000000)",
+        "SELECT printf('%.*c', 1000000000, 'x')",
+        "SELECT hex(randomblob(9))",
+        "SELECT datetime('now')",
+        "SELECT random()",
+        "SELECT sqlite_version()",
+        "SELECT * FROM json_each('[1]')",
+        "WITH x AS (SELECT 1) DELETE FROM plan",
+        "REPLACE INTO plan SELECT * FROM plan",
+        "EXPLAIN DELETE FROM plan",
+    ],
+)
+def test_what_is_not_reading_the_facts_is_refused(sql: str) -> None:
+    with pytest.raises(BadPolicy) as refused:
+        check_policy(sql)
+    assert refused.value.fault is PolicyFault.NOT_READ_ONLY, refused.value.detail
+    found = verdict(sql)
+    assert not found.ok
+    assert found.error == refused.value.detail
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "",
+        "-- nothing",
+        "SELEC 1",
+        "SELECT 1; SELECT 2",
+        "SELECT 1; DROP TABLE plan",
+        "SELECT nothing FROM plan",
+        "SELECT * FROM missing",
+        "SELECT ?",
+        "SELECT 'a\x00b'",
+        "SELECT '\ud800'",
+        "SELECT " + "(" * 500 + "1" + ")" * 500,
+        "SELECT 1 -- " + "x" * SQL_CHARS_MAX,
+        "SELECT " + ",".join("1" for _ in range(100)),
+        "SELECT '" + "x" * 9_000 + "' LIKE '" + "%x" * 300 + "'",
+    ],
+)
+def test_what_is_no_select_is_no_policy(sql: str) -> None:
+    with pytest.raises(BadPolicy) as refused:
+        check_policy(sql)
+    assert refused.value.fault is PolicyFault.INVALID
+    assert refused.value.detail
+
+
+def test_a_policy_that_never_ends_is_stopped_and_not_passed() -> None:
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i < 0"
+    with pytest.raises(BadPolicy, match="takes too long"):
+        check_policy(endless)
+    # One that only takes long where there are facts.
+    slow = (
+        "SELECT count(*) FROM replicas a, replicas b, replicas c, replicas d, replicas e, replicas f, "
+        "replicas g, replicas h WHERE a.position + h.position < 0"
+    )
+    check_policy(slow)
+    found = verdict(slow)
+    assert (found.ok, found.error) == (False, "it takes too long")
+    # Nor does it spoil those after it.
+    _, after = judge([("endless", endless), ("rf3", RF3)], drained())
+    assert after.ok
+
+
+def test_a_policy_that_fails_while_it_runs_is_not_passed() -> None:
+    found = verdict("SELECT abs(-9223372036854775807 - partition) FROM partitions WHERE partition = 1")
+    assert not found.ok
+    assert found.error == "integer overflow"
+
+
+def test_many_rows_are_counted_and_few_shown() -> None:
+    facts = Facts(snapshot=snapshot(100), plan=None)
+    found = verdict("SELECT topic FROM replicas", facts)
+    assert (found.rows_total, len(found.rows)) == (300, ROWS_SHOWN)
+
+
+def test_values_that_json_lacks_are_shown_as_text() -> None:
+    found = verdict("SELECT 9e999, x'00ff', NULL, 1.5, upper('a') FROM plan")
+    assert found.rows == (("inf", "00ff", None, 1.5, "A"),)
+
+
+def test_only_the_tables_that_are_read_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = []
+    original = Facts.rows
+
+    def watched(self: Facts, table: str):  # type: ignore[no-untyped-def]
+        loaded.append(table)
+        return original(self, table)
+
+    monkeypatch.setattr(Facts, "rows", watched)
+    verdict("SELECT 1 FROM plan WHERE bytes > 5 AND (SELECT count(*) FROM moves) > 2")
+    assert loaded == ["moves", "plan"]
+    assert len(TABLES) == 9
