@@ -30,8 +30,8 @@ BODY_SCOPE_KEY: Final = "springtide.body"
 
 
 class _Word(Convertor[str]):
-    """`{operation_id:word}`: a name in a path, up to a colon. A verb follows that (`/operations/op_1:cancel`),
-    and is not part of the name: with the framework's own rule, a GET of that address would look for an
+    """`{operation_id:word}`: a name in a path, up to a colon. A verb follows that (`/operations/op_1:cancel`)
+    and is no part of the name: with the framework's own rule, a GET of that address would look for an
     operation called `op_1:cancel` instead of naming the method that there is."""
 
     regex = "[^/:]+"
