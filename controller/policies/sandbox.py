@@ -114,7 +114,7 @@ class _Guard:
         if action in _MAY:
             return sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_READ:
-            if first in TABLES:
+            if first is not None and first in TABLES:
                 self.tables[first] = None
                 return sqlite3.SQLITE_OK
             self.refused = f"there is no table {first!r} for policies; there are {', '.join(TABLES)}"

@@ -34,6 +34,10 @@ def test_every_operation_is_named_tagged_and_says_what_can_go_wrong() -> None:
             for status, response in operation["responses"].items():
                 if int(status) >= 300:
                     assert list(response["content"]) == [MEDIA_TYPE], (path, status)
+                elif status == "204":
+                    assert "content" not in response, path
+                elif path.endswith("/events"):
+                    assert list(response["content"]) == ["text/event-stream"], path
                 elif path != "/metrics":
                     assert "schema" in response["content"]["application/json"], (path, status)
     assert "HTTPValidationError" not in json.dumps(document)
