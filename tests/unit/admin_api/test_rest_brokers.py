@@ -156,6 +156,8 @@ async def test_an_id_held_by_another_endpoint_is_a_conflict(zookeeper: MemoryZoo
         (spec(1, rebalance={"mode": "half"}), ["/rebalance/mode"]),
         (spec(1, rebalance={"throttle_bytes_per_s": 0}), ["/rebalance/throttle_bytes_per_s"]),
         (spec(1, rebalance={"max_concurrent_moves": 1_001}), ["/rebalance/max_concurrent_moves"]),
+        (spec(1, rebalance={"not_before": 4_102_444_800}), ["/rebalance/not_before"]),
+        (spec(1, rebalance={"not_before": "2100-01-01T00:00:00"}), ["/rebalance/not_before"]),
         (spec(1, replaces=7), ["/replaces"]),
         (spec(1, replaces=1), ["/replaces"]),
         ({"brokers": []}, ["/brokers"]),
