@@ -83,7 +83,8 @@ class Known:
 
     def for_path(self, template: str, name: str) -> list[Any]:
         end = template.index(f"{{{name}}}") + len(name) + 2
-        return self.by_list.get(template[:end]) or self.by_name.get(name, [])
+        # `name` is what very different things are called by.
+        return self.by_list.get(template[:end]) or ([] if name == "name" else self.by_name.get(name, []))
 
 
 class Aim:
@@ -103,6 +104,13 @@ class Aim:
                 values = values[-1:] if values and values[-1] == "prod" else values
             if values and self._random.random() < AIMED_IN_PATHS:
                 case.path_parameters[name] = self._pick(values)
+        self._agree(case)
+
+    def _agree(self, case: Case) -> None:
+        """Brokers say who they are in the path and in the body, which no schema can tell to be the same."""
+        is_internal = case.operation.path.startswith("/internal/")
+        if is_internal and isinstance(case.body, dict) and allows(case, "body"):
+            case.body = case.body | {"broker_id": case.path_parameters["broker_id"]}
 
     def everywhere(self, case: Case) -> None:
         """Also at queries, conditions and bodies."""
@@ -116,6 +124,7 @@ class Aim:
                     del case.headers[name]
         if allows(case, "body") and isinstance(case.body, (dict, list)):
             case.body = self._within("", json.loads(json.dumps(case.body)))
+            self._agree(case)
 
     def _within(self, name: str, value: Any) -> Any:
         if isinstance(value, dict):
