@@ -6,16 +6,18 @@ what somebody else would say.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from kazoo.client import KazooClient
 from kio.schema.metadata.v7.response import MetadataResponse
 
 from controller.shell.rows import chunk_path, chunks_of, decode_chunk
 from dataplane.wire.codec import decode
+from localcluster.cluster import LocalCluster
 from localcluster.rest import PartitionView
 from tests.checker.placement import Partition, View, check_placement
 from tests.checker.verdict import Anomaly
 from tests.faults import frames
-from tests.faults.hosts.cluster import HostCluster
 from tests.faults.wire import Closed, Wire
 
 ZOOKEEPER_ROOT = "/springtide"
@@ -29,8 +31,10 @@ class NotTold(RuntimeError):
     """Somebody did not answer."""
 
 
-def compare_views(cluster: HostCluster, topic: str) -> tuple[Anomaly, ...]:
-    """Everything that REST or a broker says otherwise than ZooKeeper.
+def compare_views(
+    cluster: LocalCluster, topic: str, *, brokers: Collection[int] | None = None
+) -> tuple[Anomaly, ...]:
+    """Everything that REST or a broker says otherwise than ZooKeeper. brokers: whom to ask; None: all.
 
     Raises:
         NotTold: a broker did not answer.
@@ -40,6 +44,8 @@ def compare_views(cluster: HostCluster, topic: str) -> tuple[Anomaly, ...]:
     topic_id = str(cluster.api.get(f"/clusters/{cluster.name}/topics/{topic}")["topic_id"])
     views: dict[str, View] = {"rest": {(topic, view.partition): _facts(view) for view in rest}}
     for broker in cluster.brokers.values():
+        if brokers is not None and broker.broker_id not in brokers:
+            continue
         name = f"broker {broker.broker_id}"
         try:
             views[name] = ask_broker(broker.address, broker.port, topic)
@@ -58,7 +64,7 @@ def _facts(view: PartitionView) -> Partition:
     }
 
 
-def read_zookeeper(cluster: HostCluster, topic: str, topic_id: str, *, partitions: int) -> View:
+def read_zookeeper(cluster: LocalCluster, topic: str, topic_id: str, *, partitions: int) -> View:
     """The rows themselves."""
     client = KazooClient(hosts=cluster.zookeeper.connection_string + ZOOKEEPER_ROOT, read_only=True)
     client.start(timeout=ZOOKEEPER_SECONDS_MAX)

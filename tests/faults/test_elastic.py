@@ -1,0 +1,68 @@
+"""Brokers join and leave under load of stock clients, who notice nothing but what they retry by themselves.
+
+`python -m tests.faults.elastic` is the same and prints it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from localcluster.__main__ import Narrator
+from tests.faults.elastic.story import JOINING, LAST, Pace, Report, run
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+REPORTS = Path("build")
+STALL_MS_MAX = 15_000
+"""A generous bound for a busy machine; the report tells how far below it a run is."""
+PLANNED_TO_LEAST_MAX = 1.1
+"""Sizes grow between our look and the plan's."""
+KILLS_MIN = 4
+SLOW = Pace(throttle_bytes_per_s=500_000, max_concurrent_moves=6)
+"""So that an operation outlives the controllers that it loses."""
+
+
+def told(report: Report, name: str) -> str:
+    text = "\n".join(report.lines())
+    REPORTS.mkdir(exist_ok=True)
+    (REPORTS / name).write_text(f"{text}\n", encoding="utf-8")
+    sys.stdout.write(f"{text}\n")
+    return text
+
+
+def judge(report: Report, text: str) -> None:
+    """Nothing lost or repeated, no client gave anything up, and no more was copied than had to be."""
+    assert report.trouble == [], text
+    assert not report.is_bad, text
+    figures = report.figures
+    assert (figures.lost, figures.duplicated, figures.failed, figures.unknown) == (0, 0, 0, 0), text
+    assert figures.acked > 1_000, text
+    assert figures.longest_stall_ms < STALL_MS_MAX, text
+    joining, leaving = report.chapters
+    for chapter in report.chapters:
+        assert chapter.bound <= chapter.planned <= chapter.bound * PLANNED_TO_LEAST_MAX, text
+        assert chapter.copies > 0, text
+    assert {joining.before[broker].replicas for broker in (1, 2, 3)} == {60}, text
+    assert {load.replicas for load in joining.after.values()} == {36}, text
+    assert {load.leaders for load in joining.after.values()} == {12}, text
+    assert set(leaving.after) == set(LAST) == {*JOINING, 2, 3}, text
+
+
+def test_two_join_and_one_leaves_while_clients_write_and_read(tmp_path: Path) -> None:
+    report, _ = run(tmp_path, Narrator(), pace=Pace())
+    judge(report, told(report, "elastic.txt"))
+
+
+@pytest.mark.parametrize("kind", ["broker_add", "broker_drain"])
+def test_killing_the_active_controller_at_each_step_costs_time_and_nothing_else(
+    tmp_path: Path, kind: str
+) -> None:
+    report, _ = run(tmp_path, Narrator(), pace=SLOW, kills_in=[kind])
+    text = told(report, f"elastic-{kind}-killed.txt")
+    judge(report, text)
+    assert len(report.kills) >= KILLS_MIN, text
+    assert {name.partition(":")[0] for name in report.kills} == {kind}, text
+    assert f"{kind}: 50 % moved" in report.kills, text
