@@ -212,7 +212,7 @@ def test_kafka_python_moves_lists_and_cancels_and_an_operation_follows(
     none = python_admin.alter_partition_reassignments({first: None})
     assert none[first] is kafka.errors.NoReassignmentInProgressError
 
-    _produce(running_cluster, name, 100, partition=1)
+    _produce(running_cluster, name, 100, partition=1, size_bytes=100_000)  # more than one fetch takes
     throttle = "/clusters/prod/brokers/3/configs/follower.replication.throttled.rate"
     running_cluster.rest.put(throttle, json={"value": "1"}).raise_for_status()  # so that it takes its time
     try:
@@ -301,10 +301,12 @@ def test_an_unclean_election_loses_what_its_preview_said(
     running_cluster.wait_until_in_sync(name)
 
 
-def _produce(cluster: LocalCluster, topic: str, count: int, *, partition: int = 0) -> None:
+def _produce(
+    cluster: LocalCluster, topic: str, count: int, *, partition: int = 0, size_bytes: int = 1
+) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
-    for number in range(count):
-        producer.produce(topic, b"%d" % number, partition=partition)
+    for _ in range(count):
+        producer.produce(topic, b"x" * size_bytes, partition=partition)
     assert producer.flush(SECONDS_MAX) == 0
 
 
