@@ -73,7 +73,7 @@ async def get_it(request: Request, services: Serving, cluster: ClusterPath, name
     "/clusters/{cluster}/policies/{name}",
     operation_id="putPolicy",
     summary="Write a policy",
-    response_model=PolicyView,
+    response_model=PolicyView | PolicyTried,
     responses={
         200: {
             "model": PolicyView | PolicyTried,
