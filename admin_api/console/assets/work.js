@@ -41,6 +41,9 @@ function title(operation) {
   if (operation.kind === "preferred_election") return `Elect preferred leaders of ${plural(spec.elected + spec.refused, "partition")}`;
   if (operation.kind === "reassignment") return moved(spec.moves);
   if (operation.kind === "reassignment_cancel") return `Bring ${spec.topic}-${spec.partition} back to brokers ${spec.replicas.join(", ")}`;
+  if (operation.kind === "broker_drain") return `Drain broker ${spec.broker_id}`;
+  if (operation.kind === "plan_execution") return spec.undoes ? `Undo ${spec.undoes}` : `Carry out ${spec.plan_id}`;
+  if (operation.kind === "replication_factor_change") return `Give topic ${spec.topic} ${plural(spec.replication_factor, "replica")}`;
   return capital(words(operation.kind));
 }
 

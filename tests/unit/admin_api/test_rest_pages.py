@@ -33,8 +33,8 @@ async def pages(rest: Rest, path: str, *, limit: int) -> list[list[dict[str, Any
     return found
 
 
-async def a_bit_of_everything(rest: Rest) -> None:
-    """Several of whatever there are lists of."""
+async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
+    """Several of whatever there are lists of; the names to be put into their addresses."""
     await rest.form(5)
     for name in ("test", "dev"):
         await rest.post("/clusters", {"name": name})
@@ -42,12 +42,27 @@ async def a_bit_of_everything(rest: Rest) -> None:
         await rest.create_topic(name, partitions=1 + number % 3, replication_factor=1 + number)
     for name in ("a", "b"):
         await rest.client.delete(f"{PROD}/topics/{name}")
+    for name in ("two", "three"):
+        put = await rest.client.put(f"{PROD}/policies/{name}", json={"sql": "SELECT moves FROM plan WHERE 0"})
+        assert put.status_code == 201, put.text
+    assignments = [{"topic": "e", "partition": at, "replicas": [5, 4, 3, 2, 1]} for at in (0, 1)]
+    goal = {"goal": {"kind": "assign", "assignments": assignments}}
+    plan, _ = [await rest.post(f"{PROD}/plans", goal) for _ in range(2)]
+    execution = await rest.post(f"{PROD}/plans/{plan.json()['id']}:execute", {})
+    assert execution.status_code == 202, execution.text
     for partition in (0, 1):
         path = f"{PROD}/topics/c/partitions/{partition}"
         replicas = (await rest.client.get(path)).json()["replicas"]
         other = min({1, 2, 3, 4, 5} - set(replicas))
         await rest.client.put(f"{path}/assignment", json={"replicas": [other, *replicas[1:]]})
     await rest.clock.sleep_ms(20_000)  # nobody sends heartbeats: brokers are fenced, partitions leaderless
+    return {
+        "cluster": "prod",
+        "topic": "c",
+        "broker_id": "1",
+        "plan_id": plan.json()["id"],
+        "operation_id": execution.json()["id"],
+    }
 
 
 def _listed(rest: Rest) -> dict[str, set[str]]:
@@ -63,11 +78,10 @@ def _listed(rest: Rest) -> dict[str, set[str]]:
 
 async def test_every_list_comes_in_pages_that_make_up_the_whole(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
-        await a_bit_of_everything(rest)
-        lists = sorted(path for path, names in _listed(rest).items() if "page_token" in names)
-        shown = {path: path.replace("{cluster}", "prod").replace("{topic}", "c") for path in lists}
-        assert len(lists) >= 8
-        for path in shown.values():
+        names = await a_bit_of_everything(rest)
+        lists = sorted(path for path, found in _listed(rest).items() if "page_token" in found)
+        assert len(lists) >= 18
+        for path in (path.format_map(names) for path in lists):
             ((*whole,),) = await pages(rest, path, limit=1_000)
             assert len(whole) > 1, path
             for limit in (1, 2, len(whole) - 1, len(whole)):

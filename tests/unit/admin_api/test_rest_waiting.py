@@ -15,7 +15,7 @@ from tests.unit.controller.shell.shell_parts import Broker
 pytestmark = pytest.mark.anyio
 
 BROKERS = "/clusters/prod/brokers"
-BROKER_4 = {"broker_id": 4, "endpoint": "127.0.0.1:9004"}
+BROKER_4 = {"broker_id": 4, "endpoint": "127.0.0.1:9004", "rebalance": {"mode": "none"}}
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,7 @@ async def test_the_answer_waits_until_the_operation_has_ended(zookeeper: MemoryZ
             rest.listeners.open("127.0.0.1", 9004)
             broker = Broker(rest.engine, 4)
             await broker.register()
+            await broker.report_preflight()
             for _ in range(4):
                 await rest.clock.sleep_ms(500)
                 await broker.heartbeat()
