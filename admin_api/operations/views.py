@@ -106,7 +106,7 @@ class OperationView(View):
         description=(
             "`broker_add`, `broker_demote`, `broker_return`, `topic_delete`, `partitions_add`, "
             "`leader_election`, `preferred_election`, `reassignment`, `reassignment_cancel`, "
-            "`plan_execution`, `replication_factor_change`"
+            "`plan_execution`, `replication_factor_change`, `broker_drain`"
         ),
         examples=["broker_add"],
     )

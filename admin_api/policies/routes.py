@@ -76,7 +76,6 @@ async def get_it(request: Request, services: Serving, cluster: ClusterPath, name
     response_model=PolicyView | PolicyTried,
     responses={
         200: {
-            "model": PolicyView | PolicyTried,
             "description": "It replaces another; or, of a dry run, what it says about the cluster now",
             "headers": ETAG_HEADERS | REPLAYED_HEADERS,
         },
