@@ -98,3 +98,12 @@ class EnginePort(Protocol):
     def lag(self, cluster: str, key: PartitionKey) -> PartitionLag | None:
         """What the partition's leader reported last."""
         ...
+
+    def first_unreported(self, cluster: str) -> PartitionKey | None:
+        """A partition that this controller took over, whose leader is there and has not reported since; None:
+        no more. Raises NotActive, UnknownCluster."""
+        ...
+
+    def served_for_ms(self, cluster: str) -> int:
+        """Since this controller took the cluster over, or created it. Raises NotActive, UnknownCluster."""
+        ...

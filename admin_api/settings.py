@@ -10,8 +10,10 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     header fields. head_timeout_ms, body_timeout_ms: from the first byte of one to its last. json_depth_max:
     nesting of a body. page_limit_default, page_limit_max: items of a list. preflight_deadline_ms: how long
     `POST brokers` waits for its brokers before the operation fails. operation_wake_ms: how often the
-    operations runner looks when nothing woke it. read_only: every operator's write is refused; brokers are
-    served as ever. if_match_required: what exists is only changed or deleted under an If-Match.
+    operations runner looks when nothing woke it. sizes_wait_ms: how long after taking over, at most, an
+    operation puts its plan off because some leader has not told yet how large its log is. read_only: every
+    operator's write is refused; brokers are served as ever. if_match_required: what exists is only changed
+    or deleted under an If-Match.
     event_streams_max: event streams open at once. event_stream_ms_max: how long one lasts before its client
     is to open it anew. event_heartbeat_ms: after so long without an event a comment is sent. event_poll_ms:
     how often an operation is looked at for its stream.
@@ -29,6 +31,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     page_limit_max: int = 1_000
     preflight_deadline_ms: int = 600_000
     operation_wake_ms: int = 200
+    #: Brokers find a new controller in a second or two; one that died with the old one is fenced by then.
+    sizes_wait_ms: int = 10_000
     read_only: bool = False
     if_match_required: bool = False
     #: Whether Kafka clients may administer through a broker where tokens are used; where none are, they may.

@@ -69,10 +69,11 @@ def advance(
     progress: Progress | None = None,
     checks: Sequence[Check] = (),
     window: Window | None = None,
+    unplannable: Blocked | None = None,
 ) -> Advance:
     """now_ms, deadline_at_ms: wall clock, because the deadline outlives the controller that set it. progress:
     of running reassignments, for what they wait for. checks: of the brokers that are to be added. window: of
-    the plan in `work.execution`, if there is one."""
+    the plan in `work.execution`, if there is one. unplannable: why no plan should be made yet."""
     look = Look(
         state=state,
         image=image,
@@ -80,6 +81,7 @@ def advance(
         progress=progress or {},
         operation_id=operation_id,
         now_ms=now_ms,
+        unplannable=unplannable,
     )
     match work.spec:
         case BrokerAdd():

@@ -37,7 +37,7 @@ REPLAN_MS_MAX: Final = 60_000
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What a campaign is looked at with."""
+    """What a campaign is looked at with. unplannable: why no plan should be made yet."""
 
     state: OperationState
     image: ClusterImage
@@ -45,6 +45,12 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     progress: Progress
     operation_id: str
     now_ms: int
+    unplannable: Blocked | None = None
+
+
+def is_between_plans(work: Work) -> bool:
+    """Before the first plan, and after one that is not the last."""
+    return work.execution is None or work.campaign.replan_at_ms is not None
 
 
 def advance_campaign(
@@ -53,7 +59,7 @@ def advance_campaign(
     """SUCCEEDED: every goal is reached. tries_max: plans made for one goal before it is given up; None: it is
     never given up, because it can only be waited for."""
     campaign = work.campaign
-    if work.execution is None or campaign.replan_at_ms is not None:
+    if is_between_plans(work):
         return _between_plans(work, look, goals, options)
     assert look.window is not None
     step = _carry_on(work, look)
@@ -116,7 +122,6 @@ def _carry_on(work: Work, look: Look) -> Advance:
 
 
 def _between_plans(work: Work, look: Look, goals: Sequence[Goal], options: MoveOptions) -> Advance:
-    """Before the first plan, and after one that is not the last."""
     campaign = work.campaign
     if look.state is OperationState.CANCELLING:
         return cancelled(work, _moved(work))
@@ -133,6 +138,8 @@ def _between_plans(work: Work, look: Look, goals: Sequence[Goal], options: MoveO
         return Advance(state=OperationState.SCHEDULED, work=msgspec.structs.replace(work, blocked=()))
     if look.now_ms < (campaign.replan_at_ms or 0):
         return wait(work, OperationState.RUNNING, work.blocked)
+    if look.unplannable is not None:
+        return wait(with_steps(work, plan=StepState.RUNNING), OperationState.RUNNING, (look.unplannable,))
     order = PlanOrder(
         goal=goals[campaign.goal],
         throttle_bytes_per_s=options.throttle_bytes_per_s,

@@ -21,7 +21,7 @@ from admin_api.operations.execution import (
     begin_execution,
     rejections_of,
 )
-from admin_api.operations.model import Execution, Fate, StepState, Work, with_steps
+from admin_api.operations.model import Blocked, Execution, Fate, StepState, Work, with_steps
 from admin_api.operations.outcome import Advance, PlanOrder
 from admin_api.plans.keeping import Origin, keep_plan, plan_id_of
 from admin_api.ports import EnginePort
@@ -43,9 +43,10 @@ READ_AHEAD: Final = 5 * STARTED_AT_ONCE
 class Executions:
     """Of the operations that this controller carries on."""
 
-    def __init__(self, *, engine: EnginePort, store: AuditStore) -> None:
+    def __init__(self, *, engine: EnginePort, store: AuditStore, sizes_wait_ms: int) -> None:
         self._engine = engine
         self._store = store
+        self._sizes_wait_ms = sizes_wait_ms
         self._windows: dict[str, Window] = {}
 
     def forget_all(self) -> None:
@@ -141,6 +142,24 @@ class Executions:
             partitions=step.elect,
         )
         await self._engine.submit(row.cluster, event)
+
+    def unplannable(self, cluster: str) -> Blocked | None:
+        """Why no plan should be made yet: one made before leaders have told how large their logs are copies
+        more than it has to. Whoever asks for a plan over REST gets one, with its `unknown_sizes`."""
+        if self._engine.served_for_ms(cluster) >= self._sizes_wait_ms:
+            return None
+        key = self._engine.first_unreported(cluster)
+        if key is None:
+            return None
+        state = self._engine.image(cluster).image.partitions[key]
+        name = f"{state.topic}-{state.partition}"
+        return Blocked(
+            code="sizes_unknown",
+            topic=state.topic,
+            partition=state.partition,
+            broker_id=state.leader,
+            detail=f"{name}: broker {state.leader} has not told this controller yet how large its log is",
+        )
 
     async def make(self, row: OperationRow, work: Work, order: PlanOrder, now_ms: int) -> Work:
         """The work with the execution of the plan that was ordered; the next look decides with it."""

@@ -17,12 +17,15 @@ import sqlalchemy as sa
 
 from admin_api.approvals.guarding import guarded
 from admin_api.operations.advance import advance
+from admin_api.operations.campaign import is_between_plans
 from admin_api.operations.executing import Executions
 from admin_api.operations.model import (
     FINISHED,
     NOT_STARTED,
     REASSIGNMENT,
+    Blocked,
     BrokerAdd,
+    BrokerDrain,
     Cancellation,
     OperationState,
     Reassignment,
@@ -67,7 +70,7 @@ class OperationsRunner:
         self._store = store
         self._clock = clock
         self._settings = settings
-        self._executions = Executions(engine=engine, store=store)
+        self._executions = Executions(engine=engine, store=store, sizes_wait_ms=settings.sizes_wait_ms)
         self._running: dict[str, OperationRow] = {}
         #: Epoch under which `_running` was read; another one means: read again.
         self._read_under: int | None = None
@@ -202,6 +205,7 @@ class OperationsRunner:
             progress=progress.get(row.cluster),
             window=window,
             checks=self._checks(row.cluster, work.spec, state=OperationState(row.state)),
+            unplannable=self._unplannable(row.cluster, work),
         )
         if step.admit:
             step = await self._admit(row, step, now_ms)
@@ -218,6 +222,12 @@ class OperationsRunner:
         if await self._store_progress(row, step):
             self._executions.stored(row.id, step)
             await self._executions.submit(row, step, now_ms)
+
+    def _unplannable(self, cluster: str, work: Work) -> Blocked | None:
+        """Of an operation that may be about to order a plan."""
+        if not isinstance(work.spec, BrokerAdd | BrokerDrain) or not is_between_plans(work):
+            return None
+        return self._executions.unplannable(cluster)
 
     def _checks(self, cluster: str, spec: Spec, *, state: OperationState) -> Sequence[Check]:
         """Of the brokers that an operation is about to admit."""

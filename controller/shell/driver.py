@@ -118,6 +118,10 @@ class ClusterDriver:
         self.cluster = store.cluster
         self.published = Published(self.cluster)
         self.lags: dict[PartitionKey, ReportedLag] = {}
+        #: When this controller took the cluster over, or created it; monotonic.
+        self.taken_over_ms = clock.now_mono_ms()
+        # Partitions that were there by then, but for those whose leaders have reported since.
+        self._unreported: dict[PartitionKey, None] = {}
         self.persisted_records = 0
         self.unclean_elections = 0
         self.persist_ms_last = 0
@@ -166,6 +170,8 @@ class ClusterDriver:
             options=self._options,
             now_ms=self._clock.now_mono_ms(),
         )
+        self._unreported = dict.fromkeys(speculative.partitions)
+        self.taken_over_ms = self._clock.now_mono_ms()
 
     @property
     def machine(self) -> ClusterMachine:
@@ -314,6 +320,7 @@ class ClusterDriver:
             topic = self.published.image.topics.get(record.topic_id)
             for partition in range(0 if topic is None else topic.partitions):
                 self.lags.pop((record.topic_id, partition), None)
+                self._unreported.pop((record.topic_id, partition), None)
         self.published.replay(record, number)
 
     async def _persist_or_resign(
@@ -494,10 +501,20 @@ class ClusterDriver:
             state = image.partitions.get(key)
             if state is not None and state.leader == event.request.broker_id:
                 self.lags[key] = ReportedLag(lag, event.request.broker_id, event.wall_ms)
+                self._unreported.pop(key, None)
 
     def lag_of(self, key: PartitionKey) -> ReportedLag | None:
         """The latest report; forgotten with its topic."""
         return self.lags.get(key)
+
+    def first_unreported(self) -> PartitionKey | None:
+        """One that was taken over, whose leader is there and has not reported since; None: no more."""
+        image = self.published.image
+        for key in self._unreported:
+            state = image.partitions.get(key)
+            if state is not None and image.is_eligible(state.leader) and not image.topics[key[0]].deleting:
+                return key
+        return None
 
     # -- audit --
 

@@ -344,6 +344,15 @@ class Engine:
         reported = None if driver is None else driver.lag_of(key)
         return None if reported is None else reported.lag
 
+    def first_unreported(self, cluster: str) -> PartitionKey | None:
+        """A partition that this controller took over, whose leader is there and has not reported since; None:
+        no more. Raises NotActive, UnknownCluster."""
+        return self._driver(cluster).first_unreported()
+
+    def served_for_ms(self, cluster: str) -> int:
+        """Since this controller took the cluster over, or created it. Raises NotActive, UnknownCluster."""
+        return self._clock.now_mono_ms() - self._driver(cluster).taken_over_ms
+
     def truth(self, cluster: str) -> list[AuditedChange]:
         """Every entity as it stands, for the audit to compare itself with. Empty when not active."""
         driver = self._drivers.get(cluster)

@@ -14,7 +14,7 @@ from controller.contract.lag_report import (
     LagReportResponse,
     PartitionLag,
 )
-from controller.contract.partition_state import PartitionState
+from controller.contract.partition_state import NO_LEADER, PartitionState
 from controller.core.events import Report
 from tests.unit.admin_api.rest_parts import Rest
 from tests.unit.controller.shell.shell_parts import Broker
@@ -59,10 +59,16 @@ async def pause(rest: Rest, brokers: list[Broker], ms: int) -> None:
         await rest.clock.sleep_ms(min(ms, 1_000))
 
 
-async def report_sizes(rest: Rest, brokers: list[Broker], *, size_bytes: int) -> None:
-    """Every leader reports how large its logs are."""
+async def report_sizes(
+    rest: Rest, brokers: list[Broker], *, size_bytes: int, less_bytes: int = 0, but: str = ""
+) -> None:
+    """Every leader that there is reports how large its logs are. less_bytes: so much each partition has less
+    than the one before. but: a topic or a partition of which nothing is reported."""
     for state in partitions(rest):
-        await _report(rest, brokers, state, size_bytes=size_bytes, isr=())
+        names = (state.topic, f"{state.topic}-{state.partition}")
+        if state.leader != NO_LEADER and but not in names:
+            size = size_bytes - less_bytes * state.partition
+            await _report(rest, brokers, state, size_bytes=size, isr=())
 
 
 async def catch_up(

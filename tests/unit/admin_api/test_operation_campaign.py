@@ -9,6 +9,7 @@ import msgspec
 from admin_api.operations.campaign import REPLAN_MS, REPLAN_MS_MAX, Look, advance_campaign
 from admin_api.operations.execution import Window
 from admin_api.operations.model import (
+    Blocked,
     BrokerDrain,
     Campaign,
     Execution,
@@ -38,10 +39,17 @@ def look(
     state: OperationState = OperationState.RUNNING,
     goals: Sequence[Goal] = REBALANCE,
     tries_max: int | None = None,
+    unplannable: Blocked | None = None,
 ) -> Advance:
     window = None if work.execution is None else Window(plan_id=work.execution.plan_id)
     seen = Look(
-        state=state, image=ClusterImage(), window=window, progress={}, operation_id="op_1", now_ms=now_ms
+        state=state,
+        image=ClusterImage(),
+        window=window,
+        progress={},
+        operation_id="op_1",
+        now_ms=now_ms,
+        unplannable=unplannable,
     )
     return advance_campaign(work, seen, goals, OPTIONS, tries_max=tries_max)
 
@@ -69,6 +77,27 @@ def test_it_plans_when_it_may_and_with_what_was_asked() -> None:
         0,
     )
     assert begun.work.steps[0].state is StepState.RUNNING
+
+
+def test_it_waits_while_no_plan_should_be_made_and_that_counts_as_none() -> None:
+    obstacle = Blocked(code="sizes_unknown", topic="orders", partition=0, detail="not told yet")
+    early = look(FRESH, now_ms=999, unplannable=obstacle)
+    assert (early.state, early.work.blocked) == (OperationState.SCHEDULED, ())
+    waiting = look(FRESH, unplannable=obstacle)
+    assert (waiting.state, waiting.order, waiting.work.blocked) == (OperationState.RUNNING, None, (obstacle,))
+    assert waiting.work.campaign == FRESH.campaign
+    assert look(waiting.work, unplannable=obstacle).work == waiting.work, "nothing new to be stored"
+    cancelled = look(waiting.work, state=OperationState.CANCELLING, unplannable=obstacle)
+    assert (cancelled.state, cancelled.work.blocked) == (OperationState.CANCELLED, ())
+    begun = look(waiting.work)
+    assert begun.order is not None
+    assert (begun.order.turn, begun.work.blocked) == (0, ())
+    # What is under way goes on.
+    made = executing(begun.work, PlanOutcome.READY)
+    assert look(made, unplannable=obstacle).work.campaign.goal == 1
+    between = look(executing(begun.work, PlanOutcome.INFEASIBLE, LEADERLESS)).work
+    again = look(between, now_ms=5_000 + REPLAN_MS, unplannable=obstacle)
+    assert (again.order, again.work.blocked, again.work.campaign) == (None, (obstacle,), between.campaign)
 
 
 def test_one_goal_after_the_other_each_with_a_plan_of_its_own() -> None:
