@@ -18,8 +18,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 REPORTS = Path("build")
 STALL_MS_MAX = 15_000
 """A generous bound for a busy machine; the report tells how far below it a run is."""
+STALL_MS_MAX_KILLED = 60_000
+"""Now and then no controller lives at all: the next one is killed while the first still starts, which takes a
+busy machine as long as everything else together."""
 PLANNED_TO_LEAST_MAX = 1.1
-"""Sizes grow between our look and the plan's."""
+"""What is least is a bound, which a plan need not meet."""
 KILLS_MIN = 4
 SLOW = Pace(throttle_bytes_per_s=500_000, max_concurrent_moves=6)
 """So that an operation outlives the controllers that it loses."""
@@ -33,17 +36,18 @@ def told(report: Report, name: str) -> str:
     return text
 
 
-def judge(report: Report, text: str) -> None:
+def judge(report: Report, text: str, *, stall_ms_max: int = STALL_MS_MAX) -> None:
     """Nothing lost or repeated, no client gave anything up, and no more was copied than had to be."""
     assert report.trouble == [], text
     assert not report.is_bad, text
     figures = report.figures
     assert (figures.lost, figures.duplicated, figures.failed, figures.unknown) == (0, 0, 0, 0), text
     assert figures.acked > 1_000, text
-    assert figures.longest_stall_ms < STALL_MS_MAX, text
+    assert figures.longest_stall_ms < stall_ms_max, text
     joining, leaving = report.chapters
     for chapter in report.chapters:
-        assert chapter.bound <= chapter.planned <= chapter.bound * PLANNED_TO_LEAST_MAX, text
+        assert chapter.unknown_sizes == 0, text
+        assert chapter.bound <= chapter.planned <= chapter.bound_planned * PLANNED_TO_LEAST_MAX, text
         assert chapter.copies > 0, text
     assert {joining.before[broker].replicas for broker in (1, 2, 3)} == {60}, text
     assert {load.replicas for load in joining.after.values()} == {36}, text
@@ -62,7 +66,7 @@ def test_killing_the_active_controller_at_each_step_costs_time_and_nothing_else(
 ) -> None:
     report, _ = run(tmp_path, Narrator(), pace=SLOW, kills_in=[kind])
     text = told(report, f"elastic-{kind}-killed.txt")
-    judge(report, text)
+    judge(report, text, stall_ms_max=STALL_MS_MAX_KILLED)
     assert len(report.kills) >= KILLS_MIN, text
     assert {name.partition(":")[0] for name in report.kills} == {kind}, text
     assert f"{kind}: 50 % moved" in report.kills, text

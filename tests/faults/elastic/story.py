@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,8 +47,10 @@ class Pace:
 class Chapter:
     """One operation: what it took, and what it could have taken.
 
-    planned, plan_least: bytes that the plan was to copy, and its own bound. bound: ours, from the sizes that
-    were reported right before. on_disk: of the replicas that came, when all had; clients wrote meanwhile.
+    planned, plan_least: bytes that the plan was to copy, and its own bound. unknown_sizes: moves of which the
+    plan had to guess them. bound: ours, from the sizes that were reported before the operation was asked for;
+    bound_planned: from those right after it was planned, which is later by as much as controllers were dead
+    meanwhile. on_disk: of the replicas that came, when all had; clients wrote all the time.
     """
 
     title: str
@@ -57,7 +59,9 @@ class Chapter:
     copies: int
     planned: int
     plan_least: int | None
+    unknown_sizes: int
     bound: int
+    bound_planned: int
     on_disk: int
     before: dict[int, Load]
     after: dict[int, Load]
@@ -65,8 +69,9 @@ class Chapter:
     def lines(self) -> list[str]:
         return [
             f"{self.title}: {self.moves} partitions, {self.copies} replicas copied in {self.seconds:.1f} s",
-            f"  least possible {self.bound / MIB:.2f} MiB, planned {self.planned / MIB:.2f} MiB, "
-            f"on disk when done {self.on_disk / MIB:.2f} MiB (clients went on writing)",
+            f"  planned {self.planned / MIB:.2f} MiB, least possible {self.bound / MIB:.2f} MiB when asked, "
+            f"{self.bound_planned / MIB:.2f} MiB when planned,",
+            f"  on disk when done {self.on_disk / MIB:.2f} MiB (clients went on writing)",
             *(f"  {line}" for line in draw(self.before, self.after)),
         ]
 
@@ -190,7 +195,15 @@ def follow(
 ) -> Chapter:
     """Waits for the end and compares it with what was planned, and that with the least."""
     holding = sorted({broker_id for replicas in before.assignment.values() for broker_id in replicas})
-    done = on.follow(operation["id"], killer.watch if killer else None)
+    pictures: list[Picture] = []
+
+    def watch(operation: Json) -> None:
+        if operation["plan_id"] is not None and not pictures:
+            pictures.append(on.picture())
+        if killer is not None:
+            killer.watch(operation)
+
+    done = on.follow(operation["id"], watch)
     seconds = time.monotonic() - began_at
     if killer is not None:
         killer.wait_until_mended()
@@ -210,11 +223,12 @@ def follow(
             on.trouble.append(f"{title}: partition {partition} moved, which was not planned")
     came = copies(before.assignment, after.assignment)
     stay = [*FIRST, *JOINING] if not leaving else LAST
-    bound = (
-        least_to_empty(before.assignment, before.sizes, leaving)
-        if leaving
-        else least_to_spread(before.assignment, before.sizes, stay)
-    )
+
+    def least(sizes: Mapping[int, int]) -> int:
+        if leaving:
+            return least_to_empty(before.assignment, sizes, leaving)
+        return least_to_spread(before.assignment, sizes, stay)
+
     return Chapter(
         title=title,
         seconds=seconds,
@@ -222,7 +236,9 @@ def follow(
         copies=len(came),
         planned=plan["totals"]["bytes"],
         plan_least=plan["totals"]["bytes_least"],
-        bound=bound,
+        unknown_sizes=plan["totals"]["unknown_sizes"],
+        bound=least(before.sizes),
+        bound_planned=least(pictures[0].sizes),
         on_disk=sum(after.sizes[partition] for partition, _ in came),
         before=before.loads(holding),
         after=after.loads(stay),
