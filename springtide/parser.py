@@ -106,7 +106,7 @@ def _add_arguments(parser: argparse.ArgumentParser, command: Command) -> None:
             type=seconds,
             default=0.5,
             metavar="SECONDS",
-            help="between two looks at an operation (default 0.5)",
+            help="between two looks at an operation, where there is no stream (default 0.5)",
         )
 
 

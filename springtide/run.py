@@ -7,14 +7,15 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from enum import IntEnum
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 
 from springtide.call import Call, Json, UsageError, get
-from springtide.client import NOT_NOW, Controllers, Page, Refused, Reply, Unreachable
+from springtide.client import NOT_NOW, Controllers, NoStream, Page, Refused, Reply, Unreachable
 from springtide.command import Command, Kind
 from springtide.console import Console
+from springtide.event_stream import Event
 from springtide.problems import problem_lines, problem_of
 from springtide.progress import (
     SUCCEEDED,
@@ -61,6 +62,51 @@ class Exit(IntEnum):
     USAGE = 2
     UNREACHABLE = 3
     INTERRUPTED = 130
+
+
+class _Watch:
+    """Shows an operation's states, each once, as they come."""
+
+    def __init__(self, console: Console, *, with_json: bool) -> None:
+        self._console = console
+        self._with_json = with_json
+        self._shown: Operation = {}
+        #: Of the last event that was shown.
+        self.last_id = ""
+
+    def tell_event(self, event: Event) -> bool:
+        """As `tell`. Raises NoStream when it is about something else."""
+        if event.name != "operation":
+            return False
+        try:
+            operation = msgspec.json.decode(event.data, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise NoStream("its events are no operations") from error
+        self.last_id = event.id
+        return self.tell(event.data, operation)
+
+    def tell(self, body: bytes, operation: Operation) -> bool:
+        """Whether it has ended."""
+        ended = has_ended(operation)
+        if operation != self._shown:
+            self._show(body, operation, with_json=self._with_json or ended)
+            self._shown = operation
+        return ended
+
+    def finish(self) -> Exit:
+        if not self._console.is_json:
+            self._console.lines([ending_line(self._shown)])
+        return Exit.DONE if self._shown.get("state") == SUCCEEDED else Exit.REFUSED
+
+    def _show(self, body: bytes, operation: Operation, *, with_json: bool) -> None:
+        console = self._console
+        if console.is_json:
+            if with_json:
+                console.raw(body, b"\n")
+        elif console.columns is None:
+            console.lines([event_line(operation)])
+        else:
+            console.redraw("" if has_ended(operation) else bar_line(operation, columns=console.columns - 1))
 
 
 class Runner:
@@ -188,31 +234,23 @@ class Runner:
         return Exit.DONE
 
     def _watch(self, operation_id: str, interval_s: float, *, with_json: bool) -> Exit:
-        """with_json: each state as JSON, when JSON was asked for, instead of only the last."""
-        console = self._console
-        shown = b""
+        """with_json: each state as JSON, when JSON was asked for, instead of only the last. By the stream of
+        its events; where there is none, or it ends before the operation does, by asking now and then."""
+        watch = _Watch(self._console, with_json=with_json)
+        streams = get("operations", operation_id, "events")
+        has_stream = True
         while True:
+            if has_stream:
+                try:
+                    for event in self._controllers.events(streams, last_id=watch.last_id):
+                        if watch.tell_event(event):
+                            return watch.finish()
+                except NoStream:
+                    has_stream = False
             reply = self._controllers.send(get("operations", operation_id))
-            operation: Operation = reply.document()
-            ended = has_ended(operation)
-            if reply.body != shown or ended:
-                shown = reply.body
-                self._show_state(reply, operation, with_json=with_json or ended)
-            if ended:
-                if not console.is_json:
-                    console.lines([ending_line(operation)])
-                return Exit.DONE if operation.get("state") == SUCCEEDED else Exit.REFUSED
+            if watch.tell(reply.body, reply.document()):
+                return watch.finish()
             self._sleep(interval_s)
-
-    def _show_state(self, reply: Reply, operation: Operation, *, with_json: bool) -> None:
-        console = self._console
-        if console.is_json:
-            if with_json:
-                console.raw(reply.body, b"\n")
-        elif console.columns is None:
-            console.lines([event_line(operation)])
-        else:
-            console.redraw("" if has_ended(operation) else bar_line(operation, columns=console.columns - 1))
 
     def _verify(self, call: Call) -> Exit:
         rows = outcomes = 0

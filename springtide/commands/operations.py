@@ -153,6 +153,7 @@ COMMANDS = (
         ),
         call=lambda options: get("operations", options.operation_id, "moves", fate=options.fate),
         columns=(
+            text("plan", "plan_id"),
             number("position"),
             text("topic"),
             number("partition"),

@@ -88,6 +88,16 @@ def in_turn(*answers: httpx.Response | Exception) -> Answer:
     return answer
 
 
+def without_streams(*answers: httpx.Response | Exception) -> Answer:
+    """As `in_turn`, of a controller that has no streams of events."""
+    answer = in_turn(*answers)
+
+    def polled(request: httpx.Request) -> httpx.Response:
+        return problem(404, "not_found") if request.url.path.endswith("/events") else answer(request)
+
+    return polled
+
+
 def ok(document: Any, status: int = 200, **headers: str) -> httpx.Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return httpx.Response(status, json=document, headers=named)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from springtide.progress import bar, bar_line, progress_of, size
-from tests.unit.springtide.cli_parts import in_turn, ok, problem, run
+from tests.unit.springtide.cli_parts import in_turn, ok, problem, run, without_streams
 
 WATCH = ("operations", "watch", "op_1")
 ADD = ("brokers", "add", "4@store4:9092")
@@ -40,7 +40,7 @@ STORY = (
 
 
 def test_lines_appear_when_something_changes() -> None:
-    ran = run(in_turn(*STORY), *WATCH)
+    ran = run(without_streams(*STORY), *WATCH)
     assert ran.status == 0
     assert ran.out.splitlines() == [
         "broker_add op_1  preflight, waits: broker_unreachable: store4:9092 refuses and 1 more  0 of 2 steps"
@@ -53,7 +53,7 @@ def test_lines_appear_when_something_changes() -> None:
 
 
 def test_a_terminal_has_a_bar_that_leaves_only_the_ending() -> None:
-    ran = run(in_turn(*STORY), *WATCH, "--interval", "2", columns=70)
+    ran = run(without_streams(*STORY), *WATCH, "--interval", "2", columns=70)
     drawn = ran.out.split("\r\x1b[K")
     assert drawn[1].startswith("broker_add op_1  [" + "-" * 24 + "] 0 of 2 steps  pre")
     assert all(len(line) < 70 for line in drawn[1:-1])
@@ -63,7 +63,7 @@ def test_a_terminal_has_a_bar_that_leaves_only_the_ending() -> None:
 
 
 def test_json_has_a_line_for_every_state() -> None:
-    ran = run(in_turn(*STORY), *WATCH, "--output", "json", columns=60)
+    ran = run(without_streams(*STORY), *WATCH, "--output", "json", columns=60)
     assert [json.loads(line)["state"] for line in ran.out.splitlines()] == [
         "preflight",
         "running",
@@ -74,13 +74,13 @@ def test_json_has_a_line_for_every_state() -> None:
 @pytest.mark.parametrize("state", ["failed", "cancelled"])
 def test_an_operation_that_does_not_succeed_is_a_failure(state: str) -> None:
     error = {"code": "deadline_exceeded", "detail": "nobody came"}
-    ran = run(in_turn(ok(operation(state, "failed", error=error))), *WATCH)
+    ran = run(without_streams(ok(operation(state, "failed", error=error))), *WATCH)
     assert ran.status == 1
     assert ran.out.endswith(f"broker_add op_1  {state}: deadline_exceeded: nobody came\n")
 
 
 def test_a_refusal_in_the_middle_takes_the_bar_away_first() -> None:
-    ran = run(in_turn(STORY[0], problem(404, "operation_not_found")), *WATCH, columns=80)
+    ran = run(without_streams(STORY[0], problem(404, "operation_not_found")), *WATCH, columns=80)
     assert ran.status == 1
     assert ran.out.endswith("\r\x1b[K")
     assert "operation_not_found" in ran.err
@@ -94,16 +94,17 @@ def test_accepted_work_is_shown_and_how_to_follow_it_said() -> None:
 
 
 def test_wait_follows_accepted_work_to_its_end() -> None:
-    ran = run(in_turn(ok(operation("preflight", "running"), 202), *STORY), *ADD, "--wait")
+    ran = run(without_streams(ok(operation("preflight", "running"), 202), *STORY), *ADD, "--wait")
     assert ran.status == 0
     assert ran.out.splitlines()[-1] == "broker_add op_1  succeeded: broker 4 is active"
-    assert [request.method for request in ran.asked] == ["POST", *["GET"] * 4]
+    assert [request.method for request in ran.asked] == ["POST", *["GET"] * 5]
+    assert ran.targets[1].endswith("/operations/op_1/events")  # asked for once, and not again
 
 
 def test_wait_under_json_prints_one_document_the_last() -> None:
-    ran = run(in_turn(ok(operation("preflight"), 202), *STORY), *ADD, "--wait", "--output", "json")
+    ran = run(without_streams(ok(operation("preflight"), 202), *STORY), *ADD, "--wait", "--output", "json")
     assert json.loads(ran.out)["state"] == "succeeded"
-    failed = run(in_turn(ok(operation("preflight"), 202), ok(operation("failed"))), *ADD, "--wait")
+    failed = run(without_streams(ok(operation("preflight"), 202), ok(operation("failed"))), *ADD, "--wait")
     assert failed.status == 1
 
 
