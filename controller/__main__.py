@@ -34,6 +34,7 @@ from admin_api.settings import ApiSettings
 from admin_api.tokens import Tokens, TokensInvalid, load_tokens
 from controller.audit import migrate
 from controller.audit.outbox import AuditOutbox
+from controller.audit.retention import Retention
 from controller.audit.store import AuditStore
 from controller.config import (
     OPTIONS,
@@ -198,6 +199,8 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
             await tasks.start(engine.run)
             tasks.start_soon(_migrate, config.database_url, clock)
             tasks.start_soon(outbox.run)
+            if config.audit_retention_days:
+                tasks.start_soon(_retention(config, engine, store, clock).run)
             tasks.start_soon(app.state.operations.run)
             await server.serve(sockets=[listener])
             engine.stand_down()
@@ -264,6 +267,13 @@ def _compose_app(
         internal_routers=[create_router(engine)],
         tokens=tokens,
     )
+
+
+def _retention(config: ControllerConfig, engine: Engine, store: AuditStore, clock: SystemClock) -> Retention:
+    def clusters() -> Sequence[str]:
+        return engine.clusters() if engine.role == "active" else ()
+
+    return Retention(store, clock=clock, clusters=clusters, days=config.audit_retention_days)
 
 
 async def _migrate(database_url: str, clock: SystemClock) -> None:

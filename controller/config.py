@@ -78,6 +78,12 @@ OPTIONS: Final = (
         "sqlite:///springtide-audit.db",
         "history, operations and plans: a SQLAlchemy URL (sqlite:///file or postgresql+psycopg://...)",
     ),
+    Option(
+        "audit_retention_days",
+        0,
+        "remove rows of the audit that are older than so many whole days, and say so in it; 0 keeps them",
+        minimum=0,
+    ),
     Option("broker_heartbeat_interval_ms", 500, "how often a broker renews its lease", minimum=10),
     Option(
         "broker_lease_ms",
@@ -130,6 +136,7 @@ class ControllerConfig:
     zookeeper_root: str
     zookeeper_session_timeout_ms: int
     database_url: str
+    audit_retention_days: int
     broker_heartbeat_interval_ms: int
     broker_lease_ms: int
     broker_session_timeout_ms: int

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from admin_api.names import timestamp
 from admin_api.views import View
 from controller.audit.queries import AuditRow
+from controller.audit.removal import Recorded
 from controller.audit.verification import MismatchCode, Verification
 
 
@@ -67,7 +68,7 @@ class OutcomeView(View):
 
 
 class AuditView(View):
-    """One row of the history. Rows are never changed."""
+    """One row of the history. Rows are never changed; retention, where asked for, removes the oldest."""
 
     id: int
     cluster: str = Field(examples=["prod"])
@@ -156,13 +157,33 @@ class MismatchView(View):
         description=(
             "`altered`: it is not what it was when it was written; `missing`: entries before it are gone; "
             "`unlinked`: it was written after another entry than the one that stands before it; "
-            "`misnumbered`: its `seq` is not the next; `wrong_end`: the newest entries are gone"
+            "`misnumbered`: its `seq` is not the next; `wrong_end`: the newest entries are gone; "
+            "`unanchored`: rows were removed, and what tells of that, or was to stay, is not as it was"
         )
     )
     chain_position: int
     audit_id: int | None = Field(description="the row, or the request whose outcome it is")
     seq: int | None
     detail: str
+
+
+class RemovedView(View):
+    """What retention has removed from the beginning of the history, since it began."""
+
+    rows: int = Field(description="rows that are gone")
+    outcomes: int = Field(description="outcomes of requests that are gone")
+    kept_rows: int = Field(
+        description="older rows that stay: the newest of each entity that existed; they were verified, too"
+    )
+    last_seq: int = Field(description="of the last row of the removed part")
+    chain_position: int = Field(description="of the last entry of the removed part")
+    hash: str = Field(description="of that entry: what the first one that is there follows")
+    before: str = Field(description="the history is whole from this time on")
+    at: str = Field(description="when rows were removed last")
+    by: str = Field(examples=["controller"])
+    retention_days: int = Field(description="what had been asked for", examples=[90])
+    audit: str = Field(description="the row that says so", examples=["/audit/1180"])
+    finished: bool = Field(description="false while the rows are still being deleted")
 
 
 class VerificationView(View):
@@ -172,7 +193,7 @@ class VerificationView(View):
     ok: bool = Field(description="everything that was looked at fits")
     rows: int = Field(description="rows that were found to fit")
     outcomes: int = Field(description="outcomes of requests that were found to fit")
-    first_seq: int | None = Field(description="of the first row looked at; null: there was none")
+    first_seq: int | None = Field(description="of the first row looked at; null: there was none, or no more")
     last_seq: int | None = Field(description="of the last row that fits")
     chain_position: int = Field(description="of the last entry that fits")
     hash: str = Field(
@@ -188,6 +209,7 @@ class VerificationView(View):
     next_from_seq: int | None = Field(
         description="ask again with this `from_seq` to go on: one answer covers some 100,000 entries"
     )
+    removed: RemovedView | None = Field(description="what is not there any more; null: nothing was removed")
 
 
 def verification_view(cluster: str, found: Verification) -> VerificationView:
@@ -212,4 +234,23 @@ def verification_view(cluster: str, found: Verification) -> VerificationView:
         unchained=found.unchained,
         mismatch=mismatch,
         next_from_seq=found.next_from_seq,
+        removed=None if found.removal is None else _removed(found.removal),
+    )
+
+
+def _removed(recorded: Recorded) -> RemovedView:
+    removal = recorded.removal
+    return RemovedView(
+        rows=removal.removed_rows_total,
+        outcomes=removal.removed_outcomes_total,
+        kept_rows=removal.kept_rows,
+        last_seq=removal.last_seq,
+        chain_position=removal.chain_position,
+        hash=removal.hash,
+        before=timestamp(removal.whole_since_ms),
+        at=timestamp(recorded.at_ms),
+        by=recorded.actor,
+        retention_days=removal.retention_days,
+        audit=f"/audit/{recorded.audit_id}",
+        finished=recorded.is_swept,
     )

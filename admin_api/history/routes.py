@@ -98,7 +98,8 @@ async def verify_it(
     ] = None,
 ) -> Response:
     """Each row carries a hash of what it says and of the entry before it. Walks them in order, and stops at
-    the first that does not fit."""
+    the first that does not fit. Where retention has removed the oldest rows, begins after them, and says
+    what is gone."""
     if from_seq is not None and to_seq is not None and to_seq < from_seq:
         problem = FieldProblem(parameter="to_seq", message=f"must be at least from_seq, {from_seq}")
         raise ProblemError("invalid_request", "to_seq lies before from_seq", errors=(problem,))

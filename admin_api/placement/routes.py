@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated
 
+import sqlalchemy as sa
 from fastapi import APIRouter, Query, Request, Response
 
 from admin_api.answers import AGE_HEADERS, show
@@ -26,7 +27,7 @@ from admin_api.problem import FieldProblem, ProblemError, problems
 from admin_api.services import Services, Serving
 from admin_api.strict_route import StrictRoute
 from admin_api.topics.routes import TopicPath
-from controller.audit.placements import Position, audited_since_ms, placements_at
+from controller.audit.placements import Page, Position, audited_since_ms, placements_at
 from controller.audit.provenance import explain_replicas
 from controller.contract.partition_state import PartitionState
 from controller.shell.published import Published
@@ -134,13 +135,12 @@ async def _then(
         raise ProblemError("invalid_request", "as_of: lies in the future", errors=(problem,))
     # Read before the rows: what is on its way now may be missing in them.
     is_complete = services.outbox.depth == 0 and cluster not in services.outbox.behind
-    since_ms = await services.audit.read(partial(audited_since_ms, cluster=cluster))
-    if since_ms is None or at_ms < since_ms:
-        began = "has not begun" if since_ms is None else f"began at {timestamp(since_ms)}"
-        raise ProblemError("before_the_audit", f"the audit of cluster {cluster!r} {began}")
-    page = await services.audit.read(
-        partial(placements_at, cluster=cluster, at_ms=at_ms, topic=topic, after=after, limit=limit)
+    page, since_ms = await services.audit.read(
+        partial(_read_then, cluster=cluster, at_ms=at_ms, topic=topic, after=after, limit=limit)
     )
+    if page is None:
+        began = "has not begun" if since_ms is None else f"goes back to {timestamp(since_ms)}"
+        raise ProblemError("before_the_audit", f"the audit of cluster {cluster!r} {began}")
     token = None
     if page.next is not None:
         token = encode_token([_LIST, page.next.topic, page.next.partition, page.next.entity_id])
@@ -150,3 +150,19 @@ async def _then(
         items=[placement_then(placement) for placement in page.items],
         next_page_token=token,
     )
+
+
+def _read_then(
+    connection: sa.Connection,
+    *,
+    cluster: str,
+    at_ms: int,
+    topic: str | None,
+    after: Position | None,
+    limit: int,
+) -> tuple[Page | None, int | None]:
+    """In one unit of work, so that retention takes nothing in between: None for a time before what is there,
+    and how far that goes back."""
+    page = placements_at(connection, cluster=cluster, at_ms=at_ms, topic=topic, after=after, limit=limit)
+    since_ms = audited_since_ms(connection, cluster)  # after the rows: these are no younger
+    return (None if since_ms is None or at_ms < since_ms else page), since_ms

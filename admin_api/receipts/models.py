@@ -55,6 +55,12 @@ class EvidenceView(View):
     seq: int | None
     hash: str | None
     covered: bool = Field(description="whether the audit reaches back to the beginning of the operation")
+    removed_before: str | None = Field(
+        description=(
+            "retention has removed rows of this operation's time, up to then: breaches before it may "
+            "not show; null: it has not"
+        )
+    )
     pending: bool | None = Field(
         description="whether rows wait to be written; null: this controller can't tell, ask the active one"
     )

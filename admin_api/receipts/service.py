@@ -57,6 +57,9 @@ async def receipt_of(services: Services, row: OperationRow) -> ReceiptView:
             seq=None if receipt.anchor is None else receipt.anchor.seq,
             hash=None if receipt.anchor is None else receipt.anchor.hash,
             covered=receipt.is_covered,
+            removed_before=(
+                None if receipt.removed_before_ms is None else timestamp(receipt.removed_before_ms)
+            ),
             pending=pending,
             holes_total=measured.holes_total,
             holes=[HoleView(topic=topic, partition=number) for topic, number in measured.holes],
@@ -69,7 +72,8 @@ def verdict(receipt: Receipt, *, pending: bool | None) -> str:
     measured = receipt.measured
     if measured.below.partitions:
         return "broken"
-    if pending is not False or measured.holes_total:
+    # Which partitions it was about may have stood in the rows that are gone.
+    if pending is not False or measured.holes_total or receipt.removed_before_ms is not None:
         return "not_proven"
     if not measured.partitions:
         return "nothing_moved"
@@ -81,9 +85,7 @@ async def _named(services: Services, row: OperationRow) -> dict[str, str]:
     work = decode_work(row)
     if isinstance(work.spec, Reassignment):
         return {partition_id(*move.key): move.topic for move in work.spec.moves}
-    if work.execution is None:
-        return {}
-    return await services.audit.read(partial(begun_moves, plan_id=work.execution.plan_id))
+    return await services.audit.read(partial(begun_moves, operation_id=row.id))
 
 
 def _is_pending(services: Services, cluster: str) -> bool | None:

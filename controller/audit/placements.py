@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from controller.audit.change import Entity
 from controller.audit.history import inert
+from controller.audit.removal import RemovalUnreadable, find_removal
 from controller.audit.tables import audit
 
 #: Keys per statement: well under SQLite's limit on bound parameters.
@@ -53,8 +54,15 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def audited_since_ms(connection: sa.Connection, cluster: str) -> int | None:
-    """From when on the cluster's history is whole: the time of its first row, or, where that was back-filled
-    from ZooKeeper, the time it was written, for what lies before was never seen. None: there is no row."""
+    """From when on the cluster's history is whole: since the newest removal's anchor, or else the time of its
+    first row; where that was back-filled from ZooKeeper, the time it was written, for what lies before was
+    never seen. None: there is no row, or nothing tells any more what was removed."""
+    try:
+        recorded = find_removal(connection, cluster)
+    except RemovalUnreadable:
+        return None
+    if recorded is not None:
+        return recorded.removal.whole_since_ms
     statement = (
         sa.select(audit.c.at_ms, audit.c.recorded_at_ms, audit.c.backfilled)
         .where(audit.c.cluster == cluster)

@@ -17,9 +17,10 @@ import sqlalchemy as sa
 from controller.audit.change import Entity, partition_id
 from controller.audit.history import inert
 from controller.audit.placements import audited_since_ms, followed_by_a_gap
+from controller.audit.removal import anchoring_row
 from controller.audit.safety import History, Measured, Meter, Seen
 from controller.audit.store import AuditStore
-from controller.audit.tables import audit, plan_moves
+from controller.audit.tables import audit, plan_moves, plans
 from controller.contract.partition_state import NO_LEADER
 
 #: Partitions per unit of work: well under SQLite's limit on bound parameters.
@@ -35,11 +36,13 @@ class Anchor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """anchor: None where there is no row. is_covered: the audit reaches back to the beginning of the time."""
+    """anchor: None where there is no row. is_covered: the audit reaches back to the beginning of the time.
+    removed_before_ms: rows of it were removed, up to then; None: none were."""
 
     measured: Measured
     anchor: Anchor | None
     is_covered: bool
+    removed_before_ms: int | None = None
 
 
 async def read_receipt(
@@ -59,7 +62,6 @@ async def read_receipt(
     """
     changed = await store.read(partial(_changed_by, cluster=cluster, operation_id=operation_id))
     topics = {**named, **changed}
-    since_ms = await store.read(partial(audited_since_ms, cluster=cluster))
     meter = Meter(begin_ms=begin_ms, end_ms=end_ms)
     anchor: Anchor | None = None
     ordered = sorted(topics, key=lambda entity_id: (topics[entity_id], *_key_of(entity_id)))
@@ -81,17 +83,28 @@ async def read_receipt(
             for row in found:
                 if anchor is None or row.seq > anchor.seq:
                     anchor = Anchor(audit_id=row.id, seq=row.seq, hash=row.hash)
+    # Last of all: what a removal has taken meanwhile was not read.
+    since_ms, is_cut = await store.read(partial(_reach, cluster=cluster))
+    is_covered = since_ms is not None and since_ms <= begin_ms
     return Receipt(
         measured=meter.finish(),
         anchor=anchor,
-        is_covered=since_ms is not None and since_ms <= begin_ms,
+        is_covered=is_covered,
+        removed_before_ms=since_ms if is_cut and not is_covered else None,
     )
 
 
-def begun_moves(connection: sa.Connection, plan_id: str) -> dict[str, str]:
-    """Topics' names by the ids of the partitions whose moves were begun."""
-    statement = sa.select(plan_moves.c.topic_id, plan_moves.c.partition, plan_moves.c.topic).where(
-        plan_moves.c.plan_id == plan_id, plan_moves.c.begun_at_ms.is_not(None)
+def _reach(connection: sa.Connection, *, cluster: str) -> tuple[int | None, bool]:
+    """From when on the history is whole, and whether that is so because rows were removed."""
+    return audited_since_ms(connection, cluster), anchoring_row(connection, cluster) is not None
+
+
+def begun_moves(connection: sa.Connection, operation_id: str) -> dict[str, str]:
+    """Topics' names by the ids of the partitions whose moves an operation has begun, in any of its plans."""
+    statement = (
+        sa.select(plan_moves.c.topic_id, plan_moves.c.partition, plan_moves.c.topic)
+        .join(plans, plans.c.id == plan_moves.c.plan_id)
+        .where(plans.c.operation_id == inert(operation_id), plan_moves.c.begun_at_ms.is_not(None))
     )
     return {partition_id(row.topic_id, row.partition): row.topic for row in connection.execute(statement)}
 

@@ -2,7 +2,7 @@
 
 Every constraint has a name, so that a migration can find it on any database. Rows of `audit` are never
 updated: what became of a request is a row of its own, and one chain of hashes a cluster runs over both
-(controller.audit.chain).
+(controller.audit.chain). Only retention deletes any, from the chain's beginning (controller.audit.retention).
 Times are wall-clock milliseconds since 1970 UTC. Nothing here is ever read to decide about data.
 """
 
@@ -112,6 +112,17 @@ audit_outcomes = sa.Table(
     sa.CheckConstraint("outcome in ('succeeded', 'refused', 'unknown')", name="outcome"),
     sa.Index("ix_audit_outcomes_chain", "cluster", "chain_position", unique=True),
     sa.Index("ix_audit_outcomes_unchained", "audit_id", sqlite_where=_UNCHAINED, postgresql_where=_UNCHAINED),
+)
+
+#: One row a cluster of which rows were removed (controller.audit.removal): the newest removal's own row in
+#: `audit`, which says up to where. is_swept: False while the rows up to there are still being deleted.
+audit_anchors = sa.Table(
+    "audit_anchors",
+    metadata,
+    sa.Column("cluster", sa.String(255), nullable=False),
+    sa.Column("audit_id", sa.BigInteger, nullable=False),
+    sa.Column("is_swept", sa.Boolean(create_constraint=False), nullable=False),
+    sa.PrimaryKeyConstraint("cluster", name="pk_audit_anchors"),
 )
 
 operations = sa.Table(

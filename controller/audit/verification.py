@@ -3,11 +3,14 @@
 Every page is a read of its own, so no transaction grows old and memory holds one page, however long the
 history. The chain only ever grows at its end: what is appended during the walk lies beyond the head that the
 walk began with, and is not looked at.
+
+Where retention has removed rows, the walk begins at the anchor, with what the removal's own row says of it:
+the last hash that went, and a digest of the rows that stay below.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import partial
 from heapq import merge
@@ -17,6 +20,7 @@ import msgspec
 import sqlalchemy as sa
 
 from controller.audit.chain import GENESIS, hash_outcome, hash_row
+from controller.audit.removal import KeptDigest, Recorded, RemovalUnreadable, anchoring_row, find_removal
 from controller.audit.store import AuditStore
 from controller.audit.tables import audit, audit_heads, audit_outcomes
 
@@ -36,6 +40,8 @@ class MismatchCode(StrEnum):
     MISNUMBERED = "misnumbered"
     #: The chain does not end where the head says.
     WRONG_END = "wrong_end"
+    #: Rows were removed, and what tells of that is gone, or the rows that stay are not those it names.
+    UNANCHORED = "unanchored"
 
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +63,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         rewritten as a whole.
     unchained: rows that wait for their place, written by a controller of the release before.
     next_from_seq: where to go on; None: the walk came to the end, or to a mismatch.
+    removal: what is not there any more; None: nothing was ever removed, or nothing tells of it.
     """
 
     rows: int
@@ -68,6 +75,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     unchained: int
     mismatch: Mismatch | None
     next_from_seq: int | None
+    removal: Recorded | None
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,19 +91,27 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Start(msgspec.Struct, frozen=True, kw_only=True):
-    """The head, and the entry before the first to be looked at."""
+    """The head, and the entry before the first to be looked at. seq: of the row before it, where it is
+    known. unanchored: why there is no beginning."""
 
     head_position: int
     head_hash: str
     unchained: int
     position: int
     hash: str
+    seq: int | None
+    removal: Recorded | None
+    unanchored: Mismatch | None = None
+
+    @property
+    def is_at_anchor(self) -> bool:
+        return self.removal is not None and self.position == self.removal.removal.chain_position
 
 
 class _Walk:
     """What has been found so far."""
 
-    __slots__ = ("first_seq", "hash", "last_seq", "outcomes", "position", "rows", "start")
+    __slots__ = ("first_seq", "hash", "last_seq", "outcomes", "position", "rows", "seq_before", "start")
 
     def __init__(self, start: _Start) -> None:
         self.start = start
@@ -104,35 +120,38 @@ class _Walk:
         self.rows = self.outcomes = 0
         self.first_seq: int | None = None
         self.last_seq: int | None = None
+        self.seq_before = start.seq
 
     def check_entry(self, entry: _Entry) -> Mismatch | None:
         """Takes the next entry, or says why it does not fit."""
         place = self.position + 1
         if not self.hash:
-            return self._mismatch(MismatchCode.MISSING, entry, "the entry before it is missing")
+            return _misfit(MismatchCode.MISSING, entry, "the entry before it is missing")
         if entry.chain_position != place:
             lost = entry.chain_position - place
-            return self._mismatch(MismatchCode.MISSING, entry, f"{lost} entries from {place} on are missing")
+            return _misfit(MismatchCode.MISSING, entry, f"{lost} entries from {place} on are missing")
         if entry.expected_hash != entry.hash:
             detail = f"its content makes {entry.expected_hash}, and it carries {entry.hash}"
-            return self._mismatch(MismatchCode.ALTERED, entry, detail)
+            return _misfit(MismatchCode.ALTERED, entry, detail)
         if entry.previous_hash != self.hash:
             detail = f"it follows {entry.previous_hash}, and the entry before it carries {self.hash}"
-            return self._mismatch(MismatchCode.UNLINKED, entry, detail)
-        if entry.is_row and self.last_seq is not None and entry.seq != self.last_seq + 1:
-            detail = f"row {entry.seq} follows row {self.last_seq}"
-            return self._mismatch(MismatchCode.MISNUMBERED, entry, detail)
+            return _misfit(MismatchCode.UNLINKED, entry, detail)
+        if entry.is_row and self.seq_before is not None and entry.seq != self.seq_before + 1:
+            detail = f"row {entry.seq} follows row {self.seq_before}"
+            return _misfit(MismatchCode.MISNUMBERED, entry, detail)
         self.position, self.hash = entry.chain_position, entry.hash
         if entry.is_row:
             self.rows += 1
-            self.last_seq = entry.seq
+            self.last_seq = self.seq_before = entry.seq
             if self.first_seq is None:
                 self.first_seq = entry.seq
         else:
             self.outcomes += 1
         return None
 
-    def check_end(self) -> Mismatch | None:
+    def check_end(self, until: int) -> Mismatch | None:
+        if until < self.start.head_position and self.position == until:
+            return None
         if (self.position, self.hash) == (self.start.head_position, self.start.head_hash):
             return None
         return Mismatch(
@@ -157,16 +176,7 @@ class _Walk:
             unchained=self.start.unchained,
             mismatch=mismatch,
             next_from_seq=next_from_seq,
-        )
-
-    @staticmethod
-    def _mismatch(code: MismatchCode, entry: _Entry, detail: str) -> Mismatch:
-        return Mismatch(
-            code=code,
-            chain_position=entry.chain_position,
-            audit_id=entry.audit_id,
-            seq=entry.seq,
-            detail=detail,
+            removal=self.start.removal,
         )
 
 
@@ -176,20 +186,55 @@ async def verify(
     *,
     from_seq: int | None = None,
     to_seq: int | None = None,
+    to_position: int | None = None,
     entries_max: int = ENTRIES_MAX,
 ) -> Verification | None:
     """Checks the rows numbered `from_seq` to `to_seq`, both inclusive, and the outcomes written between them;
-    from the beginning, or to the end, where a bound is not given. None: nothing was ever written about this
-    cluster. Raises AuditUnavailable."""
+    from the beginning, or to the end, where a bound is not given. to_position: ends with the entry there
+    instead. None: nothing was ever written about this cluster. Raises AuditUnavailable."""
+    anchored_by = await store.read(partial(anchoring_row, cluster=cluster))
+    while True:
+        found = await _walk_once(
+            store,
+            cluster,
+            from_seq=from_seq,
+            to_seq=to_seq,
+            to_position=to_position,
+            entries_max=entries_max,
+        )
+        if found is None or found.mismatch is None:
+            return found
+        # What does not fit may have been removed under our feet.
+        now_anchored_by = await store.read(partial(anchoring_row, cluster=cluster))
+        if now_anchored_by == anchored_by:
+            return found
+        anchored_by = now_anchored_by
+
+
+async def _walk_once(
+    store: AuditStore,
+    cluster: str,
+    *,
+    from_seq: int | None,
+    to_seq: int | None,
+    to_position: int | None,
+    entries_max: int,
+) -> Verification | None:
     start = await store.read(partial(_find_start, cluster=cluster, from_seq=from_seq))
     if start is None:
         return None
     walk = _Walk(start)
+    unanchored = start.unanchored
+    if start.is_at_anchor:
+        unanchored = await _check_anchor(store, cluster, start)
+    if unanchored is not None:
+        return walk.finish(unanchored)
+    if to_seq is not None and start.seq is not None and to_seq <= start.seq:
+        return walk.finish()  # all of it was removed
+    until = start.head_position if to_position is None else min(to_position, start.head_position)
     looked_at = 0
     while True:
-        page = await store.read(
-            partial(_read_page, cluster=cluster, after=walk.position, until=start.head_position)
-        )
+        page = await store.read(partial(_read_page, cluster=cluster, after=walk.position, until=until))
         for entry in page:
             mismatch = walk.check_entry(entry)
             if mismatch is not None:
@@ -201,7 +246,7 @@ async def verify(
                 # Not the row after it: outcomes may stand between the two.
                 return walk.finish(next_from_seq=entry.seq)
         if len(page) < ENTRIES_PER_PAGE:
-            return walk.finish(walk.check_end())
+            return walk.finish(walk.check_end(until))
 
 
 def _find_start(connection: sa.Connection, *, cluster: str, from_seq: int | None) -> _Start | None:
@@ -214,22 +259,86 @@ def _find_start(connection: sa.Connection, *, cluster: str, from_seq: int | None
         .select_from(audit)
         .where(audit.c.cluster == cluster, audit.c.chain_position.is_(None))
     ).scalar_one()
+    removal: Recorded | None = None
+    unanchored: Mismatch | None = None
+    try:
+        removal = find_removal(connection, cluster)
+    except RemovalUnreadable as error:
+        unanchored = _unanchored(0, error.audit_id, None, str(error))
+    seq: int | None = None
     position, before = 0, GENESIS
+    if removal is not None:
+        gone = removal.removal
+        position, before, seq = gone.chain_position, gone.hash, gone.last_seq
     if from_seq is not None:
         first = connection.execute(
             sa.select(sa.func.min(audit.c.chain_position)).where(
-                audit.c.cluster == cluster, audit.c.seq >= from_seq
+                audit.c.cluster == cluster, audit.c.seq >= from_seq, audit.c.chain_position > position
             )
         ).scalar_one()
         # Beyond the last row there is nothing to look at but the end itself.
-        position = head["chain_position"] if first is None else first - 1
-        before = GENESIS if position == 0 else _hash_at(connection, cluster, position)
+        wanted = head["chain_position"] if first is None else first - 1
+        if wanted != position:
+            position, before, seq = wanted, _hash_at(connection, cluster, wanted), None
     return _Start(
         head_position=head["chain_position"],
         head_hash=head["hash"],
         unchained=unchained,
         position=position,
         hash=before,
+        seq=seq,
+        removal=removal,
+        unanchored=unanchored,
+    )
+
+
+async def _check_anchor(store: AuditStore, cluster: str, start: _Start) -> Mismatch | None:
+    """That the removal's row says what it said, and that the rows below are those that it names."""
+    recorded = start.removal
+    assert recorded is not None
+    entry = _row_entry(recorded.row)
+    if entry.expected_hash != entry.hash:
+        return _misfit(MismatchCode.ALTERED, entry, "it tells of a removal, and its content was changed")
+    if not recorded.is_swept:  # and rows that it does not name are still there
+        return None
+    kept = KeptDigest()
+    position, until = 0, recorded.removal.chain_position
+    while True:
+        page = await store.read(
+            partial(_read_page, cluster=cluster, after=position, until=until, kind="change")
+        )
+        for entry in page:
+            if entry.expected_hash != entry.hash:
+                return _misfit(MismatchCode.ALTERED, entry, "it stays below the anchor, and was changed")
+            kept.add(entry.chain_position, entry.hash)
+            position = entry.chain_position
+        if len(page) < ENTRIES_PER_PAGE:
+            break
+    named = (recorded.removal.kept_rows, recorded.removal.kept_hash)
+    if (kept.rows, kept.finish()) == named:
+        return None
+    return _unanchored(
+        until,
+        recorded.audit_id,
+        recorded.row["seq"],
+        f"{kept.rows} rows stay up to {until} and make {kept.finish()}, and the removal names "
+        f"{named[0]} with {named[1]}",
+    )
+
+
+def _unanchored(position: int, audit_id: int, seq: int | None, detail: str) -> Mismatch:
+    return Mismatch(
+        code=MismatchCode.UNANCHORED, chain_position=position, audit_id=audit_id, seq=seq, detail=detail
+    )
+
+
+def _misfit(code: MismatchCode, entry: _Entry, detail: str) -> Mismatch:
+    return Mismatch(
+        code=code,
+        chain_position=entry.chain_position,
+        audit_id=entry.audit_id,
+        seq=entry.seq,
+        detail=detail,
     )
 
 
@@ -245,14 +354,21 @@ def _hash_at(connection: sa.Connection, cluster: str, position: int) -> str:
     return ""
 
 
-def _read_page(connection: sa.Connection, *, cluster: str, after: int, until: int) -> list[_Entry]:
-    """The next entries of the chain, in its order: at most ENTRIES_PER_PAGE, fewer only at its end."""
-    rows = connection.execute(
+def _read_page(
+    connection: sa.Connection, *, cluster: str, after: int, until: int, kind: str | None = None
+) -> list[_Entry]:
+    """The next entries of the chain, in its order: at most ENTRIES_PER_PAGE, fewer only at its end.
+    kind: only rows of this kind."""
+    of_rows = (
         sa.select(audit)
         .where(audit.c.cluster == cluster, audit.c.chain_position > after, audit.c.chain_position <= until)
         .order_by(audit.c.chain_position)
         .limit(ENTRIES_PER_PAGE)
     )
+    if kind is not None:
+        found = connection.execute(of_rows.where(audit.c.kind == kind))
+        return [_row_entry(row) for row in found.mappings()]
+    rows = connection.execute(of_rows)
     outcomes = connection.execute(
         sa.select(audit_outcomes, audit.c.seq)
         .join(audit, audit.c.id == audit_outcomes.c.audit_id)
@@ -272,9 +388,9 @@ def _read_page(connection: sa.Connection, *, cluster: str, after: int, until: in
     return list(entries)[:ENTRIES_PER_PAGE]
 
 
-def _row_entry(row: sa.RowMapping) -> _Entry:
+def _row_entry(row: Mapping[Any, Any]) -> _Entry:
     place: dict[str, Any] = {"position": row["chain_position"], "previous_hash": row["previous_hash"]}
-    return _entry(row, audit_id=row["id"], is_row=True, expected_hash=hash_row(dict(row), **place))
+    return _entry(row, audit_id=row["id"], is_row=True, expected_hash=hash_row(row, **place))
 
 
 def _outcome_entry(outcome: sa.RowMapping, cluster: str) -> _Entry:
@@ -288,7 +404,7 @@ def _outcome_entry(outcome: sa.RowMapping, cluster: str) -> _Entry:
     return _entry(outcome, audit_id=outcome["audit_id"], is_row=False, expected_hash=expected)
 
 
-def _entry(found: sa.RowMapping, *, audit_id: int, is_row: bool, expected_hash: str) -> _Entry:
+def _entry(found: Mapping[Any, Any], *, audit_id: int, is_row: bool, expected_hash: str) -> _Entry:
     return _Entry(
         chain_position=found["chain_position"],
         is_row=is_row,

@@ -52,6 +52,7 @@ def test_the_file_can_be_named_by_the_environment(tmp_path: Path) -> None:
         ({"broker_lease_ms": "6000"}, "--broker-session-timeout-ms 6000 must be at least 6550"),
         ({"zookeeper_session_timeout_ms": "10000"}, "must be at least 11000"),
         ({"zookeeper_session_timeout_ms": "10"}, "must be at least 500"),
+        ({"audit_retention_days": "-1"}, "must be at least 0"),
         ({"read_only": "perhaps"}, "must be true or false"),
         ({"observer": "2"}, "must be true or false"),
         ({"log_level": "loud"}, "is not one of"),
