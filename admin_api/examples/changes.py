@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from admin_api.examples.story import BROKER, OPERATION, PARTITION, TOPIC, TOPIC_ID, Shown, items
+from admin_api.examples.story import BROKER, OPERATION, PARTITION, TOPIC, TOPIC_ID, Shown, items, links
 
 _DONE: Final = {
     "started_at": "2026-11-21T09:30:00.000Z",
@@ -17,6 +17,7 @@ _DEMOTION: Final = (
     | _DONE
     | {
         "kind": "broker_demote",
+        "links": links(moves=False),
         "state": "running",
         "finished_at": None,
         "reason": "a new kernel for store1",
@@ -38,6 +39,7 @@ _RETURN: Final = (
     | _DONE
     | {
         "kind": "broker_return",
+        "links": links(moves=False, has_ended=True),
         "state": "succeeded",
         "reason": "the new kernel runs",
         "spec": {"broker_id": 1},
@@ -53,6 +55,7 @@ _ELECTIONS: Final = (
     | _DONE
     | {
         "kind": "preferred_election",
+        "links": links(moves=False, has_ended=True),
         "state": "succeeded",
         "reason": "after maintenance of store1",
         "spec": {"elected": 4, "refused": 0},
@@ -71,6 +74,7 @@ _GROWTH: Final = (
     | _DONE
     | {
         "kind": "partitions_add",
+        "links": links(moves=False),
         "state": "running",
         "finished_at": None,
         "reason": "twice as many consumers",
@@ -83,6 +87,7 @@ _REASSIGNMENT: Final = (
     | _DONE
     | {
         "kind": "reassignment",
+        "links": links(),
         "state": "running",
         "finished_at": None,
         "reason": "store1 is to be replaced",
@@ -114,6 +119,7 @@ _CANCELLATION: Final = (
     | _DONE
     | {
         "kind": "reassignment_cancel",
+        "links": links(moves=False, has_ended=True),
         "state": "succeeded",
         "reason": "clients time out",
         "spec": {"topic": "orders", "partition": 0, "replicas": [1, 2, 3]},

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from admin_api.examples.story import OPERATION, TOPIC_ID, Shown, items
+from admin_api.examples.story import OPERATION, TOPIC_ID, Shown, items, links
 
 PLAN_ID: Final = "plan_TvcWIsqjfPWJhZaHEmdumg"
 _HASH: Final = "5d41402abc4b2a76b9719d911017c592ae2f7e5d8b1f0e1f3c2a4b5c6d7e8f90"
@@ -76,6 +76,7 @@ _SUMMARY: Final = {
     )
 } | {"kind": "drain", "moves": 1, "bytes": 402_653_184}
 _EXECUTION: Final = OPERATION | {
+    "links": links(),
     "kind": "plan_execution",
     "state": "running",
     "started_at": "2026-11-21T09:31:00.000Z",
@@ -97,7 +98,9 @@ _EXECUTION: Final = OPERATION | {
     "blocked": [],
 }
 _SCHEDULED: Final = _EXECUTION | {
+    "links": links(has_begun=False),
     "state": "scheduled",
+    "started_at": None,
     "steps": [{"name": "move", "state": "pending"}, {"name": "elect", "state": "pending"}],
 }
 _UNDO: Final = _EXECUTION | {
@@ -105,6 +108,7 @@ _UNDO: Final = _EXECUTION | {
     "spec": {"plan_id": PLAN_ID, "undoes": "op_F9cmqsT9jBmxJpt6iz7Ngw"},
 }
 _MOVING: Final = {
+    "plan_id": PLAN_ID,
     "position": 0,
     "topic": "orders",
     "topic_id": TOPIC_ID,

@@ -138,6 +138,20 @@ BROKER: Final[dict[str, Any]] = {
     "leaders": 4,
     "last_change": CHANGE | {"cause": "broker_unfenced", "actor": "controller", "reason": None},
 }
+
+
+def links(*, moves: bool = True, has_begun: bool = True, has_ended: bool = False) -> dict[str, str | None]:
+    """Of the operation. moves: whether it moves replicas."""
+    path = f"/operations/{OPERATION_ID}"
+    return {
+        "self": path,
+        "events": None if has_ended else f"{path}/events",
+        "moves": f"{path}/moves" if moves else None,
+        "receipt": f"{path}/receipt" if has_begun else None,
+        "audit": f"/audit?operation={OPERATION_ID}",
+    }
+
+
 OPERATION: Final[dict[str, Any]] = {
     "id": OPERATION_ID,
     "kind": "broker_add",
@@ -184,11 +198,7 @@ OPERATION: Final[dict[str, Any]] = {
     "refused": [],
     "error": None,
     "summary": None,
-    "links": {
-        "self": f"/operations/{OPERATION_ID}",
-        "moves": f"/operations/{OPERATION_ID}/moves",
-        "audit": f"/audit?operation={OPERATION_ID}",
-    },
+    "links": links(has_begun=False),
 }
 
 

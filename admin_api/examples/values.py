@@ -19,9 +19,11 @@ from admin_api.examples.story import (
     URL,
     Shown,
     items,
+    links,
 )
 
 _FINISHED: Final = OPERATION | {
+    "links": links(has_ended=True),
     "state": "succeeded",
     "started_at": "2026-11-21T09:31:04.120Z",
     "finished_at": "2026-11-21T09:31:04.310Z",
@@ -36,6 +38,7 @@ _FINISHED: Final = OPERATION | {
     "summary": "broker 4 is active; no data was moved",
 }
 _DELETION: Final = OPERATION | {
+    "links": links(moves=False),
     "kind": "topic_delete",
     "state": "running",
     "started_at": "2026-11-21T09:30:00.000Z",
@@ -53,6 +56,7 @@ _DELETION: Final = OPERATION | {
     ],
 }
 _ELECTION: Final = OPERATION | {
+    "links": links(moves=False, has_ended=True),
     "kind": "leader_election",
     "state": "succeeded",
     "started_at": "2026-11-21T09:30:00.000Z",

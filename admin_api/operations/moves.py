@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import NamedTuple
 
 from pydantic import Field
 
 from admin_api.names import optional_timestamp
-from admin_api.operations.model import FINISHED, Fate, Reassignment, decode_work
+from admin_api.operations.model import FINISHED, Fate, Reassignment, Work, decode_work
 from admin_api.operations.reassignments import Progress
 from admin_api.operations.views import EtaView, eta_view
+from admin_api.pages import refuse_token
+from admin_api.plans.keeping import plan_id_of
 from admin_api.services import Services
 from admin_api.views import View
 from controller.audit.operation_rows import OperationRow
-from controller.audit.plan_rows import MoveRow, get_moves
+from controller.audit.plan_rows import MoveRow, get_moves, plan_ids_of
 from controller.contract.partition_state import PartitionKey
 from controller.core.planning.plan import Move
 from controller.core.reassignment_progress import ReassignmentProgress
@@ -23,6 +26,7 @@ from controller.core.reassignment_progress import ReassignmentProgress
 class MoveView(View):
     """One partition's way to its new replicas."""
 
+    plan_id: str | None = Field(description="the plan that it is a part of; null: of no plan")
     position: int = Field(description="place in the plan, from 0")
     topic: str = Field(examples=["orders"])
     topic_id: str
@@ -52,26 +56,47 @@ class MoveList(View):
     next_page_token: str | None
 
 
+class Place(NamedTuple):
+    """Of a move in its operation's list. plan_id: empty where there is no plan."""
+
+    plan_id: str
+    position: int
+
+
 async def moves_of(
-    services: Services, row: OperationRow, *, start: int, fate: Fate | None, limit: int
+    services: Services, row: OperationRow, *, after: Place | None, fate: Fate | None, limit: int
 ) -> list[MoveView]:
-    """From a position on, at most `limit`; none of an operation that moves nothing."""
+    """At most `limit`, behind a place; none of an operation that moves nothing. Plan after plan, as they were
+    made. Raises ProblemError for a place that is not in the list."""
     work = decode_work(row)
     live = services.operations.live([row]).get(row.cluster, {})
-    if work.execution is not None:
-        is_over = row.state in FINISHED
-        wanted = () if fate is None else _stored_as(fate, is_over=is_over)
-        rows = await services.audit.read(
-            partial(
-                get_moves,
-                plan_id=work.execution.plan_id,
-                start=min(start, work.execution.moves_total),
-                end=work.execution.moves_total,
-                fates=wanted,
-                limit=limit,
+    start = 0 if after is None else after.position + 1
+    plan_ids = await services.audit.read(partial(plan_ids_of, operation_id=row.id))
+    if plan_ids:
+        first = 0
+        if after is not None:
+            if after.plan_id not in plan_ids:
+                refuse_token()
+            first = plan_ids.index(after.plan_id)
+        newest = _newest_plan(row, work)
+        found: list[MoveView] = []
+        for plan_id in plan_ids[first:]:
+            # What an earlier plan has not begun, nobody will: another one was made.
+            is_over = row.state in FINISHED or plan_id != newest
+            found += await _of_one_plan(
+                services,
+                work,
+                plan_id,
+                live,
+                start=start,
+                fate=fate,
+                limit=limit - len(found),
+                is_over=is_over,
             )
-        )
-        return [_of_plan(found, live, is_over=is_over) for found in rows] if wanted != ("",) else []
+            if len(found) == limit:
+                break
+            start = 0
+        return found
     if not isinstance(work.spec, Reassignment):
         return []
     shown = [
@@ -90,11 +115,42 @@ async def moves_of(
             ),
             work.fates[position],
             live,
+            plan_id=None,
         )
         for position, move in enumerate(work.spec.moves)
         if position >= start and fate in (None, work.fates[position])
     ]
     return shown[:limit]
+
+
+def _newest_plan(row: OperationRow, work: Work) -> str:
+    """The plan that it carries out, or else the one that it has ordered."""
+    if work.execution is not None:
+        return work.execution.plan_id
+    return plan_id_of(row.id, turn=max(0, work.campaign.plans - 1))
+
+
+async def _of_one_plan(
+    services: Services,
+    work: Work,
+    plan_id: str,
+    live: Progress,
+    *,
+    start: int,
+    fate: Fate | None,
+    limit: int,
+    is_over: bool,
+) -> list[MoveView]:
+    wanted = () if fate is None else _stored_as(fate, is_over=is_over)
+    if wanted == ("",):
+        return []
+    end: int | None = None
+    if work.execution is not None and work.execution.plan_id == plan_id:
+        end = work.execution.moves_total  # it may be cut
+    rows = await services.audit.read(
+        partial(get_moves, plan_id=plan_id, start=start, end=end, fates=wanted, limit=limit)
+    )
+    return [_of_plan(plan_id, found, live, is_over=is_over) for found in rows]
 
 
 def _stored_as(fate: Fate, *, is_over: bool) -> tuple[str, ...]:
@@ -104,11 +160,11 @@ def _stored_as(fate: Fate, *, is_over: bool) -> tuple[str, ...]:
     return ("",) if is_over and fate is Fate.PLANNED else (fate,)
 
 
-def _of_plan(found: MoveRow, live: Progress, *, is_over: bool) -> MoveView:
+def _of_plan(plan_id: str, found: MoveRow, live: Progress, *, is_over: bool) -> MoveView:
     fate = Fate(found.fate)
     if is_over and fate is Fate.PLANNED:
         fate = Fate.NOT_BEGUN
-    return _view(found.position, found.move, fate, live, found)
+    return _view(found.position, found.move, fate, live, found, plan_id=plan_id)
 
 
 def _view(
@@ -117,11 +173,14 @@ def _view(
     fate: Fate,
     live: Mapping[PartitionKey, ReassignmentProgress],
     row: MoveRow | None = None,
+    *,
+    plan_id: str | None,
 ) -> MoveView:
     now = live.get(move.key) if fate is Fate.MOVING else None
     learners = [] if now is None else [t for t in now.targets if t.is_learner and not t.in_sync]
     rates = [target.rate for target in learners if target.rate is not None]
     return MoveView(
+        plan_id=plan_id,
         position=position,
         topic=move.topic,
         topic_id=move.topic_id,

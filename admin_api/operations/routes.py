@@ -16,7 +16,7 @@ from admin_api.names import ClusterName, Reason
 from admin_api.operations.cancelling import cancel_operation, find_operation
 from admin_api.operations.controls import pause_operation, resume_operation
 from admin_api.operations.model import CancelMode, Fate, OperationState
-from admin_api.operations.moves import MoveList, moves_of
+from admin_api.operations.moves import MoveList, Place, moves_of
 from admin_api.operations.throttling import throttle_operation
 from admin_api.operations.views import (
     LOCATION_HEADERS,
@@ -277,12 +277,15 @@ async def list_moves(
     page_token: PageToken = None,
 ) -> Response:
     """In the plan's order, with what became of each; of those on their way, how far they are and what holds
-    them up. Of an operation that planned again, the latest plan's. None of operations that move nothing."""
+    them up. Of an operation that planned again, the moves of all its plans, one plan after the other. None of
+    operations that move nothing."""
     row = await find_operation(services, operation_id)
-    start = 0 if page_token is None else decode_position(page_token, "moves", int)[0] + 1
-    found = await moves_of(services, row, start=start, fate=fate, limit=limit + 1)
+    after = None if page_token is None else Place(*decode_position(page_token, "moves", str, int))
+    found = await moves_of(services, row, after=after, fate=fate, limit=limit + 1)
     page = found[:limit]
-    token = encode_token(["moves", page[-1].position]) if len(found) > limit else None
+    token = None
+    if len(found) > limit:
+        token = encode_token(["moves", page[-1].plan_id or "", page[-1].position])
     return show(request, MoveList(items=page, next_page_token=token))
 
 

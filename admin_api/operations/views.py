@@ -12,9 +12,16 @@ from admin_api.answers import Answer
 from admin_api.names import INT64_MAX, optional_timestamp, timestamp
 from admin_api.operations.model import (
     CONCURRENT_MOVES_MAX,
+    FINISHED,
+    NOT_STARTED,
+    BrokerAdd,
+    BrokerDrain,
     Execution,
     Fate,
+    PlanExecution,
     Reassignment,
+    ReplicationFactorChange,
+    Spec,
     Work,
     decode_work,
 )
@@ -93,8 +100,12 @@ class ProgressView(View):
 
 
 class LinksView(View):
+    """Where more is told. Null: there is nothing to tell."""
+
     self: str
-    moves: str
+    events: str | None = Field(description="the stream to follow it by, until it has ended")
+    moves: str | None = Field(description="of operations that move replicas")
+    receipt: str | None = Field(description="how safe its partitions were, once it has begun")
     audit: str
 
 
@@ -171,12 +182,29 @@ def operation_view(
         if work.error is None
         else OperationErrorView(code=work.error.code, detail=work.error.detail),
         summary=work.summary,
-        links=LinksView(
-            self=f"/operations/{row.id}",
-            moves=f"/operations/{row.id}/moves",
-            audit=f"/audit?operation={row.id}",
-        ),
+        links=_links(row, work),
     )
+
+
+def _links(row: OperationRow, work: Work) -> LinksView:
+    path = f"/operations/{row.id}"
+    return LinksView(
+        self=path,
+        events=None if row.state in FINISHED else f"{path}/events",
+        moves=f"{path}/moves" if _moves_replicas(work.spec) else None,
+        receipt=f"{path}/receipt" if row.state not in NOT_STARTED else None,
+        audit=f"/audit?operation={row.id}",
+    )
+
+
+def _moves_replicas(spec: Spec) -> bool:
+    match spec:
+        case BrokerAdd():
+            return spec.mode != "none" or any(broker.replaces is not None for broker in spec.brokers)
+        case BrokerDrain() | PlanExecution() | Reassignment() | ReplicationFactorChange():
+            return True
+        case _:
+            return False
 
 
 def _progress(work: Work, live: Progress, keys: Collection[PartitionKey]) -> ProgressView:

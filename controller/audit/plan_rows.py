@@ -172,14 +172,28 @@ def get_moves(
     return [_move_row(found) for found in connection.execute(statement).mappings()]
 
 
+#: Of plans that one operation made within a millisecond, the tenth comes after the second.
+_AS_MADE: Final = (plans.c.created_at_ms, sa.func.length(plans.c.id), plans.c.id)
+
+
 def plans_of(connection: sa.Connection, operation_id: str) -> list[PlanRow]:
     """The plans that an operation carries out, or has, in their order."""
     statement = (
         sa.select(plans)
         .where(plans.c.operation_id == inert(operation_id), plans.c.complete)
-        .order_by(plans.c.created_at_ms, plans.c.id)
+        .order_by(*_AS_MADE)
     )
     return [PlanRow(**found) for found in connection.execute(statement).mappings()]
+
+
+def plan_ids_of(connection: sa.Connection, operation_id: str) -> list[str]:
+    """As `plans_of`, by their ids."""
+    statement = (
+        sa.select(plans.c.id)
+        .where(plans.c.operation_id == inert(operation_id), plans.c.complete)
+        .order_by(*_AS_MADE)
+    )
+    return list(connection.execute(statement).scalars())
 
 
 def claim_plan(connection: sa.Connection, plan_id: str, operation_id: str) -> bool:

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from admin_api.plans.keeping import Origin, find_plan, store_plan
 from controller.audit import migrate, plan_rows
 from controller.audit.plan_rows import MoveRow
+from controller.audit.receipts import begun_moves
 from controller.audit.store import AuditStore, run_in_place
 from controller.audit.tables import plan_moves, plans
 from controller.core.planning.goals import Drain
@@ -121,6 +122,27 @@ def test_one_operation_gets_a_plan_and_keeps_it(store: AuditStore) -> None:
     assert not _write(store, partial(plan_rows.delete_plan, plan_id="plan_1"))
     assert _write(store, partial(plan_rows.forget_expired, before_ms=10**12, limit=10)) == 0
     assert [row.id for row in _read(store, partial(plan_rows.plans_of, operation_id="op_1"))] == ["plan_1"]
+
+
+def test_an_operations_plans_come_in_the_order_in_which_it_made_them(store: AuditStore) -> None:
+    """Also those of one millisecond, of which the tenth is not the second."""
+    made = ["plan_1", *(f"plan_1_{turn}" for turn in range(1, 12))]
+    for plan_id in reversed(made):
+        _keep(store, plan_of(1), msgspec.structs.replace(ORIGIN, plan_id=plan_id))
+        assert _write(store, partial(plan_rows.claim_plan, plan_id=plan_id, operation_id="op_1"))
+    assert [row.id for row in _read(store, partial(plan_rows.plans_of, operation_id="op_1"))] == made
+    assert _read(store, partial(plan_rows.plan_ids_of, operation_id="op_1")) == made
+
+
+def test_a_receipt_names_what_any_of_the_plans_has_begun(store: AuditStore) -> None:
+    for place, plan_id in enumerate(("plan_1", "plan_1_1")):
+        _keep(store, plan_of(3), msgspec.structs.replace(ORIGIN, plan_id=plan_id))
+        assert _write(store, partial(plan_rows.claim_plan, plan_id=plan_id, operation_id="op_1"))
+        moves = _read(store, partial(plan_rows.get_moves, plan_id=plan_id))
+        begun = [msgspec.structs.replace(moves[place], fate="moved", begun_at_ms=7)]
+        _write(store, partial(plan_rows.update_fates, plan_id=plan_id, moves=begun))
+    named = _read(store, partial(begun_moves, operation_id="op_1"))
+    assert named == {f"Zk1lV0pCTEq4nY6mXw2v3A/{number}": "orders" for number in (0, 1)}
 
 
 def test_fates_are_kept_move_by_move(store: AuditStore) -> None:

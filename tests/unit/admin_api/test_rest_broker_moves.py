@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from admin_api.pages import encode_token
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 from tests.unit.admin_api.plan_parts import catch_up, ended, formed, operation, partitions
 from tests.unit.admin_api.rest_parts import Rest, controller, problem
@@ -161,7 +162,34 @@ async def test_what_a_plan_could_not_do_another_one_does(zookeeper: MemoryZooKee
         assert (done["state"], done["error"]) == ("succeeded", None)
         assert held(rest)[1] == 0
         listed = (await rest.client.get("/clusters/prod/plans")).json()["items"]
-        assert len([plan for plan in listed if plan["operation_id"] == operation_id]) == 2
+        made = [plan["id"] for plan in reversed(listed) if plan["operation_id"] == operation_id]
+        assert len(made) == 2
+        moves = await all_moves(rest, operation_id)
+        assert len(moves) == 7
+        assert [move["plan_id"] for move in moves] == [made[0]] * 6 + [made[1]]
+        assert [move["position"] for move in moves] == [0, 1, 2, 3, 4, 5, 0]
+        # What the first plan could not do the second one did.
+        (drifted,) = [move for move in moves[:6] if move["fate"] != "moved"]
+        assert (drifted["fate"], drifted["partition"]) == ("drifted", moves[6]["partition"])
+        assert moves[6]["fate"] == "moved"
+        assert await all_moves(rest, operation_id, fate="drifted") == [drifted]
+        forged = encode_token(["moves", "plan_of_somebody_else", 0])
+        refused = await rest.client.get(f"/operations/{operation_id}/moves?page_token={forged}")
+        assert problem(refused) == (422, "invalid_request")
+
+
+async def all_moves(rest: Rest, operation_id: str, **params: str) -> list[dict[str, Any]]:
+    """Every item of every page, two a page."""
+    items: list[dict[str, Any]] = []
+    token: dict[str, str] = {}
+    while True:
+        query = {"limit": "2"} | params | token
+        response = await rest.client.get(f"/operations/{operation_id}/moves", params=query)
+        assert response.status_code == 200, response.text
+        items += response.json()["items"]
+        if response.json()["next_page_token"] is None:
+            return items
+        token = {"page_token": response.json()["next_page_token"]}
 
 
 async def test_another_controller_goes_on_with_a_drain(zookeeper: MemoryZooKeeper) -> None:
@@ -216,6 +244,9 @@ async def test_moves_begin_when_they_may_and_the_broker_serves_meanwhile(zookeep
         await rest.clock.sleep_ms(1_000)
         scheduled = await operation(rest, operation_id)
         assert (scheduled["state"], scheduled["plan_id"]) == ("scheduled", None)
+        path = f"/operations/{operation_id}"
+        links = {"self": path, "events": f"{path}/events", "moves": f"{path}/moves", "receipt": None}
+        assert scheduled["links"] == links | {"audit": f"/audit?operation={operation_id}"}
         assert (await rest.client.get(f"{BROKERS}/4")).json()["state"] == "active"
         assert held(rest)[4] == 0
         # Before it has a plan it can be cancelled as well.
@@ -248,6 +279,10 @@ async def test_nothing_is_moved_when_that_is_what_was_asked(zookeeper: MemoryZoo
         done = await operation(rest, operation_id)
         assert (done["state"], done["plan_id"]) == ("succeeded", None)
         assert [step["state"] for step in done["steps"]] == ["succeeded"] * 2 + ["skipped"] * 3
+        links = done["links"]
+        assert (links["events"], links["moves"]) == (None, None)
+        await rest.outbox.flush()
+        assert (await rest.client.get(links["receipt"])).json()["verdict"] == "nothing_moved"
         assert held(rest)[4] == 0
 
 
