@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tests.simulation.schedule import from_json, to_json
 COMPARED_EVERY = 20
 """One seed in so many runs a second time, in another process with another hash seed."""
 OTHER_HASH_SEED = "4711"
+SHOWN_EVERY_S = 10.0
 
 
 def _run_one(arguments: tuple[int, int]) -> Result:
@@ -41,8 +43,15 @@ def digest_elsewhere(seed: int, *, faults_ms: int) -> str:
     return found.stdout.strip()
 
 
+def progress(results: Sequence[Result], count: int, *, seconds: float) -> str:
+    """One line about a sweep of `count` seeds that goes on."""
+    failed = sum(1 for result in results if result.failures)
+    left = seconds * (count - len(results)) / max(len(results), 1)
+    return f"{seconds:6.0f} s: {len(results):,} of {count:,} seeds, {failed} failed, {left:.0f} s to go"
+
+
 def sweep(first: int, count: int, *, jobs: int, faults_ms: int) -> int:
-    began = time.monotonic()
+    began = shown = time.monotonic()
     results: list[Result] = []
     gc.freeze()  # the workers' collectors need not go through what is there already, before each seed
     with get_context("fork").Pool(jobs) as pool:
@@ -51,6 +60,9 @@ def sweep(first: int, count: int, *, jobs: int, faults_ms: int) -> int:
             results.append(result)
             if result.failures:
                 print(result.report(), flush=True)
+            if time.monotonic() - shown >= SHOWN_EVERY_S:
+                shown = time.monotonic()
+                print(progress(results, count, seconds=shown - began), flush=True)
     again = [result for result in results if result.seed % COMPARED_EVERY == 0]
     differing = [
         result.seed for result in again if digest_elsewhere(result.seed, faults_ms=faults_ms) != result.digest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.checker.verdict import Figures, Verdict
+from tests.fullstack.__main__ import progress
 from tests.fullstack.figures import part_of, table
 from tests.fullstack.options import Options
 from tests.fullstack.run import Result
@@ -60,3 +61,8 @@ def test_a_loss_a_failure_or_a_difference_in_one_seed_fails_the_part() -> None:
     part = part_of([held], seconds=1.0, compared=1, differing=[1])
     assert not part.is_ok
     assert "seed 1: two runs differ" in table(part)
+
+
+def test_a_sweep_tells_how_far_it_is() -> None:
+    results = [result(1, 400, ()), result(2, 400, (), failures=("lost-acked 7",))]
+    assert progress(results, 8, seconds=10.0) == "    10 s: 2 of 8 seeds, 1 failed, 30 s to go"
