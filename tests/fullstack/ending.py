@@ -107,16 +107,21 @@ async def read_finally(cluster: Cluster, ends: dict[Key, int]) -> None:
 
 
 async def agree(cluster: Cluster) -> tuple[Anomaly, ...]:
-    """Compares what each side says, until they agree or for as long as they may take to."""
+    """Compares what each side says, until they agree or for as long as they may take to. Raises Failure when
+    no controller is active at the end: a role may still be lost to what was mended a moment ago."""
     due_ms = cluster.world.now_ms + AGREE_MS_MAX
     while True:
         anomalies = await _compare(cluster)
-        if not anomalies or cluster.world.now_ms > due_ms:
+        is_late = cluster.world.now_ms > due_ms
+        if anomalies is None and is_late:
+            raise Failure("no controller was active when REST, ZooKeeper, brokers and audit were compared")
+        if anomalies is not None and (not anomalies or is_late):
             return anomalies
         await trio.sleep(0.25)
 
 
-async def _compare(cluster: Cluster) -> tuple[Anomaly, ...]:
+async def _compare(cluster: Cluster) -> tuple[Anomaly, ...] | None:
+    """None: there is no active controller to compare the others with."""
     rest = {
         (cluster.topic, item["partition"]): {
             **{fact: item[fact] for fact in FACTS},
@@ -131,6 +136,8 @@ async def _compare(cluster: Cluster) -> tuple[Anomaly, ...]:
             if after is not None:
                 audit.setdefault((cluster.topic, row["partition"]), {fact: after[fact] for fact in FACTS})
     truth = {(cluster.topic, key[1]): _facts(cluster.truth(key)) for key in cluster.keys}
+    if not all(truth.values()):
+        return None
     views: dict[str, Any] = {"rest": rest, "audit": audit}
     anomalies = list(check_placement(truth, views))
     for broker in cluster.brokers.values():
