@@ -32,9 +32,9 @@ class OneController:
 
     topic = "orders"
     keys = (KEY,)
-    brokers: dict[int, Any] = {}
 
     def __init__(self, *, active_after_ms: float) -> None:
+        self.brokers: dict[int, Any] = {}
         self._active_after_ms = active_after_ms
         facts = {fact: getattr(STATE, fact) for fact in FACTS}
         self._rest = [{"partition": 0, **facts}]
