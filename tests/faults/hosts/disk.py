@@ -7,6 +7,7 @@ every five minutes only, and renames do not flush (`noauto_da_alloc`), so that a
     cut power     FS_IOC_SHUTDOWN: nothing that is in memory reaches the medium any more
     fill          the file system is full: writes end with ENOSPC
     break_medium  the tmpfs is full: writes to new blocks fail later, when they are flushed
+    is_sound      whether what failed left a file system that a machine would go on with
     throttle      a slow disk: at most so many bytes a second (cgroup v1, blkio)
     keep/put_back an older state of the whole disk, as of a restored backup
     format        an empty disk
@@ -19,6 +20,7 @@ import errno
 import fcntl
 import os
 import struct
+import subprocess
 import time
 from pathlib import Path
 
@@ -35,6 +37,7 @@ SHUTDOWN_WITHOUT_FLUSH = 2
 
 UNMOUNT_SECONDS_MAX = 10.0
 UNMOUNT_PAUSE_SECONDS = 0.02
+CHECK_SECONDS_MAX = 60.0
 BLOCK = b"\0" * MIB
 
 BLKIO = Path("/sys/fs/cgroup/blkio")
@@ -152,6 +155,16 @@ class HostDisk:
         with self._image.open("wb") as image:
             image.truncate(SIZE_BYTES)
         run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=1,lazy_journal_init=1", str(self._image))
+
+    def is_sound(self) -> bool:
+        """Whether the file system has lost nothing of its own: no inode, no bitmap. Must not be mounted.
+
+        A medium that broke may have dropped such blocks, too; what they described is then unreadable
+        (EBADMSG), and no machine would go on with it. The journal is replayed.
+        """
+        command = ("e2fsck", "-f", "-p", str(self._image))
+        done = subprocess.run(command, capture_output=True, timeout=CHECK_SECONDS_MAX, check=False)
+        return done.returncode == 0
 
     def keep(self) -> None:
         """Copies the disk as it is, in place of an earlier copy. Must not be mounted."""

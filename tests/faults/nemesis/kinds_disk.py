@@ -63,7 +63,8 @@ def fill_disk(arena: Arena) -> Ongoing | None:
 
 
 def break_disk(arena: Arena) -> Ongoing | None:
-    """Writes succeed and fsync fails: what was not on the disk by then never gets there."""
+    """Writes succeed and fsync fails: what was not on the disk by then never gets there. A disk whose file
+    system did not outlive that is replaced by an empty one."""
     host = arena.pick_lossy()
     if host is None:
         return None
@@ -74,6 +75,8 @@ def break_disk(arena: Arena) -> Ongoing | None:
     def heal() -> None:
         arena.cluster.turn_off(broker_id)
         disk.mend_medium()
+        if not disk.is_sound():
+            disk.format()
         arena.cluster.turn_on(broker_id)
 
     return Ongoing("break-disk", (host,), f"break-disk {host}", heal, True)

@@ -161,8 +161,11 @@ def finish(cluster: HostCluster, load: Load, recorder: Recorder, outcomes: Outco
     for broker in cluster.brokers.values():
         broker.process.stop()
     directories = {broker.broker_id: broker.data_directory for broker in cluster.brokers.values()}
-    for dump in dump_replicas(directories, TOPIC, now_ns=recorder.clock_ns()):
-        recorder.add(dump)
+    try:
+        for dump in dump_replicas(directories, TOPIC, now_ns=recorder.clock_ns()):
+            recorder.add(dump)
+    except OSError as error:
+        outcomes.failures.append(f"a replica's disk can't be read: {error}")
 
 
 def wait_until_whole(cluster: HostCluster) -> list[PartitionView]:
