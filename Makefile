@@ -13,7 +13,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-SOURCES := controller admin_api dataplane localcluster springtide migrations bench tests
+SOURCES := controller admin_api dataplane localcluster springtide pipeline pyspark_springtide migrations bench tests
 SEEDS ?= 500
 ROUNDS ?= 20
 PYTEST_ARGS ?=
