@@ -47,6 +47,7 @@ from dataplane.core.results import (
     EpochEndResult,
     FetchResult,
     OffsetResult,
+    ProducersResult,
     ReplicaOptions,
     TimestampLookup,
 )
@@ -207,6 +208,12 @@ class Leader:
             ),
             NO_EFFECTS,
         )
+
+    def describe_producers(self, now_ms: int) -> ProducersResult:
+        """What `append` would judge the next batches by: the log's end, committed or not."""
+        if not self.may_serve(now_ms):
+            return ProducersResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return ProducersResult(ErrorCode.NONE, tuple(self._log.producers.active_producers()))
 
     # Commit.
 

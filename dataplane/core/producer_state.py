@@ -14,8 +14,10 @@ began in the middle (an expired producer, accepted at any sequence as KIP-360 wa
 sequences before its first: a batch from there was perhaps never stored, and must not be called a duplicate.
 A duplicate is not committed: whoever answers it waits until the high watermark covers `last_offset`.
 
+Which ids there are is not asked: a client may name its own (the controller hands out small ones only, 6.8).
+
 Bounds: PRODUCERS_MAX ids a partition, least recently heard of goes first; ids silent for the configured time
-expire (by time, not by the presence of their records: KAFKA-7190).
+expire when somebody calls `expire` (by time, not by the presence of their records: KAFKA-7190).
 """
 
 from __future__ import annotations
@@ -108,12 +110,11 @@ class _Producer:
 class ProducerStates:
     """The producers of one partition."""
 
-    __slots__ = ("_end_offset", "_expiration_ms", "_producers", "_producers_max", "evictions")
+    __slots__ = ("_end_offset", "_producers", "_producers_max", "evictions")
 
-    def __init__(self, *, expiration_ms: int = EXPIRATION_MS, producers_max: int = PRODUCERS_MAX) -> None:
+    def __init__(self, *, producers_max: int = PRODUCERS_MAX) -> None:
         assert producers_max > 0
         self._producers: OrderedDict[int, _Producer] = OrderedDict()  # least recently updated first
-        self._expiration_ms = expiration_ms
         self._producers_max = producers_max
         self._end_offset = 0
         self.evictions = 0
@@ -187,13 +188,13 @@ class ProducerStates:
         )
         producer.batches = (*batches[-(BATCHES_RETAINED - 1) :], mark)
 
-    def expire(self, *, now_ms: int) -> int:
+    def expire(self, *, now_ms: int, expiration_ms: int = EXPIRATION_MS) -> int:
         """Forget the producers that have been silent for the expiration time; returns how many."""
         expired = 0
         producers = self._producers
         while producers:
             producer_id = next(iter(producers))
-            if now_ms - producers[producer_id].updated_ms < self._expiration_ms:
+            if now_ms - producers[producer_id].updated_ms < expiration_ms:
                 break
             del producers[producer_id]
             expired += 1

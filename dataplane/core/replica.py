@@ -54,6 +54,7 @@ from dataplane.core.results import (
     FetchedPartition,
     FetchResult,
     OffsetResult,
+    ProducersResult,
     ReplicaOptions,
     TimestampLookup,
 )
@@ -403,6 +404,13 @@ class Replica:
             )
         except LogError as error:
             return AppendResult(ErrorCode.KAFKA_STORAGE_ERROR), self._go_offline(str(error))
+
+    def describe_producers(self, now_ms: int) -> ProducersResult:
+        """The producers that this partition remembers, with the last sequence of each. A leader that may
+        serve answers, and nobody else: what another replica lacks, its reader would write again (6.9)."""
+        if self._leader is None:
+            return ProducersResult(self._no_leader_error)
+        return self._leader.describe_producers(now_ms)
 
     def on_replica_fetch(
         self,

@@ -7,6 +7,7 @@ import msgspec
 from dataplane.core.fetch_session import FETCH_BYTES_MAX
 from dataplane.core.leader_epochs import EpochEnd
 from dataplane.core.log_port import Buffer, LogSlice
+from dataplane.core.producer_state import ProducerView
 from dataplane.wire.errors import ErrorCode
 
 LATEST_TIMESTAMP = -1
@@ -77,6 +78,13 @@ class EpochEndResult(msgspec.Struct, frozen=True):
     error: ErrorCode
     leader_epoch: int = -1
     end_offset: int = -1
+
+
+class ProducersResult(msgspec.Struct, frozen=True):
+    """One partition of a DescribeProducers answer: its active producers in order of id."""
+
+    error: ErrorCode
+    producers: tuple[ProducerView, ...] = ()
 
 
 class OffsetResult(msgspec.Struct, frozen=True):

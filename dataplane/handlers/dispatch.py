@@ -13,6 +13,7 @@ from dataplane.handlers import (
     create_topics,
     delete_topics,
     describe_configs,
+    describe_producers,
     elect_leaders,
     fetch,
     find_coordinator,
@@ -47,6 +48,7 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments.handle,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments.handle,
+    ApiKey.DESCRIBE_PRODUCERS: describe_producers.handle,
 }
 
 

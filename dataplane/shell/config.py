@@ -92,6 +92,9 @@ BROKER_KEYS: dict[str, _Key] = {
     "log.index.interval.bytes": _Key("4096", _between(0, 2**31 - 1), "bytes between index entries"),
     "log.index.size.max.bytes": _Key("16777216", _between(1024, 2**31 - 1), "largest index"),
     "producer.id.expiration.ms": _Key("86400000", _positive, "how long an idle producer is remembered"),
+    "producer.id.expiration.check.interval.ms": _Key(
+        "600000", _positive, "how often idle producers are looked for"
+    ),
     "replica.lag.time.max.ms": _Key("30000", _positive, "how long a follower may lag and stay in sync"),
     "replica.fetch.wait.max.ms": _Key("500", _positive, "how long a leader holds an empty replica fetch"),
     "replica.fetch.min.bytes": _Key("1", _positive, "bytes a leader waits for"),

@@ -59,6 +59,7 @@ class Maintenance:
         self._limiter = trio.CapacityLimiter(BACKGROUND_THREADS_MAX)
         self._reported_failure = False
         self._scope = trio.CancelScope()
+        self._wall_less_mono_ms = clock.wall_ms() - clock.mono_ms()
 
     def stop(self) -> None:
         """Touch the logs no more: the clean shutdown closes them."""
@@ -84,6 +85,9 @@ class Maintenance:
             self._every,
             number("log.flush.offset.checkpoint.interval.ms"),
             self.checkpoint_recovery_points,
+        )
+        nursery.start_soon(
+            self._every, number("producer.id.expiration.check.interval.ms"), self.expire_producers
         )
 
     async def _every(self, interval_ms: int, work: Callable[[], object]) -> None:
@@ -190,6 +194,17 @@ class Maintenance:
             retention_bytes=settings.retention_bytes,
             high_watermark=replica.high_watermark,
         )
+
+    async def expire_producers(self) -> None:
+        """Forget idle producers (6.6). A wall clock that leaps ahead in this process's life ages nobody: a
+        retry of somebody who is forgotten too early would be stored twice."""
+        clock = self._clock
+        now_ms = min(clock.wall_ms(), clock.mono_ms() + self._wall_less_mono_ms)
+        for hosted in self._table:
+            log = hosted.log
+            expired = log.producers.expire(now_ms=now_ms, expiration_ms=log.options.producer_expiration_ms)
+            if expired:
+                _log.info("%s-%d: forgot %d idle producers", hosted.topic, hosted.partition, expired)
 
     async def checkpoint_high_watermarks(self) -> None:
         offsets = {hosted.key: hosted.replica.high_watermark for hosted in self._table}

@@ -39,6 +39,7 @@ API_NAMES = {
     18: "ApiVersions",
     22: "InitProducerId",
     23: "OffsetForLeaderEpoch",
+    61: "DescribeProducers",
 }
 
 

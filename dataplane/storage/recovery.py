@@ -418,9 +418,7 @@ class _Recovery:
             health=settings.health,
             segments=self.segments,
             epochs=self.epochs,
-            producers=ProducerStates(
-                expiration_ms=options.producer_expiration_ms, producers_max=options.producers_max
-            ),
+            producers=ProducerStates(producers_max=options.producers_max),
             snapshots=snapshots,
             tail=TailCache(settings.tail_budget, bytes_max=options.tail_bytes_max),
             log_start_offset=self.log_start_offset,

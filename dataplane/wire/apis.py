@@ -48,6 +48,7 @@ class ApiKey(IntEnum):
     INCREMENTAL_ALTER_CONFIGS = 44
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
+    DESCRIBE_PRODUCERS = 61
 
 
 class ApiSpec(NamedTuple):
@@ -85,6 +86,7 @@ APIS: dict[int, ApiSpec] = {
         ApiSpec(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, flexible_since=1, served_since=0),
         ApiSpec(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 0, flexible_since=0, served_since=0),
         ApiSpec(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, flexible_since=0, served_since=0),
+        ApiSpec(ApiKey.DESCRIBE_PRODUCERS, 0, 0, flexible_since=0, served_since=0),
     )
 }
 """In the order a client is told them."""

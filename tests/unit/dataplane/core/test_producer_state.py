@@ -115,11 +115,12 @@ def test_a_control_batch_takes_the_epoch_but_no_sequence() -> None:
 
 
 def test_silent_producers_expire_and_the_busy_one_stays() -> None:
-    states = ProducerStates(expiration_ms=100)
+    states = ProducerStates()
     states.update(header(0, pid=1), now_ms=0)
     states.update(header(0, pid=2), now_ms=10)
     states.update(header(1, pid=1), now_ms=60)
-    assert states.expire(now_ms=110) == 1
+    assert states.expire(now_ms=110, expiration_ms=101) == 0
+    assert states.expire(now_ms=110, expiration_ms=100) == 1
     assert states.active_producers() == [ProducerView(1, 0, 1, 50)]
 
 

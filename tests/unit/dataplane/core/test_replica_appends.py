@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replica_kit import TOPIC_ID, WALL_MS, Bench, batch_of, log_of
+from replica_kit import TOPIC_ID, WALL_MS, Bench, batch_of, held_lease, log_of
 
 from controller.contract.lag_report import ReplicaProblem
 from dataplane.core.effects import (
@@ -14,7 +14,9 @@ from dataplane.core.effects import (
     CompleteProduce,
     ReportProblem,
 )
+from dataplane.core.producer_state import ProducerView
 from dataplane.core.replica import AppendResult, Role
+from dataplane.core.results import ProducersResult
 from dataplane.wire.errors import ErrorCode
 from dataplane.wire.record_batch import TimestampType, crc_is_valid
 from dataplane.wire.records import iter_records
@@ -246,3 +248,59 @@ def test_s23_a_restarted_leader_knows_more_than_the_last_batch() -> None:
     again = Bench(log=bench.log)
     again.apply(leader_epoch=2, partition_epoch=2)
     assert again.append(**sequence(1))[0] == AppendResult(ErrorCode.NONE, 1, -1, 0, True)
+
+
+NAMED = 2**62 + 12345
+"""A producer id that no controller hands out: the client made it up."""
+
+
+def named(number: int, *, epoch: int = 0) -> dict[str, int]:
+    return {"producer_id": NAMED, "producer_epoch": epoch, "base_sequence": number}
+
+
+def test_a_client_may_name_its_own_producer_id_and_each_epoch_of_it_begins_at_zero() -> None:
+    bench = leading()
+    assert bench.append(**named(0))[0] == AppendResult(ErrorCode.NONE, 0, -1, 0, True)
+    assert bench.append(**named(1, epoch=1))[0].error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert bench.append(**named(0, epoch=1))[0] == AppendResult(ErrorCode.NONE, 1, -1, 0, True)
+    assert bench.append(**named(1))[0].error is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert bench.log.log_end_offset == 2
+
+
+def test_a_duplicate_of_any_age_is_acknowledged_no_earlier_than_it_is_committed() -> None:
+    bench = leading()
+    for n in range(20):
+        bench.append(n, **named(n))
+    assert bench.append("again", **named(3))[0] == AppendResult(ErrorCode.NONE, -1, -1, 0, True)
+    assert bench.append("recut", records=4, **named(2))[0].is_waiting
+    bench.fetch(2, 15)
+    _, effects = bench.fetch(3, 15)
+    (completed,) = [effect for effect in effects if isinstance(effect, CompleteProduce)]
+    # Where so old a batch stands is not known, so its answer waits for all that the five last ones follow.
+    assert completed.waiters == (*range(15), "again", "recut")
+    assert bench.append("committed", **named(3))[0] == AppendResult(ErrorCode.NONE, -1, -1, 0, False)
+    assert bench.log.log_end_offset == 20
+
+
+def test_the_leader_describes_what_its_log_holds_committed_or_not() -> None:
+    bench = leading()
+    bench.append(records=3, **named(0, epoch=2))
+    bench.append(producer_id=4, producer_epoch=0, base_sequence=0)
+    assert bench.high_watermark == 0
+    assert bench.replica.describe_producers(bench.now_ms) == ProducersResult(
+        ErrorCode.NONE, (ProducerView(4, 0, 0, WALL_MS), ProducerView(NAMED, 2, 2, WALL_MS))
+    )
+
+
+def test_nobody_else_describes_producers() -> None:
+    """Its reader would send again what this replica has not heard of yet."""
+    bench = leading(lease=held_lease(lease_ms=5_000))
+    bench.append(**named(0))
+    bench.now_ms = 20_000  # silent: neither lease nor followers
+    nobody = ProducersResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert bench.replica.describe_producers(bench.now_ms) == nobody
+    bench.apply(leader=2, leader_epoch=2, partition_epoch=2)
+    assert bench.replica.describe_producers(bench.now_ms) == nobody
+    bench.replica.on_storage_error("EIO", now_ms=bench.now_ms)
+    offline = ProducersResult(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert bench.replica.describe_producers(bench.now_ms) == offline

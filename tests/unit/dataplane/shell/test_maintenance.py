@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from shell_kit import OTHER_ID, PATH, SMALL_SEGMENTS, TOPIC_ID, Node, batch_of, state
+from shell_kit import OTHER_ID, PATH, SMALL_SEGMENTS, TOPIC_ID, ManualClock, Node, batch_of, state
 
 from controller.contract.partition_state import TopicState
 from dataplane.core.log_port import LogError
@@ -16,6 +16,7 @@ from dataplane.core.replica import FetchedPartition, Role
 from dataplane.storage.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_checkpoint
 from dataplane.storage.health import CorruptLog
 from dataplane.wire.errors import ErrorCode
+from dataplane.wire.record_batch import BatchHeader
 from tests.simulation.memory_disk import MemoryDisk
 
 KEY = (TOPIC_ID, 0)
@@ -392,5 +393,39 @@ def test_a_full_state_without_it_on_a_failed_disk_likewise() -> None:
         node.produce()
         assert await node.apply(full=True) == []
         assert node.table.get(*KEY) is None
+
+    run(test)
+
+
+def test_idle_producers_are_forgotten_after_their_time_and_not_by_a_wall_clock_that_leaps() -> None:
+    class LeapingClock(ManualClock):
+        leap_ms = 0
+
+        def wall_ms(self) -> int:
+            return super().wall_ms() + self.leap_ms
+
+    async def test() -> None:
+        clock = LeapingClock()
+        node = Node(MemoryDisk(), configs={"producer.id.expiration.ms": "60000"}, clock=clock)
+        await node.apply(state(), topics=(topic(),), full=True)
+        states = node.log().producers
+
+        def write(producer_id: int) -> None:
+            header = BatchHeader(0, 100, 0, 2, 0, 0, 0, 0, 0, producer_id, 0, 0, 1)
+            states.update(header, now_ms=clock.wall_ms())
+
+        write(1)
+        clock.now_ms += 30_000
+        write(2)
+        clock.leap_ms = 10**9
+        await node.maintenance.expire_producers()
+        assert [view.producer_id for view in states.active_producers()] == [1, 2]
+        clock.leap_ms = 0
+        clock.now_ms += 29_999
+        await node.maintenance.expire_producers()
+        assert len(states) == 2
+        clock.now_ms += 1
+        await node.maintenance.expire_producers()
+        assert [view.producer_id for view in states.active_producers()] == [2]
 
     run(test)

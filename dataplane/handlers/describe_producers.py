@@ -1,0 +1,76 @@
+"""DescribeProducers: what a partition's leader remembers of its idempotent producers (KIP-664).
+
+A producer that names its own id (docs/replication.md, 6.9) asks this before it sends: the last sequence says
+what of its batches is stored already. That is the log's end, not what is committed; whoever must know that
+sends the last batch once more and waits for its acknowledgement.
+
+Kafka's followers answer, too, for operators who look for hanging transactions. Here only the leader does: a
+client that took a follower's older answer for the truth would send sequences again that are stored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, cast
+
+from dataplane.core.producer_state import PRODUCERS_MAX
+from dataplane.core.results import ProducersResult
+from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.list_offsets import error_of_unhosted
+from dataplane.wire.errors import ErrorCode
+
+PRODUCERS_IN_ANSWER_MAX = PRODUCERS_MAX
+"""In all partitions together: as many as one partition may have."""
+
+_REFUSED = ProducersResult(ErrorCode.INVALID_REQUEST)
+_NAMED_TWICE = "the partition is named more than once"
+_TOO_MANY = f"the answer would hold more than {PRODUCERS_IN_ANSWER_MAX} producers: ask for fewer partitions"
+
+
+def handle(context: BrokerContext, request: Request) -> None:
+    message = cast(Any, request.decode())
+    asked = Counter(
+        (topic.name, partition) for topic in message.topics for partition in topic.partition_indexes
+    )
+    room = PRODUCERS_IN_ANSWER_MAX
+    topics = []
+    for topic in message.topics:
+        partitions = []
+        for partition in topic.partition_indexes:
+            error_message = None
+            if asked[topic.name, partition] > 1:
+                result, error_message = _REFUSED, _NAMED_TWICE
+            else:
+                result = _describe(context, topic.name, partition, request.now_ms)
+            if len(result.producers) > room:
+                result, error_message = _REFUSED, _TOO_MANY
+            room -= len(result.producers)
+            partitions.append(_fields(partition, result, error_message))
+        topics.append({"name": topic.name, "partitions": partitions})
+    request.reply({"topics": topics})
+
+
+def _describe(context: BrokerContext, topic: str, partition: int, now_ms: int) -> ProducersResult:
+    hosted = context.table.get_by_name(topic, partition)
+    if hosted is None:
+        return ProducersResult(error_of_unhosted(context, topic, partition))
+    return hosted.replica.describe_producers(now_ms)
+
+
+def _fields(partition: int, result: ProducersResult, error_message: str | None) -> dict[str, object]:
+    return {
+        "partition_index": partition,
+        "error_code": result.error,
+        "error_message": error_message,
+        "active_producers": [
+            {
+                "producer_id": producer.producer_id,
+                "producer_epoch": producer.producer_epoch,
+                "last_sequence": producer.last_sequence,
+                "last_timestamp": producer.last_timestamp_ms,
+                "coordinator_epoch": -1,
+                "current_txn_start_offset": -1,
+            }
+            for producer in result.producers
+        ],
+    }
