@@ -1,0 +1,45 @@
+"""When to try again, and when to give up. Pure: times are milliseconds of a clock that never goes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_DOUBLINGS_MAX = 30
+
+
+@dataclass(slots=True)
+class Patience:
+    """One thing that is tried again until it goes on. The budget counts from the first
+    failure after progress.
+
+    The pause doubles from try to try up to a bound (KIP-580, without its jitter: few clients share a fate
+    here, and tests step this with values).
+    """
+
+    budget_ms: int
+    backoff_ms: int
+    backoff_max_ms: int
+    failing_since_ms: int | None = None
+    failures: int = 0
+    reason: str = ""
+
+    def on_progress(self) -> None:
+        self.failing_since_ms = None
+        self.failures = 0
+        self.reason = ""
+
+    def on_failure(self, reason: str, *, now_ms: int) -> int:
+        """How long to pause before the next try."""
+        if self.failing_since_ms is None:
+            self.failing_since_ms = now_ms
+        self.reason = reason
+        self.failures += 1
+        doublings = min(self.failures - 1, _DOUBLINGS_MAX)
+        return int(min(self.backoff_ms << doublings, self.backoff_max_ms))
+
+    def is_spent(self, now_ms: int, *, budget_ms: int | None = None) -> bool:
+        """Whether it has failed for as long as the budget, or a smaller one, allows."""
+        if self.failing_since_ms is None:
+            return False
+        budget = self.budget_ms if budget_ms is None else min(budget_ms, self.budget_ms)
+        return now_ms - self.failing_since_ms >= budget

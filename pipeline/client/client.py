@@ -1,0 +1,362 @@
+"""A cluster, asked from one thread: metadata, offsets, epochs, producers, produce and fetch.
+
+Each question is put to the partitions' leaders, all of them at once, and put again where an answer says that
+the leader is elsewhere, that it is too early, or where none came; until the retry budget is spent. Metadata
+is read again before every further try. What only the caller can decide (was a lost request carried out?) is
+his: `produce_once` makes one attempt and says what it knows.
+
+Connections come from the process's pool, so a client costs nothing to make.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from dataplane.wire.apis import ApiKey
+from dataplane.wire.compression import Buffer
+from dataplane.wire.errors import ErrorCode
+from pipeline.client import messages
+from pipeline.client.backoff import Patience
+from pipeline.client.config import Address, ClientConfig
+from pipeline.client.connection import Connection, now_ms
+from pipeline.client.errors import BrokerError, ConnectionLost, RetriesExhausted
+from pipeline.client.fetch_stream import FetchStream
+from pipeline.client.messages import Answered
+from pipeline.client.payloads import encode_produce
+from pipeline.client.pool import ConnectionPool, shared_pool
+from pipeline.client.values import (
+    ActiveProducer,
+    ClusterMetadata,
+    EpochEnd,
+    FoundOffset,
+    PartitionRange,
+    ProduceResult,
+    TopicPartition,
+    Unsettled,
+)
+
+T = TypeVar("T")
+ACKS_ALL = -1
+PRODUCE_TIMEOUT_MS = 30_000
+PARTITIONS_PER_REQUEST_MAX = 10_000
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+
+_UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+class Client:
+    """Use from one thread. Every method may raise a ClientError; `close` gives up nothing but the pool."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        pool: ConnectionPool | None = None,
+        clock_ms: Callable[[], int] = now_ms,
+        sleep_s: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.config = config
+        self._pool = shared_pool() if pool is None else pool
+        self._clock_ms = clock_ms
+        self._sleep_s = sleep_s
+        self._metadata = ClusterMetadata()
+        self._is_stale = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing is held between calls but pooled connections, which the process keeps."""
+
+    # --- metadata -------------------------------------------------------------------------------------
+
+    def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
+        """What the cluster says now of these topics, or of all (None). Topics it doesn't know have an error.
+
+        Topics and partitions without a leader, and topics that a broker is still learning of, come as they
+        are. Raises RetriesExhausted if no broker answers within the budget.
+        """
+        patience = self._patience()
+        while True:
+            try:
+                return self._ask_metadata(topics)
+            except ConnectionLost as error:
+                self._again_or_raise(patience, f"metadata: {error}")
+
+    def _ask_metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
+        """Asks known brokers, in any order, then those we began with, until one answers."""
+        error: ConnectionLost | None = None
+        for address in self._addresses():
+            try:
+                with self._pool.lease(address, self.config) as connection:
+                    message = connection.call(ApiKey.METADATA, messages.metadata_request(topics))
+            except ConnectionLost as failure:
+                error = failure
+                continue
+            fresh = messages.parse_metadata(message)
+            if not fresh.brokers:  # it knows nobody, not even itself: it has just started
+                error = ConnectionLost(f"broker {address[0]}:{address[1]} knows of no broker yet")
+                continue
+            self._metadata = fresh if topics is None else self._metadata.updated(fresh)
+            self._is_stale = False
+            return fresh
+        assert error is not None, "there is always an address to ask"
+        raise error
+
+    def _addresses(self) -> list[Address]:
+        known = [(broker.host, broker.port) for broker in self._metadata.brokers.values()]
+        random.shuffle(known)
+        return list(dict.fromkeys((*known, *self.config.bootstrap)))
+
+    def known_metadata(self) -> ClusterMetadata:
+        """What was learnt last."""
+        return self._metadata
+
+    def refresh(self, topics: Sequence[str]) -> ClusterMetadata:
+        """One attempt to learn where topics are led. Raises ConnectionLost."""
+        self._ask_metadata(topics)
+        return self._metadata
+
+    # --- questions to leaders -------------------------------------------------------------------------
+
+    def list_offsets(
+        self, asked: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
+    ) -> dict[TopicPartition, FoundOffset]:
+        """The first record at or after a timestamp (ms), or EARLIEST, or LATEST, by partition.
+
+        An offset of -1 means that no record is that late. Raises BrokerError, RetriesExhausted.
+        """
+        return self._settle(
+            ApiKey.LIST_OFFSETS,
+            list(asked),
+            lambda some: messages.list_offsets_request(
+                {where: asked[where] for where in some}, isolation_level=isolation_level
+            ),
+            messages.parse_list_offsets,
+        )
+
+    def epoch_ends(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
+        """Where the largest leader epoch at or below each one asked for ended (KIP-101).
+
+        Epoch and offset are -1 where the log holds nothing of it. Raises BrokerError, RetriesExhausted.
+        """
+        return self._settle(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            list(asked),
+            lambda some: messages.epoch_end_request({where: asked[where] for where in some}),
+            messages.parse_epoch_ends,
+        )
+
+    def describe_producers(
+        self, asked: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
+        """Who writes to each partition, as its leader remembers. Raises BrokerError, RetriesExhausted."""
+        return self._settle(
+            ApiKey.DESCRIBE_PRODUCERS,
+            list(asked),
+            messages.describe_producers_request,
+            messages.parse_producers,
+        )
+
+    def produce(
+        self,
+        batches: Mapping[TopicPartition, Buffer],
+        *,
+        acks: int = ACKS_ALL,
+        timeout_ms: int = PRODUCE_TIMEOUT_MS,
+    ) -> dict[TopicPartition, ProduceResult]:
+        """Appends one batch to each partition, resending until each is answered.
+
+        At least once: a batch whose answer was lost is sent again, which only a producer id and sequence
+        make harmless. Raises BrokerError for an error that stays, RetriesExhausted.
+        """
+        done: dict[TopicPartition, ProduceResult] = {}
+        patience = self._patience()
+        while len(done) < len(batches):
+            left = {where: batch for where, batch in batches.items() if where not in done}
+            reason, is_unknown = "", True
+            for where, result in self.produce_once(left, acks=acks, timeout_ms=timeout_ms).items():
+                if isinstance(result, Unsettled):
+                    reason, is_unknown = f"produce to {where}: {result.reason}", False
+                elif result.error is ErrorCode.NONE:
+                    done[where] = result
+                elif result.error.is_retriable:
+                    reason = f"produce to {where}: {result.error.name}"
+                    is_unknown = is_unknown and result.error in _UNKNOWN_TOPIC
+                else:
+                    raise BrokerError(f"produce to {where}", result.error, result.message)
+            if reason:
+                self._again_or_raise(patience, reason, is_unknown_topic=is_unknown)
+        return done
+
+    def produce_once(
+        self,
+        batches: Mapping[TopicPartition, Buffer],
+        *,
+        acks: int = ACKS_ALL,
+        timeout_ms: int = PRODUCE_TIMEOUT_MS,
+    ) -> dict[TopicPartition, ProduceResult | Unsettled]:
+        """One attempt, at the leaders as they are known. No error of the cluster is raised: each partition
+        has a result, or is Unsettled. The next call reads Metadata again if this one found it wrong.
+
+        `acks` 0 is not offered: nobody would learn what came of it.
+        """
+        if acks == 0:
+            raise ValueError("acks=0 has no answer")
+        answers, lost = self._one_round(
+            ApiKey.PRODUCE,
+            list(batches),
+            lambda some: encode_produce(
+                {where: batches[where] for where in some}, acks=acks, timeout_ms=timeout_ms
+            ),
+            messages.parse_produced,
+            broker_wait_ms=timeout_ms,
+        )
+        if any(result.error.is_retriable for result in answers.values()):
+            self._is_stale = True
+        return {**answers, **{where: Unsettled(reason) for where, reason in lost.items()}}
+
+    def fetch(
+        self,
+        ranges: Iterable[PartitionRange],
+        *,
+        isolation_level: int = READ_UNCOMMITTED,
+        replica_id: int | None = None,
+        skip_gone: bool = False,
+    ) -> FetchStream:
+        """The ranges' record batches as an iterator of FetchedRecords, one request ahead of the reader.
+
+        See FetchStream for what it raises, and for what `skip_gone` does instead.
+        """
+        return FetchStream(
+            self,
+            self._pool,
+            ranges,
+            isolation_level=isolation_level,
+            replica_id=replica_id,
+            skip_gone=skip_gone,
+            clock_ms=self._clock_ms,
+            sleep_s=self._sleep_s,
+        )
+
+    # --- rounds ---------------------------------------------------------------------------------------
+
+    def _settle(
+        self,
+        api: ApiKey,
+        asked: list[TopicPartition],
+        request: Callable[[list[TopicPartition]], Mapping[str, object]],
+        parse: Callable[[Any, Iterable[TopicPartition]], dict[TopicPartition, Answered]],
+    ) -> dict[TopicPartition, Any]:
+        """Rounds until every partition has an answer that counts; in the order asked."""
+        done: dict[TopicPartition, Any] = {}
+        patience = self._patience()
+        while len(done) < len(asked):
+            left = [where for where in asked if where not in done]
+            answers, lost = self._one_round(
+                api, left, lambda some: [messages.encode_body(api, request(some))], parse
+            )
+            reason, is_unknown = "", not lost
+            for where, why in lost.items():
+                reason = f"{api.name} of {where}: {why}"
+            for where, answered in answers.items():
+                if answered.error is ErrorCode.NONE:
+                    done[where] = answered.value
+                elif answered.error.is_retriable:
+                    self._is_stale = True
+                    reason = f"{api.name} of {where}: {answered.error.name}"
+                    is_unknown = is_unknown and answered.error in _UNKNOWN_TOPIC
+                else:
+                    raise BrokerError(f"{api.name} of {where}", answered.error, answered.message)
+            if reason:
+                self._again_or_raise(patience, reason, is_unknown_topic=is_unknown)
+        return {where: done[where] for where in asked}
+
+    def _one_round(
+        self,
+        api: ApiKey,
+        asked: Sequence[TopicPartition],
+        encode: Callable[[list[TopicPartition]], Sequence[Buffer]],
+        parse: Callable[[Any, Iterable[TopicPartition]], dict[TopicPartition, T]],
+        *,
+        broker_wait_ms: int = 0,
+    ) -> tuple[dict[TopicPartition, T], dict[TopicPartition, str]]:
+        """Asks every leader once, all before the first answer is awaited. (answers, why there is none)."""
+        answers: dict[TopicPartition, T] = {}
+        lost: dict[TopicPartition, str] = {}
+        under_way: list[tuple[Connection, list[TopicPartition]]] = []
+        try:
+            for address, some in self._by_leader(asked, lost):
+                try:
+                    connection = self._pool.take(address, self.config)
+                    under_way.append((connection, some))
+                    connection.send(api, encode(some))
+                except ConnectionLost as error:
+                    lost.update(dict.fromkeys(some, str(error)))
+            for connection, some in under_way:
+                if some[0] in lost:
+                    continue
+                try:
+                    frame, position = connection.receive(broker_wait_ms=broker_wait_ms)
+                    answers.update(parse(messages.decode_body(api, frame, position), some))
+                except ConnectionLost as error:
+                    connection.close()
+                    lost.update(dict.fromkeys(some, str(error)))
+        finally:
+            for connection, _ in under_way:
+                self._pool.give_back(connection, self.config)
+        self._is_stale = self._is_stale or bool(lost)
+        return answers, lost
+
+    def _by_leader(
+        self, asked: Sequence[TopicPartition], lost: dict[TopicPartition, str]
+    ) -> Iterator[tuple[Address, list[TopicPartition]]]:
+        """Partitions by the address of their leader; those without one go to `lost`."""
+        if self._is_stale or any(self._metadata.leader_of(where) is None for where in asked):
+            try:
+                self._ask_metadata(sorted({where.topic for where in asked}))
+            except ConnectionLost as error:
+                lost.update(dict.fromkeys(asked, str(error)))
+                return
+        groups: dict[Address, list[TopicPartition]] = {}
+        for where in asked:
+            leader = self._metadata.leader_of(where)
+            if leader is None:
+                lost[where] = self._why_no_leader(where)
+            else:
+                groups.setdefault((leader.host, leader.port), []).append(where)
+        for address, some in groups.items():
+            for first in range(0, len(some), PARTITIONS_PER_REQUEST_MAX):
+                yield address, some[first : first + PARTITIONS_PER_REQUEST_MAX]
+
+    def _why_no_leader(self, where: TopicPartition) -> str:
+        topic = self._metadata.topics.get(where.topic)
+        if topic is None or topic.error is not ErrorCode.NONE:
+            return "topic unknown" if topic is None else topic.error.name
+        return "it has no leader" if where.partition in topic.partitions else "there is no such partition"
+
+    def _patience(self) -> Patience:
+        config = self.config
+        return Patience(config.retry_budget_ms, config.retry_backoff_ms, config.retry_backoff_max_ms)
+
+    def _again_or_raise(self, patience: Patience, reason: str, *, is_unknown_topic: bool = False) -> None:
+        """Pauses, or raises RetriesExhausted."""
+        pause_ms = patience.on_failure(reason, now_ms=self._clock_ms())
+        budget = self.config.unknown_topic_budget_ms if is_unknown_topic else None
+        if patience.is_spent(self._clock_ms() + pause_ms, budget_ms=budget):
+            raise RetriesExhausted(f"given up after {patience.failures} tries: {reason}")
+        self.pause(pause_ms)
+
+    def pause(self, pause_ms: int) -> None:
+        """Waits, on the clock that this client was given."""
+        self._sleep_s(pause_ms / 1000)

@@ -1,0 +1,55 @@
+"""What can go wrong between us and a cluster, by what a caller can do about it."""
+
+from __future__ import annotations
+
+from dataplane.wire.errors import ErrorCode
+
+
+class ClientError(Exception):
+    """Every failure of the client is one of these."""
+
+
+class InvalidClientOption(ClientError):
+    """A `kafka.*` option, or an address, that this client can't honour."""
+
+
+class ConnectionLost(ClientError):
+    """No answer, and there will be none on this connection. The request may have been carried out."""
+
+
+class MalformedAnswer(ConnectionLost):
+    """The peer's bytes are no answer to what was asked. Nothing after them can be understood."""
+
+
+class UnsupportedBroker(ClientError):
+    """The broker doesn't speak a version of an API that this client needs. Trying again does not help."""
+
+
+class BrokerError(ClientError):
+    """The broker said no, and asking again does not help."""
+
+    def __init__(self, what: str, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(f"{what}: {code.name} ({int(code)})" + (f": {message}" if message else ""))
+        self.code = code
+
+
+class RetriesExhausted(ClientError):
+    """It was tried again until the retry budget was spent. The message tells the last reason."""
+
+
+class OffsetsGone(ClientError):
+    """Offsets that were to be read are not in the log: below its start, or beyond its end."""
+
+    def __init__(self, message: str, *, topic: str, partition: int, offset: int) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+def error_code(value: int) -> ErrorCode:
+    """The code of a number on the wire. A number that Kafka 3.9 does not know is UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(value)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

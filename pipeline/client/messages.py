@@ -1,0 +1,251 @@
+"""What this client says, and what it understands of the answers. Pure: values to bytes, bytes to values.
+
+One version of each API is spoken: the highest that names topics and that every Kafka from 3.0 on, Kafka 4
+(KIP-896) and our own brokers have. A broker's ApiVersions are checked against that once a connection.
+
+An answer must be about what was asked: each parser gives a value for every partition asked for, or raises
+MalformedAnswer. So a broker that leaves one out can't make a caller wait for it forever.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from dataplane.wire.apis import ApiKey
+from dataplane.wire.codec import build, decode, encode, request_type, response_type
+from dataplane.wire.compression import Buffer
+from dataplane.wire.errors import ErrorCode
+from dataplane.wire.primitives import RESPONSE_ELEMENTS_MAX, MalformedRequest
+from pipeline.client.errors import MalformedAnswer, UnsupportedBroker, error_code
+from pipeline.client.values import (
+    ActiveProducer,
+    Broker,
+    ClusterMetadata,
+    EpochEnd,
+    FoundOffset,
+    PartitionMetadata,
+    ProduceResult,
+    TopicMetadata,
+    TopicPartition,
+)
+
+T = TypeVar("T")
+
+API_VERSIONS_VERSION = 0
+"""The one version that every broker of every age answers."""
+SPOKEN: dict[ApiKey, int] = {
+    ApiKey.PRODUCE: 9,
+    ApiKey.FETCH: 12,
+    ApiKey.LIST_OFFSETS: 7,
+    ApiKey.METADATA: 12,
+    ApiKey.API_VERSIONS: API_VERSIONS_VERSION,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
+    ApiKey.DESCRIBE_PRODUCERS: 0,
+}
+CONSUMER_ID = -1
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+
+
+class Answered(NamedTuple):
+    """One partition of an answer. `value` means something only if `error` is NONE."""
+
+    error: ErrorCode
+    value: Any
+    message: str | None = None
+
+
+def encode_body(api: ApiKey, fields: Mapping[str, object]) -> bytes:
+    """The body of a request in the version spoken. Fields are trusted."""
+    return encode(build(request_type(api, SPOKEN[api]), fields))
+
+
+def decode_body(api: ApiKey, frame: Buffer, position: int) -> Any:
+    """kio's message of an answer. Raises MalformedAnswer, nothing else."""
+    try:
+        message_type = response_type(api, SPOKEN[api])
+        return decode(message_type, frame, position, elements_max=RESPONSE_ELEMENTS_MAX)
+    except MalformedRequest as error:
+        raise MalformedAnswer(f"{api.name}: {error}") from error
+
+
+# --- ApiVersions
+# ---------------------------------------------------------------------------------------------
+
+
+def parse_api_versions(message: Any) -> dict[int, tuple[int, int]]:
+    """(lowest, highest) by API key, whatever the broker's error code: it tells its versions even then."""
+    return {one.api_key: (one.min_version, one.max_version) for one in message.api_keys}
+
+
+def check_spoken(api: ApiKey, versions: Mapping[int, tuple[int, int]], where: str) -> None:
+    """Raises UnsupportedBroker if the broker doesn't speak our version of the API."""
+    wanted = SPOKEN[api]
+    lowest, highest = versions.get(api, (0, -1))
+    if not lowest <= wanted <= highest:
+        speaks = f"only versions {lowest} to {highest}" if highest >= 0 else "none"
+        raise UnsupportedBroker(f"broker {where}: {api.name} version {wanted} is needed, it speaks {speaks}")
+
+
+# --- Metadata
+# ------------------------------------------------------------------------------------------------
+
+
+def metadata_request(topics: Iterable[str] | None) -> dict[str, object]:
+    """None asks for every topic. Nothing is created by being asked for."""
+    asked = None if topics is None else tuple({"name": name, "topic_id": None} for name in topics)
+    return {"topics": asked, "allow_auto_topic_creation": False}
+
+
+def parse_metadata(message: Any) -> ClusterMetadata:
+    """A topic without a name (asked by an id) is left out: we ask by name."""
+    brokers = {
+        broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack)
+        for broker in message.brokers
+    }
+    topics = {
+        topic.name: TopicMetadata(
+            error_code(int(topic.error_code)),
+            str(topic.topic_id) if topic.topic_id is not None else "",
+            {
+                one.partition_index: PartitionMetadata(
+                    one.leader_id, one.leader_epoch, tuple(one.replica_nodes), tuple(one.isr_nodes)
+                )
+                for one in topic.partitions
+            },
+        )
+        for topic in message.topics
+        if topic.name is not None
+    }
+    return ClusterMetadata(message.cluster_id, brokers, topics)
+
+
+# --- by partition
+# --------------------------------------------------------------------------------------------
+
+
+def list_offsets_request(asked: Mapping[TopicPartition, int], *, isolation_level: int) -> dict[str, object]:
+    """`asked`: timestamp, EARLIEST or LATEST by partition."""
+    return {
+        "replica_id": CONSUMER_ID,
+        "isolation_level": isolation_level,
+        "topics": _by_topic(
+            asked,
+            "name",
+            lambda where: {
+                "partition_index": where.partition,
+                "current_leader_epoch": -1,
+                "timestamp": asked[where],
+            },
+        ),
+    }
+
+
+def parse_list_offsets(message: Any, asked: Iterable[TopicPartition]) -> dict[TopicPartition, Answered]:
+    found = {
+        TopicPartition(topic.name, one.partition_index): Answered(
+            error_code(int(one.error_code)), FoundOffset(one.offset, one.timestamp, one.leader_epoch)
+        )
+        for topic in message.topics
+        for one in topic.partitions
+    }
+    return _exactly(found, asked, "ListOffsets")
+
+
+def epoch_end_request(asked: Mapping[TopicPartition, int]) -> dict[str, object]:
+    """`asked`: leader epoch by partition."""
+    return {
+        "replica_id": CONSUMER_ID,
+        "topics": _by_topic(
+            asked,
+            "topic",
+            lambda where: {
+                "partition": where.partition,
+                "current_leader_epoch": -1,
+                "leader_epoch": asked[where],
+            },
+        ),
+    }
+
+
+def parse_epoch_ends(message: Any, asked: Iterable[TopicPartition]) -> dict[TopicPartition, Answered]:
+    found = {
+        TopicPartition(topic.topic, one.partition): Answered(
+            error_code(int(one.error_code)), EpochEnd(one.leader_epoch, one.end_offset)
+        )
+        for topic in message.topics
+        for one in topic.partitions
+    }
+    return _exactly(found, asked, "OffsetForLeaderEpoch")
+
+
+def describe_producers_request(asked: Iterable[TopicPartition]) -> dict[str, object]:
+    by_topic: dict[str, list[int]] = {}
+    for where in asked:
+        by_topic.setdefault(where.topic, []).append(where.partition)
+    return {
+        "topics": tuple(
+            {"name": topic, "partition_indexes": tuple(indexes)} for topic, indexes in by_topic.items()
+        )
+    }
+
+
+def parse_producers(message: Any, asked: Iterable[TopicPartition]) -> dict[TopicPartition, Answered]:
+    found = {
+        TopicPartition(topic.name, one.partition_index): Answered(
+            error_code(int(one.error_code)),
+            tuple(
+                ActiveProducer(
+                    producer.producer_id,
+                    producer.producer_epoch,
+                    producer.last_sequence,
+                    producer.last_timestamp,
+                    producer.coordinator_epoch,
+                    producer.current_txn_start_offset,
+                )
+                for producer in one.active_producers
+            ),
+            one.error_message,
+        )
+        for topic in message.topics
+        for one in topic.partitions
+    }
+    return _exactly(found, asked, "DescribeProducers")
+
+
+def parse_produced(message: Any, asked: Iterable[TopicPartition]) -> dict[TopicPartition, ProduceResult]:
+    found = {
+        TopicPartition(topic.name, one.index): ProduceResult(
+            error_code(int(one.error_code)),
+            one.base_offset,
+            -1 if one.log_append_time is None else (one.log_append_time - _EPOCH) // _MILLISECOND,
+            one.log_start_offset,
+            one.error_message,
+        )
+        for topic in message.responses
+        for one in topic.partition_responses
+    }
+    return _exactly(found, asked, "Produce")
+
+
+def _by_topic(
+    asked: Iterable[TopicPartition], name: str, render: Callable[[TopicPartition], Mapping[str, object]]
+) -> tuple[dict[str, object], ...]:
+    """Partitions under their topics, in the order of each topic's first."""
+    topics: dict[str, list[Mapping[str, object]]] = {}
+    for where in asked:
+        topics.setdefault(where.topic, []).append(render(where))
+    return tuple({name: topic, "partitions": tuple(rows)} for topic, rows in topics.items())
+
+
+def _exactly(
+    found: Mapping[TopicPartition, T], asked: Iterable[TopicPartition], api: str
+) -> dict[TopicPartition, T]:
+    """What was asked for and nothing else. Raises MalformedAnswer where the answer lacks a partition."""
+    wanted: Sequence[TopicPartition] = list(asked)
+    missing = [where for where in wanted if where not in found]
+    if missing:
+        raise MalformedAnswer(f"{api}: the answer says nothing of {missing[0]}")
+    return {where: found[where] for where in wanted}

@@ -1,0 +1,152 @@
+"""What the client answers with: plain values that pickle. -1 in a number: unknown, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dataplane.wire.errors import ErrorCode
+
+NO_LEADER = -1
+EARLIEST = -2
+"""The timestamp that asks ListOffsets for the log's first offset; also Kafka's mark in offset JSON."""
+LATEST = -1
+"""The timestamp that asks for the high watermark; also Kafka's mark in offset JSON."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition by name. Orders by topic, then number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Broker(NamedTuple):
+    """A broker's address as clients reach it."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class PartitionMetadata(NamedTuple):
+    """One partition's place. `leader_id` is NO_LEADER while there is none."""
+
+    leader_id: int
+    leader_epoch: int
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """`error` is NONE, or why nothing is known of the topic. `topic_id`: its UUID's text, or ""."""
+
+    error: ErrorCode = ErrorCode.NONE
+    topic_id: str = ""
+    partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """What a broker told of its cluster."""
+
+    cluster_id: str | None = None
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+
+    def partition(self, where: TopicPartition) -> PartitionMetadata | None:
+        topic = self.topics.get(where.topic)
+        return None if topic is None else topic.partitions.get(where.partition)
+
+    def leader_of(self, where: TopicPartition) -> Broker | None:
+        """The leader's address; None if the partition, its leader or the leader's address is not known."""
+        known = self.partition(where)
+        return None if known is None else self.brokers.get(known.leader_id)
+
+    def updated(self, newer: ClusterMetadata) -> ClusterMetadata:
+        """With what a later answer tells: its brokers instead of ours, its topics beside ours or instead."""
+        return ClusterMetadata(newer.cluster_id, newer.brokers, {**self.topics, **newer.topics})
+
+
+class FoundOffset(NamedTuple):
+    """What ListOffsets found. `offset` is -1 where no record is at or after the timestamp."""
+
+    offset: int
+    timestamp_ms: int = -1
+    leader_epoch: int = -1
+
+
+class EpochEnd(NamedTuple):
+    """The largest leader epoch at or below the one asked for, and the offset where it ended (KIP-101)."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class ActiveProducer(NamedTuple):
+    """A producer that a partition remembers (KIP-664)."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int = -1
+    coordinator_epoch: int = -1
+    current_txn_start_offset: int = -1
+
+
+class ProduceResult(NamedTuple):
+    """What became of one partition's records. For a duplicate `base_offset` may be -1."""
+
+    error: ErrorCode
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    message: str | None = None
+
+
+class Unsettled(NamedTuple):
+    """The records may have been appended or not: there was no answer, or nobody to ask."""
+
+    reason: str
+
+
+class PartitionRange(NamedTuple):
+    """Offsets `start_offset` (inclusive) to `end_offset` (exclusive) of one partition."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+
+    @property
+    def where(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+class AbortedTransaction(NamedTuple):
+    """Records of `producer_id` from `first_offset` up to its next abort marker are not to be read."""
+
+    producer_id: int
+    first_offset: int
+
+
+class FetchedRecords(NamedTuple):
+    """Whole record batches of one partition, in order, as a view of the answer.
+
+    The first batch may begin below `start_offset` and the last one reach beyond the range's end: whoever
+    decodes drops those records. `next_offset` follows the last batch.
+    """
+
+    where: TopicPartition
+    records: memoryview
+    start_offset: int
+    next_offset: int
+    high_watermark: int
+    log_start_offset: int
+    aborted: tuple[AbortedTransaction, ...] = ()
