@@ -29,6 +29,8 @@ from dataplane.wire.errors import ErrorCode
 
 CONSUMER = -1
 """`replica_id` of a fetcher that is no replica."""
+DEBUGGING_CONSUMER = -2
+"""That of one that has come to see what this very replica holds; Kafka's name for it."""
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 NO_SESSION = 0
@@ -148,6 +150,10 @@ class FetchSession:
     @property
     def is_replica(self) -> bool:
         return self.replica_id >= 0
+
+    @property
+    def is_debugging(self) -> bool:
+        return self.replica_id == DEBUGGING_CONSUMER
 
     def due(self) -> list[FollowedPartition]:
         """Partitions to evaluate for the answer in preparation, longest waiting first."""

@@ -16,7 +16,11 @@ unless the partition carries an unclean-election mark newer than its log (I15): 
 told, because a follower that obeys a leader that lost data turns a local loss into the cluster's.
 
 An answer counts only if leader epoch and fetch offset of its request are still current. A diverging answer's
-high watermark and log start are not looked at (I16, KAFKA-14704). LogError leaves every method.
+high watermark and log start are not looked at (I16, KAFKA-14704).
+
+Consumers may read here, too, below this replica's own high watermark (2.11, KIP-392): what it knows to be
+committed is, as old as it may be. It answers who asks for a follower on purpose, while it is in sync as far
+as it knows and its log was found to be a prefix of the present leader's. LogError leaves every method.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from enum import Enum, auto
 from controller.contract.lag_report import ReplicaProblem
 from controller.contract.partition_state import NO_LEADER, PartitionState
 from dataplane.core.effects import (
+    HIGH_WATERMARK_MOVED,
     NO_EFFECTS,
     PERSIST_EPOCHS,
     STOP_FETCHING,
@@ -39,8 +44,10 @@ from dataplane.core.effects import (
 )
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader_epochs import EpochEnd
+from dataplane.core.lease import Lease
 from dataplane.core.log_port import LogPort
-from dataplane.core.results import FetchedPartition, ReplicaOptions
+from dataplane.core.reads import check_position, out_of_range, read_committed
+from dataplane.core.results import FetchedPartition, FetchResult, ReplicaOptions
 from dataplane.core.watermarks import HighWatermark
 from dataplane.wire.errors import ErrorCode
 from dataplane.wire.record_batch import BatchHeader, CorruptBatch, crc_is_valid, iter_headers
@@ -58,8 +65,11 @@ class Follower:
     by either, so trying again under another leader is safe (L6)."""
 
     __slots__ = (
+        "_broker_id",
+        "_has_agreed",
         "_hold",
         "_hold_ids",
+        "_lease",
         "_log",
         "_retry_aside_ms",
         "_state",
@@ -73,12 +83,18 @@ class Follower:
         self,
         state: PartitionState,
         *,
+        broker_id: int,
         log: LogPort,
         watermark: HighWatermark,
+        lease: Lease,
         options: ReplicaOptions,
         hold_ids: Iterator[int],
     ) -> None:
         self.options = options
+        self._broker_id = broker_id
+        self._lease = lease
+        #: The leader of this leader epoch has found this log to be a prefix of its own.
+        self._has_agreed = False
         self.phase = Phase.IDLE if state.leader == NO_LEADER else Phase.FETCHING
         self._state = state
         self._log = log
@@ -130,6 +146,7 @@ class Follower:
         self.last_fetched_ms = now_ms
         if fetched.diverging is not None:
             return self._on_diverging(fetched.diverging)
+        self._has_agreed = True
         effects = self._reconcile()
         if len(fetched.records):
             refusal = self._append(memoryview(fetched.records), wall_ms=wall_ms)
@@ -140,8 +157,10 @@ class Follower:
                     Note(f"leader {self._state.leader} sent {refusal}", is_warning=True),
                 )
         log = self._log
-        if fetched.high_watermark > self._watermark.offset:
-            self._watermark.raise_to(min(fetched.high_watermark, log.log_end_offset))
+        if fetched.high_watermark > self._watermark.offset and self._watermark.raise_to(
+            min(fetched.high_watermark, log.log_end_offset)
+        ):
+            effects = (*effects, HIGH_WATERMARK_MOVED)
         if fetched.log_start_offset > log.log_start_offset:
             # Never past our own high watermark (I26); the rest follows with it.
             start = min(fetched.log_start_offset, self._watermark.offset)
@@ -191,6 +210,47 @@ class Follower:
         if headers:
             log.append(headers, (records[:end],), now_ms=wall_ms)
         return None
+
+    # Consumers.
+
+    def on_consumer_fetch(
+        self,
+        *,
+        leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        max_bytes: int,
+        now_ms: int,
+        at_least_one: bool,
+        is_debugging: bool,
+    ) -> FetchResult:
+        """Changes nothing here, and nothing that the leader knows of this follower."""
+        if leader_epoch not in (-1, self._state.leader_epoch):
+            return FetchResult(
+                ErrorCode.FENCED_LEADER_EPOCH
+                if leader_epoch < self._state.leader_epoch
+                else ErrorCode.UNKNOWN_LEADER_EPOCH
+            )
+        if not is_debugging and (leader_epoch == -1 or not self._may_be_read(now_ms)):
+            return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log = self._log
+        high_watermark = self._watermark.offset  # once, before the read (I18)
+        if fetch_offset < log.log_start_offset:
+            return out_of_range(log)
+        if fetch_offset > high_watermark:
+            # Committed or not, here or not yet: a leader knows. Out of range would be a guess.
+            return FetchResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return check_position(log, fetch_offset, last_fetched_epoch) or read_committed(
+            log, high_watermark, fetch_offset, max_bytes=max_bytes, at_least_one=at_least_one
+        )
+
+    def _may_be_read(self, now_ms: int) -> bool:
+        return (
+            self._has_agreed
+            and self.phase is Phase.FETCHING
+            and self._broker_id in self._state.isr
+            and self._lease.is_held(now_ms)
+        )
 
     # Where the logs part.
 

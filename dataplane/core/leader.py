@@ -33,9 +33,10 @@ from dataplane.core.fetch_session import Contact
 from dataplane.core.isr import FollowerProgress, InSyncSet
 from dataplane.core.leader_epochs import EpochEnd
 from dataplane.core.lease import Lease
-from dataplane.core.log_port import LogChanged, LogPort, LogSlice, TimestampHit
+from dataplane.core.log_port import LogChanged, LogPort, TimestampHit
 from dataplane.core.producer_state import Duplicate
 from dataplane.core.purgatory import Purgatory
+from dataplane.core.reads import check_position, read_committed
 from dataplane.core.results import (
     ACKS_ALL,
     EARLIEST_LOCAL_TIMESTAMP,
@@ -271,7 +272,7 @@ class Leader:
             return FetchResult(ErrorCode.UNKNOWN_LEADER_EPOCH), NO_EFFECTS
         if broker_epoch < in_sync.known_broker_epoch(follower) or broker_epoch < 0:
             return FetchResult(ErrorCode.STALE_BROKER_EPOCH), NO_EFFECTS
-        refusal = self._check_position(fetch_offset, last_fetched_epoch)
+        refusal = check_position(self._log, fetch_offset, last_fetched_epoch)
         if refusal is not None:
             return refusal, NO_EFFECTS
         log = self._log
@@ -335,47 +336,16 @@ class Leader:
             return FetchResult(self._epoch_error(leader_epoch))
         if not self.may_serve(now_ms):
             return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        refusal = self._check_position(fetch_offset, last_fetched_epoch)
+        refusal = check_position(self._log, fetch_offset, last_fetched_epoch)
         if refusal is not None:
             return refusal
-        high_watermark = self._watermark.offset  # once, before the read (I18)
-        if fetch_offset < high_watermark:
-            records = self._log.read(
-                fetch_offset, max_bytes=max_bytes, end_offset=high_watermark, at_least_one=at_least_one
-            )
-        else:
-            records = LogSlice((), 0, fetch_offset)
-        return FetchResult(
-            ErrorCode.NONE,
-            high_watermark,
-            self._log.log_start_offset,
-            records,
-            None,
-            not at_least_one and not records.size_bytes and fetch_offset < high_watermark,
+        return read_committed(
+            self._log,
+            self._watermark.offset,
+            fetch_offset,
+            max_bytes=max_bytes,
+            at_least_one=at_least_one,
         )
-
-    def _check_position(self, fetch_offset: int, last_fetched_epoch: int) -> FetchResult | None:
-        """5.2: whether the fetcher's log is a prefix of ours, and its next record within it. Below the log
-        start wins over diverging: the point of divergence may lie below it as well."""
-        log = self._log
-        end_offset = log.log_end_offset
-        if fetch_offset < log.log_start_offset:
-            return self._out_of_range()
-        if last_fetched_epoch >= 0:
-            epochs = log.epochs
-            if last_fetched_epoch == epochs.latest and fetch_offset <= end_offset:
-                return None
-            end = epochs.end_offset_for(last_fetched_epoch, log_end_offset=end_offset)
-            if not end.is_defined:  # never take the log's end for it (KAFKA-6857)
-                return self._out_of_range()
-            if end.leader_epoch < last_fetched_epoch or end.end_offset < fetch_offset:
-                return FetchResult(ErrorCode.NONE, diverging=end)
-        if fetch_offset > end_offset:
-            return self._out_of_range()
-        return None
-
-    def _out_of_range(self) -> FetchResult:
-        return FetchResult(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=self._log.log_start_offset)
 
     def _epoch_error(self, leader_epoch: int) -> ErrorCode:
         if leader_epoch < self.leader_epoch:

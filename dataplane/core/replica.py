@@ -288,8 +288,10 @@ class Replica:
         effects = self._retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._follower = Follower(
             state,
+            broker_id=self._broker_id,
             log=self._log,
             watermark=self._watermark,
+            lease=self._lease,
             options=self._options,
             hold_ids=self._hold_ids,
         )
@@ -300,11 +302,11 @@ class Replica:
 
     def _retire(self, error: ErrorCode) -> Effects:
         """Drop the present role; no producer waits on in vain (L1)."""
-        was_leading = self._leader is not None
+        was_served = self._leader is not None or self._follower is not None
         self._leader = None
         self._follower = None
         waiters = self._purgatory.take_all()
-        effects: Effects = (LEADERSHIP_CHANGED,) if was_leading else NO_EFFECTS
+        effects: Effects = (LEADERSHIP_CHANGED,) if was_served else NO_EFFECTS
         return (CompleteProduce(waiters, error), *effects) if waiters else effects
 
     def _go_offline(self, detail: str) -> Effects:
@@ -460,20 +462,35 @@ class Replica:
         max_bytes: int,
         now_ms: int,
         at_least_one: bool = True,
+        is_debugging: bool = False,
     ) -> tuple[FetchResult, Effects]:
-        """A consumer asks; epochs -1 if not stated. Never reads at or beyond the high watermark (I18)."""
-        leader = self._leader
-        if leader is None:
-            return FetchResult(self._no_leader_error), NO_EFFECTS
+        """A consumer asks; epochs -1 if not stated. Never reads at or beyond the high watermark (I18), which
+        at a follower is its own (2.11). is_debugging: it has come to see what this very replica holds, be it
+        in sync or not. To others a follower answers only while it is in sync, and only if they state the
+        leader epoch: who states none may not know that it is not talking to the leader."""
+        leader, follower = self._leader, self._follower
         try:
-            result = leader.on_consumer_fetch(
-                leader_epoch=leader_epoch,
-                fetch_offset=fetch_offset,
-                last_fetched_epoch=last_fetched_epoch,
-                max_bytes=max_bytes,
-                now_ms=now_ms,
-                at_least_one=at_least_one,
-            )
+            if leader is not None:
+                result = leader.on_consumer_fetch(
+                    leader_epoch=leader_epoch,
+                    fetch_offset=fetch_offset,
+                    last_fetched_epoch=last_fetched_epoch,
+                    max_bytes=max_bytes,
+                    now_ms=now_ms,
+                    at_least_one=at_least_one,
+                )
+            elif follower is not None:
+                result = follower.on_consumer_fetch(
+                    leader_epoch=leader_epoch,
+                    fetch_offset=fetch_offset,
+                    last_fetched_epoch=last_fetched_epoch,
+                    max_bytes=max_bytes,
+                    now_ms=now_ms,
+                    at_least_one=at_least_one,
+                    is_debugging=is_debugging,
+                )
+            else:
+                return FetchResult(self._no_leader_error), NO_EFFECTS
         except LogError as error:
             return FetchResult(ErrorCode.KAFKA_STORAGE_ERROR), self._go_offline(str(error))
         return result, NO_EFFECTS

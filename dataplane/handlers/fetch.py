@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from controller.contract.partition_state import PartitionKey
 from dataplane.core.fetch_session import FetchPartition, FetchRequest, FetchSession, FollowedPartition
 from dataplane.core.log_port import FileRange as LogRange
-from dataplane.core.replica import FetchResult, Role
+from dataplane.core.replica import FetchResult
 from dataplane.handlers.context import BrokerContext, Request
 from dataplane.handlers.metadata import is_legal_topic_name
 from dataplane.handlers.produce import leader_hint
@@ -137,6 +137,7 @@ def evaluate(
             max_bytes=max_bytes,
             now_ms=now_ms,
             at_least_one=at_least_one,
+            is_debugging=session.is_debugging,
         )
     if effects:
         context.table.run_effects(hosted, effects)
@@ -263,5 +264,5 @@ def _count(context: BrokerContext, key: PartitionKey, session: FetchSession, siz
             learners.on_sent(size_bytes, now_ms=context.mono_ms())
         return
     hosted = context.table.get(*key)
-    if hosted is not None and hosted.replica.role is Role.LEADER:
+    if hosted is not None:
         hosted.bytes_out += size_bytes

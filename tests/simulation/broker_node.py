@@ -901,7 +901,9 @@ class BrokerNode:
             last_fetched_epoch=-1,
             max_bytes=READ_BYTES_MAX,
             now_ms=self.now_ms,
+            is_debugging=request.is_debugging,
         )
+        self.cluster.marks.on_read(replica, result, is_debugging=request.is_debugging)
         self._run(request.key, effects)
         parts = () if result.records is None else result.records.parts
         return ReadAnswer(

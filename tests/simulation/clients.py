@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 REQUEST_TIMEOUT_MS = 1_500
 BACKOFF_MS = (20.0, 400.0)
 READ_BYTES_MAX = 4_096
+FOLLOWER_READS = 0.4
+"""Of a consumer's fetches, how many go to a replica that need not be the leader."""
+DEBUGGING_READS = 0.1
+"""Of those, how many come to see what that replica holds."""
 ACKS_ALL = -1
 
 
@@ -40,11 +44,13 @@ class ProduceAnswer(NamedTuple):
 
 
 class ReadCall(NamedTuple):
-    """A consumer's fetch; with `offset` None, its question for the latest offset."""
+    """A consumer's fetch; with `offset` None, its question for the latest offset. is_debugging: it wants to
+    see what this replica holds, whatever its role."""
 
     key: PartitionKey
     leader_epoch: int
     offset: int | None
+    is_debugging: bool = False
 
 
 class ReadAnswer(NamedTuple):
@@ -283,6 +289,10 @@ class Clients:
             self.events.after(pace_ms, lambda: self.consume(consumer))
             return
         offset = None if consumer.random.random() < 0.1 else consumer.position
+        target, is_debugging = leader, False
+        if offset is not None and consumer.random.random() < FOLLOWER_READS:
+            target = consumer.random.choice(self._replicas_of(consumer.key))
+            is_debugging = consumer.random.random() < DEBUGGING_READS
         began_ns = self.events.now_ns
 
         def answered(answer: ReadAnswer) -> None:
@@ -293,12 +303,17 @@ class Clients:
 
         self.cluster.network.call(
             "client",
-            f"broker-{leader}",
-            ReadCall(consumer.key, consumer.leader_epoch, offset),
+            f"broker-{target}",
+            ReadCall(consumer.key, consumer.leader_epoch, offset, is_debugging),
             answered,
             timeout_ms=REQUEST_TIMEOUT_MS,
             on_timeout=lambda: self.consume(consumer),
         )
+
+    def _replicas_of(self, key: PartitionKey) -> tuple[int, ...]:
+        state = self.cluster.truth(key)
+        assert state is not None  # it lives
+        return state.replicas
 
     def _on_read(self, consumer: Consumer, offset: int | None, answer: ReadAnswer, began_ns: int) -> None:
         """I18 of what was read; I19: the end, once told, never goes back for who asks again."""

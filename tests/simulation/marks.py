@@ -73,6 +73,13 @@ DECLARED: dict[str, int] = {
     "truncation.called.off": RARE,
     "divergence.reported": COMMON,
     "storage.error": WATCHED,
+    # Reading from followers.
+    "read.from.follower": COMMON,
+    "read.by.debugging": COMMON,
+    "read.refused.by.follower": COMMON,
+    "read.ahead.of.follower": COMMON,
+    "read.fenced.by.follower": RARE,
+    "read.ahead.of.the.follower's.state": COMMON,
     # Committing.
     "commit.at.minimum.isr": COMMON,
     "commit.alone": COMMON,

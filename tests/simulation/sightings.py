@@ -53,6 +53,13 @@ _BY_FETCH_ERROR = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "fetch.of.an.unknown.partition",
 }
 
+_BY_READ_ERROR = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "read.refused.by.follower",
+    ErrorCode.OFFSET_NOT_AVAILABLE: "read.ahead.of.follower",
+    ErrorCode.FENCED_LEADER_EPOCH: "read.fenced.by.follower",
+    ErrorCode.UNKNOWN_LEADER_EPOCH: "read.ahead.of.the.follower's.state",
+}
+
 _BY_COMPLETION = {
     ErrorCode.REQUEST_TIMED_OUT: "produce.timed.out",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "produce.overtaken.by.new.leader",
@@ -273,6 +280,15 @@ class Sightings(Marks):
                 self.reached("fetch.by.outsider.at.epoch.start")
             if PROPOSAL_READY in effects:
                 self.reached("join.asked.at.epoch.start")
+
+    def on_read(self, replica: Replica, result: FetchResult, *, is_debugging: bool) -> None:
+        """A consumer's fetch, answered. Of leaders it says nothing."""
+        if replica.role is not Role.FOLLOWER:
+            return
+        if result.error is ErrorCode.NONE:
+            self.reached("read.by.debugging" if is_debugging else "read.from.follower")
+        elif (mark := _BY_READ_ERROR.get(result.error)) is not None:
+            self.reached(mark)
 
     def on_fetched(self, replica: Replica, position: FetchPosition) -> None:
         """An answer to this request arrived; before the replica is told."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from controller.contract.partition_state import PartitionState
+from dataplane.core import follower
 from dataplane.core.follower import Follower
 from dataplane.core.leader_epochs import LeaderEpochs
+from dataplane.core.log_port import LogPort
 from dataplane.core.producer_state import ProducerStates
 from dataplane.core.replica import Replica
+from dataplane.core.results import FetchResult
 from tests.simulation.planted.plant import Patches, plant
 
 
@@ -81,3 +84,13 @@ def producers_unknown_to_followers() -> Patches:
 @plant(breaks="I14", seen="KAFKA-10706: epochs are left where no record is cut", scenario="S9")
 def epochs_not_cut() -> Patches:
     return [(LeaderEpochs, "truncate_from_end", lambda self, end_offset: False)]
+
+
+@plant(breaks="I18", seen="KIP-392: a follower that is read from gives out all that it holds", seeds_max=60)
+def follower_serves_what_is_not_committed() -> Patches:
+    original = follower.read_committed
+
+    def read_to_the_end(log: LogPort, high_watermark: int, fetch_offset: int, **limits: Any) -> FetchResult:
+        return original(log, log.log_end_offset, fetch_offset, **limits)
+
+    return [(follower, "read_committed", read_to_the_end)]

@@ -11,8 +11,10 @@ from dataplane.core import leader
 from dataplane.core.isr import FollowerProgress, InSyncSet
 from dataplane.core.leader import Leader
 from dataplane.core.lease import NEVER_MS
+from dataplane.core.log_port import LogPort
 from dataplane.core.producer_state import Duplicate, ProducerStates
 from dataplane.core.purgatory import Purgatory
+from dataplane.core.reads import out_of_range
 from dataplane.core.replica import Replica
 from dataplane.wire.errors import ErrorCode
 from tests.simulation.planted.plant import Patches, plant
@@ -187,10 +189,10 @@ def position_counted_on_send() -> Patches:
 
 @plant(breaks="I14", seen="KAFKA-6361: divergence is not looked for", seeds_max=120, scenario="S34")
 def divergence_ignored() -> Patches:
-    def check_position(self: Leader, fetch_offset: int, last_fetched_epoch: int) -> Any:
-        return self._out_of_range() if fetch_offset > self._log.log_end_offset else None
+    def check_position(log: LogPort, fetch_offset: int, last_fetched_epoch: int) -> Any:
+        return out_of_range(log) if fetch_offset > log.log_end_offset else None
 
-    return [(Leader, "_check_position", check_position)]
+    return [(leader, "check_position", check_position)]
 
 
 @plant(

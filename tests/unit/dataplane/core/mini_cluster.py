@@ -529,7 +529,7 @@ class MiniCluster:
                         self._acked(waiter)
                     elif waiter == self.next_sequence:
                         self.is_sent = False
-            elif isinstance(effect, HighWatermarkMoved):
+            elif isinstance(effect, HighWatermarkMoved) and node.replica.role is Role.LEADER:
                 self._check_watermark(node)
             elif isinstance(effect, WriteAside):
                 self._write_aside(node, effect)

@@ -151,7 +151,12 @@ class Bench:
         )
 
     def consume(
-        self, fetch_offset: int, *, leader_epoch: int = -1, last_fetched_epoch: int = -1
+        self,
+        fetch_offset: int,
+        *,
+        leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        is_debugging: bool = False,
     ) -> FetchResult:
         return self.replica.on_consumer_fetch(
             leader_epoch=leader_epoch,
@@ -159,6 +164,7 @@ class Bench:
             last_fetched_epoch=last_fetched_epoch,
             max_bytes=1 << 20,
             now_ms=self.now_ms,
+            is_debugging=is_debugging,
         )[0]
 
     def fetched(

@@ -14,6 +14,8 @@ from dataplane.core.effects import NO_EFFECTS, Effects
 from dataplane.core.follower import Follower
 from dataplane.core.isr import InSyncSet
 from dataplane.core.leader import Leader
+from dataplane.core.log_port import LogPort
+from dataplane.core.reads import out_of_range
 from dataplane.core.replica import AppendResult, FetchResult, Replica
 from dataplane.wire.errors import ErrorCode
 
@@ -104,10 +106,10 @@ def _acknowledge_duplicates_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def _never_compare_epochs(patch: pytest.MonkeyPatch) -> None:
-    def check(self: Leader, fetch_offset: int, last_fetched_epoch: int) -> FetchResult | None:
-        return None if fetch_offset <= self._log.log_end_offset else self._out_of_range()
+    def check(log: LogPort, fetch_offset: int, last_fetched_epoch: int) -> FetchResult | None:
+        return None if fetch_offset <= log.log_end_offset else out_of_range(log)
 
-    patch.setattr(Leader, "_check_position", check)
+    patch.setattr(leader_module, "check_position", check)
 
 
 @pytest.mark.parametrize(

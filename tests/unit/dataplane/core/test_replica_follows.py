@@ -8,6 +8,8 @@ from replica_kit import TOPIC_ID, Bench, batch_of, log_of, records_of
 from controller.contract.lag_report import ReplicaProblem
 from controller.contract.partition_state import NO_LEADER
 from dataplane.core.effects import (
+    HIGH_WATERMARK_MOVED,
+    LEADERSHIP_CHANGED,
     NO_EFFECTS,
     PERSIST_EPOCHS,
     STOP_FETCHING,
@@ -78,7 +80,8 @@ def test_records_are_written_verbatim_and_the_high_watermark_follows() -> None:
     assert bench.replica.next_fetch() == FetchPosition(1, 1, 5, 0)
     records = records_of(leader_log, 1)
     cut_off = batch_of(base_offset=3, leader_epoch=5)[:40]
-    assert bench.fetched(FetchedPartition(high_watermark=2, records=records + cut_off)) == NO_EFFECTS
+    effects = bench.fetched(FetchedPartition(high_watermark=2, records=records + cut_off))
+    assert effects == (HIGH_WATERMARK_MOVED,)
     assert records_of(bench.log) == records_of(leader_log)
     assert bench.high_watermark == 2
     assert bench.replica.next_fetch() == FetchPosition(3, 5, 5, 0)
@@ -264,7 +267,8 @@ def test_i15_s1_a_follower_refuses_to_cut_below_its_high_watermark() -> None:
     assert bench.replica.next_fetch() is None
     assert bench.apply(leader_epoch=5, partition_epoch=2) == (STOP_FETCHING,)
     # Another leader may hold it all: the log is as it was, so trying again is safe.
-    assert bench.apply(leader=3, leader_epoch=6, partition_epoch=3) == (StartFetching(3, 6),)
+    effects = bench.apply(leader=3, leader_epoch=6, partition_epoch=3)
+    assert effects == (LEADERSHIP_CHANGED, StartFetching(3, 6))
 
 
 def test_i15_a_newer_unclean_mark_allows_it_and_the_records_are_kept_aside() -> None:
@@ -323,6 +327,7 @@ def test_i15_who_leads_under_a_mark_has_seen_its_effect() -> None:
 
 def test_a_log_that_saw_no_mark_writes_nothing_about_any() -> None:
     bench = following(log_of(1, 1))
+    assert bench.fetched(FetchedPartition(high_watermark=2)) == (HIGH_WATERMARK_MOVED,)
     assert bench.fetched(FetchedPartition(high_watermark=2)) == NO_EFFECTS
     assert bench.log.epochs.reconciled == -1
 
@@ -418,12 +423,13 @@ def test_a_log_that_begins_inside_a_batch_takes_the_whole_batch() -> None:
 def test_without_a_leader_it_waits() -> None:
     bench = following(leader=NO_LEADER)
     assert bench.replica.next_fetch() is None
-    assert bench.apply(leader=3, leader_epoch=6, partition_epoch=2) == (StartFetching(3, 6),)
+    effects = bench.apply(leader=3, leader_epoch=6, partition_epoch=2)
+    assert effects == (LEADERSHIP_CHANGED, StartFetching(3, 6))
 
 
 def test_a_storage_error_while_following_takes_it_offline() -> None:
     bench = following(log_of(1))
     bench.log.failing = "EIO"
     effects = bench.fetched(FetchedPartition(records=records_of(log_of(1, 1), 1)))
-    assert effects[0] == STOP_FETCHING
+    assert effects[:2] == (LEADERSHIP_CHANGED, STOP_FETCHING)
     assert bench.replica.next_fetch() is None

@@ -5,7 +5,13 @@ from __future__ import annotations
 
 from replica_kit import Bench, batch_of, partition_state
 
-from dataplane.core.effects import PROPOSAL_READY, STOP_FETCHING, CompleteProduce, StartFetching
+from dataplane.core.effects import (
+    LEADERSHIP_CHANGED,
+    PROPOSAL_READY,
+    STOP_FETCHING,
+    CompleteProduce,
+    StartFetching,
+)
 from dataplane.core.replica import FetchedPartition, Role
 from dataplane.wire.errors import ErrorCode
 
@@ -123,7 +129,7 @@ def test_a_learner_fetches_and_a_dropped_follower_stops() -> None:
     assert StartFetching(leader_id=1, leader_epoch=1) in effects
     bench.fetched(FetchedPartition(records=batch_of(leader_epoch=1), high_watermark=1))
     assert (bench.log.log_end_offset, bench.high_watermark) == (1, 1)
-    assert bench.apply(leader_epoch=2, partition_epoch=3) == (STOP_FETCHING,)
+    assert bench.apply(leader_epoch=2, partition_epoch=3) == (LEADERSHIP_CHANGED, STOP_FETCHING)
     assert bench.replica.role is Role.NONE
     assert bench.replica.next_fetch() is None
     assert bench.replica.state == partition_state(leader_epoch=2, partition_epoch=3)

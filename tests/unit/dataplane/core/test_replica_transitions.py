@@ -106,7 +106,8 @@ def test_a_leader_epoch_that_can_not_be_written_takes_the_replica_offline() -> N
 def test_who_is_no_replica_any_more_does_nothing() -> None:
     bench = Bench(2)
     bench.apply()
-    assert bench.apply(replicas=(1, 3), isr=(1, 3), leader_epoch=2, partition_epoch=2) == (STOP_FETCHING,)
+    effects = bench.apply(replicas=(1, 3), isr=(1, 3), leader_epoch=2, partition_epoch=2)
+    assert effects == (LEADERSHIP_CHANGED, STOP_FETCHING)
     assert bench.replica.role is Role.NONE
     assert bench.replica.next_fetch() is None
 
