@@ -1,0 +1,152 @@
+"""The four codecs, into and out of batches.
+
+Decompression is bounded: output goes into a buffer that grows only while real output fills it, up to the
+caller's cap, so that a kilobyte that claims ten gigabytes costs what it really holds. Batches that are
+opened together are joined in one buffer.
+
+Compression follows what every consumer reads. LZ4 frames have independent blocks, because Kafka's Java
+clients refuse linked ones (and the frame functions of the binding in use write linked ones); snappy is in
+snappy-java's framing.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import cramjam
+import numpy as np
+
+from dataplane.wire.compression import (
+    Buffer,
+    Compression,
+    CorruptCompressedData,
+    DecompressedTooLarge,
+    decompress,
+)
+from dataplane.wire.compression import compress as compress_plainly
+
+from .varints import Octets
+
+ZSTD_LEVEL = 3
+GZIP_LEVEL = -1
+"""Kafka's defaults (compression.zstd.level, compression.gzip.level)."""
+LEVELS = {
+    Compression.GZIP: range(-1, 10),
+    Compression.LZ4: range(1, 13),
+    Compression.ZSTD: range(1, 23),
+}
+"""The levels that may be asked for. LZ4 without a level is its fast mode, with one its high compression."""
+
+_LZ4_FRAME = bytes.fromhex("04224d18604082")
+"""Magic, then: version 1 with independent blocks and no checksums, blocks of up to 64 KiB, the descriptor's
+checksum. The very bytes Kafka's Java client writes."""
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_IS_PLAIN = 0x80000000
+_LZ4_END = bytes(4)
+_LITTLE_UINT32 = struct.Struct("<I")
+
+_CRAMJAM_OVERFLOW = "failed to write whole buffer"
+_ARENA_BYTES_MIN = 64 * 1024
+
+
+def check_level(compression: Compression, level: int | None) -> None:
+    """Raise ValueError unless `compression` has this level; None is every codec's own default."""
+    if level is None:
+        return
+    levels = LEVELS.get(compression)
+    if levels is None:
+        raise ValueError(f"{compression.name.lower()} has no compression levels")
+    if level not in levels:
+        raise ValueError(f"{compression.name.lower()} has levels {levels[0]} to {levels[-1]}, not {level}")
+
+
+def compress(compression: Compression, payload: Buffer, level: int | None = None) -> bytes:
+    """The records field of a batch in `compression`. The same bytes give the same bytes."""
+    check_level(compression, level)
+    match compression:
+        case Compression.ZSTD:
+            return bytes(cramjam.zstd.compress(payload, level=ZSTD_LEVEL if level is None else level))
+        case Compression.GZIP:
+            compressor = zlib.compressobj(GZIP_LEVEL if level is None else level, wbits=31)
+            return compressor.compress(payload) + compressor.flush()
+        case Compression.LZ4:
+            return _compress_lz4(memoryview(payload), level)
+        case Compression.NONE | Compression.SNAPPY:
+            return compress_plainly(compression, payload)
+
+
+class Arena:
+    """One growing buffer in which the opened batches of a fetch stand one after another."""
+
+    __slots__ = ("_octets", "used")
+
+    def __init__(self) -> None:
+        self._octets: Octets = np.empty(_ARENA_BYTES_MIN, np.uint8)
+        self.used = 0
+
+    @property
+    def octets(self) -> Octets:
+        """What has been added since `clear`. Good until the next call that changes the arena."""
+        return self._octets[: self.used]
+
+    def clear(self) -> None:
+        self.used = 0
+
+    def add(self, compression: Compression, data: memoryview, *, bytes_max: int) -> int:
+        """Open `data` behind what is there; the size of the output, at most `bytes_max`.
+
+        Raises CorruptCompressedData or DecompressedTooLarge; the arena is then as it was.
+        """
+        match compression:
+            case Compression.LZ4 | Compression.ZSTD:
+                size = self._add_growing(compression, data, bytes_max)
+            case _:  # they give bytes of their own: plain, gzip's members, snappy's blocks
+                opened = decompress(compression, data, decompressed_bytes_max=bytes_max)
+                size = len(opened)
+                self._reserve(size)
+                self._octets[self.used : self.used + size] = np.frombuffer(opened, np.uint8)
+        self.used += size
+        return size
+
+    def _add_growing(self, compression: Compression, data: memoryview, bytes_max: int) -> int:
+        codec = cramjam.lz4 if compression is Compression.LZ4 else cramjam.zstd
+        room = min(4 * len(data), bytes_max)
+        while True:
+            self._reserve(room)
+            # All the room there is, unless that is more than allowed.
+            output = self._octets.data[self.used : self.used + bytes_max]
+            try:
+                return int(codec.decompress_into(data, output))
+            except cramjam.DecompressionError as error:
+                if _CRAMJAM_OVERFLOW not in str(error):
+                    raise CorruptCompressedData(str(error)) from error
+                if len(output) >= bytes_max:
+                    raise DecompressedTooLarge from error
+                room = min(max(2 * len(output), _ARENA_BYTES_MIN), bytes_max)
+
+    def _reserve(self, size: int) -> None:
+        if self.used + size > len(self._octets):
+            grown = np.empty(max(self.used + size, 2 * len(self._octets)), np.uint8)
+            grown[: self.used] = self._octets[: self.used]
+            self._octets = grown
+
+
+def _compress_lz4(payload: memoryview, level: int | None) -> bytes:
+    parts: list[Buffer] = [_LZ4_FRAME]
+    for start in range(0, len(payload), _LZ4_BLOCK_BYTES):
+        plain = payload[start : start + _LZ4_BLOCK_BYTES]
+        if level is None:
+            block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        else:
+            block = bytes(
+                cramjam.lz4.compress_block(
+                    plain, mode="high_compression", compression=level, store_size=False
+                )
+            )
+        if len(block) < len(plain):
+            parts += (_LITTLE_UINT32.pack(len(block)), block)
+        else:
+            parts += (_LITTLE_UINT32.pack(len(plain) | _LZ4_IS_PLAIN), plain)
+    parts.append(_LZ4_END)
+    return b"".join(parts)
