@@ -16,6 +16,7 @@ from dataplane.wire.framing import Chunk, encode_response_frame
 
 if TYPE_CHECKING:
     from dataplane.shell.administration import Administration
+    from dataplane.shell.asides import Asides
     from dataplane.shell.cluster_view import ClusterView
     from dataplane.shell.config import BrokerConfig
     from dataplane.shell.connection import Answer
@@ -95,6 +96,9 @@ class BrokerContext:
     mono_ms: Callable[[], int]
     lookups: Lookups
     administration: Administration
+    asides: Asides
+    #: Why the log directory may not be used any more, or None.
+    log_dir_failure: Callable[[], str | None]
 
 
 Handler = Callable[[BrokerContext, Request], None]

@@ -2,7 +2,7 @@
 
 Followers and consumers take the same road and part only at the replica. Before version 13 topics go by name;
 a name that nobody knows gets a key of its own in the session, so that it can be answered with an error each
-time, like any other partition.
+time, like any other partition. Under such a name a debugging consumer may read what a truncation dropped.
 """
 
 from __future__ import annotations
@@ -110,6 +110,14 @@ def evaluate(
     topic_id, partition = followed.key
     hosted = context.table.get(topic_id, partition)
     if hosted is None:
+        if session.is_debugging and topic_id.startswith(NAME_PREFIX):
+            return context.asides.fetch(
+                topic_id[len(NAME_PREFIX) :],
+                followed.key,
+                fetch_offset=followed.fetch_offset,
+                max_bytes=max_bytes,
+                at_least_one=at_least_one,
+            )
         return FetchResult(error=_error_of_unhosted(context, topic_id, partition))
     if session.is_replica:
         learners = context.table.served_learners

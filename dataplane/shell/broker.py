@@ -30,6 +30,7 @@ from dataplane.handlers import fetch as fetch_handler
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.dispatch import make_dispatch
 from dataplane.shell.administration import Administration
+from dataplane.shell.asides import Asides
 from dataplane.shell.clock import Clock, SystemClock
 from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.config import BrokerConfig, TopicSettings
@@ -56,7 +57,7 @@ from dataplane.shell.replica_fetcher import ReplicaFetchers
 from dataplane.shell.server import Server, ServerLimits
 from dataplane.shell.threads import Threads, WorkerThreads
 from dataplane.storage.disk import Disk, PosixDisk
-from dataplane.storage.log_dir import LogDir
+from dataplane.storage.log_dir import DIVERGENT, LogDir
 
 _log = logging.getLogger(__name__)
 
@@ -187,6 +188,15 @@ class Broker:
                 spawn=self.spawn,
                 end_turn=self.end_turn,
             ),
+            asides=Asides(
+                disk=ports.disk,
+                directory=f"{self.directory.path}/{DIVERGENT}",
+                threads=ports.threads,
+                spawn=self.spawn,
+                on_opened=self.fetches.on_high_watermark_moved,
+                end_turn=self.end_turn,
+            ),
+            log_dir_failure=lambda: self.directory.failure,
         )
         self.server: Server
         self.session: ControllerSession

@@ -39,6 +39,7 @@ API_NAMES = {
     18: "ApiVersions",
     22: "InitProducerId",
     23: "OffsetForLeaderEpoch",
+    35: "DescribeLogDirs",
     61: "DescribeProducers",
 }
 

@@ -6,15 +6,17 @@ have been told are safe. Nothing is lost silently: they go to `divergent/`, wher
 the salvage job can merge them back. If they can't be written (disk full), the answer is a value and the
 truncation must be held.
 
-`list_aside` and `read_aside` are how they are found and read again. A copy counts once its description
-stands: batches without one are the start of a copy whose truncation never happened.
+`list_aside`, `find_aside` and `read_aside` are how they are found and read again (aside_log.py reads them for
+a client). A copy counts once its description stands: batches without one are the start of a copy whose
+truncation never happened. Nothing here deletes one: that is an operator's to do.
 """
 
 from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 from dataplane.core.log_port import FileRange, LogChanged, LogError
@@ -26,9 +28,11 @@ from dataplane.wire.record_batch import CorruptBatch
 from dataplane.wire.records import Record, iter_records
 
 COPY_BYTES_MAX = 1024 * 1024
+DESCRIPTION_BYTES_MAX = 64 * 1024
 SAME_RANGE_MAX = 1000
 """Files for one range of one partition; more means that something loops."""
 TOPIC_PREFIX_MAX = 120
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,120}-\d{1,10}\.[a-zA-Z0-9_-]{22}\.\d{20}-\d{20}\.\d{1,3}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,17 @@ class WrittenAside:
 
 @dataclass(frozen=True, slots=True)
 class FoundAside:
-    """A copy that stands whole: `path` is that of its batches."""
+    """A copy that stands whole: `path` is that of its batches. `name` is a legal topic's, too, but no topic
+    is likely to have it: <topic>-<partition>.<topic id>.<first offset>-<next offset>.<number>, the topic cut
+    to TOPIC_PREFIX_MAX characters."""
 
     path: str
     size_bytes: int
     range: DivergentRange
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2].removesuffix(".batches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,22 +189,43 @@ def _copy_range(part: FileRange, target: File, position: int) -> int:
     return done
 
 
-def list_aside(disk: Disk, directory: str) -> list[FoundAside]:
-    """Every copy in a log dir's divergent/, by name; none where nothing was ever cut. Raises CorruptLog for a
-    description that is none."""
+def is_aside_name(name: str) -> bool:
+    """Whether a copy may be called so. Such a name holds no way out of the directory."""
+    return _NAME.match(name) is not None
+
+
+def list_aside(
+    disk: Disk, directory: str, *, on_corrupt: Callable[[CorruptLog], None] | None = None
+) -> list[FoundAside]:
+    """Every copy in a log dir's divergent/, by name; none where nothing was ever cut. Of a description that
+    is none tells `on_corrupt`, or else raises CorruptLog."""
     if not disk.is_dir(directory):
         return []
-    return [
-        _read_description(disk, f"{directory}/{name}")
-        for name in disk.listdir(directory)
-        if name.endswith(".json")
-    ]
+    found = []
+    for name in disk.listdir(directory):
+        if name.endswith(".json"):
+            try:
+                found.append(_read_description(disk, f"{directory}/{name}"))
+            except CorruptLog as corrupt:
+                if on_corrupt is None:
+                    raise
+                on_corrupt(corrupt)
+    return found
+
+
+def find_aside(disk: Disk, directory: str, name: str) -> FoundAside:
+    """The copy of that name. Raises FileNotFoundError, or CorruptLog."""
+    assert is_aside_name(name), name
+    return _read_description(disk, f"{directory}/{name}.json")
 
 
 def _read_description(disk: Disk, path: str) -> FoundAside:
     file = disk.open(path)
     try:
-        raw = file.pread(file.size_bytes(), 0)
+        size = file.size_bytes()
+        if size > DESCRIPTION_BYTES_MAX:
+            raise CorruptLog(f"{path} does not describe a copy: it has {size} bytes")
+        raw = file.pread(size, 0)
     finally:
         file.close()
     try:

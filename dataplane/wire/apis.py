@@ -12,7 +12,7 @@ converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the
 - Fetch: v4 is the first that returns format 2.
 - ListOffsets: v0 answers with segment lists, not with one offset.
 - OffsetForLeaderEpoch: v0 and v1 do not state the asker's leader epoch (KIP-320); only brokers sent them.
-- CreateTopics, DeleteTopics and DescribeConfigs: the versions before were dropped by KIP-896.
+- CreateTopics, DeleteTopics, DescribeConfigs, DescribeLogDirs: the versions before were dropped by KIP-896.
 - Metadata, FindCoordinator, ApiVersions, InitProducerId and the other calls of administrators are whole.
 
 FindCoordinator is there although groups are not: librdkafka takes it as the sign that a broker can store LZ4.
@@ -43,6 +43,7 @@ class ApiKey(IntEnum):
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
+    DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
@@ -81,6 +82,7 @@ APIS: dict[int, ApiSpec] = {
         ApiSpec(ApiKey.INIT_PRODUCER_ID, 0, 5, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, flexible_since=4, served_since=2),
         ApiSpec(ApiKey.DESCRIBE_CONFIGS, 1, 4, flexible_since=4, served_since=1),
+        ApiSpec(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, flexible_since=2, served_since=1),
         ApiSpec(ApiKey.CREATE_PARTITIONS, 0, 3, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.ELECT_LEADERS, 0, 2, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, flexible_since=1, served_since=0),

@@ -13,6 +13,7 @@ from crc32c import crc32c
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 FIND_COORDINATOR, API_VERSIONS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH = 10, 18, 22, 23
+DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS = 35, 61
 
 BATCH_OVERHEAD = 61
 CRC_AT = 17
@@ -162,6 +163,17 @@ def metadata_flexible(topic: str) -> bytes:
     return request(METADATA, 9, body, flexible=True)
 
 
+def describe_log_dirs(topic: str) -> bytes:
+    """DescribeLogDirs v1."""
+    return request(DESCRIBE_LOG_DIRS, 1, array(string(topic) + array(struct.pack(">i", 0))))
+
+
+def describe_producers(topic: str) -> bytes:
+    """DescribeProducers v0, which is flexible."""
+    body = uvarint(2) + compact_string(topic) + uvarint(2) + struct.pack(">i", 0) + b"\x00" + b"\x00"
+    return request(DESCRIBE_PRODUCERS, 0, body, flexible=True)
+
+
 def api_versions(*, correlation_id: int = 1) -> bytes:
     """ApiVersions v0: the smallest request there is, used as a probe."""
     return request(API_VERSIONS, 0, b"", correlation_id=correlation_id)
@@ -200,6 +212,8 @@ def valid_requests(topic: str) -> list[bytes]:
         list_offsets(topic, timestamp_ms=1_600_000_000_000),
         offset_for_leader_epoch(topic),
         init_producer_id(),
+        describe_producers(topic),
+        describe_log_dirs(topic),
         find_coordinator("a-group"),
     ]
 

@@ -1,0 +1,162 @@
+"""Copies of what truncations dropped, served to whoever asks for one by its name (docs/replication.md, 5.6).
+
+A copy is opened in a thread, which reads all of it once; who asks meanwhile waits as at the end of a log, and
+is woken. Open copies are few and kept for a while, because a reader comes back for the next piece. What could
+not be opened is told once to those who wait, and tried again for the next who asks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+from controller.contract.partition_state import PartitionKey
+from dataplane.core.log_port import LogSlice
+from dataplane.core.results import FetchResult
+from dataplane.shell.threads import Threads
+from dataplane.storage.aside_log import AsideLog, open_aside
+from dataplane.storage.disk import Disk
+from dataplane.storage.divergent import FoundAside, find_aside, is_aside_name, list_aside
+from dataplane.storage.health import CorruptLog
+from dataplane.wire.errors import ErrorCode
+
+_log = logging.getLogger(__name__)
+
+OPEN_MAX = 32
+"""Copies kept open: a descriptor each, and 16 bytes of index for 64 KiB of file."""
+OPENING_MAX = 4
+"""Copies that threads read at a time. Who asks for another meanwhile gets nothing, and asks again."""
+FAILURES_MAX = 1_000
+
+UNKNOWN = FetchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What there is, by name. usable_bytes: left on the disk, or -1. failure: why nothing could be listed."""
+
+    found: tuple[FoundAside, ...] = ()
+    usable_bytes: int = -1
+    failure: str | None = None
+
+
+class Asides:
+    """`on_opened` marks a key's waiting fetches to be looked at again when `end_turn` is called."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        directory: str,
+        threads: Threads,
+        spawn: Callable[[Callable[[], Awaitable[None]]], None],
+        on_opened: Callable[[PartitionKey], None],
+        end_turn: Callable[[], None],
+    ) -> None:
+        self.directory = directory
+        self._disk = disk
+        self._threads = threads
+        self._spawn = spawn
+        self._on_opened = on_opened
+        self._end_turn = end_turn
+        self._open: OrderedDict[str, AsideLog] = OrderedDict()  # least recently read first
+        self._opening: dict[str, dict[PartitionKey, None]] = {}
+        self._failed: dict[PartitionKey, ErrorCode] = {}
+
+    def fetch(
+        self, name: str, key: PartitionKey, *, fetch_offset: int, max_bytes: int, at_least_one: bool
+    ) -> FetchResult:
+        """As a consumer's fetch of a log. `key` is that of the fetch session. The answer's high watermark is
+        what the replica knew to be committed when it cut; what is beyond it is given out all the same."""
+        if not is_aside_name(name):
+            return UNKNOWN
+        failure = self._failed.pop(key, None)
+        if failure is not None:
+            return FetchResult(failure)
+        log = self._open.get(name)
+        if log is None:
+            self._start_opening(name, key)
+            return FetchResult(ErrorCode.NONE, records=LogSlice((), 0, fetch_offset))
+        self._open.move_to_end(name)
+        described = log.range
+        if described.partition != key[1]:
+            return UNKNOWN
+        if not described.first_offset <= fetch_offset <= described.next_offset:
+            return FetchResult(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=described.first_offset)
+        try:
+            records = log.read(fetch_offset, max_bytes=max_bytes, at_least_one=at_least_one)
+        except (CorruptLog, OSError) as error:
+            self._open.pop(name)
+            _log.error("can't read %s: %s", log.path, error)
+            return FetchResult(_error_code(error))
+        return FetchResult(
+            ErrorCode.NONE,
+            described.high_watermark,
+            described.first_offset,
+            records,
+            None,
+            not at_least_one and not records.size_bytes and fetch_offset < described.next_offset,
+        )
+
+    def _start_opening(self, name: str, key: PartitionKey) -> None:
+        waiting = self._opening.get(name)
+        if waiting is not None:
+            waiting[key] = None
+        elif len(self._opening) < OPENING_MAX:
+            self._opening[name] = {key: None}
+            self._spawn(partial(self._open_one, name))
+
+    async def _open_one(self, name: str) -> None:
+        opened: AsideLog | ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
+        try:
+            opened = await self._threads.run(partial(_open_blocking, self._disk, self.directory, name))
+        finally:
+            waiting = self._opening.pop(name)
+            if isinstance(opened, AsideLog):
+                self._open[name] = opened
+                if len(self._open) > OPEN_MAX:
+                    self._open.popitem(last=False)
+            else:
+                for key in waiting:
+                    self._failed[key] = opened
+                while len(self._failed) > FAILURES_MAX:  # their fetches have ended: nobody came back for it
+                    del self._failed[next(iter(self._failed))]
+        for key in waiting:
+            self._on_opened(key)
+        self._end_turn()
+
+    def list(self, done: Callable[[Listed], None]) -> None:
+        """`done` is called on the loop. A description that can't be read is logged and left out."""
+
+        async def work() -> None:
+            listed = await self._threads.run(partial(_list_blocking, self._disk, self.directory))
+            done(listed)
+            self._end_turn()
+
+        self._spawn(work)
+
+
+def _open_blocking(disk: Disk, directory: str, name: str) -> AsideLog | ErrorCode:
+    try:
+        return open_aside(disk, find_aside(disk, directory, name))
+    except FileNotFoundError:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    except (CorruptLog, OSError) as error:
+        _log.error("can't open the copy %s: %s", name, error)
+        return _error_code(error)
+
+
+def _error_code(error: CorruptLog | OSError) -> ErrorCode:
+    return ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptLog) else ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def _list_blocking(disk: Disk, directory: str) -> Listed:
+    try:
+        found = list_aside(disk, directory, on_corrupt=lambda corrupt: _log.error("%s", corrupt))
+        return Listed(tuple(found), disk.free_bytes(directory.rpartition("/")[0]))
+    except OSError as error:
+        _log.error("can't list %s: %s", directory, error)
+        return Listed(failure=str(error))
