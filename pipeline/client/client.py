@@ -187,7 +187,8 @@ class Client:
             reason, is_unknown = "", True
             for where, result in self.produce_once(left, acks=acks, timeout_ms=timeout_ms).items():
                 if isinstance(result, Unsettled):
-                    reason, is_unknown = f"produce to {where}: {result.reason}", False
+                    reason = f"produce to {where}: {result.reason}"
+                    is_unknown = is_unknown and result.is_unknown_topic
                 elif result.error is ErrorCode.NONE:
                     done[where] = result
                 elif result.error.is_retriable:
@@ -224,7 +225,7 @@ class Client:
         )
         if any(result.error.is_retriable for result in answers.values()):
             self._is_stale = True
-        return {**answers, **{where: Unsettled(reason) for where, reason in lost.items()}}
+        return {**answers, **lost}
 
     def fetch(
         self,
@@ -266,9 +267,10 @@ class Client:
             answers, lost = self._one_round(
                 api, left, lambda some: [messages.encode_body(api, request(some))], parse
             )
-            reason, is_unknown = "", not lost
-            for where, why in lost.items():
-                reason = f"{api.name} of {where}: {why}"
+            reason, is_unknown = "", True
+            for where, unsettled in lost.items():
+                reason = f"{api.name} of {where}: {unsettled.reason}"
+                is_unknown = is_unknown and unsettled.is_unknown_topic
             for where, answered in answers.items():
                 if answered.error is ErrorCode.NONE:
                     done[where] = answered.value
@@ -290,10 +292,10 @@ class Client:
         parse: Callable[[Any, Iterable[TopicPartition]], dict[TopicPartition, T]],
         *,
         broker_wait_ms: int = 0,
-    ) -> tuple[dict[TopicPartition, T], dict[TopicPartition, str]]:
+    ) -> tuple[dict[TopicPartition, T], dict[TopicPartition, Unsettled]]:
         """Asks every leader once, all before the first answer is awaited. (answers, why there is none)."""
         answers: dict[TopicPartition, T] = {}
-        lost: dict[TopicPartition, str] = {}
+        lost: dict[TopicPartition, Unsettled] = {}
         under_way: list[tuple[Connection, list[TopicPartition]]] = []
         try:
             for address, some in self._by_leader(asked, lost):
@@ -302,7 +304,7 @@ class Client:
                     under_way.append((connection, some))
                     connection.send(api, encode(some))
                 except ConnectionLost as error:
-                    lost.update(dict.fromkeys(some, str(error)))
+                    lost.update(dict.fromkeys(some, Unsettled(str(error))))
             for connection, some in under_way:
                 if some[0] in lost:
                     continue
@@ -311,7 +313,7 @@ class Client:
                     answers.update(parse(messages.decode_body(api, frame, position), some))
                 except ConnectionLost as error:
                     connection.close()
-                    lost.update(dict.fromkeys(some, str(error)))
+                    lost.update(dict.fromkeys(some, Unsettled(str(error))))
         finally:
             for connection, _ in under_way:
                 self._pool.give_back(connection, self.config)
@@ -319,14 +321,14 @@ class Client:
         return answers, lost
 
     def _by_leader(
-        self, asked: Sequence[TopicPartition], lost: dict[TopicPartition, str]
+        self, asked: Sequence[TopicPartition], lost: dict[TopicPartition, Unsettled]
     ) -> Iterator[tuple[Address, list[TopicPartition]]]:
         """Partitions by the address of their leader; those without one go to `lost`."""
         if self._is_stale or any(self._metadata.leader_of(where) is None for where in asked):
             try:
                 self._ask_metadata(sorted({where.topic for where in asked}))
             except ConnectionLost as error:
-                lost.update(dict.fromkeys(asked, str(error)))
+                lost.update(dict.fromkeys(asked, Unsettled(str(error))))
                 return
         groups: dict[Address, list[TopicPartition]] = {}
         for where in asked:
@@ -339,11 +341,15 @@ class Client:
             for first in range(0, len(some), PARTITIONS_PER_REQUEST_MAX):
                 yield address, some[first : first + PARTITIONS_PER_REQUEST_MAX]
 
-    def _why_no_leader(self, where: TopicPartition) -> str:
+    def _why_no_leader(self, where: TopicPartition) -> Unsettled:
         topic = self._metadata.topics.get(where.topic)
-        if topic is None or topic.error is not ErrorCode.NONE:
-            return "topic unknown" if topic is None else topic.error.name
-        return "it has no leader" if where.partition in topic.partitions else "there is no such partition"
+        if topic is None or topic.error in _UNKNOWN_TOPIC:
+            return Unsettled("the cluster does not know the topic", is_unknown_topic=True)
+        if topic.error is not ErrorCode.NONE:
+            return Unsettled(topic.error.name)
+        if where.partition not in topic.partitions:
+            return Unsettled("there is no such partition", is_unknown_topic=True)
+        return Unsettled("it has no leader")
 
     def _patience(self) -> Patience:
         config = self.config
@@ -357,6 +363,31 @@ class Client:
             raise RetriesExhausted(f"given up after {patience.failures} tries: {reason}")
         self.pause(pause_ms)
 
+    def deadline(self, budget_ms: int) -> Deadline:
+        """For callers who ask again themselves until an answer suits them."""
+        return Deadline(self, budget_ms)
+
+    def now_ms(self) -> int:
+        return self._clock_ms()
+
     def pause(self, pause_ms: int) -> None:
         """Waits, on the clock that this client was given."""
         self._sleep_s(pause_ms / 1000)
+
+
+class Deadline:
+    """A budget of time for asking again, with the client's pauses."""
+
+    def __init__(self, client: Client, budget_ms: int) -> None:
+        config = client.config
+        self._client = client
+        self._patience = Patience(budget_ms, config.retry_backoff_ms, config.retry_backoff_max_ms)
+
+    def pause(self) -> bool:
+        """Waits before the next try; False, at once, when there is no time left for one."""
+        now_ms = self._client.now_ms()
+        pause_ms = self._patience.on_failure("", now_ms=now_ms)
+        if self._patience.is_spent(now_ms + pause_ms):
+            return False
+        self._client.pause(pause_ms)
+        return True

@@ -126,7 +126,9 @@ class Connection:
         """Open, nothing under way, and the broker has not hung up meanwhile."""
         if self._socket is None or self._asked:
             return False
-        return not select.select([self._socket], [], [], 0)[0]
+        poll = select.poll()  # not select.select, which knows no descriptor above 1023
+        poll.register(self._socket, select.POLLIN)
+        return not poll.poll(0)
 
     def fileno(self) -> int:
         """For selecting among connections that wait. Raises ConnectionLost when it is closed."""

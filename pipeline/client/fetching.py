@@ -176,9 +176,11 @@ class Fetching:
             chosen = readings[:PARTITIONS_PER_REQUEST_MAX]
             for reading in chosen:
                 reading.state = _State.ASKED
-            # Neighbours of one topic share an entry; the sort keeps the first one's topic first.
             requests[broker_id] = [
-                WantedRecords(one.where, one.next_offset, self._bytes_for(one)) for one in chosen
+                WantedRecords(
+                    one.where, one.next_offset, self._bytes_for(one), _epoch_for(one, broker_id, metadata)
+                )
+                for one in chosen
             ]
         return requests
 
@@ -338,8 +340,16 @@ class Fetching:
         return None
 
     def _pause(self, reading: _Reading, reason: str, now_ms: int) -> None:
+        reading.high_watermark = -1  # what was known of it proves nothing while nobody answers
         reading.not_before_ms = now_ms + reading.patience.on_failure(reason, now_ms=now_ms)
 
     def _finish(self, reading: _Reading) -> None:
         reading.state = _State.DONE
         del self._readings[reading.where]
+
+
+def _epoch_for(reading: _Reading, broker_id: int, metadata: ClusterMetadata) -> int:
+    """What a follower must be told, so that it answers only while it follows the leader we know of; a leader
+    need not."""
+    known = metadata.partition(reading.where)
+    return -1 if known is None or known.leader_id == broker_id else known.leader_epoch

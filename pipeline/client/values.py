@@ -111,9 +111,13 @@ class ProduceResult(NamedTuple):
 
 
 class Unsettled(NamedTuple):
-    """The records may have been appended or not: there was no answer, or nobody to ask."""
+    """There was no answer, so that records may have been appended or not; or nobody to ask.
+
+    `is_unknown_topic`: the cluster says that there is no such partition.
+    """
 
     reason: str
+    is_unknown_topic: bool = False
 
 
 class PartitionRange(NamedTuple):

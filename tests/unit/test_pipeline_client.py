@@ -212,6 +212,10 @@ def test_a_topic_that_is_not_there_is_given_up_on_sooner(cluster: Cluster) -> No
     with pytest.raises(RetriesExhausted, match="UNKNOWN_TOPIC_OR_PARTITION"):
         cluster.client(unknown_topic_budget_ms=500).list_offsets({T0: LATEST})
     assert cluster.time.now < 0.5
+    cluster.lead({}, errors={"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+    with pytest.raises(RetriesExhausted, match="t-0: the cluster does not know the topic"):
+        cluster.client(unknown_topic_budget_ms=500).list_offsets({T0: LATEST})
+    assert cluster.time.now < 1
 
 
 def test_an_error_that_stays_is_raised_at_once(cluster: Cluster) -> None:
@@ -315,7 +319,7 @@ def test_a_partition_without_a_leader_is_unsettled(cluster: Cluster) -> None:
     cluster.on(ApiKey.PRODUCE, produced())
     assert cluster.client().produce_once({T0: b"x", T1: b"y"}) == {
         T0: Unsettled("it has no leader"),
-        T1: Unsettled("there is no such partition"),
+        T1: Unsettled("there is no such partition", is_unknown_topic=True),
     }
 
 
@@ -418,7 +422,8 @@ def test_what_the_reader_keeps_to_himself_is_not_the_clusters_fault(cluster: Clu
 
 
 def connect(broker: ScriptedBroker, **config: int) -> Connection:
-    return Connection(broker.address, ClientConfig(bootstrap=(broker.address,), **config))  # type: ignore[arg-type]
+    values: dict[str, Any] = {"bootstrap": (broker.address,), **config}
+    return Connection(broker.address, ClientConfig(**values))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataplane.wire.errors import ErrorCode
@@ -27,12 +27,16 @@ from pipeline.client.values import (
 
 CONFIG = ClientConfig(bootstrap=(("b", 1),), retry_budget_ms=1_000, unknown_topic_budget_ms=300)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+HEAD_BYTES = 27
 
 
 def batch(base_offset: int, count: int, *, size: int = 100, magic: int = 2) -> bytes:
     """The header fields that fetching looks at, in a batch of `size` bytes."""
-    head = struct.pack(">qiibIhi", base_offset, size - 12, 0, magic, 0, 0, count - 1)
-    return head + bytes(size - len(head))
+    return head_of(base_offset, count, size=size, magic=magic) + bytes(size - HEAD_BYTES)
+
+
+def head_of(base_offset: int, count: int, *, size: int, magic: int = 2) -> bytes:
+    return struct.pack(">qiibIhi", base_offset, size - 12, 0, magic, 0, 0, count - 1)
 
 
 def cluster(leaders: dict[int, int], *, replicas: tuple[int, ...] = (1, 2)) -> ClusterMetadata:
@@ -42,7 +46,7 @@ def cluster(leaders: dict[int, int], *, replicas: tuple[int, ...] = (1, 2)) -> C
         {
             "t": TopicMetadata(
                 partitions={
-                    partition: PartitionMetadata(leader, 0, replicas, replicas)
+                    partition: PartitionMetadata(leader, 5, replicas, replicas)
                     for partition, leader in leaders.items()
                 }
             )
@@ -147,11 +151,11 @@ def test_a_batch_larger_than_asked_for_is_asked_for_whole() -> None:
     fetching = Fetching([PartitionRange("t", 0, 0, 10)], CONFIG)
     metadata = cluster({0: 1})
     (wanted,) = asked(fetching, metadata).values()
-    large = batch(0, 10, size=50_000_000)[:1_000]
+    large = head_of(0, 10, size=50_000_000) + bytes(1_000)
     assert fetching.on_answer(wanted, [answer(T0, large)], now_ms=1).fetched == []
     (wanted,) = asked(fetching, metadata).values()
     assert wanted[0].bytes_max == 50_000_000
-    fetching.on_answer(wanted, [answer(T0, batch(0, 10, size=2**31 - 1)[:1_000])], now_ms=1)
+    fetching.on_answer(wanted, [answer(T0, head_of(0, 10, size=2**31 - 1) + bytes(1_000))], now_ms=1)
     (wanted,) = asked(fetching, metadata).values()
     assert wanted[0].bytes_max <= CONFIG.answer_max_bytes
 
@@ -218,6 +222,10 @@ def test_an_end_that_never_comes_is_a_stall_with_the_watermark() -> None:
     stalled = fetching.stalled(now_ms=1_000)
     assert stalled is not None
     assert (stalled.high_watermark, stalled.end_offset, stalled.offset) == (7, 10, 7)
+    fetching.on_lost(asked(fetching, metadata, 1_000)[1], "hung up", now_ms=1_000)
+    stalled = fetching.stalled(now_ms=1_000)
+    assert stalled is not None
+    assert stalled.high_watermark == -1, "a broker that hangs up says nothing of what was lost"
 
 
 def test_an_unknown_topic_is_given_less_time() -> None:
@@ -266,8 +274,10 @@ def test_a_wanted_replica_is_asked_while_it_is_in_sync_and_the_leader_after_its_
     fetching = Fetching(ranges, CONFIG, replica_id=2)
     ((broker, wanted),) = asked(fetching, cluster({0: 1})).items()
     assert broker == 2
+    assert wanted[0].leader_epoch == 5, "a follower answers only those who know its leader"
     fetching.on_answer(wanted, [answer(T0, error=ErrorCode.OFFSET_OUT_OF_RANGE)], now_ms=0)
-    assert list(asked(fetching, cluster({0: 1}))) == [1]
+    ((broker, wanted),) = asked(fetching, cluster({0: 1})).items()
+    assert (broker, wanted[0].leader_epoch) == (1, -1)
 
 
 def test_a_leader_that_names_a_nearer_replica_is_followed() -> None:
@@ -327,6 +337,7 @@ def test_batches_that_would_lead_astray_are_refused(records: bytes) -> None:
         walk_batches(memoryview(records), start_offset=0, end_offset=2**62)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400), st.integers(0, 100), st.integers(101, 10**6))
 def test_any_bytes_are_walked_or_refused(records: bytes, start: int, end: int) -> None:
     try:
@@ -337,6 +348,7 @@ def test_any_bytes_are_walked_or_refused(records: bytes, start: int, end: int) -
     assert walk.next_offset == -1 or walk.next_offset > start
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 20), st.integers(BATCH_BYTES_MIN, 200)), min_size=1),
     st.integers(0, 300),

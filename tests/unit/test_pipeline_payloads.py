@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataplane.wire.apis import ApiKey
@@ -23,6 +23,7 @@ OFFSETS = st.integers(-1, 2**63 - 1)
 WANTED = st.builds(WantedRecords, PARTITIONS, OFFSETS, st.integers(0, 2**31 - 1), st.integers(-1, 2**31 - 1))
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(PARTITIONS, st.binary(max_size=300), max_size=6),
     st.sampled_from([-1, 1]),
@@ -51,6 +52,7 @@ def test_a_produced_batch_is_not_copied() -> None:
     )
 
 
+@settings(deadline=None)
 @given(
     st.lists(WANTED, max_size=6),
     st.sampled_from([0, 1]),
@@ -104,6 +106,7 @@ def fetch_answer(topics: list[dict[str, Any]], error: int = 0) -> bytes:
     return encode(build(response_type(ApiKey.FETCH, SPOKEN[ApiKey.FETCH]), fields))
 
 
+@settings(deadline=None)
 @given(TOPIC_ANSWERS, st.sampled_from([0, 70]))
 def test_a_fetch_answer_is_read_as_the_general_codec_writes_it(
     topics: list[dict[str, Any]], error: int
@@ -152,6 +155,7 @@ def test_every_cut_and_every_byte_too_many_is_refused() -> None:
         decode_fetch(SAMPLE + b"\x00", 0)
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(SAMPLE) - 1), st.integers(0, 255))
 def test_any_byte_may_be_wrong(position: int, value: int) -> None:
     damaged = bytearray(SAMPLE)
@@ -163,6 +167,7 @@ def test_any_byte_may_be_wrong(position: int, value: int) -> None:
     assert sum(len(one.records) for one in answer.partitions) <= len(SAMPLE)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_an_answer_or_refused(data: bytes) -> None:
     try:
