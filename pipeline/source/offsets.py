@@ -1,0 +1,188 @@
+"""From positions to offsets, and what two offsets of one query say about each other. Pure.
+
+A position is resolved in two steps, because finding is asking: `questions` says what to ask the cluster
+(ListOffsets' timestamps by partition), `resolve` makes offsets of the answers. Between them lies the only
+network.
+
+Invariants: resolved offsets name exactly the partitions that were asked about; the ranges between two
+offsets depend on nothing but the two, so a repeated micro-batch reads what the first attempt read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pipeline.client.values import EARLIEST, LATEST, FoundOffset, PartitionRange, TopicPartition
+from pipeline.source.errors import DataLossError, InvalidOption
+from pipeline.source.offset_json import Offsets
+from pipeline.source.positions import AtOffsets, AtTimestamps, Edge, Position
+
+NOTHING_FOUND = -1
+FIRST_OFFSET = 0
+"""Where a partition that appeared later begins: at its very first record."""
+
+
+def questions(position: Position, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """What to ask ListOffsets; real offsets need no question. Raises InvalidOption unless a position that
+    names partitions names exactly these."""
+    wanted = sorted(partitions)
+    match position:
+        case Edge():
+            return dict.fromkeys(wanted, position.value)
+        case AtOffsets():
+            _check_names(position.option, position.offsets, wanted)
+            return {where: mark for where, mark in position.offsets.items() if mark < 0}
+        case AtTimestamps(timestamps=int(timestamp)):
+            return dict.fromkeys(wanted, timestamp)
+        case AtTimestamps():
+            assert isinstance(position.timestamps, dict)
+            _check_names(position.option, position.timestamps, wanted)
+            return dict(position.timestamps)
+
+
+def resolve(
+    position: Position, partitions: Iterable[TopicPartition], found: Mapping[TopicPartition, FoundOffset]
+) -> Offsets:
+    """Offsets of the answers to `questions`. LATEST stands where a timestamp found nothing and the latest
+    offset is to take its place: ask for that, and `fill_latest`. Raises InvalidOption where nothing may."""
+    wanted = sorted(partitions)
+    if isinstance(position, AtOffsets):
+        given = position.offsets
+        return {where: found[where].offset if given[where] < 0 else given[where] for where in wanted}
+    offsets: Offsets = {}
+    for where in wanted:
+        offset = found[where].offset
+        if offset == NOTHING_FOUND:
+            assert isinstance(position, AtTimestamps), "every log has ends"
+            if not position.or_latest:
+                raise InvalidOption(
+                    f"option '{position.option}': {where} has no record at or after its timestamp; set "
+                    "'startingOffsetsByTimestampStrategy' to 'latest' to begin at its end"
+                )
+            offset = LATEST
+        offsets[where] = offset
+    return offsets
+
+
+def unfilled(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """What to ask for the places that `resolve` left to the latest offset."""
+    return {where: LATEST for where, offset in offsets.items() if offset == LATEST}
+
+
+def fill_latest(offsets: Offsets, found: Mapping[TopicPartition, FoundOffset]) -> Offsets:
+    return {where: found[where].offset if offset == LATEST else offset for where, offset in offsets.items()}
+
+
+def check_within(
+    option: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+) -> list[str]:
+    """Complaints about offsets that users gave and that the logs don't hold, in order of partitions."""
+    return [
+        f"option '{option}': {where} was to be read from offset {offset}, the log holds {earliest[where]} to "
+        f"{latest[where]}"
+        for where, offset in sorted(offsets.items())
+        if not earliest[where] <= offset <= latest[where]
+    ]
+
+
+def clamp(
+    offsets: Mapping[TopicPartition, int],
+    *,
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+) -> Offsets:
+    """The nearest offsets that the logs hold."""
+    return {where: min(max(offset, earliest[where]), latest[where]) for where, offset in offsets.items()}
+
+
+def _check_names(option: str, given: Mapping[TopicPartition, int], wanted: list[TopicPartition]) -> None:
+    if given.keys() == set(wanted):
+        return
+    missing = ", ".join(map(str, sorted(set(wanted) - given.keys())))
+    extra = ", ".join(map(str, sorted(given.keys() - set(wanted))))
+    raise InvalidOption(
+        f"option '{option}' must name exactly the partitions that are read (use {LATEST} for the latest and "
+        f"{EARLIEST} for the earliest offset)"
+        + (f"; missing: {missing}" if missing else "")
+        + (f"; not read: {extra}" if extra else "")
+    )
+
+
+# --- between two offsets of a query
+# ----------------------------------------------------------------------------
+
+
+class Ranges(NamedTuple):
+    """What a micro-batch reads, in order of partitions, and what makes it less than it should be."""
+
+    ranges: tuple[PartitionRange, ...]
+    losses: tuple[str, ...]
+
+    @property
+    def records_max(self) -> int:
+        """Offsets, that is; compaction may have left fewer records."""
+        return sum(one.end_offset - one.start_offset for one in self.ranges)
+
+
+def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Ranges:
+    """Ranges from one offset of a query to a later one.
+
+    A partition that only the end knows was added meanwhile and is read from its first record on. One that
+    only the start knows is gone, one whose offset went down lost its end: losses, and nothing to read.
+    """
+    losses = [
+        f"{where} is gone; it was read up to offset {start[where]}" for where in sorted(start.keys() - end)
+    ]
+    ranges: list[PartitionRange] = []
+    for where in sorted(end):
+        first, last = start.get(where, FIRST_OFFSET), end[where]
+        if last < first:
+            losses.append(f"{where}: its end went back from offset {first} to {last}")
+        elif last > first:
+            ranges.append(PartitionRange(*where, first, last))
+    return Ranges(tuple(ranges), tuple(losses))
+
+
+def backlog(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> Offsets:
+    """How many offsets each partition is behind; those that are not behind are left out."""
+    behind = {where: last - start.get(where, FIRST_OFFSET) for where, last in sorted(latest.items())}
+    return {where: count for where, count in behind.items() if count > 0}
+
+
+def raise_losses(losses: Iterable[str], *, advice: str) -> None:
+    """Raises DataLossError if there are any."""
+    told = list(losses)
+    if told:
+        shown = "; ".join(told[:10]) + ("; ..." if len(told) > 10 else "")
+        raise DataLossError(f"{shown}. {advice}")
+
+
+# --- the offset before the first
+# --------------------------------------------------------------------------------
+
+_UNRESOLVED = "startingFrom"
+
+
+def unresolved_start(position: Position) -> dict[str, object]:
+    """A query's very first offset, before its position was resolved: no topic's name has a text for a value.
+
+    Spark keeps no initial offset of a Python source and asks for it again after a restart, when "latest"
+    means something else. So the initial offset says only what is to be resolved; the first micro-batch
+    resolves it and is empty, and its end, which Spark does keep before anything runs, is the pinned start.
+    """
+    match position:
+        case Edge():
+            told = position.name.lower()
+        case AtOffsets() | AtTimestamps():
+            told = position.option
+    return {_UNRESOLVED: told}
+
+
+def is_unresolved(told: object) -> bool:
+    """Whether an offset of Spark's is `unresolved_start`."""
+    return isinstance(told, dict) and isinstance(told.get(_UNRESOLVED), str)

@@ -1,0 +1,379 @@
+"""The source's options: Spark's Kafka source's names, defaults and refusals, and a few of our own.
+
+Names are case-insensitive. What the official source refuses is refused, with what to do instead; an option
+of ours that looks like a misspelling of a known one is refused too, because the official way (to ignore it)
+turns `startingOffset=earliest` into silently skipped data. Other unknown names are left to Spark and to
+other layers.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from enum import Enum
+from typing import TypeVar
+
+from pipeline.client.config import ClientConfig, client_config
+from pipeline.client.errors import InvalidClientOption
+from pipeline.client.values import TopicPartition
+from pipeline.source.errors import InvalidOption
+from pipeline.source.offset_json import parse_assignment
+from pipeline.source.planning import PlanOptions
+from pipeline.source.positions import Position, parse_ending, parse_starting
+
+T = TypeVar("T", bound=Enum)
+CLIENT_PREFIX = "kafka."
+MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
+COALESCE_RECORDS = 10_000
+TOPICS_MAX = 100_000
+_ALIKE = 0.85
+
+READ_OPTIONS = (
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "failOnDataLoss",
+    "includeHeaders",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "view",
+    "columns",
+    "replica",
+    "coalesce",
+    "coalesceRecords",
+    "epochCheck",
+)
+"""Every name that means something to this source."""
+
+_REFUSED_CLIENT_OPTIONS = {
+    "auto.offset.reset": "instead set the source option 'startingOffsets' to 'earliest' or 'latest'; which "
+    "offsets are read is managed here, so that no data is missed when new topics appear",
+    "key.deserializer": "keys are read as bytes; use DataFrame operations to deserialize them",
+    "value.deserializer": "values are read as bytes; use DataFrame operations to deserialize them",
+    "enable.auto.commit": "offsets are kept in the query's checkpoint and never committed by a consumer",
+    "interceptor.classes": "there is no consumer that could run them",
+}
+_DURATION = re.compile(r"(\d{1,18})\s*([a-z]*)\Z")
+_UNITS_MS = {
+    "us": 0.001,
+    "ms": 1,
+    "": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+
+
+class View(Enum):
+    """What the rows are: records, headers of record batches, or each partition's ends."""
+
+    RECORDS = "records"
+    BATCHES = "batches"
+    OFFSETS = "offsets"
+
+
+class Isolation(Enum):
+    """`kafka.isolation.level`. The value is its number in Kafka's protocol."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+@dataclass(frozen=True)
+class Topics:
+    """`subscribe`: whole topics by name."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TopicPattern:
+    """`subscribePattern`: whole topics whose name matches, also those that appear later."""
+
+    pattern: str
+
+    def matches(self, topic: str) -> bool:
+        return re.fullmatch(self.pattern, topic) is not None
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """`assign`: these partitions and no others."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+Subscription = Topics | TopicPattern | Assignment
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Which columns there are. `columns` None: all that the view has."""
+
+    view: View = View.RECORDS
+    columns: tuple[str, ...] | None = None
+    include_headers: bool = False
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """All of it; pickles. Limits that were not given are None."""
+
+    subscription: Subscription
+    client: ClientConfig
+    starting: Position
+    ending: Position
+    is_streaming: bool
+    shape: Shape = Shape()
+    fail_on_data_loss: bool = True
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = MAX_TRIGGER_DELAY_MS
+    replica_id: int | None = None
+    coalesce: bool = True
+    coalesce_records: int = COALESCE_RECORDS
+    epoch_check: bool = True
+    warnings: tuple[str, ...] = ()
+    """What the user should be told, once."""
+
+    @property
+    def plan(self) -> PlanOptions:
+        return PlanOptions(
+            self.min_partitions,
+            self.max_records_per_partition,
+            self.coalesce_records if self.coalesce else None,
+        )
+
+
+def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
+    """Raises InvalidOption, whose message says which option and what to do."""
+    options = {name.lower(): str(value) for name, value in given.items()}
+    _refuse_misspelt(options)
+    told: list[str] = []
+    client = _client(options, told)
+    maximum = _positive(options, "maxOffsetsPerTrigger")
+    minimum = _positive(options, "minOffsetsPerTrigger")
+    if maximum is not None and minimum is not None and minimum > maximum:
+        raise InvalidOption(
+            f"the value of minOffsetsPerTrigger ({minimum}) is higher than maxOffsetsPerTrigger ({maximum})"
+        )
+    if not is_streaming:
+        for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
+            if name.lower() in options:
+                told.append(f"option '{name}' is ignored in batch queries")
+        maximum = minimum = None
+    shape = parse_shape(options)
+    if is_streaming and shape.view is View.OFFSETS:
+        raise InvalidOption("option 'view'='offsets' shows the log's ends as they are: batch queries only")
+    return SourceOptions(
+        subscription=_subscription(options),
+        client=client,
+        starting=parse_starting(options, is_streaming=is_streaming),
+        ending=parse_ending(options, is_streaming=is_streaming),
+        is_streaming=is_streaming,
+        shape=shape,
+        fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
+        isolation=_isolation(options),
+        min_partitions=_positive(options, "minPartitions"),
+        max_records_per_partition=_positive(options, "maxRecordsPerPartition"),
+        max_offsets_per_trigger=maximum,
+        min_offsets_per_trigger=minimum,
+        max_trigger_delay_ms=_duration_ms(options, "maxTriggerDelay", default=MAX_TRIGGER_DELAY_MS),
+        replica_id=_replica(options),
+        coalesce=_boolean(options, "coalesce", default=True),
+        coalesce_records=_positive(options, "coalesceRecords") or COALESCE_RECORDS,
+        epoch_check=_boolean(options, "epochCheck", default=True),
+        warnings=tuple(told),
+    )
+
+
+def parse_shape(given: Mapping[str, str]) -> Shape:
+    """What decides the schema, which Spark asks before it says whether to stream. Raises InvalidOption."""
+    options = {name.lower(): str(value) for name, value in given.items()}
+    return Shape(
+        _one_of(options, "view", View, View.RECORDS),
+        _columns(options),
+        _boolean(options, "includeHeaders", default=False),
+    )
+
+
+# --- names
+# ---------------------------------------------------------------------------------------------------
+
+
+def _refuse_misspelt(options: Mapping[str, str]) -> None:
+    known = {name.lower(): name for name in READ_OPTIONS}
+    for name in options:
+        if name in known or name.startswith(CLIENT_PREFIX):
+            continue
+        if name in ("group.id", *_REFUSED_CLIENT_OPTIONS, "bootstrap.servers"):
+            raise InvalidOption(f"option '{name}' lacks its prefix: 'kafka.{name}'")
+        alike = get_close_matches(name, known, n=1, cutoff=_ALIKE)
+        if alike:
+            raise InvalidOption(f"there is no option '{name}': is '{known[alike[0]]}' meant?")
+
+
+def _client(options: Mapping[str, str], told: list[str]) -> ClientConfig:
+    ours = {
+        name.removeprefix(CLIENT_PREFIX): value
+        for name, value in options.items()
+        if name.startswith(CLIENT_PREFIX)
+    }
+    for name, why in _REFUSED_CLIENT_OPTIONS.items():
+        if name in ours:
+            raise InvalidOption(f"option 'kafka.{name}' is not supported: {why}")
+    if "group.id" in ours or "groupidprefix" in options:
+        told.append("'kafka.group.id' and 'groupIdPrefix' have no effect: no consumer group is joined")
+    timeout = _positive(options, "kafkaConsumer.pollTimeoutMs")
+    try:
+        config = client_config(ours)
+    except InvalidClientOption as error:
+        raise InvalidOption(str(error)) from error
+    if timeout is not None:
+        config = replace(config, retry_budget_ms=timeout)
+    return config
+
+
+# --- values
+# --------------------------------------------------------------------------------------------------
+
+
+def _subscription(options: Mapping[str, str]) -> Subscription:
+    named = [name for name in ("assign", "subscribe", "subscribePattern") if name.lower() in options]
+    if not named:
+        raise InvalidOption("one of the options 'assign', 'subscribe', 'subscribePattern' must be given")
+    if len(named) > 1:
+        raise InvalidOption(f"only one of the options {named} may be given")
+    name = named[0]
+    value = options[name.lower()]
+    match name:
+        case "assign":
+            partitions = parse_assignment(value, name)
+            if not partitions:
+                raise InvalidOption(f"option 'assign' names no partition: {value!r}")
+            return Assignment(partitions)
+        case "subscribe":
+            names = tuple(sorted({part.strip() for part in value.split(",") if part.strip()}))
+            if not 0 < len(names) <= TOPICS_MAX:
+                raise InvalidOption(
+                    f"option 'subscribe' must name 1 to {TOPICS_MAX} topics, not {len(names)}"
+                )
+            return Topics(names)
+        case _:
+            return TopicPattern(_pattern(value))
+
+
+def _pattern(value: str) -> str:
+    """A pattern that means the same in Java's regular expressions and in ours."""
+    pattern = value.strip()
+    if not pattern:
+        raise InvalidOption("option 'subscribePattern' is empty")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of sets within sets, which are Java's and mean nothing here
+            re.compile(pattern)
+    except (re.error, Warning, RecursionError, OverflowError) as error:
+        raise InvalidOption(f"option 'subscribePattern': {value!r} is not understood: {error}") from error
+    return pattern
+
+
+def _isolation(options: Mapping[str, str]) -> Isolation:
+    text = options.get("kafka.isolation.level", "read_uncommitted").strip().upper()
+    if text not in Isolation.__members__:
+        raise InvalidOption(
+            f"option 'kafka.isolation.level' must be 'read_committed' or 'read_uncommitted', not {text!r}"
+        )
+    return Isolation[text]
+
+
+def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
+    text = options.get("columns")
+    if text is None:
+        return None
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names or len(set(names)) != len(names):
+        raise InvalidOption(f"option 'columns' must name columns, each once, not {text!r}")
+    return names
+
+
+def _replica(options: Mapping[str, str]) -> int | None:
+    text = options.get("replica", "leader").strip().lower()
+    if text in ("leader", "nearest"):
+        return None  # with 'kafka.client.rack' leaders name a nearer replica themselves (KIP-392)
+    if text.isascii() and text.isdigit() and len(text) <= 9:
+        return int(text)
+    raise InvalidOption(f"option 'replica' must be 'leader', 'nearest' or a broker id, not {text!r}")
+
+
+def _one_of(options: Mapping[str, str], name: str, kind: type[T], default: T) -> T:
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    try:
+        return kind(text.strip().lower())
+    except ValueError:
+        known = ", ".join(repr(member.value) for member in kind)
+        raise InvalidOption(f"option '{name}' must be one of {known}, not {text!r}") from None
+
+
+def _boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    match text.strip().lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise InvalidOption(f"option '{name}' must be 'true' or 'false', not {text!r}")
+
+
+def _positive(options: Mapping[str, str], name: str) -> int | None:
+    return _parsed(options, name, int, "a positive whole number")
+
+
+def _duration_ms(options: Mapping[str, str], name: str, *, default: int) -> int:
+    value = _parsed(options, name, _duration, "a time like 500ms, 30s, 15m or 1h")
+    return default if value is None else value
+
+
+def _duration(text: str) -> int:
+    found = _DURATION.match(text.lower())
+    if found is None or found[2] not in _UNITS_MS:
+        raise ValueError
+    return int(int(found[1]) * _UNITS_MS[found[2]])
+
+
+def _parsed(options: Mapping[str, str], name: str, parse: Callable[[str], int], meaning: str) -> int | None:
+    text = options.get(name.lower())
+    if text is None:
+        return None
+    try:
+        value = parse(text.strip())
+    except ValueError:
+        value = 0
+    if not 0 < value < 2**63:
+        raise InvalidOption(f"option '{name}' must be {meaning}, not {text!r}")
+    return value
