@@ -1,0 +1,109 @@
+"""Batch queries: everything is resolved and planned once, on the driver; tasks only read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pipeline.client.client import Client
+from pipeline.client.values import PartitionRange
+from pipeline.source.cluster import SourceCluster
+from pipeline.source.errors import HOW_TO_SKIP
+from pipeline.source.offsets import raise_losses, ranges_between
+from pipeline.source.options import SourceOptions, View
+from pipeline.source.planning import plan_tasks
+from pipeline.source.positions import Edge
+from pipeline.source.reading import TaskReading, read_ranges
+from pipeline.source.schemas import columns_of
+
+_log = logging.getLogger(__name__)
+
+
+class ReadTask(InputPartition):
+    """The ranges that one task reads."""
+
+    def __init__(self, ranges: tuple[PartitionRange, ...]) -> None:
+        super().__init__(None)
+        self.ranges = ranges
+
+    def __repr__(self) -> str:
+        return f"ReadTask({self.ranges!r})"
+
+
+def task_reading(options: SourceOptions) -> TaskReading:
+    return TaskReading(
+        options.client,
+        options.shape.view,
+        columns_of(options.shape),
+        options.isolation,
+        options.replica_id,
+        options.fail_on_data_loss,
+    )
+
+
+class RecordReader(DataSourceReader):
+    """The views `records` and `batches` between two positions."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._reading = task_reading(options)
+
+    def partitions(self) -> list[InputPartition]:
+        """Raises InvalidOption, DataLossError, or the client's errors."""
+        options = self._options
+        for warning in options.warnings:
+            _log.warning(warning)
+        with Client(options.client) as client:
+            cluster = SourceCluster(options, client)
+            partitions = cluster.partitions(must_exist=True)
+            start = cluster.resolve(options.starting, partitions)
+            end = cluster.resolve(options.ending, partitions)
+        found = ranges_between(start, end)
+        if options.fail_on_data_loss:
+            raise_losses(found.losses, advice=HOW_TO_SKIP)
+        return [ReadTask(ranges) for ranges in plan_tasks(found.ranges, options.plan)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, ReadTask)
+        return read_ranges(self._reading, partition.ranges)
+
+
+class OffsetReader(DataSourceReader):
+    """The view `offsets`: one task, one row a partition."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._columns = columns_of(options.shape)
+
+    def partitions(self) -> list[InputPartition]:
+        return [ReadTask(())]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
+        options = self._options
+        with Client(options.client) as client:
+            cluster = SourceCluster(options, client)
+            partitions = cluster.partitions(must_exist=True)
+            earliest = cluster.ends(partitions, Edge.EARLIEST)
+            latest = cluster.ends(partitions, Edge.LATEST)
+            metadata = client.known_metadata()
+        for where in partitions:
+            known = metadata.partition(where)
+            assert known is not None, "its leader was asked"
+            row = {
+                "topic": where.topic,
+                "partition": where.partition,
+                "earliest": earliest[where].offset,
+                "latest": latest[where].offset,
+                "leader": known.leader_id,
+                "leader_epoch": known.leader_epoch,
+                "replicas": list(known.replicas),
+                "isr": list(known.isr),
+            }
+            yield tuple(row[name] for name in self._columns)
+
+
+def batch_reader(options: SourceOptions) -> DataSourceReader:
+    return OffsetReader(options) if options.shape.view is View.OFFSETS else RecordReader(options)

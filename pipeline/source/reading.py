@@ -1,0 +1,126 @@
+"""What a task does: fetches its ranges and yields Arrow record batches. Runs in executors, without Spark.
+
+Rows of one partition come in order; partitions of a task come as their brokers answer. Small record batches
+are joined, because each one costs the channel to the JVM as much as a thousand rows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.client.client import Client
+from pipeline.client.config import ClientConfig
+from pipeline.client.errors import OffsetsGone
+from pipeline.client.values import FetchedRecords, PartitionRange
+from pipeline.records.decode import decode_records
+from pipeline.records.headers import DamagedBatch, header_rows, scan_headers
+from pipeline.source.errors import HOW_TO_SKIP, DataLossError
+from pipeline.source.options import Isolation, View
+
+JOINED_BYTES = 1024 * 1024
+"""Record batches below this are joined with the next."""
+_log = logging.getLogger(__name__)
+
+
+class DamagedLog(Exception):
+    """A broker gave a record batch that is none, or whose CRC does not match. Nothing of it was yielded."""
+
+
+class TaskReading(NamedTuple):
+    """How to read, the same for every task of a query. Pickles, and needs no Spark."""
+
+    client: ClientConfig
+    view: View
+    columns: tuple[str, ...]
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    replica_id: int | None = None
+    fail_on_data_loss: bool = True
+
+
+def read_ranges(reading: TaskReading, ranges: Sequence[PartitionRange]) -> Iterator[pa.RecordBatch]:
+    """The rows of a task's ranges. Raises DataLossError, DamagedLog, or the client's errors."""
+    yield from joined(_read(reading, ranges))
+
+
+def _read(reading: TaskReading, ranges: Sequence[PartitionRange]) -> Iterator[pa.RecordBatch]:
+    bounds = {one.where: one for one in ranges}
+    with (
+        Client(reading.client) as client,
+        client.fetch(
+            ranges,
+            isolation_level=reading.isolation.value,
+            replica_id=reading.replica_id,
+            skip_gone=not reading.fail_on_data_loss,
+        ) as stream,
+    ):
+        try:
+            for fetched in stream:
+                yield from _rows(reading, fetched, bounds[fetched.where])
+        except OffsetsGone as error:
+            raise DataLossError(f"{error}. {HOW_TO_SKIP}") from error
+        for where, count in stream.skipped.items():
+            _log.warning("%s: %d offsets were skipped, failOnDataLoss is false", where, count)
+
+
+def _rows(reading: TaskReading, fetched: FetchedRecords, bounds: PartitionRange) -> Iterator[pa.RecordBatch]:
+    if not len(fetched.records):
+        return
+    topic, partition = fetched.where
+    try:
+        if reading.view is View.BATCHES:
+            yield from _header_rows(reading, fetched, bounds)
+            return
+        yield from decode_records(
+            fetched.records,
+            topic=topic,
+            partition=partition,
+            columns=reading.columns,
+            first_offset=fetched.start_offset,
+            end_offset=bounds.end_offset,
+            aborted=fetched.aborted if reading.isolation is Isolation.READ_COMMITTED else (),
+        )
+    except DamagedBatch as error:
+        raise DamagedLog(f"{fetched.where}, fetched from offset {fetched.start_offset}: {error}") from error
+
+
+def _header_rows(
+    reading: TaskReading, fetched: FetchedRecords, bounds: PartitionRange
+) -> Iterator[pa.RecordBatch]:
+    """Batches that begin within the range: each is in one task's rows, however ranges are cut."""
+    headers = scan_headers(fetched.records)
+    rows = header_rows(
+        fetched.records, headers, topic=bounds.topic, partition=bounds.partition, raw="raw" in reading.columns
+    )
+    begins = pc.greater_equal(rows["base_offset"], pa.scalar(bounds.start_offset, pa.int64()))
+    rows = rows.filter(begins).select(list(reading.columns))
+    if rows.num_rows:
+        yield rows
+
+
+def joined(batches: Iterator[pa.RecordBatch], *, bytes_min: int = JOINED_BYTES) -> Iterator[pa.RecordBatch]:
+    """The same rows in record batches of at least `bytes_min`, but for the last."""
+    held: list[pa.RecordBatch] = []
+    held_bytes = 0
+    for batch in batches:
+        if not held and batch.nbytes >= bytes_min:
+            yield batch
+            continue
+        held.append(batch)
+        held_bytes += batch.nbytes
+        if held_bytes >= bytes_min:
+            yield _as_one(held)
+            held, held_bytes = [], 0
+    if held:
+        yield _as_one(held)
+
+
+def _as_one(held: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(held) == 1:
+        return held[0]
+    (one,) = pa.Table.from_batches(held).combine_chunks().to_batches()
+    return one

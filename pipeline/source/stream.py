@@ -1,0 +1,75 @@
+"""Streaming queries: Spark's calls on the driver, handed to the planner; tasks only read.
+
+Spark pickles the reader for its tasks, so what talks to the cluster is made on first use, where it is used.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pipeline.client.client import Client
+from pipeline.source.batch import ReadTask, task_reading
+from pipeline.source.cluster import SourceCluster
+from pipeline.source.options import SourceOptions
+from pipeline.source.reading import read_ranges
+from pipeline.source.stream_planner import StreamPlanner, plan_between
+
+_log = logging.getLogger(__name__)
+
+
+class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The views `records` and `batches`, micro-batch by micro-batch."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._reading = task_reading(options)
+        self._planner: StreamPlanner | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._at_work().initial()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._at_work().freeze()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Says that there is a limit; what it is, and for how long to wait, latestOffset knows."""
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return dict(self._at_work().next_end(start, is_limited=not isinstance(limit, ReadAllAvailable)))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        seen = self._at_work().latest_seen()
+        return None if seen is None else dict(seen)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [ReadTask(ranges) for ranges in plan_between(self._options, start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, ReadTask)
+        return read_ranges(self._reading, partition.ranges)
+
+    def _at_work(self) -> StreamPlanner:
+        if self._planner is None:
+            for warning in self._options.warnings:
+                _log.warning(warning)
+            client = Client(self._options.client)
+            self._planner = StreamPlanner(self._options, SourceCluster(self._options, client), client.now_ms)
+        return self._planner
