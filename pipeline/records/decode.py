@@ -102,7 +102,8 @@ def decode_records(
         is_wanted &= ~aborted_batches(view, headers, aborted)
     decoder = _Decoder(headers, schema, topic, partition, (first_offset, end_offset))
     opener = _Opener(view, headers, batch_bytes_max)
-    for group in opener.groups(np.flatnonzero(is_wanted), payload_bytes_target):
+    in_range = int(np.searchsorted(headers.base_offset, end_offset))
+    for group in opener.groups(np.flatnonzero(is_wanted), in_range, payload_bytes_target):
         rows = decoder.decode(*group)
         if rows.num_rows:
             yield rows
@@ -118,9 +119,16 @@ class _Opener:
         self._position = headers.position.tolist()
         self._size = headers.size_bytes.tolist()
         self._crc = headers.crc.tolist()
+        self._checked = 0
 
-    def groups(self, wanted: Int64s, bytes_target: int) -> Iterator[tuple[Int64s, Buffer | Octets, Lanes]]:
-        """(batch numbers, payload, lanes in it), each of about `bytes_target` of opened records."""
+    def groups(
+        self, wanted: Int64s, in_range: int, bytes_target: int
+    ) -> Iterator[tuple[Int64s, Buffer | Octets, Lanes]]:
+        """(batch numbers, payload, lanes in it), each of about `bytes_target` of opened records.
+
+        The CRCs of all `in_range` batches are checked, of the unwanted ones too: it is the header that says
+        so, and all of it but offset, length and leader epoch is worth only what the CRC is.
+        """
         is_compressed = bool((self._headers.compression[wanted] != Compression.NONE).any())
         first = 0
         while first < len(wanted):
@@ -128,14 +136,16 @@ class _Opener:
             group, payload, lanes = opened(wanted[first:], bytes_target)
             yield group, payload, lanes
             first += len(group)
+        self._check_crcs(in_range)
 
     def _as_fetched(self, wanted: Int64s, bytes_target: int) -> tuple[Int64s, Buffer | Octets, Lanes]:
-        starts, sizes = self._headers.position[wanted], self._headers.size_bytes[wanted]
+        candidates = wanted[: bytes_target // HEADER_BYTES + 1]
+        starts, sizes = self._headers.position[candidates], self._headers.size_bytes[candidates]
         count = int(np.searchsorted(np.cumsum(sizes), bytes_target, side="right"))
         group = wanted[: max(count, 1)]
         starts, ends = starts[: len(group)], (starts + sizes)[: len(group)]
+        self._check_crcs(int(group[-1]) + 1)
         for index in group.tolist():
-            self._check_crc(index)
             if self._size[index] - HEADER_BYTES > self._batch_bytes_max:
                 raise self._headers.damaged(index, f"more than {self._batch_bytes_max} bytes of records")
         first = int(starts[0])
@@ -146,8 +156,8 @@ class _Opener:
         # A fresh arena for each group: what Arrow is given must not change under it.
         arena = Arena()
         ends: list[int] = []
-        for index in wanted.tolist():
-            self._check_crc(index)
+        for index in map(int, wanted):
+            self._check_crcs(index + 1)
             self._open(arena, index)
             ends.append(arena.used)
             if arena.used >= bytes_target:
@@ -165,10 +175,13 @@ class _Opener:
     def _counts(self, group: Int64s) -> Int64s:
         return self._headers.record_count[group].astype(np.int64)
 
-    def _check_crc(self, index: int) -> None:
-        start = self._position[index]
-        if crc32c(self._view[start + CRC_START : start + self._size[index]]) != self._crc[index]:
-            raise self._headers.damaged(index, "CRC does not match")
+    def _check_crcs(self, end: int) -> None:
+        """Of the batches before number `end` that have not been checked."""
+        for index in range(self._checked, end):
+            start = self._position[index]
+            if crc32c(self._view[start + CRC_START : start + self._size[index]]) != self._crc[index]:
+                raise self._headers.damaged(index, "CRC does not match")
+        self._checked = max(end, self._checked)
 
     def _open(self, arena: Arena, index: int) -> None:
         codec = int(self._headers.compression[index])

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from crc32c import crc32c
 
-from dataplane.wire.record_batch import CRC_START, HEADER_BYTES, CorruptBatch
+from dataplane.wire.record_batch import CorruptBatch
 from dataplane.wire.records import iter_records
 
 from .headers import BatchHeaders
@@ -47,11 +46,10 @@ def aborted_batches(view: memoryview, headers: BatchHeaders, aborted: Sequence[t
 def _control_type(view: memoryview, headers: BatchHeaders, index: int) -> int:
     """The type in a control record's key: its version and its type, 16 bits each."""
     start, size = int(headers.position[index]), int(headers.size_bytes[index])
-    batch = view[start : start + size]
-    if size < HEADER_BYTES or crc32c(batch[CRC_START:]) != int(headers.crc[index]):
-        raise headers.damaged(index, "CRC does not match")
     try:
-        record = next(iter_records(batch, decompressed_bytes_max=CONTROL_BYTES_MAX), None)
+        record = next(
+            iter_records(view[start : start + size], decompressed_bytes_max=CONTROL_BYTES_MAX), None
+        )
     except CorruptBatch as error:
         raise headers.damaged(index, error.reason) from None
     if record is None or record.key is None or len(record.key) < CONTROL_KEY_BYTES:

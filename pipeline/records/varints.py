@@ -58,7 +58,7 @@ class Payload:
             start = max(last, 0)
             tail = np.zeros(self.size - start + _WORD_BYTES, np.uint8)
             tail[: self.size - start] = self.octets[start:]
-            words[beyond] = _overlapping(tail, "<u8")[np.minimum(at[beyond], self.size) - start]
+            words[beyond] = _overlapping(tail, "<u8")[np.clip(at[beyond], start, self.size) - start]
         return words.astype(np.uint64, copy=False)
 
     def record_steps(self, at: Int64s) -> Int64s:
