@@ -7,6 +7,7 @@ never write to one socket.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections.abc import Iterator
@@ -81,6 +82,7 @@ class ConnectionPool:
 
 
 _shared = ConnectionPool()
+atexit.register(_shared.close)
 
 
 def shared_pool() -> ConnectionPool:
