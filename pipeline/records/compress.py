@@ -81,17 +81,14 @@ class Arena:
 
     __slots__ = ("_octets", "used")
 
-    def __init__(self) -> None:
-        self._octets: Octets = np.empty(_ARENA_BYTES_MIN, np.uint8)
+    def __init__(self, bytes_expected: int = 0) -> None:
+        self._octets: Octets = np.empty(max(bytes_expected, _ARENA_BYTES_MIN), np.uint8)
         self.used = 0
 
     @property
     def octets(self) -> Octets:
-        """What has been added since `clear`. Good until the next call that changes the arena."""
+        """What has been added. Good until the next call that changes the arena."""
         return self._octets[: self.used]
-
-    def clear(self) -> None:
-        self.used = 0
 
     def add(self, compression: Compression, data: memoryview, *, bytes_max: int) -> int:
         """Open `data` behind what is there; the size of the output, at most `bytes_max`.

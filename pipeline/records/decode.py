@@ -55,6 +55,7 @@ PLAIN_COLUMNS = RECORD_COLUMNS[:-1]
 
 _TIMESTAMP_MS_LIMIT = (2**63 - 1) // 1000
 _US_PER_MS = 1000
+_EXPANSION_EXPECTED = 4
 
 
 def record_schema(columns: Sequence[str] = PLAIN_COLUMNS) -> pa.Schema:
@@ -154,7 +155,7 @@ class _Opener:
 
     def _joined(self, wanted: Int64s, bytes_target: int) -> tuple[Int64s, Buffer | Octets, Lanes]:
         # A fresh arena for each group: what Arrow is given must not change under it.
-        arena = Arena()
+        arena = Arena(min(bytes_target + bytes_target // 4, self._view.nbytes * _EXPANSION_EXPECTED))
         ends: list[int] = []
         for index in map(int, wanted):
             self._check_crcs(index + 1)

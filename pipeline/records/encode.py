@@ -8,6 +8,7 @@ is made per record.
 
 from __future__ import annotations
 
+import struct
 from typing import NamedTuple
 
 import numpy as np
@@ -17,14 +18,11 @@ from crc32c import crc32c
 from dataplane.wire.compression import Compression
 from dataplane.wire.record_batch import (
     BATCH_LENGTH_MIN,
-    CRC_START,
     HEADER_BYTES,
     MAGIC,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     SEQUENCE_MAX,
-    BatchHeader,
-    encode_header,
 )
 
 from .compress import check_level, compress
@@ -38,7 +36,11 @@ BATCH_BYTES_LIMIT = 512 * 1024 * 1024
 RECORDS_MAX = 2**16
 ENCODE_BYTES_MAX = 64 * 1024 * 1024
 """Batches are encoded together up to so many bytes; Arrow's offsets allow 2^31."""
-_NO_LEADER_EPOCH = -1
+
+_HEAD = struct.Struct(">qiibI")
+_SEALED = struct.Struct(">hiqqqhii")
+"""A header in front of its CRC and behind it, where what the CRC covers begins."""
+_BASE_OFFSET, _NO_LEADER_EPOCH = 0, -1
 
 
 class RecordTooLarge(Exception):
@@ -262,23 +264,19 @@ class PartitionEncoder:
                 compression, payload = Compression.NONE, records
         producer_id, producer_epoch = self._producer
         base_sequence = first_row & SEQUENCE_MAX if producer_id >= 0 else NO_SEQUENCE
-        header = BatchHeader(
-            base_offset=0,
-            batch_length=BATCH_LENGTH_MIN + len(payload),
-            leader_epoch=_NO_LEADER_EPOCH,
-            magic=MAGIC,
-            crc=0,
-            attributes=int(compression),
-            last_offset_delta=record_count - 1,
-            base_timestamp=base_timestamp,
-            max_timestamp=max_timestamp,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
-            record_count=record_count,
+        sealed = _SEALED.pack(
+            compression,
+            record_count - 1,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            record_count,
         )
-        crc = crc32c(payload, crc32c(encode_header(header)[CRC_START:]))
-        data = b"".join((encode_header(header._replace(crc=crc)), payload))
+        crc = crc32c(payload, crc32c(sealed))
+        head = _HEAD.pack(_BASE_OFFSET, BATCH_LENGTH_MIN + len(payload), _NO_LEADER_EPOCH, MAGIC, crc)
+        data = b"".join((head, sealed, payload))
         assert len(data) <= self._options.batch_bytes_max
         return EncodedBatch(data, first_row, record_count, base_sequence, max_timestamp)
 

@@ -14,11 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .varints import Bools, Int64s, Payload, read_varints
+from .varints import RECORD_STEPS, Bools, Int64s, Payload, read_varints
 
-LANES_MIN = 96
-"""Fewer lanes are walked one by one. Measured: a round costs about what 100 records cost the other way."""
+LANES_MIN = 32
+"""Fewer lanes are walked one by one. Measured: both ways take 0.2 us a record at 32 lanes, and rounds
+0.05 us at 256."""
 _VARINT_SHIFT_MAX = 28
+_STEPS: list[int] = RECORD_STEPS.tolist()
 
 
 class Malformed(Exception):
@@ -115,28 +117,28 @@ def _begins(payload: Payload, lanes: Lanes, lanes_min: int) -> Int64s:
     return begins
 
 
-def _walk(payload: Payload, start: int, end: int, count: int) -> list[int]:
+def _walk(payload: Payload, start: int, end: int, count: int) -> Int64s:
     """Where up to `count` records between `start` and `end` begin; fewer if a length leads out."""
     begins: list[int] = []
     if not 0 <= start <= end:
-        return begins
+        return np.array(begins, np.int64)
     data = payload.octets[start:end].tobytes()
     position = 0
     try:
         for _ in range(count):
-            begins.append(start + position)
-            raw = data[position]
-            position += 1
-            if raw > 0x7F:
-                raw &= 0x7F
-                shift = 7
-                while (byte := data[position]) > 0x7F and shift < _VARINT_SHIFT_MAX:
-                    raw |= (byte & 0x7F) << shift
-                    shift += 7
-                    position += 1
-                raw |= byte << shift
-                position += 1
-            position += raw >> 1
+            begins.append(position)
+            position += _STEPS[data[position] | data[position + 1] << 8] or _long_step(data, position)
     except IndexError:
         pass
-    return begins
+    return np.array(begins, np.int64) + start
+
+
+def _long_step(data: bytes, position: int) -> int:
+    """As record_steps, for lengths of any size; a negative one is taken for 0: record_spans refuses it."""
+    raw = shift = size = 0
+    while (byte := data[position + size]) > 0x7F and shift < _VARINT_SHIFT_MAX:
+        raw |= (byte & 0x7F) << shift
+        shift += 7
+        size += 1
+    raw |= byte << shift
+    return size + 1 + (0 if raw & 1 else raw >> 1)

@@ -69,7 +69,7 @@ class Payload:
         last = self.size - 2
         if last < 0:
             return np.zeros(len(at), np.int64)
-        return _RECORD_STEPS.take(self._pairs[np.minimum(at, last)])
+        return RECORD_STEPS.take(self._pairs[np.minimum(at, last)])
 
 
 def _overlapping(octets: Octets, kind: str) -> NDArray[Any]:
@@ -87,7 +87,8 @@ def _make_record_steps() -> Int64s:
     return np.where((is_short | is_long) & ~is_negative, length + 1 + is_long, 0)
 
 
-_RECORD_STEPS = _make_record_steps()
+RECORD_STEPS = _make_record_steps()
+"""How far it is from one record to the next, by the first two bytes (little endian); see record_steps."""
 
 
 def read_varints(payload: Payload, at: Int64s) -> tuple[Int64s, Int64s, Bools | None]:
