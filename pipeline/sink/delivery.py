@@ -1,0 +1,362 @@
+"""The delivery of one task's records to one partition, exactly once: what to ask, send, skip and believe.
+
+    first batch offered                          stored batches are skipped
+          |                                              |
+          v        trusted                               v        ended, all committed
+       asking --------------------------------------> sending ----------------------> checking --> delivered
+        |   ^ \\                                     /    |                              |
+        |   |  not trusted --> scanning ------------+     |                              |
+        |   |                                             |                              |
+        |   +-- any answer but success, or none; silence -+                              |
+        |   +-- the leader is another one than the evidence came from -------------------+
+        +--> failed: fenced, plan changed, records lost, gap, refused, stalled
+
+A record's sequence is its place in the task's stream for the partition; attempts of the same task derive
+the same producer id and epoch (identity.py) and cut the same batches. So brokers store each sequence once
+(KIP-98), and all that an attempt has to find out is where the stored prefix ends.
+
+The rules, each of which a planted bug in the simulation breaks:
+
+1. Nothing is sent before there is evidence of what is stored.
+2. The brokers' memory of the producer (DescribeProducers) is evidence only while the partition has had one
+   leader since the micro-batch was opened, and only while the opening is so young that nobody can have
+   forgotten. Otherwise the log itself is: the headers from the opening's offset on. "Unknown producer" from
+   brokers that may have forgotten does not mean "nothing is stored".
+3. Any answer but success voids the evidence, silence too: an election may be behind it, and a leader that
+   does not know a producer takes *any* sequence from it (KIP-360).
+4. What is described may lie above the high watermark. If this attempt skipped everything, it sends the last
+   batch again with acks=all: the broker calls it a duplicate once it is committed. What a scan found is
+   committed, and is not sent again: a broker that forgot the producer would store it twice.
+5. An attempt that was silent for long asks again before it sends: it may have become a zombie.
+6. Success needs the same leader at the end as when the evidence was gathered; else scan, and compare.
+7. Stored batches must end where this attempt's batches end. If they do not, other rows were stored.
+
+One thing is under way at a time. Pure: `step` takes an event and the wall clock, and returns the next action.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import assert_never
+
+from dataplane.wire.errors import ErrorCode
+from pipeline.sink.identity import ProducerIdentity
+from pipeline.sink.steps import (
+    NO_SEQUENCE,
+    Action,
+    Answered,
+    AwaitBatch,
+    Batch,
+    Check,
+    Checked,
+    Delivered,
+    Describe,
+    Described,
+    Ended,
+    Event,
+    Failed,
+    Failure,
+    Offered,
+    Pause,
+    Scan,
+    Scanned,
+    Send,
+    Unsettled,
+    Woken,
+)
+
+SEQUENCE_MAX = 2**31 - 1
+DOUBLINGS_MAX = 20
+
+VOIDS_EVIDENCE = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,  # another attempt is ahead, or the log was cut
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,  # stored, but nothing says that it is committed
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.UNKNOWN_PRODUCER_ID,  # brokers before Kafka 2.5
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""Besides the retriable ones. All other errors are final."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOpening:
+    """The partition before anything of the micro-batch was written.
+
+    start_offset: its high watermark; leader_epoch: its leader's; opened_ms: wall clock.
+    """
+
+    start_offset: int
+    leader_epoch: int
+    opened_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryOptions:
+    """Bounds of a delivery, in milliseconds.
+
+    memory_trusted_ms: for so long after its last write no broker forgets a producer: well below the brokers'
+        producer.id.expiration.ms (Kafka: a day).
+    silence_ms_max: after so long without an answer from the partition, the evidence is gathered again.
+    stalled_ms: without progress for so long, the attempt fails (Kafka's delivery.timeout.ms).
+    """
+
+    memory_trusted_ms: int = 6 * 60 * 60 * 1000
+    silence_ms_max: int = 5 * 60 * 1000
+    stalled_ms: int = 120_000
+    backoff_ms: int = 100
+    backoff_ms_max: int = 1_000
+
+
+class _Asked(Enum):
+    """What is under way."""
+
+    NOTHING = auto()
+    DESCRIPTION = auto()
+    SCAN = auto()
+    SEND = auto()
+    CHECK = auto()
+    PAUSE = auto()
+
+
+class PartitionDelivery:
+    """One per task attempt and partition.
+
+    `step` returns the next action, or None while an earlier one is still under way. After Delivered or Failed
+    nothing may be stepped.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_asked_ms",
+        "_committed",
+        "_described",
+        "_evidence_epoch",
+        "_heard_ms",
+        "_held",
+        "_identity",
+        "_is_ended",
+        "_offered",
+        "_opening",
+        "_options",
+        "_progressed_ms",
+        "_stored",
+        "_tries",
+    )
+
+    def __init__(
+        self,
+        identity: ProducerIdentity,
+        opening: PartitionOpening,
+        *,
+        now_ms: int,
+        options: DeliveryOptions = DeliveryOptions(),
+    ) -> None:
+        self._identity = identity
+        self._opening = opening
+        self._options = options
+        self._held: deque[Batch] = deque()
+        """Not known to be committed; the first one may be stored and be kept to be sent again (rule 4)."""
+        self._offered = NO_SEQUENCE
+        self._is_ended = False
+        self._stored = NO_SEQUENCE
+        self._committed = NO_SEQUENCE
+        self._described = NO_SEQUENCE
+        """What the brokers' memory said last, believed or not."""
+        self._evidence_epoch: int | None = None
+        """Under which leader the evidence was gathered; None: there is none."""
+        self._heard_ms = now_ms
+        """When what was heard last was asked for: the answer may have been under way for long."""
+        self._asked = _Asked.NOTHING
+        self._asked_ms = now_ms
+        self._progressed_ms = now_ms
+        self._tries = 0
+        """Since the last progress."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the batches that are not yet let go of."""
+        return sum(len(batch.data) for batch in self._held)
+
+    @property
+    def committed_sequence(self) -> int:
+        """The last sequence that is known to be committed, or -1."""
+        return self._committed
+
+    def step(self, event: Event, *, now_ms: int) -> Action | None:
+        match event:
+            case Offered(batch=batch):
+                assert not self._is_ended and batch.base_sequence == self._offered + 1 <= batch.last_sequence
+                if batch.last_sequence > SEQUENCE_MAX:
+                    return Failed(
+                        Failure.REFUSED,
+                        "more than 2^31 records of one task for one partition in one micro-batch",
+                    )
+                self._offered = batch.last_sequence
+                self._held.append(batch)
+                self._leave_idleness(now_ms)
+            case Ended():
+                self._is_ended = True
+                self._leave_idleness(now_ms)
+            case Described():
+                self._expect(_Asked.DESCRIPTION)
+                return self._on_described(event, now_ms)
+            case Scanned():
+                self._expect(_Asked.SCAN)
+                return self._on_scanned(event, now_ms)
+            case Answered():
+                self._expect(_Asked.SEND)
+                return self._on_answered(event, now_ms)
+            case Checked():
+                self._expect(_Asked.CHECK)
+                return self._on_checked(event, now_ms)
+            case Unsettled(reason=reason):
+                assert self._asked not in (_Asked.NOTHING, _Asked.PAUSE)
+                self._asked = _Asked.NOTHING
+                return self._again(reason, now_ms)
+            case Woken():
+                self._expect(_Asked.PAUSE)
+            case _:
+                assert_never(event)
+        return None if self._asked is not _Asked.NOTHING else self._next(now_ms)
+
+    def _leave_idleness(self, now_ms: int) -> None:
+        """Time that the task took to come up with records is not the brokers' delay."""
+        if self._asked is _Asked.NOTHING:
+            self._on_progress(now_ms)
+
+    def _expect(self, asked: _Asked) -> None:
+        assert self._asked is asked, f"an answer to {asked.name} while {self._asked.name} is under way"
+        self._asked = _Asked.NOTHING
+
+    # What came of it.
+
+    def _on_described(self, described: Described, now_ms: int) -> Action:
+        if described.producer_epoch > self._identity.producer_epoch:
+            return _fenced(described.producer_epoch)
+        is_ours = described.producer_epoch == self._identity.producer_epoch
+        stored = self._described = described.last_sequence if is_ours else NO_SEQUENCE
+        if not self._is_memory_trusted(described.leader_epoch, now_ms):
+            scan = Scan(self._opening.start_offset, self._opening.leader_epoch)
+            return self._ask(_Asked.SCAN, scan, now_ms)
+        self._committed = min(self._committed, stored)
+        return self._on_evidence(stored, described.leader_epoch, now_ms)
+
+    def _is_memory_trusted(self, leader_epoch: int, now_ms: int) -> bool:
+        """Rule 2. An opening that seems to lie in the future is as doubtful as an old one."""
+        age_ms = abs(now_ms - self._opening.opened_ms)
+        return leader_epoch == self._opening.leader_epoch and age_ms <= self._options.memory_trusted_ms
+
+    def _on_scanned(self, scanned: Scanned, now_ms: int) -> Action:
+        if scanned.producer_epoch > self._identity.producer_epoch:
+            return _fenced(scanned.producer_epoch)
+        if scanned.anomaly:
+            return Failed(
+                Failure.GAP,
+                f"{scanned.anomaly}, of producer {self._identity.producer_id}, epoch "
+                f"{self._identity.producer_epoch}, from offset {self._opening.start_offset} on",
+            )
+        self._committed = scanned.last_sequence
+        return self._on_evidence(scanned.last_sequence, scanned.leader_epoch, now_ms)
+
+    def _on_evidence(self, stored: int, leader_epoch: int, now_ms: int) -> Action:
+        if stored > self._stored:
+            self._on_progress(now_ms)
+        self._stored = stored
+        self._evidence_epoch = leader_epoch
+        self._heard_ms = self._asked_ms
+        in_hand_from = self._held[0].base_sequence if self._held else self._offered + 1
+        if stored + 1 < in_hand_from <= self._described + 1:
+            return self._again(f"sequences {stored + 1} to {in_hand_from - 1} are not committed yet", now_ms)
+        if stored + 1 < in_hand_from:
+            return Failed(
+                Failure.RECORDS_LOST,
+                f"stored up to sequence {stored}, and this attempt holds those from {in_hand_from} on only",
+            )
+        return self._next(now_ms)
+
+    def _on_answered(self, answered: Answered, now_ms: int) -> Action:
+        error = answered.error
+        if error is ErrorCode.NONE:
+            batch = self._held.popleft()
+            self._stored = max(self._stored, batch.last_sequence)
+            self._committed = batch.last_sequence
+            self._heard_ms = self._asked_ms
+            self._on_progress(now_ms)
+            return self._next(now_ms)
+        reason = f"{error.name} ({int(error)})" + (f": {answered.message}" if answered.message else "")
+        if error.is_retriable or error in VOIDS_EVIDENCE:
+            return self._again(reason, now_ms)
+        return Failed(Failure.REFUSED, reason)
+
+    def _on_checked(self, checked: Checked, now_ms: int) -> Action:
+        if checked.leader_epoch != self._evidence_epoch:
+            self._evidence_epoch = None
+            return self._next(now_ms)
+        return Delivered(self._offered + 1, checked.leader_epoch, checked.high_watermark)
+
+    def _again(self, reason: str, now_ms: int) -> Action:
+        """Rule 3: the evidence is void."""
+        options = self._options
+        self._evidence_epoch = None
+        if now_ms - self._progressed_ms >= options.stalled_ms:
+            return Failed(Failure.STALLED, f"for {options.stalled_ms} ms; at last {reason}")
+        pause_ms = min(options.backoff_ms << min(self._tries, DOUBLINGS_MAX), options.backoff_ms_max)
+        self._tries += 1
+        return self._ask(_Asked.PAUSE, Pause(pause_ms), now_ms)
+
+    def _on_progress(self, now_ms: int) -> None:
+        self._progressed_ms = now_ms
+        self._tries = 0
+
+    # What to do next.
+
+    def _next(self, now_ms: int) -> Action:
+        if not self._held and self._offered == NO_SEQUENCE:
+            return Delivered(0, -1, 0) if self._is_ended else AwaitBatch()
+        if self._evidence_epoch is None or (
+            self._held and now_ms - self._heard_ms > self._options.silence_ms_max
+        ):
+            self._evidence_epoch = None
+            return self._ask(_Asked.DESCRIPTION, Describe(), now_ms)
+        held = self._held
+        while held and held[0].last_sequence <= self._stored:
+            if held[0].last_sequence > self._committed and len(held) == 1:
+                break  # rule 4: perhaps it has to be sent again
+            held.popleft()
+        if held and held[0].base_sequence <= self._stored < held[0].last_sequence:
+            return self._plan_changed()
+        if held and held[0].last_sequence > self._stored:
+            return self._send(held[0], now_ms)
+        if not self._is_ended:
+            return AwaitBatch()
+        if self._stored > self._offered:
+            return self._plan_changed()
+        if held:
+            return self._send(held[0], now_ms)
+        return self._ask(_Asked.CHECK, Check(), now_ms)
+
+    def _send(self, batch: Batch, now_ms: int) -> Action:
+        assert self._evidence_epoch is not None
+        return self._ask(_Asked.SEND, Send(batch, self._evidence_epoch), now_ms)
+
+    def _ask(self, asked: _Asked, action: Action, now_ms: int) -> Action:
+        self._asked = asked
+        self._asked_ms = now_ms
+        return action
+
+    def _plan_changed(self) -> Action:
+        """Rule 7."""
+        return Failed(
+            Failure.PLAN_CHANGED,
+            f"an earlier attempt stored up to sequence {self._stored}, where no batch of this one ends (it "
+            f"has {self._offered + 1} records so far): rows, their order or options differ between attempts",
+        )
+
+
+def _fenced(producer_epoch: int) -> Failed:
+    return Failed(Failure.FENCED, f"producer epoch {producer_epoch} is in the partition")

@@ -1,0 +1,250 @@
+"""One attempt of a task, carried out: rows become batches, batches are delivered, in rounds.
+
+A round does what the partitions' deliveries want, everything of a kind in one request to each leader. The
+decisions are delivery.py's; here are the client, the clock and the waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pipeline.client.client import Client
+from pipeline.client.errors import BrokerError, ClientError, UnsupportedBroker
+from pipeline.client.values import LATEST, TopicPartition
+from pipeline.client.values import Unsettled as NoAnswer
+from pipeline.records.encode import BatchOptions, EncodedBatch, PartitionEncoder
+from pipeline.sink.delivery import DeliveryOptions, PartitionDelivery
+from pipeline.sink.errors import DeliveryFailed
+from pipeline.sink.identity import ProducerIdentity
+from pipeline.sink.opening import TopicOpening
+from pipeline.sink.placement import Placement
+from pipeline.sink.scanning import scan_partition
+from pipeline.sink.steps import (
+    Action,
+    Answered,
+    AwaitBatch,
+    Batch,
+    Check,
+    Checked,
+    Delivered,
+    Describe,
+    Described,
+    Ended,
+    Event,
+    Failed,
+    Offered,
+    Pause,
+    Scan,
+    Send,
+    Unsettled,
+    Woken,
+)
+
+HELD_BATCHES_MAX = 32
+"""Of full size: so many bytes may wait for their answers while further rows are taken in."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """What an attempt is and may do. `now_ms` is the wall clock."""
+
+    identity: ProducerIdentity
+    task_index: int
+    topic: str | None
+    batches: BatchOptions
+    delivery: DeliveryOptions
+    now_ms: Callable[[], int]
+
+
+class TaskWriter:
+    """Takes the rows of one attempt. Any method may raise DeliveryFailed, InvalidRows or what the encoder and
+    `open_topic` raise; the attempt is over then, and another one goes on from what is stored."""
+
+    def __init__(
+        self, client: Client, settings: TaskSettings, open_topic: Callable[[str], TopicOpening]
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._open_topic = open_topic
+        self._held_bytes_max = HELD_BATCHES_MAX * settings.batches.batch_bytes_max
+        self._openings: dict[str, TopicOpening] = {}
+        self._placement = Placement(
+            topic=settings.topic,
+            task_index=settings.task_index,
+            partition_count=lambda topic: self._opening(topic).partition_count,
+        )
+        self._encoders: dict[TopicPartition, PartitionEncoder] = {}
+        self._deliveries: dict[TopicPartition, PartitionDelivery] = {}
+        self._wanted: dict[TopicPartition, Action] = {}
+        """The one action of each partition that is to be carried out next."""
+        self._delivered: dict[TopicPartition, Delivered] = {}
+        self._is_metadata_doubtful = False
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Takes in rows, and delivers until no more bytes are held than may be."""
+        for where, some in self._placement.split(rows):
+            self._offer(where, self._encoder(where).add(some))
+        while self._wanted and self._held_bytes() > self._held_bytes_max:
+            self._run_round()
+
+    def finish(self) -> Mapping[TopicPartition, Delivered]:
+        """Delivers the rest: what each partition that got rows got."""
+        for where, encoder in self._encoders.items():
+            self._offer(where, encoder.finish())
+        for where in self._deliveries:
+            self._step(where, Ended())
+        while self._wanted:
+            self._run_round()
+        assert self._delivered.keys() == self._deliveries.keys()
+        return self._delivered
+
+    # Rows in.
+
+    def _opening(self, topic: str) -> TopicOpening:
+        if topic not in self._openings:
+            self._openings[topic] = self._open_topic(topic)
+        return self._openings[topic]
+
+    def _encoder(self, where: TopicPartition) -> PartitionEncoder:
+        encoder = self._encoders.get(where)
+        if encoder is None:
+            settings = self._settings
+            now_ms = settings.now_ms()
+            encoder = self._encoders[where] = PartitionEncoder(
+                options=settings.batches,
+                timestamp_ms=now_ms,
+                producer_id=settings.identity.producer_id,
+                producer_epoch=settings.identity.producer_epoch,
+            )
+            self._deliveries[where] = PartitionDelivery(
+                settings.identity,
+                self._opening(where.topic).partition(where.partition),
+                now_ms=now_ms,
+                options=settings.delivery,
+            )
+        return encoder
+
+    def _offer(self, where: TopicPartition, batches: list[EncodedBatch]) -> None:
+        for batch in batches:
+            last = batch.first_row + batch.record_count - 1
+            self._step(where, Offered(Batch(batch.first_row, last, batch.data)))
+
+    def _held_bytes(self) -> int:
+        return sum(self._deliveries[where].held_bytes for where in self._wanted)
+
+    def _step(self, where: TopicPartition, event: Event) -> None:
+        action = self._deliveries[where].step(event, now_ms=self._settings.now_ms())
+        match action:
+            case None:
+                pass
+            case AwaitBatch():
+                self._wanted.pop(where, None)
+            case Delivered():
+                self._wanted.pop(where, None)
+                self._delivered[where] = action
+            case Failed():
+                raise DeliveryFailed(f"{where}: {action}")
+            case _:
+                self._wanted[where] = action
+
+    # Rounds.
+
+    def _run_round(self) -> None:
+        """Carries out one action of every partition that wants any."""
+        wanted = dict(self._wanted)
+        describes = [where for where, action in wanted.items() if isinstance(action, Describe)]
+        checks = [where for where, action in wanted.items() if isinstance(action, Check)]
+        sends = {where: action for where, action in wanted.items() if isinstance(action, Send)}
+        pauses = {where: action.pause_ms for where, action in wanted.items() if isinstance(action, Pause)}
+        if self._is_metadata_doubtful:
+            self._refresh()
+        if describes:
+            self._describe(describes)
+        for where, action in wanted.items():
+            if isinstance(action, Scan):
+                self._scan(where, action)
+        if sends:
+            self._send(sends)
+        if checks:
+            self._check(checks)
+        if pauses:
+            if len(pauses) == len(wanted):
+                self._client.pause(min(pauses.values()))
+            for where in pauses:
+                self._step(where, Woken())
+
+    def _unsettle(self, where: TopicPartition, reason: str) -> None:
+        self._is_metadata_doubtful = True
+        self._step(where, Unsettled(reason))
+
+    def _refresh(self) -> None:
+        """Between rounds, so that no request silently follows a leader that moved (Send's rule)."""
+        try:
+            self._client.refresh(sorted({where.topic for where in self._deliveries}))
+        except ClientError:
+            return
+        self._is_metadata_doubtful = False
+
+    def _describe(self, partitions: list[TopicPartition]) -> None:
+        try:
+            producers = self._client.describe_producers(partitions)
+            offsets = self._client.list_offsets(dict.fromkeys(partitions, LATEST))
+        except (BrokerError, UnsupportedBroker):
+            raise
+        except ClientError as error:
+            for where in partitions:
+                self._unsettle(where, str(error))
+            return
+        producer_id = self._settings.identity.producer_id
+        for where in partitions:
+            described = Described(offsets[where].leader_epoch)
+            for producer in producers[where]:
+                if producer.producer_id == producer_id:
+                    described = Described(
+                        described.leader_epoch, producer.producer_epoch, producer.last_sequence
+                    )
+            self._step(where, described)
+
+    def _scan(self, where: TopicPartition, scan: Scan) -> None:
+        try:
+            event = scan_partition(self._client, where, self._settings.identity, scan)
+        except (BrokerError, UnsupportedBroker):
+            raise
+        except ClientError as error:
+            event = Unsettled(str(error))
+        self._step(where, event)
+
+    def _check(self, partitions: list[TopicPartition]) -> None:
+        try:
+            offsets = self._client.list_offsets(dict.fromkeys(partitions, LATEST))
+        except (BrokerError, UnsupportedBroker):
+            raise
+        except ClientError as error:
+            for where in partitions:
+                self._unsettle(where, str(error))
+            return
+        for where in partitions:
+            self._step(where, Checked(offsets[where].leader_epoch, offsets[where].offset))
+
+    def _send(self, sends: Mapping[TopicPartition, Send]) -> None:
+        known = self._client.known_metadata()
+        batches = {}
+        for where, send in sends.items():
+            place = known.partition(where)
+            if place is None or known.leader_of(where) is None:
+                self._unsettle(where, "its leader is not known")
+            elif place.leader_epoch > send.leader_epoch:
+                self._step(where, Unsettled(f"its leader is another one, of epoch {place.leader_epoch}"))
+            else:
+                batches[where] = send.batch.data
+        if not batches:
+            return
+        for where, result in self._client.produce_once(batches).items():
+            if isinstance(result, NoAnswer):
+                self._unsettle(where, result.reason)
+                continue
+            self._is_metadata_doubtful = self._is_metadata_doubtful or result.error.is_retriable
+            self._step(where, Answered(result.error, result.message or ""))

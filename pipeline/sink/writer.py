@@ -1,0 +1,256 @@
+"""The sink as Spark sees it: what is pickled to the tasks, what they do, and the commit on the driver.
+
+Spark's commit coordinator comes after a Python task's write, so attempts that lose have written too: nothing
+here relies on it. `commit` is called before Spark's own commit log is written; a micro-batch may therefore be
+committed here and run again, which must change nothing.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from dataplane.wire.errors import ErrorCode
+from pipeline.client.client import Client
+from pipeline.client.values import LATEST, TopicPartition
+from pipeline.sink.columns import check_columns, usable_rows
+from pipeline.sink.commit import TaskReport, commit_micro_batch
+from pipeline.sink.errors import InvalidRows, InvalidSinkOption, SinkStateError
+from pipeline.sink.fingerprint import Fingerprint, fingerprint_of
+from pipeline.sink.identity import derive_identity
+from pipeline.sink.opening import TopicOpening
+from pipeline.sink.options import DeliveryMode, SinkOptions, parse_sink_options
+from pipeline.sink.placement import Placement
+from pipeline.sink.plain_task import PlainTaskWriter
+from pipeline.sink.state import SinkState, state_directory
+from pipeline.sink.task import TaskSettings, TaskWriter
+
+BATCH_ID = "streaming.sql.batchId"
+QUERY_ID = "sql.streaming.queryId"
+ONLY_BATCH = 0
+"""A batch job is a stream of one micro-batch."""
+
+
+class TaskDone(WriterCommitMessage):
+    """A task's report on its way to the driver; None under at-least-once."""
+
+    def __init__(self, report: TaskReport | None) -> None:
+        self.report = report
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPlan:
+    """What every task of a job or query has in common. Pickles.
+
+    openings: of a batch job without a checkpoint, made on the driver: no file could be shared.
+    """
+
+    options: SinkOptions
+    column_types: tuple[tuple[str, str], ...]
+    openings: tuple[TopicOpening, ...] = ()
+
+    def state(self) -> SinkState | None:
+        location = self.options.checkpoint_location
+        if location is None or self.options.mode is not DeliveryMode.EXACTLY_ONCE:
+            return None
+        return SinkState(state_directory(location))
+
+    def fingerprint(self, sink_id: str) -> Fingerprint:
+        return fingerprint_of(
+            {
+                "sinkId": sink_id,
+                "topic": self.options.topic or "",
+                "batchBytes": str(self.options.batches.batch_bytes_max),
+                "columns": ",".join(f"{name}:{kind}" for name, kind in self.column_types),
+            }
+        )
+
+
+def stream_writer(given: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
+    """Of a query. Raises InvalidSinkOption, InvalidRows, SinkStateError."""
+    plan = _plan(given, schema)
+    if plan.options.mode is DeliveryMode.EXACTLY_ONCE and plan.options.checkpoint_location is None:
+        raise InvalidSinkOption("a streaming write needs its option 'checkpointLocation'")
+    plan.state()
+    return StreamWriter(plan)
+
+
+def batch_writer(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceArrowWriter:
+    """Of a batch job. Raises InvalidSinkOption, InvalidRows, SinkStateError, ClientError."""
+    if overwrite:
+        raise InvalidSinkOption("a log can't be overwritten: use mode('append')")
+    plan = _plan(given, schema)
+    options = plan.options
+    if options.mode is not DeliveryMode.EXACTLY_ONCE:
+        return BatchWriter(plan, sink_id="")
+    if options.checkpoint_location is not None:
+        plan.state()
+        return BatchWriter(plan, sink_id=options.given_sink_id or f"run-{uuid.uuid4()}")
+    if options.given_sink_id is not None:
+        raise InvalidSinkOption(
+            "with 'sinkId' a batch job can be repeated, and needs 'checkpointLocation' to remember how it "
+            "began"
+        )
+    if options.topic is None:
+        raise InvalidSinkOption(
+            "an exactly-once batch write by a 'topic' column needs 'checkpointLocation' (a path that "
+            "executors share); or set the option 'topic', or delivery=at-least-once"
+        )
+    sink_id = f"run-{uuid.uuid4()}"
+    with Client(options.client) as client:
+        opening = propose_opening(
+            client, options.topic, batch_id=ONLY_BATCH, fingerprint=plan.fingerprint(sink_id)
+        )
+    return BatchWriter(replace(plan, openings=(opening,)), sink_id=sink_id)
+
+
+def _plan(given: Mapping[str, str], schema: StructType) -> SinkPlan:
+    options = parse_sink_options(given)
+    types = {each.name: each.dataType.simpleString() for each in schema.fields}
+    check_columns(types, has_topic_option=options.topic is not None)
+    return SinkPlan(options, tuple(types.items()))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """One per query run; pickled to its tasks."""
+
+    def __init__(self, plan: SinkPlan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        task = TaskContext.get()
+        assert task is not None
+        batch_id, query_id = task.getLocalProperty(BATCH_ID), task.getLocalProperty(QUERY_ID)
+        if batch_id is None or query_id is None:
+            raise SinkStateError("Spark does not tell the task its micro-batch and query")
+        sink_id = self._plan.options.given_sink_id or query_id
+        return write_rows(self._plan, iterator, sink_id, int(batch_id), task.partitionId())
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        commit_messages(self._plan, messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing to undo: the next run goes on from what is stored."""
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """One per job; pickled to its tasks."""
+
+    def __init__(self, plan: SinkPlan, *, sink_id: str) -> None:
+        self._plan = plan
+        self._sink_id = sink_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        task = TaskContext.get()
+        assert task is not None
+        return write_rows(self._plan, iterator, self._sink_id, ONLY_BATCH, task.partitionId())
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        commit_messages(self._plan, messages, ONLY_BATCH)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Nothing can be undone in a log."""
+
+
+def write_rows(
+    plan: SinkPlan, iterator: Iterator[pa.RecordBatch], sink_id: str, batch_id: int, task_index: int
+) -> TaskDone:
+    """One attempt of a task, from its first row to its report."""
+    options = plan.options
+    with Client(options.client) as client:
+        if options.mode is DeliveryMode.AT_LEAST_ONCE:
+            placement = Placement(
+                topic=options.topic,
+                task_index=task_index,
+                partition_count=lambda topic: len(known_partitions(client, topic)),
+            )
+            plain = PlainTaskWriter(client, placement=placement, batches=options.batches, now_ms=wall_ms)
+            for rows in iterator:
+                plain.add(usable_rows(rows))
+            plain.finish()
+            return TaskDone(None)
+        fingerprint = plan.fingerprint(sink_id)
+        openings = {opening.topic: opening for opening in plan.openings}
+        state = plan.state()
+
+        def open_topic(topic: str) -> TopicOpening:
+            if state is None:
+                return openings[topic]
+            opening = state.opening(
+                batch_id,
+                topic,
+                lambda: propose_opening(client, topic, batch_id=batch_id, fingerprint=fingerprint),
+            )
+            opening.check(fingerprint)
+            return opening
+
+        settings = TaskSettings(
+            identity=derive_identity(sink_id, batch_id=batch_id, task_index=task_index),
+            task_index=task_index,
+            topic=options.topic,
+            batches=options.batches,
+            delivery=options.delivery,
+            now_ms=wall_ms,
+        )
+        writer = TaskWriter(client, settings, open_topic)
+        for rows in iterator:
+            writer.add(usable_rows(rows))
+        return TaskDone(TaskReport(task_index, dict(writer.finish())))
+
+
+def commit_messages(plan: SinkPlan, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+    """Under at-least-once there is nothing to ask: a record was acknowledged, and that is all."""
+    if plan.options.mode is DeliveryMode.AT_LEAST_ONCE:
+        return
+    reports = []
+    for message in messages:
+        assert isinstance(message, TaskDone) and message.report is not None, (
+            "Spark commits whole batches only"
+        )
+        reports.append(message.report)
+    with Client(plan.options.client) as client:
+        commit_micro_batch(client, plan.state(), batch_id, reports)
+
+
+def propose_opening(client: Client, topic: str, *, batch_id: int, fingerprint: Fingerprint) -> TopicOpening:
+    """The topic as its leaders have it now. Raises InvalidRows if there is no such topic, ClientError."""
+    partitions = known_partitions(client, topic)
+    opened_ms = wall_ms()
+    found = client.list_offsets(dict.fromkeys(partitions, LATEST))
+    return TopicOpening(
+        topic,
+        batch_id,
+        opened_ms,
+        tuple(found[where].offset for where in partitions),
+        tuple(found[where].leader_epoch for where in partitions),
+        fingerprint,
+    )
+
+
+def known_partitions(client: Client, topic: str) -> list[TopicPartition]:
+    """The partitions of a topic, from 0 on. A broker may hear of a new topic a little later than others."""
+    deadline = client.deadline(client.config.unknown_topic_budget_ms)
+    while True:
+        told = client.metadata([topic]).topics.get(topic)
+        if told is not None and told.error is ErrorCode.NONE and told.partitions:
+            count = len(told.partitions)
+            if set(told.partitions) == set(range(count)):
+                return [TopicPartition(topic, partition) for partition in range(count)]
+        if not deadline.pause():
+            why = "unknown to the brokers" if told is None else told.error.name
+            raise InvalidRows(f"topic {topic!r} can't be written to: {why}")
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,1 @@
+"""A seeded simulation of the sink: its delivery core against brokers, a network and a Spark that fail."""

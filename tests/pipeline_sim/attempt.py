@@ -1,0 +1,215 @@
+"""One attempt of a task: what the sink's shell does in an executor, stepped by the simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pipeline.sink.commit_check import SeenWhole
+from pipeline.sink.delivery import DeliveryOptions, PartitionDelivery, PartitionOpening
+from pipeline.sink.identity import ProducerIdentity
+from pipeline.sink.steps import (
+    Action,
+    Answered,
+    AwaitBatch,
+    Batch,
+    Check,
+    Checked,
+    Delivered,
+    Describe,
+    Ended,
+    Event,
+    Failed,
+    Offered,
+    Pause,
+    Scan,
+    Send,
+    Unsettled,
+    Woken,
+)
+from tests.pipeline_sim import exchanges
+from tests.pipeline_sim.exchanges import Clock
+from tests.pipeline_sim.partition import SimulatedPartition
+
+HELD_MAX = 2
+"""Batches that one partition may hold before the task waits for it."""
+
+PATIENT = DeliveryOptions(stalled_ms=10**15)
+"""Time jumps here."""
+
+Exchange = Generator[None, None, Any]
+
+
+class Orphans(Protocol):
+    def append(self, exchange: Exchange) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """What a planted bug replaces."""
+
+    delivery: type[PartitionDelivery] = PartitionDelivery
+    options: DeliveryOptions = PATIENT
+    commit_is_checked: bool = True
+    epochs_rise: bool = True
+    tasks_differ: bool = True
+    scans_from_opening_only: bool = False
+
+
+@dataclass(slots=True)
+class Attempt:
+    """`stream`: the task's batches in order, each with its partition."""
+
+    batch_id: int
+    task: int
+    identity: ProducerIdentity
+    stream: list[tuple[int, Batch]]
+    partitions: list[SimulatedPartition]
+    clock: Clock
+    plant: Plant
+    orphans: Orphans
+    openings: dict[int, PartitionOpening] | None = None
+    """None until the micro-batch's opening is known to this attempt."""
+    found_openings: dict[int, PartitionOpening] = field(default_factory=dict)
+    deliveries: dict[int, PartitionDelivery] = field(default_factory=dict)
+    flights: dict[int, Exchange] = field(default_factory=dict)
+    pauses: set[int] = field(default_factory=set)
+    waiting: set[int] = field(default_factory=set)
+    delivered: dict[int, Delivered] = field(default_factory=dict)
+    leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
+    position: int = 0
+    is_ended: bool = False
+    failed: Failed | None = None
+    is_alive: bool = True
+    scans: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        return self.is_ended and self.delivered.keys() == self.deliveries.keys()
+
+    @property
+    def is_over(self) -> bool:
+        return not self.is_alive or self.failed is not None or self.is_done
+
+    def seen(self) -> list[tuple[int, SeenWhole]]:
+        return [(p, SeenWhole(d.leader_epoch, d.high_watermark)) for p, d in self.delivered.items()]
+
+    # What it can do next, as numbers of things that the simulation chooses from.
+
+    def choices(self) -> list[tuple[str, int]]:
+        if self.openings is None:
+            return [
+                ("fly", p) if p in self.flights else ("open", p)
+                for p in range(len(self.partitions))
+                if p not in self.found_openings
+            ]
+        found = [("fly", p) for p in self.flights] + [("wake", p) for p in self.pauses]
+        if not self.is_ended and self._may_offer():
+            found.append(("offer", 0))
+        return found
+
+    def _may_offer(self) -> bool:
+        if self.position == len(self.stream):
+            return True
+        p = self.stream[self.position][0]
+        return p not in self.deliveries or len(self.deliveries[p]._held) < HELD_MAX or p in self.waiting
+
+    def act(self, what: str, p: int) -> None:
+        if what == "open":
+            self.learn_leader(p)
+            self.flights[p] = exchanges.list_offset(self.partitions[p], self.leaders[p][0])
+        elif what == "wake":
+            self.pauses.discard(p)
+            self.step(p, Woken())
+        elif what == "offer":
+            self.offer()
+        else:
+            try:
+                next(self.flights[p])
+            except StopIteration as end:
+                del self.flights[p]
+                self.land(p, end.value)
+
+    def offer(self) -> None:
+        if self.position == len(self.stream):
+            self.is_ended = True
+            for p in list(self.deliveries):
+                self.step(p, Ended())
+            return
+        p, batch = self.stream[self.position]
+        self.position += 1
+        if p not in self.deliveries:
+            assert self.openings is not None
+            self.deliveries[p] = self.plant.delivery(
+                self.identity, self.openings[p], now_ms=self.clock.now_ms, options=self.plant.options
+            )
+        self.step(p, Offered(batch))
+
+    def give_up(self, p: int) -> None:
+        """A timeout: whatever was asked goes on without us, or not."""
+        self.orphans.append(self.flights.pop(p))
+        self.land(p, Unsettled("timed out"))
+
+    def land(self, p: int, event: Event) -> None:
+        if self.openings is None:
+            if isinstance(event, Checked):
+                self.found_openings[p] = PartitionOpening(
+                    event.high_watermark, event.leader_epoch, self.clock.now_ms
+                )
+            return
+        if isinstance(event, Unsettled) or (isinstance(event, Answered) and event.error):
+            self.learn_leader(p)
+        self.step(p, event)
+
+    def learn_leader(self, p: int) -> None:
+        self.leaders[p] = self.partitions[p].leader, self.partitions[p].leader_epoch
+
+    def step(self, p: int, event: Event) -> None:
+        if self.is_over:
+            return
+        self.waiting.discard(p)
+        action = self.deliveries[p].step(event, now_ms=self.clock.now_ms)
+        if action is not None:
+            self.carry_out(p, action)
+
+    def carry_out(self, p: int, action: Action) -> None:
+        partition = self.partitions[p]
+        if p not in self.leaders:
+            self.learn_leader(p)
+        leader, leader_epoch = self.leaders[p]
+        match action:
+            case AwaitBatch():
+                self.waiting.add(p)
+            case Describe():
+                self.flights[p] = exchanges.describe(partition, leader, self.identity, self.clock)
+            case Scan():
+                self.scans += 1
+                if self.plant.scans_from_opening_only:
+                    action = Scan(action.start_offset, 10**9)
+                self.flights[p] = exchanges.scan(partition, leader, self.identity, action)
+            case Send(batch=batch):
+                if leader_epoch > action.leader_epoch:
+                    self.step(p, Unsettled("the leader is another one"))
+                    return
+                self.flights[p] = exchanges.produce(
+                    partition, leader, self.identity, batch, self.batch_id, self.clock
+                )
+            case Check():
+                self.flights[p] = exchanges.list_offset(partition, leader)
+            case Pause():
+                self.pauses.add(p)
+            case Delivered():
+                self.delivered[p] = action
+            case Failed():
+                self.failed = action
+                self.orphans_of_all()
+
+    def orphans_of_all(self) -> None:
+        for exchange in self.flights.values():
+            self.orphans.append(exchange)
+        self.flights.clear()
+
+    def kill(self) -> None:
+        self.is_alive = False
+        self.orphans_of_all()

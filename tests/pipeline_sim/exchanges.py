@@ -1,0 +1,116 @@
+"""What a client's request is to the simulation: a generator that yields wherever the network has its say.
+
+Each `yield` is one way of the network, or a wait at the broker. Whoever runs it may stop listening at any of
+them; the request then still arrives later, or never. The generator's value is the event for the delivery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from dataplane.wire.errors import ErrorCode
+from pipeline.sink.identity import ProducerIdentity
+from pipeline.sink.log_trace import LogTrace, SequencedBatch
+from pipeline.sink.steps import Answered, Batch, Checked, Described, Scan, Scanned, Unsettled, scan_start
+from tests.pipeline_sim.partition import Appended, SimulatedPartition
+
+NOT_LEADER = Unsettled("not the leader")
+
+
+@dataclass(slots=True)
+class Clock:
+    now_ms: int
+
+
+def records_of(batch: Batch) -> tuple[str, ...]:
+    return tuple(batch.data.decode().split())
+
+
+def list_offset(partition: SimulatedPartition, leader: int) -> Generator[None, None, Checked | Unsettled]:
+    yield
+    if partition.leader != leader:
+        return NOT_LEADER
+    if partition.high_watermark < partition.epoch_starts[-1][1]:  # KIP-207
+        return Unsettled("offset not available")
+    checked = Checked(partition.leader_epoch, partition.high_watermark)
+    yield
+    return checked
+
+
+def describe(
+    partition: SimulatedPartition, leader: int, identity: ProducerIdentity, clock: Clock
+) -> Generator[None, None, Described | Unsettled]:
+    yield
+    if partition.leader != leader:
+        return NOT_LEADER
+    epoch, last = partition.describe(identity.producer_id, clock.now_ms)
+    yield
+    checked = yield from list_offset(partition, leader)
+    return checked if isinstance(checked, Unsettled) else Described(checked.leader_epoch, epoch, last)
+
+
+def scan(
+    partition: SimulatedPartition, leader: int, identity: ProducerIdentity, scan: Scan
+) -> Generator[None, None, Scanned | Unsettled]:
+    before = yield from list_offset(partition, leader)
+    if isinstance(before, Unsettled):
+        return before
+    yield
+    if partition.leader != leader:
+        return NOT_LEADER
+    position = scan_start(scan, partition.epoch_end(scan.leader_epoch), log_start_offset=0)
+    trace = LogTrace(identity)
+    while position < before.high_watermark:
+        yield
+        if partition.leader != leader:
+            return NOT_LEADER
+        found = [
+            batch
+            for batch in partition.log
+            if batch.next_offset > position and batch.next_offset <= partition.high_watermark
+        ][:3]
+        if not found:
+            return Unsettled("nothing there")
+        position = found[-1].next_offset
+        trace.add(
+            SequencedBatch(batch.producer_epoch, batch.base_sequence, len(batch.records))
+            for batch in found
+            if batch.producer_id == identity.producer_id
+        )
+    after = yield from list_offset(partition, leader)
+    if isinstance(after, Unsettled):
+        return after
+    if after.leader_epoch != before.leader_epoch:
+        return Unsettled("the leader changed meanwhile")
+    return trace.summary(leader_epoch=after.leader_epoch)
+
+
+def produce(  # noqa: PLR0917 - as the request has fields
+    partition: SimulatedPartition,
+    leader: int,
+    identity: ProducerIdentity,
+    batch: Batch,
+    batch_id: int,
+    clock: Clock,
+) -> Generator[None, None, Answered | Unsettled]:
+    yield
+    if partition.leader != leader:
+        return Answered(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    result = partition.produce(
+        producer_id=identity.producer_id,
+        producer_epoch=identity.producer_epoch,
+        base_sequence=batch.base_sequence,
+        records=records_of(batch),
+        batch_id=batch_id,
+        now_ms=clock.now_ms,
+    )
+    if isinstance(result, Appended):
+        leader_epoch = partition.leader_epoch
+        while partition.high_watermark < result.wanted:
+            yield
+            if partition.leader_epoch != leader_epoch:
+                return Answered(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        result = ErrorCode.NONE
+    yield
+    return Answered(result)
