@@ -1,0 +1,144 @@
+"""Spark writes `format("springtide")` to brokers that are processes; the client reads what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcluster.cluster import LocalCluster
+from pipeline.client.client import Client
+from pipeline.client.values import EARLIEST, LATEST, PartitionRange, TopicPartition
+from pipeline.records.decode import decode_records
+
+pytestmark = [pytest.mark.timeout(300)]
+PARTITIONS = 3
+
+
+class Target:
+    """A topic that is written to."""
+
+    def __init__(self, cluster: LocalCluster, client: Client, topic: str) -> None:
+        self.client = client
+        self.topic = topic
+        self.options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": topic}
+
+    def values(self) -> dict[int, list[int]]:
+        """The numbers in it, by partition, in the order of the log."""
+        where = [TopicPartition(self.topic, partition) for partition in range(PARTITIONS)]
+        starts = self.client.list_offsets(dict.fromkeys(where, EARLIEST))
+        ends = self.client.list_offsets(dict.fromkeys(where, LATEST))
+        found: dict[int, list[int]] = {}
+        ranges = [
+            PartitionRange(*each, starts[each].offset, ends[each].offset)
+            for each in where
+            if starts[each].offset < ends[each].offset
+        ]
+        with self.client.fetch(ranges) as stream:
+            for fetched in stream:
+                rows = decode_records(
+                    fetched.records, topic=self.topic, partition=fetched.where.partition, columns=["value"]
+                )
+                found.setdefault(fetched.where.partition, []).extend(
+                    int(value) for batch in rows for value in batch.column("value").to_pylist()
+                )
+        return found
+
+    def all(self) -> list[int]:
+        return sorted(number for numbers in self.values().values() for number in numbers)
+
+
+@pytest.fixture
+def target(running_cluster: LocalCluster, client: Client, make_topic: Callable[..., str]) -> Target:
+    return Target(running_cluster, client, make_topic("sink", partitions=PARTITIONS))
+
+
+def numbers(spark: Any, count: int, *, tasks: int) -> Any:
+    return spark.range(0, count, 1, tasks).selectExpr(
+        "cast(id as string) as key", "cast(id as string) as value"
+    )
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_a_batch_write_stores_every_row_once_and_keys_keep_their_partition(
+    spark: Any, target: Target, delivery: str
+) -> None:
+    frame = numbers(spark, 2_000, tasks=4)
+    writer = frame.write.format("springtide").mode("append").options(**target.options, delivery=delivery)
+    writer.option("kafka.compression.type", "zstd").save()
+    first = target.values()
+    assert target.all() == list(range(2_000))
+    assert len(first) == PARTITIONS
+    writer.save()  # another job is another sink: it appends
+    assert target.all() == sorted([*range(2_000), *range(2_000)])
+    assert {p: set(found) for p, found in target.values().items()} == {p: set(f) for p, f in first.items()}
+
+
+def test_a_repeated_job_with_a_name_adds_nothing(spark: Any, target: Target, tmp_path: Path) -> None:
+    for _ in range(2):
+        numbers(spark, 500, tasks=2).write.format("springtide").mode("append").options(
+            **target.options, sinkId="backfill-7", checkpointLocation=str(tmp_path)
+        ).save()
+    assert target.all() == list(range(500))
+
+
+def test_a_stream_stores_every_row_once_though_tasks_fail_and_a_batch_is_run_again(
+    spark: Any, target: Target, tmp_path: Path
+) -> None:
+    from pyspark import TaskContext
+    from pyspark.sql.functions import col, udf
+
+    incoming, checkpoint = tmp_path / "incoming", tmp_path / "checkpoint"
+    for part in range(3):
+        spark.range(part * 3_000, (part + 1) * 3_000, 1, 1).write.mode("append").parquet(str(incoming))
+
+    def fail_once(number: int) -> str:
+        task = TaskContext.get()
+        assert task is not None
+        if number % 3_000 == 2_500 and task.attemptNumber() == 0:
+            raise RuntimeError("the first attempt dies after most of its rows")
+        return str(number)
+
+    rows = (
+        spark.readStream.schema("id long")
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(incoming))
+        .select(
+            udf(fail_once, useArrow=False)(col("id")).alias("value"), col("id").cast("string").alias("key")
+        )
+    )
+
+    def run() -> None:
+        query = (
+            rows.writeStream.format("springtide")
+            .options(**target.options, batchBytes="2048", checkpointLocation=str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+        assert query.exception() is None
+
+    run()
+    stored = target.values()
+    assert sorted(number for found in stored.values() for number in found) == list(range(9_000))
+    assert all(found == sorted(found) for found in stored.values()), "each stream in its order"
+    # The driver dies between the sink's commit and Spark's: the last micro-batch is run again.
+    for name in ("2", ".2.crc"):
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+    run()
+    assert target.values() == stored
+    assert sorted(path.name for path in (checkpoint / "springtide-sink").iterdir()) == ["0", "1", "2"]
+
+
+def test_what_can_not_be_kept_is_refused_before_anything_is_written(spark: Any, target: Target) -> None:
+    frame = numbers(spark, 1, tasks=1)
+    for options, message in (
+        ({"delivery": "transactional"}, "no transactions"),
+        ({"sinkId": "x"}, "checkpointLocation"),
+        ({"kafka.acks": "1"}, "acks=all"),
+    ):
+        with pytest.raises(Exception, match=message):
+            frame.write.format("springtide").mode("append").options(**target.options, **options).save()
+    assert target.all() == []
