@@ -168,8 +168,8 @@ class Layout:
 
 
 class Ideal:
-    """How close replicas have to stand at least, when those on `allowed` brokers may move among these, those on
-    brokers that are leaving go there too, and the others (on a cordoned broker, say) stay where they are.
+    """How close replicas have to stand at least, when those on `allowed` brokers may move among these, those
+    on brokers that are leaving go there too, and the others (on a cordoned broker, say) stay where they are.
     Remembered, because most partitions are alike."""
 
     __slots__ = ("_allowed", "_known", "_layout")
