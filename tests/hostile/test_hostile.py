@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from copy import copy
 from functools import cache
 from random import Random
 from typing import Any
@@ -115,7 +114,7 @@ def test_a_wrong_answer_is_found(answer: Reply, title: str) -> None:
     ],
 )
 def test_a_stream_tells_what_its_reader_has_not_seen(events: bytes, seen: str | None, is_right: bool) -> None:
-    case = copy(positive("GET /operations/{operation_id}/events"))
+    (case,) = drawer().positive("GET /operations/{operation_id}/events", 1, 1)
     case.headers = {} if seen is None else {"Last-Event-ID": seen}
     answer = Reply(
         200, [("content-type", "text/event-stream"), ("x-request-id", REQUEST_ID)], events, is_stream=True
