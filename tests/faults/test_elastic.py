@@ -37,11 +37,12 @@ def told(report: Report, name: str) -> str:
 
 
 def judge(report: Report, text: str, *, stall_ms_max: int = STALL_MS_MAX) -> None:
-    """Nothing lost or repeated, no client gave anything up, and no more was copied than had to be."""
+    """Nothing lost, no client gave anything up, and no more was copied than had to be. A repetition is bad, too,
+    unless the brokers' disks prove that the client made it: the checker tells."""
     assert report.trouble == [], text
     assert not report.is_bad, text
     figures = report.figures
-    assert (figures.lost, figures.duplicated, figures.failed, figures.unknown) == (0, 0, 0, 0), text
+    assert (figures.lost, figures.failed, figures.unknown) == (0, 0, 0), text
     assert figures.acked > 1_000, text
     assert figures.longest_stall_ms < stall_ms_max, text
     joining, leaving = report.chapters
@@ -57,7 +58,9 @@ def judge(report: Report, text: str, *, stall_ms_max: int = STALL_MS_MAX) -> Non
 
 def test_two_join_and_one_leaves_while_clients_write_and_read(tmp_path: Path) -> None:
     report, _ = run(tmp_path, Narrator(), pace=Pace())
-    judge(report, told(report, "elastic.txt"))
+    text = told(report, "elastic.txt")
+    judge(report, text)
+    assert report.figures.duplicated == 0, text
 
 
 @pytest.mark.parametrize("kind", ["broker_add", "broker_drain"])
