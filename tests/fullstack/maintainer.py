@@ -21,7 +21,7 @@ PAUSE_MS = (100, 1_500)
 LOOK_MS = 250
 PARTITIONS_ADDED_MAX = 2
 LAST_DRAIN = 0.5
-"""Share of the runs with plans at whose end a broker is emptied: of a whole cluster, that must succeed."""
+"""Share of the runs with plans at whose end a broker is emptied, and that undone: both must succeed then."""
 
 
 class Maintainer:
@@ -197,19 +197,39 @@ class Maintainer:
             await self._wait_for_operations()
 
     async def _empty_a_broker(self) -> None:
-        """Nothing keeps it from being emptied: whatever was done before, there is room."""
+        """Nothing keeps it from being emptied: whatever was done before, there is room. Undone, everything is
+        where it was: nobody else moves anything any more."""
         broker_id = self._desk.any_broker()
-        path = f"{self._desk.root}/brokers/{broker_id}:drain"
+        before = await self._placement()
+        drained = await self._succeed(f"{self._desk.root}/brokers/{broker_id}:drain")
+        if drained is None:
+            return
+        after = await self._placement()
+        if any(broker_id in replicas for replicas in after.values()):
+            self._cluster.fail(f"broker {broker_id} was drained and holds something: {after}")
+        await self._wait_for_operations()  # and takes it back
+        if after != before:
+            await self._succeed(f"/operations/{drained}:undo")
+            if (undone := await self._placement()) != before:
+                self._cluster.fail(f"undone, {drained} left {undone}, not {before}")
+
+    async def _placement(self) -> dict[int, list[int]]:
+        found = await self._desk.partitions(self._cluster.topic)
+        return {item["partition"]: item["replicas"] for item in found}
+
+    async def _succeed(self, path: str) -> str | None:
+        """The operation that the POST began and that has succeeded; None: it is a failure of the run."""
         operation = await self._desk.ask("POST", path, {}, tries=TRIES_AT_THE_END)
         if operation is None:
-            self._cluster.fail(f"broker {broker_id} of a whole cluster is not to be drained")
-            return
-        while True:
-            found = await self._desk.ask("GET", f"/operations/{operation['id']}", tries=TRIES_AT_THE_END)
-            if found is not None and found["state"] in FINISHED:
-                break
-            if found is not None:
-                self._tell([found])
+            self._cluster.fail(f"a whole cluster refuses {path}")
+            return None
+        found: str = operation["id"]
+        while operation is None or operation["state"] not in FINISHED:
             await self._desk.pause(LOOK_MS, LOOK_MS)
-        if found["state"] != "succeeded":
-            self._cluster.fail(f"the drain of broker {broker_id} of a whole cluster: {found}")
+            operation = await self._desk.ask("GET", f"/operations/{found}", tries=TRIES_AT_THE_END)
+            if operation is not None:
+                self._tell([operation])
+        if operation["state"] != "succeeded":
+            self._cluster.fail(f"{path} in a whole cluster: {operation}")
+            return None
+        return found

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.fullstack.broker_node import PORT
 from tests.fullstack.cluster import Cluster
-from tests.fullstack.desk import RATES, TRIES_AT_THE_END, TRIES_FEW, Desk
+from tests.fullstack.desk import FINISHED, RATES, TRIES_AT_THE_END, TRIES_FEW, Desk
 
 PAUSE_MS = (50, 800)
 RECENT = 5
@@ -35,7 +35,7 @@ class Planner:
             *[self._plan] * 4,
             self._change_factor,
             *[self._steer] * 3,
-            self._undo,
+            *[self._undo] * 2,
             self.add_spare,
         ]
 
@@ -102,7 +102,7 @@ class Planner:
         desk = self._desk
         brokers = sorted(self._cluster.brokers)
         kind = self._random.choice(
-            ("rebalance", "rebalance", "drain", "replace", "factor", "separate_replicas", "assign")
+            ("rebalance", "drain", "drain", "replace", "factor", "separate_replicas", "assign", "assign")
         )
         match kind:
             case "rebalance":
@@ -190,9 +190,14 @@ class Planner:
         await self._desk.ask("POST", f"/operations/{operation}:cancel?mode={mode}", {}, tries=TRIES_FEW)
 
     async def _undo(self) -> None:
-        if self.begun:
+        """What has ended, mostly; what moves yet is refused."""
+        found = await self._desk.ask("GET", f"/operations?cluster={self._cluster.name}&limit=100")
+        moved = [each for each in found["items"] if each["links"]["moves"]] if found else []
+        ended = [each for each in moved if each["state"] in FINISHED]
+        chosen = ended if ended and self._random.random() < 0.9 else moved
+        if chosen:
             body = self._how() | {"skip_conflicts": self._random.random() < 0.7}
-            path = f"/operations/{self._random.choice(self.begun)}:undo"
+            path = f"/operations/{self._random.choice(chosen[:RECENT])['id']}:undo"
             self._began(await self._desk.ask("POST", path, body, tries=TRIES_FEW))
 
     # The end
