@@ -23,8 +23,9 @@ STALL_MS_MAX_KILLED = 60_000
 busy machine as long as everything else together."""
 PLANNED_TO_LEAST_MAX = 1.1
 """What is least is a bound, which a plan need not meet."""
-KILLS_MIN = 4
-SLOW = Pace(throttle_bytes_per_s=500_000, max_concurrent_moves=6)
+KILLS_MIN = 3
+"""Steps that are over before somebody has looked can't have one."""
+SLOW = Pace(throttle_bytes_per_s=300_000, max_concurrent_moves=6)
 """So that an operation outlives the controllers that it loses."""
 
 
@@ -37,8 +38,8 @@ def told(report: Report, name: str) -> str:
 
 
 def judge(report: Report, text: str, *, stall_ms_max: int = STALL_MS_MAX) -> None:
-    """Nothing lost, no client gave anything up, and no more was copied than had to be. A repetition is bad, too,
-    unless the brokers' disks prove that the client made it: the checker tells."""
+    """Nothing lost, no client gave anything up, and no more was copied than had to be. A repetition is bad,
+    too, unless the brokers' disks prove that the client made it: the checker tells."""
     assert report.trouble == [], text
     assert not report.is_bad, text
     figures = report.figures
