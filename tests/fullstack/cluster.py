@@ -6,12 +6,14 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import msgspec
 import trio
 
 from controller.audit.store import create_sql_engine, run_in_place
 from controller.audit.tables import metadata as sql_tables
 from controller.contract.partition_state import PartitionKey, PartitionState
 from controller.shell.published import Published
+from controller.shell.rows import BrokerRow, broker_path
 from tests.fullstack.broker_node import PORT as KAFKA_PORT
 from tests.fullstack.broker_node import BrokerNode
 from tests.fullstack.clients import ClientHost
@@ -163,6 +165,8 @@ class Cluster:
         return self._keys
 
     def registered_epoch(self, broker_id: int) -> int:
-        published = self.published()
-        row = None if published is None else published.image.brokers.get(broker_id)
-        return -1 if row is None else row.broker_epoch
+        """As ZooKeeper has it, whether a controller is active or not; -1: it is no member."""
+        node = self.zookeeper.server.nodes.get(broker_path(self.name, broker_id))
+        if node is None:
+            return -1
+        return msgspec.json.decode(node.data, type=BrokerRow).registration.broker_epoch

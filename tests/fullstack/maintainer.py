@@ -148,6 +148,7 @@ class Maintainer:
         if self._plans is not None:
             await self._set_factor_back(self._plans)
             if self._random.random() < LAST_DRAIN:
+                await self._wait_until_whole()
                 await self._empty_a_broker()
             await self._wait_for_operations()
         for each in await self._desk.operations():
@@ -195,6 +196,19 @@ class Maintainer:
             self._cluster.world.note(f"the replication factor goes back by {operation or 'another try'}")
             await self._desk.pause(LOOK_MS, LOOK_MS)
             await self._wait_for_operations()
+
+    async def _wait_until_whole(self) -> None:
+        """Who has not come back takes nothing, and what has no leader is not moved."""
+        while not self._is_whole():
+            await self._desk.pause(LOOK_MS, LOOK_MS)
+
+    def _is_whole(self) -> bool:
+        published = self._cluster.published()
+        return (
+            published is not None
+            and not any(broker.fenced for broker in published.image.brokers.values())
+            and all(set(state.isr) == set(state.replicas) for state in published.image.partitions.values())
+        )
 
     async def _empty_a_broker(self) -> None:
         """Nothing keeps it from being emptied: whatever was done before, there is room. Undone, everything is
