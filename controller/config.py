@@ -99,19 +99,19 @@ OPTIONS: Final = (
     ),
     Option(
         "preflight_free_bytes_min",
-        1 << 30,
+        PreflightLimits().free_bytes_min,
         "what must be free where a broker keeps its logs before it is let in",
         minimum=0,
     ),
     Option(
         "preflight_flush_ms_max",
-        250,
+        PreflightLimits().flush_ms_max,
         "how long a broker's disk may take to flush a small write (median of several) before it is let in",
         minimum=1,
     ),
     Option(
         "preflight_clock_skew_ms_max",
-        5_000,
+        PreflightLimits().clock_skew_ms_max,
         "how far a broker's clock may be from the controller's before it is let in",
         minimum=1,
     ),

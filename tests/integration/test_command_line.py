@@ -24,13 +24,12 @@ COMMAND_SECONDS_MAX = 60
 def cluster() -> Iterator[LocalCluster]:
     """Its brokers wait to be added."""
     with LocalCluster(brokers=2, controllers=2) as started:
-        started.wait_until("both brokers have registered", lambda: is_waited_for(started, brokers=2))
+        waiting = "/clusters/prod/brokers?state=waiting"
+        started.wait_until(
+            "both brokers have registered",
+            lambda: len(started.api.get(waiting)["items"]) == len(started.brokers),
+        )
         yield started
-
-
-def is_waited_for(cluster: LocalCluster, *, brokers: int) -> bool:
-    waiting = httpx.get(f"{cluster.controller_urls[0]}/clusters/prod/brokers?state=waiting").json()
-    return len(waiting["items"]) == brokers
 
 
 def springtide(cluster: LocalCluster, *arguments: str, status: int = 0, url: str | None = None) -> str:
