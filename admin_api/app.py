@@ -120,10 +120,10 @@ def create_app(
         create_docs_router(title=TITLE),
         _document_router(),
     )
-    for router in routers:
-        app.include_router(router)
-    # `app.routes` holds routers or routes, depending on FastAPI's version.
+    # As they are: `include_router` would work out each route's parameters again, a second's work in all,
+    # which falls to the first request that a controller is asked.
     app.state.routes = tuple(route for router in routers for route in router.routes)
+    app.router.routes.extend(app.state.routes)
     install_problem_handlers(app)
     complete_schema(app)
     _watch(services, registry)

@@ -160,8 +160,8 @@ def _say_who_may_ask(config: ControllerConfig, tokens: Tokens | None) -> None:
 
 async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
     """Runs until SIGTERM or SIGINT. Raises ConfigError when the address can't be listened on."""
-    listener = _listen(config)
-    url = advertised_url(config, bound_port=listener.getsockname()[1])
+    bound = _bind(config)
+    url = advertised_url(config, bound_port=bound.getsockname()[1])
     _say_who_may_ask(config, tokens)
     clock = SystemClock()
     meta = KazooMeta(
@@ -202,7 +202,7 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
             if config.audit_retention_days:
                 tasks.start_soon(_retention(config, engine, store, clock).run)
             tasks.start_soon(app.state.operations.run)
-            await server.serve(sockets=[listener])
+            await server.serve(sockets=[bound])
             engine.stand_down()
             tasks.cancel_scope.cancel()
         store.close()
@@ -220,15 +220,23 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _listen(config: ControllerConfig) -> socket.socket:
+def _bind(config: ControllerConfig) -> socket.socket:
+    """The address is ours from the start, but nobody can connect before the server serves: whoever asks one
+    of several controllers goes on to the next at once, and a standby sees that the one before is gone."""
     host, port = config.listen_address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        return socket.create_server((host, port), family=family, backlog=LISTEN_BACKLOG)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family is socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((host, port))
     except OSError as error:
+        bound.close()
         raise ConfigError(
             f"cannot listen on {config.listen}: {error.strerror or error}; choose another with --listen"
         ) from error
+    return bound
 
 
 def _uvicorn_config(app: FastAPI, config: ControllerConfig, settings: ApiSettings) -> uvicorn.Config:

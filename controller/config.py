@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from controller.core.options import ControllerOptions
+from controller.core.options import ControllerOptions, PreflightLimits
 
 ENVIRONMENT_PREFIX: Final = "SPRINGTIDE_"
 #: How much faster one machine's clock may run than another's.
@@ -97,6 +97,24 @@ OPTIONS: Final = (
         "the grace: how long a silent broker is waited for before it is fenced; must outlast the lease",
         minimum=40,
     ),
+    Option(
+        "preflight_free_bytes_min",
+        PreflightLimits().free_bytes_min,
+        "what must be free where a broker keeps its logs before it is let in",
+        minimum=0,
+    ),
+    Option(
+        "preflight_flush_ms_max",
+        PreflightLimits().flush_ms_max,
+        "how long a broker's disk may take to flush a small write (median of several) before it is let in",
+        minimum=1,
+    ),
+    Option(
+        "preflight_clock_skew_ms_max",
+        PreflightLimits().clock_skew_ms_max,
+        "how far a broker's clock may be from the controller's before it is let in",
+        minimum=1,
+    ),
     Option("auto_leader_rebalance_enable", True, "move leadership back to preferred replicas"),
     Option(
         "tokens_file",
@@ -140,6 +158,9 @@ class ControllerConfig:
     broker_heartbeat_interval_ms: int
     broker_lease_ms: int
     broker_session_timeout_ms: int
+    preflight_free_bytes_min: int
+    preflight_flush_ms_max: int
+    preflight_clock_skew_ms_max: int
     auto_leader_rebalance_enable: bool
     tokens_file: str
     allow_anonymous: bool
@@ -182,6 +203,11 @@ class ControllerConfig:
             grace_ms=self.broker_session_timeout_ms,
             probe_after_ms=2 * self.broker_heartbeat_interval_ms,
             auto_leader_rebalance=self.auto_leader_rebalance_enable,
+            preflight=PreflightLimits(
+                free_bytes_min=self.preflight_free_bytes_min,
+                flush_ms_max=self.preflight_flush_ms_max,
+                clock_skew_ms_max=self.preflight_clock_skew_ms_max,
+            ),
         )
 
 

@@ -74,7 +74,7 @@ def advance_campaign(
         campaign = Campaign(goal=campaign.goal + 1, plans=campaign.plans)
         if campaign.goal >= len(goals):
             return _done(step, campaign)
-        return _another_plan(step, campaign, look.now_ms)
+        return _another_plan(step, campaign, look.state, look.now_ms)
     tries = campaign.tries + 1
     if tries_max is not None and tries >= tries_max:
         if step.state is OperationState.FAILED:
@@ -85,7 +85,7 @@ def advance_campaign(
         return msgspec.structs.replace(failed, changed=step.changed)
     delay_ms = min(REPLAN_MS << min(campaign.tries, 10), REPLAN_MS_MAX)
     campaign = msgspec.structs.replace(campaign, tries=tries)
-    return _another_plan(step, campaign, look.now_ms + delay_ms)
+    return _another_plan(step, campaign, look.state, look.now_ms + delay_ms)
 
 
 def _done(step: Advance, campaign: Campaign) -> Advance:
@@ -140,10 +140,12 @@ def _between_plans(work: Work, look: Look, goals: Sequence[Goal], options: MoveO
         return wait(work, OperationState.RUNNING, work.blocked)
     if look.unplannable is not None:
         return wait(with_steps(work, plan=StepState.RUNNING), OperationState.RUNNING, (look.unplannable,))
+    # What an operator has changed meanwhile stands in the last execution, and holds on.
+    pace = options if work.execution is None else work.execution
     order = PlanOrder(
         goal=goals[campaign.goal],
-        throttle_bytes_per_s=options.throttle_bytes_per_s,
-        max_concurrent_moves=options.max_concurrent_moves,
+        throttle_bytes_per_s=pace.throttle_bytes_per_s,
+        max_concurrent_moves=pace.max_concurrent_moves,
         turn=campaign.plans,
     )
     campaign = msgspec.structs.replace(campaign, plans=campaign.plans + 1, replan_at_ms=None)
@@ -157,8 +159,9 @@ def _between_plans(work: Work, look: Look, goals: Sequence[Goal], options: MoveO
     return Advance(state=OperationState.RUNNING, work=ordering, order=order)
 
 
-def _another_plan(step: Advance, campaign: Campaign, at_ms: int) -> Advance:
-    """The execution that has ended is stored as it ended, and stays until the next plan is there."""
+def _another_plan(step: Advance, campaign: Campaign, state: OperationState, at_ms: int) -> Advance:
+    """The execution that has ended is stored as it ended, and stays until the next plan is there. state: that
+    was looked at; a pause holds on."""
     work = msgspec.structs.replace(
         with_steps(step.work, plan=StepState.PENDING),
         campaign=msgspec.structs.replace(campaign, replan_at_ms=at_ms),
@@ -174,7 +177,8 @@ def _another_plan(step: Advance, campaign: Campaign, at_ms: int) -> Advance:
         )
         for found in work.refused
     ]
-    waiting = wait(work, OperationState.RUNNING, blocked)
+    after = OperationState.PAUSED if state is OperationState.PAUSED else OperationState.RUNNING
+    waiting = wait(work, after, blocked)
     return msgspec.structs.replace(waiting, changed=step.changed)
 
 

@@ -145,6 +145,7 @@ def add_endpoint(
             200: {"description": _first_line(response_type.__doc__), **_content(response_type)},
             400: {"description": "Unreadable body"},
             408: {"description": "Body too slow"},
+            409: {"description": "Another broker's body"},
             413: {"description": "Body too large"},
         },
     )
@@ -430,7 +431,7 @@ async def read_body(request: Request, body_type: type[RequestBody], broker_id: i
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BodyRefused(400, f"not a {body_type.__name__}: {error}") from error
     if body.broker_id != broker_id:
-        raise BodyRefused(400, f"the path names broker {broker_id}, the body broker {body.broker_id}")
+        raise BodyRefused(409, f"the path names broker {broker_id}, the body broker {body.broker_id}")
     return body
 
 
@@ -439,7 +440,8 @@ def _json(body: bytes) -> Response:
 
 
 def refused_body(error: BodyRefused) -> Response:
-    body = msgspec.json.encode({"title": "Unreadable body", "status": error.status, "detail": str(error)})
+    title = "Another broker's body" if error.status == 409 else "Unreadable body"
+    body = msgspec.json.encode({"title": title, "status": error.status, "detail": str(error)})
     # What was not read of the body would be taken for the next request.
     headers = {"Connection": "close"} if error.status in (408, 413) else None
     return Response(body, error.status, headers, media_type="application/problem+json")

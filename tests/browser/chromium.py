@@ -55,6 +55,9 @@ class Browser:
         self._width = WIDTH
 
     def open(self, url: str) -> None:
+        """What the page before it asked for, and is answered late, is not this one's."""
+        self.driver.get("about:blank")
+        self.requests()
         self.driver.get(url)
 
     def look(self, *, width: int, dark: bool) -> None:

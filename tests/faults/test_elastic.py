@@ -23,8 +23,10 @@ STALL_MS_MAX_KILLED = 60_000
 busy machine as long as everything else together."""
 PLANNED_TO_LEAST_MAX = 1.1
 """What is least is a bound, which a plan need not meet."""
-KILLS_MIN = 4
-SLOW = Pace(throttle_bytes_per_s=500_000, max_concurrent_moves=6)
+KINDS = ["broker_add", "broker_drain"]
+KILLS_MIN = 3
+"""Steps that are over before somebody has looked can't have one."""
+SLOW = Pace(throttle_bytes_per_s=300_000, max_concurrent_moves=6)
 """So that an operation outlives the controllers that it loses."""
 
 
@@ -37,11 +39,12 @@ def told(report: Report, name: str) -> str:
 
 
 def judge(report: Report, text: str, *, stall_ms_max: int = STALL_MS_MAX) -> None:
-    """Nothing lost or repeated, no client gave anything up, and no more was copied than had to be."""
+    """Nothing lost, no client gave anything up, and no more was copied than had to be. A repetition is bad,
+    too, unless the brokers' disks prove that the client made it: the checker tells."""
     assert report.trouble == [], text
     assert not report.is_bad, text
     figures = report.figures
-    assert (figures.lost, figures.duplicated, figures.failed, figures.unknown) == (0, 0, 0, 0), text
+    assert (figures.lost, figures.failed, figures.unknown) == (0, 0, 0), text
     assert figures.acked > 1_000, text
     assert figures.longest_stall_ms < stall_ms_max, text
     joining, leaving = report.chapters
@@ -57,16 +60,16 @@ def judge(report: Report, text: str, *, stall_ms_max: int = STALL_MS_MAX) -> Non
 
 def test_two_join_and_one_leaves_while_clients_write_and_read(tmp_path: Path) -> None:
     report, _ = run(tmp_path, Narrator(), pace=Pace())
-    judge(report, told(report, "elastic.txt"))
+    text = told(report, "elastic.txt")
+    judge(report, text)
+    assert report.figures.duplicated == 0, text
 
 
-@pytest.mark.parametrize("kind", ["broker_add", "broker_drain"])
-def test_killing_the_active_controller_at_each_step_costs_time_and_nothing_else(
-    tmp_path: Path, kind: str
-) -> None:
-    report, _ = run(tmp_path, Narrator(), pace=SLOW, kills_in=[kind])
-    text = told(report, f"elastic-{kind}-killed.txt")
+def test_killing_the_active_controller_at_each_step_costs_time_and_nothing_else(tmp_path: Path) -> None:
+    report, _ = run(tmp_path, Narrator(), pace=SLOW, kills_in=KINDS)
+    text = told(report, "elastic-killed.txt")
     judge(report, text, stall_ms_max=STALL_MS_MAX_KILLED)
-    assert len(report.kills) >= KILLS_MIN, text
-    assert {name.partition(":")[0] for name in report.kills} == {kind}, text
-    assert f"{kind}: 50 % moved" in report.kills, text
+    for kind in KINDS:
+        kills = [name for name in report.kills if name.startswith(f"{kind}: ")]
+        assert len(kills) >= KILLS_MIN, text
+        assert f"{kind}: 50 % moved" in kills, text

@@ -1,4 +1,7 @@
-"""An operator who makes topics and deletes them again, over REST, whatever strikes meanwhile."""
+"""An operator who makes topics and deletes them again, over REST, whatever strikes meanwhile.
+
+Half of them bear the name of the one before, which may not be gone yet.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ class Churn:
 
     def __init__(self, cluster: Cluster) -> None:
         self.has_ended = False
-        self.topics = 0
+        self.topics = 0  # names that were used
         self._cluster = cluster
         self._is_stopped = False
         self._random = cluster.world.random("churn")
@@ -27,7 +30,7 @@ class Churn:
         clock = self._cluster.clients.life.clock
         while not self._is_stopped:
             await clock.sleep_ms(self._random.uniform(*PAUSE_MS))
-            self.topics += 1
+            self.topics += self.topics == 0 or self._random.random() < 0.5
             topic = f"churn-{self.topics}"
             await self._operator.create_topic(
                 topic,

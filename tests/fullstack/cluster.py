@@ -6,12 +6,14 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import msgspec
 import trio
 
 from controller.audit.store import create_sql_engine, run_in_place
 from controller.audit.tables import metadata as sql_tables
 from controller.contract.partition_state import PartitionKey, PartitionState
 from controller.shell.published import Published
+from controller.shell.rows import BrokerRow, broker_path
 from tests.fullstack.broker_node import PORT as KAFKA_PORT
 from tests.fullstack.broker_node import BrokerNode
 from tests.fullstack.clients import ClientHost
@@ -51,9 +53,12 @@ class Cluster:
         self.sql = create_sql_engine("sqlite://")
         sql_tables.create_all(self.sql)
         self.controllers = [ControllerNode(self, number) for number in range(options.controllers)]
-        self.brokers = {broker_id: BrokerNode(self, broker_id) for broker_id in range(1, options.brokers + 1)}
+        members = {broker_id: BrokerNode(self, broker_id) for broker_id in range(1, options.brokers + 1)}
+        #: Runs like the others, and waits to be added.
+        self.spare = BrokerNode(self, options.brokers + 1) if options.spare else None
+        self.brokers = members | ({} if self.spare is None else {self.spare.broker_id: self.spare})
         self.clients = ClientHost(world, self.network)
-        self.clients.bootstrap = [(broker.machine.address, KAFKA_PORT) for broker in self.brokers.values()]
+        self.clients.bootstrap = [(broker.machine.address, KAFKA_PORT) for broker in members.values()]
         self.operator = Operator(self.clients, self.name, self.controller_urls)
         self._nursery: trio.Nursery | None = None
         self._failures: list[str] = []
@@ -113,17 +118,17 @@ class Cluster:
             await trio.sleep(0.01)
 
     async def form(self) -> None:
-        """Starts everything, as an operator would, and returns when every broker is active."""
+        """Starts everything, as an operator would, and returns when every broker but the spare one
+        is active."""
         for controller in self.controllers:
             controller.start()
         for broker in self.brokers.values():
             broker.start()
-        specs = {
-            broker_id: f"{broker.machine.address}:{KAFKA_PORT}" for broker_id, broker in self.brokers.items()
-        }
+        members = {i: broker for i, broker in self.brokers.items() if broker is not self.spare}
+        specs = {i: f"{broker.machine.address}:{KAFKA_PORT}" for i, broker in members.items()}
         await self.operator.form(specs, {})
         await self.until(
-            lambda: all(b.broker is not None and b.broker.is_ready() for b in self.brokers.values()),
+            lambda: all(b.broker is not None and b.broker.is_ready() for b in members.values()),
             ms=20_000,
             what="every broker is active",
         )
@@ -160,6 +165,8 @@ class Cluster:
         return self._keys
 
     def registered_epoch(self, broker_id: int) -> int:
-        published = self.published()
-        row = None if published is None else published.image.brokers.get(broker_id)
-        return -1 if row is None else row.broker_epoch
+        """As ZooKeeper has it, whether a controller is active or not; -1: it is no member."""
+        node = self.zookeeper.server.nodes.get(broker_path(self.name, broker_id))
+        if node is None:
+            return -1
+        return msgspec.json.decode(node.data, type=BrokerRow).registration.broker_epoch

@@ -53,23 +53,25 @@ class Operator:
         return None
 
     async def ask(self, method: str, path: str, body: Any = None, *, tries: int = 60) -> Any:
-        """The answer's body. One idempotency key for all tries, so that a write is done once. Raises
-        Refused."""
+        """The answer's body, None where there is none. One idempotency key for all tries, so that a write is
+        done once. Raises Refused."""
         self.requests += 1
         headers = {}
         if method != "GET":
             headers["idempotency-key"] = f"{self.name}-{self.requests}"
+        last = ""
         for _ in range(tries):
             response = await self._once(method, path, body, headers)
             if response is not None:
                 if response.is_success:
-                    return response.json()
+                    return response.json() if response.content else None
                 refused = _problem(response)
                 if response.status_code not in (307, 308, 503, 409) or refused.code.endswith("_exists"):
                     raise refused
+                last = f": {refused}"
                 self._turn += response.status_code != 409
             await self._host.life.clock.sleep_ms(self._random.uniform(*RETRY_MS))
-        raise Refused(0, "no_answer", f"{method} {path} had no answer in {tries} tries")
+        raise Refused(0, "no_answer", f"{method} {path} had no answer in {tries} tries{last}")
 
     # The cluster
 

@@ -9,6 +9,10 @@ from controller.core.options import ControllerOptions
 
 MAINTAINED = 0.4
 """Share of the seeds in which replicas are moved; they have a broker more, so that there is where to."""
+PLANNED = 0.7
+"""Share of those in which the operator plans as well."""
+SPARE = 0.5
+"""Share of those in which another broker waits to be added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +22,9 @@ class Options:
     min_insync_replicas: set on the topic only where it differs from our default, a majority of its replicas.
     flush_messages: 0 leaves flushing to the page cache, as in production. over_budget: whether faults may
     lose more at once than the promise covers. churn: whether an operator makes and deletes topics meanwhile.
-    maintains: whether one moves replicas, changes settings and takes brokers into maintenance.
+    maintains: whether one moves replicas, changes settings and takes brokers into maintenance. plans: whether
+    that one also drains, plans, changes the replication factor, and adds the broker that is there beyond
+    `brokers` if there is a spare.
     """
 
     brokers: int = 3
@@ -33,6 +39,8 @@ class Options:
     over_budget: bool = False
     churn: bool = False
     maintains: bool = False
+    plans: bool = False
+    spare: bool = False
     producer_pause_ms: tuple[float, float] = (20.0, 200.0)
 
     def broker_configs(self) -> dict[str, str]:
@@ -77,5 +85,7 @@ def draw_options(random: Random) -> Options:
         churn=random.random() < 0.5,
     )
     if random.random() < MAINTAINED:
-        return replace(drawn, brokers=drawn.brokers + 1, maintains=True)
+        drawn = replace(drawn, brokers=drawn.brokers + 1, maintains=True)
+        if random.random() < PLANNED:
+            return replace(drawn, plans=True, spare=random.random() < SPARE)
     return drawn

@@ -31,14 +31,15 @@ FAULTS_MS = 12_000
 TOTAL_MS_MAX = 300_000
 FIRST_ACK_MS_MAX = 20_000
 DRAIN_MS_MAX = 40_000
-OPERATIONS_MS_MAX = 60_000
+OPERATIONS_MS_MAX = 90_000
+"""An operation that found no place for something plans again a minute later, at most."""
 SHOWN = 120
 
 
 @dataclass(kw_only=True)
 class Result:
     """What one seed did. `failures`: a line each; none when everything held. operations: of operators, how
-    many came to each state."""
+    many came to each state; operation_kinds: the same by kind and state."""
 
     seed: int
     options: Options
@@ -54,6 +55,7 @@ class Result:
     isr_changes: int = 0
     controller_elections: int = 0
     operations: dict[str, int] = field(default_factory=dict)
+    operation_kinds: dict[str, int] = field(default_factory=dict)
     recent: tuple[str, ...] = ()
 
     @property
@@ -176,6 +178,7 @@ class Story:
             maintainer.stop()
             await cluster.until(lambda: maintainer.has_ended, ms=OPERATIONS_MS_MAX, what="operations end")
             self.result.operations = dict(sorted(maintainer.ended.items()))
+            self.result.operation_kinds = dict(sorted(maintainer.kinds.items()))
         await ending.settle(cluster)
         self.result.recovery_ms = cluster.world.now_ms - mended_ms
         await cluster.until(

@@ -19,6 +19,18 @@ def test_nothing_is_lost_whatever_strikes(seed: int) -> None:
     assert result.strikes
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        267670265,  # a disk was lost while no controller was active, and counted as made good
+        267670282,  # the last drain was asked for before everybody had come back
+    ],
+)
+def test_seeds_that_found_something(seed: int) -> None:
+    result = run_seed(seed)
+    assert not result.failures, result.report()
+
+
 def test_a_seed_replays_in_another_process_and_under_another_hash_seed() -> None:
     first = run_seed(6, faults_ms=FAULTS_MS)
     assert first.events > 1_000

@@ -104,6 +104,24 @@ def test_a_wrong_answer_is_found(answer: Reply, title: str) -> None:
     assert title in titles(positive(LOOK), answer)
 
 
+@pytest.mark.parametrize(
+    ("events", "seen", "is_right"),
+    [
+        (b'retry: 1000\n\nid: 1\ndata: {"state": "running"}\n\n', None, True),
+        (b"retry: 1000\n\n", "1", True),  # that was the last one
+        (b"retry: 1000\n\n", None, False),
+        (b"data: {\n\n", "1", False),
+    ],
+)
+def test_a_stream_tells_what_its_reader_has_not_seen(events: bytes, seen: str | None, is_right: bool) -> None:
+    (case,) = drawer().positive("GET /operations/{operation_id}/events", 1, 1)
+    case.headers = {} if seen is None else {"Last-Event-ID": seen}
+    answer = Reply(
+        200, [("content-type", "text/event-stream"), ("x-request-id", REQUEST_ID)], events, is_stream=True
+    )
+    assert ("events that can't be read" in titles(case, answer)) is not is_right
+
+
 def test_what_should_have_been_refused_and_was_not_is_found() -> None:
     assert "Schema-violating request accepted" in titles(negative(CREATE), reply(201, {"name": "prod"}))
 

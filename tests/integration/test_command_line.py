@@ -24,6 +24,11 @@ COMMAND_SECONDS_MAX = 60
 def cluster() -> Iterator[LocalCluster]:
     """Its brokers wait to be added."""
     with LocalCluster(brokers=2, controllers=2) as started:
+        waiting = "/clusters/prod/brokers?state=waiting"
+        started.wait_until(
+            "both brokers have registered",
+            lambda: len(started.api.get(waiting)["items"]) == len(started.brokers),
+        )
         yield started
 
 

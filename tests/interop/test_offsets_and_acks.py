@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from localcluster.cluster import LocalCluster
 
@@ -51,11 +51,18 @@ def test_every_acks_setting_stores_the_records(
     running_cluster: LocalCluster, make_topic: Callable[..., str], consumer: Consumer, acks: str
 ) -> None:
     topic = make_topic(f"acks-{acks}")
+
+    def has(count: int) -> bool:
+        try:
+            ends = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT_SECONDS_MAX)
+        except KafkaException:  # nobody leads it yet
+            return False
+        return ends == (0, count)
+
+    # Who asks for no answer is not told that the leader was not there yet.
+    running_cluster.wait_until("the partition is led", lambda: has(0))
     assert write(running_cluster, topic, 20, acks=acks) == []
-    running_cluster.wait_until(
-        "the high watermark has passed every record",
-        lambda: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT_SECONDS_MAX) == (0, 20),
-    )
+    running_cluster.wait_until("the high watermark has passed every record", lambda: has(20))
     consumer.assign([TopicPartition(topic, 0, 0)])
     values = [message.value() for message in consumer.consume(20, timeout=WAIT_SECONDS_MAX)]
     assert values == [b"%d" % number for number in range(20)]

@@ -96,7 +96,7 @@ def steps(profile: Profile, tree: str, *, jobs: int) -> Sequence[Step]:
         ),
         step(
             "REST, asked what the document allows and what it does not",
-            f"tests.hostile --cases {20_000 if is_full else 10_000} --seed {first} --jobs {workers}",
+            f"tests.hostile --cases {20_000 if is_full else 3_000} --seed {first} --jobs {workers}",
             "rest",
             minutes_max=20 if is_full else 10,
         ),

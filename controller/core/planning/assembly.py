@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from controller.core.planning.goals import Goal
-from controller.core.planning.layout import Layout
+from controller.core.planning.layout import Ideal, Layout
 from controller.core.planning.plan import (
     GainPoint,
     Level,
@@ -171,7 +171,7 @@ def levels(layout: Layout, moves: Sequence[Move]) -> Levels:
     stored = [0] * len(layout.broker_ids)
     allowed = [b for b, receives in enumerate(layout.receives) if receives] or list(range(len(replicas)))
     crowded = 0
-    ideal: dict[int, tuple[int, int]] = {}
+    ideal = Ideal(layout, allowed)
     for key, held in after.items():
         size = sizes.get(key, 0)
         for broker in held:
@@ -179,9 +179,7 @@ def levels(layout: Layout, moves: Sequence[Move]) -> Levels:
             stored[broker] += size
         leaders[held[0]] += 1
         if (pairs := layout.pairs(held)) != (0, 0):
-            if len(held) not in ideal:
-                ideal[len(held)] = layout.ideal_pairs(len(held), allowed)
-            crowded += pairs > ideal[len(held)]
+            crowded += pairs > ideal.of(held)
     return Levels(
         replicas=_level(replicas, allowed),
         leaders=_level(leaders, allowed),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller.core.planning.layout import Crowding, Layout
+from controller.core.planning.layout import Ideal, Layout
 from controller.core.planning.plan import MoveReason
 from controller.core.planning.receivers import Receivers
 
@@ -82,18 +82,16 @@ def shrink(layout: Layout, numbers: Iterable[int], factor: int) -> None:
 def separate(layout: Layout, donors: frozenset[int], receivers: frozenset[int]) -> bool:
     """Move replicas apart that stand closer than they need to. One replica at a time reaches the best there
     is: hosts lie within racks. Returns whether there were any."""
-    ideal: dict[int, Crowding] = {}
-    allowed = donors | receivers
+    ideal = Ideal(layout, donors | receivers)
     queue = Receivers(layout, sorted(receivers))
     is_close = False
     for number in layout.unlocked:
         replicas = layout.replicas[number]
         if (pairs := layout.pairs(replicas)) == (0, 0):
             continue
-        if len(replicas) not in ideal:
-            ideal[len(replicas)] = layout.ideal_pairs(len(replicas), allowed)
-        is_close = is_close or pairs > ideal[len(replicas)]
-        while pairs > ideal[len(replicas)]:
+        least = ideal.of(replicas)
+        is_close = is_close or pairs > least
+        while pairs > least:
             step = _separating_step(layout, number, donors, queue)
             if step is None:
                 break

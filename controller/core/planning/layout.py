@@ -155,16 +155,36 @@ class Layout:
         found = [self.crowding(replicas[:at], replicas[at]) for at in range(1, len(replicas))]
         return sum(pair[0] for pair in found), sum(pair[1] for pair in found)
 
-    def ideal_pairs(self, count: int, allowed: Iterable[int]) -> Crowding:
-        """The fewest that so many replicas on `allowed` brokers can make. Choosing one by one is enough:
-        hosts lie within racks."""
-        chosen: list[int] = []
+    def ideal_pairs(self, count: int, allowed: Iterable[int], staying: Sequence[int] = ()) -> Crowding:
+        """The fewest that so many replicas can make: those that are `staying`, and the others on `allowed`
+        brokers. Choosing one by one is enough: hosts lie within racks."""
+        chosen = list(staying)
         left = sorted(allowed)
         while len(chosen) < count and left:
             best = min(left, key=lambda b: (self.crowding(chosen, b), b))
             chosen.append(best)
             left.remove(best)
         return self.pairs(chosen)
+
+
+class Ideal:
+    """How close replicas have to stand at least, when those on `allowed` brokers may move among these, those
+    on brokers that are leaving go there too, and the others (on a cordoned broker, say) stay where they are.
+    Remembered, because most partitions are alike."""
+
+    __slots__ = ("_allowed", "_known", "_layout")
+
+    def __init__(self, layout: Layout, allowed: Iterable[int]) -> None:
+        self._layout = layout
+        self._allowed = frozenset(allowed)
+        self._known: dict[tuple[int, tuple[int, ...]], Crowding] = {}
+
+    def of(self, replicas: Sequence[int]) -> Crowding:
+        staying = tuple(sorted(b for b in replicas if b not in self._allowed and not self._layout.leaving[b]))
+        key = (len(replicas), staying)
+        if key not in self._known:
+            self._known[key] = self._layout.ideal_pairs(len(replicas), self._allowed, staying)
+        return self._known[key]
 
 
 def lock_of(partition: PartitionSnapshot) -> RejectionCode | None:

@@ -28,7 +28,7 @@ from localcluster.cluster import FirstPorts, LocalCluster
 from localcluster.place import Place
 from localcluster.ports import is_accepting
 from localcluster.processes import ProcessFailed, SupervisedProcess
-from tests.faults.hosts.disk import HostDisk, remove_stale_cgroups
+from tests.faults.hosts.disk import SIZE_BYTES, HostDisk, remove_stale_cgroups
 from tests.faults.hosts.network import Network
 from tests.faults.hosts.sandbox import NETNS_FOLDER, find_faketime, require_sandbox
 
@@ -109,7 +109,8 @@ class HostCluster(LocalCluster):
             controllers=controllers,
             zookeepers=zookeepers,
             broker_config=broker_config,
-            controller_flags=controller_flags,
+            # Its disks are small, so that they can be filled.
+            controller_flags=[f"--preflight-free-bytes-min={SIZE_BYTES // 4}", *controller_flags],
             force_sync=force_sync,
             first_ports=FirstPorts(required=True),
             on_progress=on_progress,

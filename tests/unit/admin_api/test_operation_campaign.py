@@ -162,3 +162,24 @@ def test_a_drain_is_done_when_the_broker_holds_nothing_whatever_a_plan_said() ->
     late = look(executing(ordered, PlanOutcome.INFEASIBLE, LEADERLESS), goals=goals)
     assert (late.state, late.work.error) == (OperationState.SUCCEEDED, None)
     assert StepState.FAILED not in {step.state for step in late.work.steps}
+
+
+def test_how_fast_it_may_go_on_holds_for_its_later_plans() -> None:
+    ordering = look(FRESH)
+    work = executing(ordering.work, PlanOutcome.READY)
+    assert work.execution is not None
+    slowed = msgspec.structs.replace(work.execution, throttle_bytes_per_s=None, max_concurrent_moves=1)
+    between = look(msgspec.structs.replace(work, execution=slowed)).work
+    order = look(between).order
+    assert order is not None and order.turn == 1
+    assert (order.throttle_bytes_per_s, order.max_concurrent_moves) == (None, 1)
+
+
+def test_a_pause_outlives_a_plan_that_cant_be_had() -> None:
+    infeasible = executing(look(FRESH).work, PlanOutcome.INFEASIBLE, LEADERLESS)
+    step = look(infeasible, state=OperationState.PAUSED)
+    assert (step.state, step.order) == (OperationState.PAUSED, None)
+    assert step.work.campaign.replan_at_ms is not None
+    later = look(step.work, state=step.state, now_ms=10**9)
+    assert (later.state, later.order) == (OperationState.PAUSED, None)
+    assert look(step.work, now_ms=10**9).order is not None

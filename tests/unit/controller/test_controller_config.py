@@ -16,6 +16,7 @@ from controller.config import (
     grace_ms_min,
     load_config,
 )
+from controller.core.options import PreflightLimits
 
 
 def test_flags_win_over_the_environment_over_the_file_over_the_defaults(tmp_path: Path) -> None:
@@ -80,6 +81,18 @@ def test_a_file_that_cannot_be_used_is_named(text: str, complaint: str, tmp_path
         load_config({}, {}, file=file)
     with pytest.raises(ConfigError, match="cannot read"):
         load_config({}, {}, file=tmp_path / "absent.toml")
+
+
+def test_what_is_enough_of_a_new_broker_is_a_setting() -> None:
+    assert load_config({}, {}).options().preflight == PreflightLimits()
+    flags = {
+        "preflight_free_bytes_min": "1000",
+        "preflight_flush_ms_max": "2000",
+        "preflight_clock_skew_ms_max": "3000",
+    }
+    assert load_config(flags, {}).options().preflight == PreflightLimits(
+        free_bytes_min=1_000, flush_ms_max=2_000, clock_skew_ms_max=3_000
+    )
 
 
 def test_the_grace_outlasts_the_lease_on_a_clock_that_runs_slow() -> None:

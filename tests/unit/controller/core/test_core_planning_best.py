@@ -7,7 +7,17 @@ import itertools
 import hypothesis.strategies as st
 import msgspec
 from hypothesis import given, settings
-from planning_board import carry_out, check_moves, clusters, cost_after, least_cost, with_states
+from planning_board import (
+    broker,
+    carry_out,
+    check_moves,
+    clusters,
+    cost_after,
+    least_cost,
+    partition,
+    snapshot,
+    with_states,
+)
 
 from controller.core.planning.freedom import Effort
 from controller.core.planning.goals import Drain, Rebalance, RebalanceMode
@@ -39,7 +49,18 @@ def test_a_rebalance_is_as_far_apart_as_even_and_as_cheap_as_can_be(data: st.Dat
         assert not make_plan(carry_out(cluster, plan.moves), Rebalance()).moves
 
 
-@settings(max_examples=100, deadline=None)
+def test_a_replica_on_a_cordoned_broker_does_not_keep_the_others_on_one_host() -> None:
+    """The brokers that take replicas are on two hosts: three replicas on them alone would have to share one.
+    This partition has its third elsewhere."""
+    brokers = [broker(0, "a"), broker(1, "b"), broker(2, "c", receives=False), broker(3, "a")]
+    cluster = snapshot(brokers, [partition(0, 0, 2, 3)])
+    plan = make_plan(cluster, Rebalance())
+    assert [(move.removing, move.adding) for move in plan.moves] in ([((3,), (1,))], [((0,), (1,))])
+    assert (plan.before.crowded, plan.after.crowded) == (1, 0)
+    assert cost_after(cluster, plan) == least_cost(cluster)
+
+
+@settings(max_examples=150, deadline=None)
 @given(clusters(brokers_max=5, partitions_max=4), st.data())
 def test_new_brokers_are_filled_with_the_least_bytes(cluster: Snapshot, data: st.DataObject) -> None:
     new = data.draw(st.sets(st.sampled_from([b.broker_id for b in cluster.brokers]), min_size=1))
@@ -51,7 +72,7 @@ def test_new_brokers_are_filled_with_the_least_bytes(cluster: Snapshot, data: st
     assert not make_plan(carry_out(cluster, plan.moves), goal).moves
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(clusters(brokers_max=5, partitions_max=5), st.data())
 def test_a_drain_moves_what_must_go_to_where_it_is_best(cluster: Snapshot, data: st.DataObject) -> None:
     ids = [b.broker_id for b in cluster.brokers]
@@ -73,7 +94,7 @@ def test_a_drain_moves_what_must_go_to_where_it_is_best(cluster: Snapshot, data:
         assert {r.code for r in plan.rejections} == {RejectionCode.NO_RECEIVER}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(clusters(brokers_max=4, partitions_max=5, has_domains=False), st.data())
 def test_what_donors_give_together_is_the_lightest_they_can(cluster: Snapshot, data: st.DataObject) -> None:
     """One receiver: each partition gives once at most."""

@@ -393,7 +393,7 @@ async def test_reports_and_producer_ids_get_their_answers(meta: MemoryMeta, cloc
         (b"{", 400),
         (b"\xff\xfe", 400),
         (b'{"broker_id": "one"}', 400),
-        (b'{"broker_id": 2, "broker_epoch": 1, "incarnation_id": "x"}', 400),  # Not the path's broker.
+        (b'{"broker_id": 2, "broker_epoch": 1, "incarnation_id": "x"}', 409),  # Not the path's broker.
     ],
 )
 async def test_a_body_that_cannot_be_read_is_refused_in_plain_http(
