@@ -1,0 +1,110 @@
+"""`pipeline`: reads the command line, runs the job, prints what came of it, exits with its status."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, TextIO
+
+from pipeline.client.errors import ClientError, InvalidClientOption
+from pipeline.jobs.console import Console
+from pipeline.jobs.context import Context
+from pipeline.jobs.job import Exit, Job, JobError, UsageError
+from pipeline.jobs.parser import parse
+from springtide.call import UsageError as CallUsageError
+from springtide.client import Refused, Unreachable
+from springtide.problems import problem_lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Of what Spark says when a worker failed, its last lines: the rest is the JVM's stack.
+SPARK_LINES_MAX = 6
+
+
+def main(arguments: Sequence[str] | None = None, *, spark: SparkSession | None = None) -> int:
+    """Returns the exit status. spark: used instead of a new session, and not stopped."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that the terminal can't show
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
+    try:
+        return execute(words, sys.stdout, sys.stderr, columns=columns, spark=spark)
+    except BrokenPipeError:
+        # Whoever reads has enough, as `head` has. Python would complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.DONE
+
+
+def execute(
+    arguments: Sequence[str],
+    out: TextIO,
+    err: TextIO,
+    *,
+    columns: int | None = None,
+    spark: SparkSession | None = None,
+) -> int:
+    options = parse(arguments, version=_version())
+    console = Console(out, err, is_json=options.output == "json", columns=columns)
+    context = Context(options, console, os.environ, session=spark)
+    job: Job = options.job
+    try:
+        outcome = job.run(options, context)
+        console.result(outcome.result, outcome.lines)
+        return outcome.status
+    except (UsageError, CallUsageError, InvalidClientOption) as error:
+        console.fail(str(error))
+        return Exit.USAGE
+    except JobError as error:
+        console.fail(str(error), error.advice)
+        return Exit.FOUND
+    except Refused as error:
+        for line in problem_lines(error.status, error.body):
+            console.note(line)
+        return Exit.FOUND
+    except (ClientError, Unreachable) as error:
+        console.fail(str(error))
+        return Exit.UNREACHABLE
+    except KeyboardInterrupt:
+        console.fail("interrupted")
+        return Exit.INTERRUPTED
+    except Exception as error:
+        if not _is_spark_error(error):
+            raise
+        console.fail("\n".join(spark_reason(str(error))))
+        return Exit.FOUND
+    finally:
+        context.close()
+
+
+def spark_reason(text: str) -> list[str]:
+    """The few lines of Spark's message that say why: a Python worker's last error, else its first lines."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    ends = [number for number, line in enumerate(lines) if line.lstrip().startswith("Traceback (most recent")]
+    if ends:
+        rest = lines[ends[-1] + 1 :]
+        told = next((n for n, line in enumerate(rest) if not line.startswith((" ", "\t"))), 0)
+        lines = rest[told:]
+        stack = next((n for n, line in enumerate(lines) if line.lstrip().startswith("at ")), len(lines))
+        lines = lines[:stack]
+    return lines[:SPARK_LINES_MAX] or ["Spark failed and did not say why"]
+
+
+def _is_spark_error(error: Exception) -> bool:
+    errors = sys.modules.get("pyspark.errors")
+    if errors is not None and isinstance(error, errors.PySparkException):
+        return True
+    gateway = sys.modules.get("py4j.protocol")
+    return gateway is not None and isinstance(error, gateway.Py4JError)
+
+
+def _version() -> str:
+    try:
+        return version("springtide")
+    except PackageNotFoundError:  # run from a checkout
+        return "unknown"

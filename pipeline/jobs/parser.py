@@ -1,0 +1,100 @@
+"""The grammar of `pipeline`: one word for the job, what all jobs take, and what the job adds."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Final
+
+from pipeline.jobs.console import PROG
+from pipeline.jobs.registry import JOBS, load_job
+from springtide.settings import TIMEOUT_SECONDS_DEFAULT
+
+DESCRIPTION: Final = "Jobs around the log, on Spark: on one machine, or on as many as --master has."
+EPILOG: Final = f"""\
+{PROG} JOB --help tells a job's arguments, with examples.
+
+The same from a cluster's edge node, with its settings:
+  spark-submit --master yarn --archives env.tar.gz#env --conf spark.pyspark.python=env/bin/python \\
+      $(python -m pipeline.submit --path) land orders hdfs:///lake --bootstrap-server store1:9092
+
+exit status:
+  0  done
+  1  something was found to be wrong, or the job was refused
+  2  the command line can't be understood
+  3  no broker or no controller could be reached
+
+environment:
+  SPRINGTIDE_BOOTSTRAP_SERVER, SPRINGTIDE_URL, SPRINGTIDE_CLUSTER, SPRINGTIDE_TOKEN_FILE, SPRINGTIDE_ACTOR
+  stand in for the options
+"""
+
+
+def parse(arguments: Sequence[str], *, version: str) -> argparse.Namespace:
+    """`job`, a Job, and `job_name` are among the options. argparse ends the process for what it refuses.
+
+    Only the job that is asked for is imported, and asked for its arguments.
+    """
+    root = argparse.ArgumentParser(
+        prog=PROG,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    root.add_argument("--version", action="version", version=f"{PROG} {version}")
+    names = root.add_subparsers(metavar="JOB", dest="job_name", required=True)
+    asked_for = next((word for word in arguments if not word.startswith("-")), None)
+    for name, (_, summary) in JOBS.items():
+        if name != asked_for:
+            names.add_parser(name, help=summary)
+            continue
+        job = load_job(name)
+        parser = names.add_parser(
+            name,
+            help=summary,
+            description=job.description,
+            epilog="\n".join(["examples:", *(f"  {example}" for example in job.examples)]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            parents=[_shared_options()],
+            allow_abbrev=False,
+        )
+        parser.set_defaults(job=job)
+        job.add_arguments(parser)
+    return root.parse_args(arguments)
+
+
+def setting(text: str) -> tuple[str, str]:
+    """`spark.x=y`; the value may have an `=` in it."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f"must be KEY=VALUE: {text!r}")
+    return key, value
+
+
+def _shared_options() -> argparse.ArgumentParser:
+    shared = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    brokers = shared.add_argument_group("brokers and controllers")
+    brokers.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="any of the cluster's brokers")
+    brokers.add_argument("--url", metavar="URL,...", help="controllers (http://127.0.0.1:8080)")
+    brokers.add_argument("--cluster", metavar="NAME", help="the cluster's name in the controller")
+    brokers.add_argument("--token-file", metavar="FILE", help="bearer token for the controller")
+    brokers.add_argument("--actor", metavar="NAME", help="who asks the controller, for its audit")
+    brokers.add_argument(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        default=TIMEOUT_SECONDS_DEFAULT,
+        help="how long to go on trying while no controller answers (%(default)s)",
+    )
+    spark = shared.add_argument_group("Spark")
+    spark.add_argument("--master", metavar="URL", help="local[4], spark://..., yarn, k8s://... (local[*])")
+    spark.add_argument("--remote", metavar="URL", help="a Spark Connect server: sc://host:15002")
+    spark.add_argument(
+        "--conf", metavar="K=V", action="append", type=setting, help="a Spark setting; repeatable"
+    )
+    spark.add_argument("--name", help="the application's name")
+    shared.add_argument(
+        "--output", choices=("table", "json"), default="table", help="how the result is printed (%(default)s)"
+    )
+    return shared
