@@ -33,7 +33,10 @@ _ANSWER_HEAD = struct.Struct(">ihi")
 _ANSWER_PARTITION = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
 _TOPIC_BYTES_MIN = 3
-_CONSUMER_ID = -1
+CONSUMER_ID = -1
+DEBUGGING_CONSUMER_ID = -2
+"""Who asks so is answered by any replica, in sync or not, with what that replica holds (Kafka's
+ReplicaVerificationTool); never beyond the high watermark that the replica knows."""
 _NO_SESSION = (0, -1)
 
 
@@ -94,8 +97,9 @@ def encode_fetch(
     max_wait_ms: int,
     max_bytes: int,
     isolation_level: int,
-    rack: str,
+    rack: str = "",
     min_bytes: int = 1,
+    replica_id: int = CONSUMER_ID,
 ) -> bytes:
     """The body of a Fetch request (v12) without a session. Neighbours of one topic share an entry."""
     runs: list[list[WantedRecords]] = []
@@ -105,7 +109,7 @@ def encode_fetch(
         else:
             runs.append([one])
     out = bytearray(
-        _LIMITS.pack(_CONSUMER_ID, max_wait_ms, min_bytes, max_bytes, isolation_level, *_NO_SESSION)
+        _LIMITS.pack(replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, *_NO_SESSION)
     )
     write_count(out, len(runs), is_flexible=True)
     for run in runs:

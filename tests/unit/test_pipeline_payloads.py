@@ -13,7 +13,14 @@ from dataplane.wire.codec import build, decode, encode, request_type, response_t
 from dataplane.wire.errors import ErrorCode
 from pipeline.client.errors import MalformedAnswer
 from pipeline.client.messages import SPOKEN
-from pipeline.client.payloads import WantedRecords, decode_fetch, encode_fetch, encode_produce
+from pipeline.client.payloads import (
+    CONSUMER_ID,
+    DEBUGGING_CONSUMER_ID,
+    WantedRecords,
+    decode_fetch,
+    encode_fetch,
+    encode_produce,
+)
 from pipeline.client.values import AbortedTransaction, TopicPartition
 
 TOPICS = st.sampled_from(["a", "orders", "x" * 249])
@@ -57,11 +64,19 @@ def test_a_produced_batch_is_not_copied() -> None:
     st.lists(WANTED, max_size=6),
     st.sampled_from([0, 1]),
     st.sampled_from(["", "rack-1"]),
+    st.sampled_from([CONSUMER_ID, DEBUGGING_CONSUMER_ID]),
 )
 def test_a_fetch_request_is_what_the_general_codec_reads(
-    wanted: list[WantedRecords], isolation_level: int, rack: str
+    wanted: list[WantedRecords], isolation_level: int, rack: str, replica_id: int
 ) -> None:
-    body = encode_fetch(wanted, max_wait_ms=7, max_bytes=99, isolation_level=isolation_level, rack=rack)
+    body = encode_fetch(
+        wanted,
+        max_wait_ms=7,
+        max_bytes=99,
+        isolation_level=isolation_level,
+        rack=rack,
+        replica_id=replica_id,
+    )
     message: Any = decode(request_type(ApiKey.FETCH, SPOKEN[ApiKey.FETCH]), body)
     read = [
         WantedRecords(
@@ -74,7 +89,7 @@ def test_a_fetch_request_is_what_the_general_codec_reads(
         for one in topic.partitions
     ]
     assert read == wanted
-    assert (message.replica_id, message.max_bytes, message.min_bytes) == (-1, 99, 1)
+    assert (message.replica_id, message.max_bytes, message.min_bytes) == (replica_id, 99, 1)
     assert (message.session_id, message.session_epoch) == (0, -1)
     assert (message.isolation_level, message.rack_id) == (isolation_level, rack)
 
