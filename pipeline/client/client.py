@@ -234,10 +234,12 @@ class Client:
         isolation_level: int = READ_UNCOMMITTED,
         replica_id: int | None = None,
         skip_gone: bool = False,
+        in_order: bool = False,
     ) -> FetchStream:
         """The ranges' record batches as an iterator of FetchedRecords, one request ahead of the reader.
 
-        See FetchStream for what it raises, and for what `skip_gone` does instead.
+        The ranges come as brokers answer, or with `in_order` one after another, as they are given here. See
+        FetchStream for what it raises, and for what `skip_gone` does instead.
         """
         return FetchStream(
             self,
@@ -246,6 +248,7 @@ class Client:
             isolation_level=isolation_level,
             replica_id=replica_id,
             skip_gone=skip_gone,
+            in_order=in_order,
             clock_ms=self._clock_ms,
             sleep_s=self._sleep_s,
         )

@@ -2,7 +2,8 @@
 
 One connection to each broker that has something for us, one request under way on each. The next request
 leaves before the records of the last answer are handed out, so brokers and the network work while the reader
-decodes; the kernel's receive buffer is the only queue, so a slow reader slows the brokers down, not us.
+decodes; the kernel's receive buffer is the only queue, so a slow reader slows the brokers down, not us. (With
+`in_order`, what comes early of later ranges waits here too, within fetch_order's bound.)
 
 Time that the reader keeps for himself does not count against the retry budget.
 """
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import select
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -20,6 +20,7 @@ from dataplane.wire.apis import ApiKey
 from dataplane.wire.errors import ErrorCode
 from pipeline.client.connection import Connection
 from pipeline.client.errors import BrokerError, ConnectionLost, OffsetsGone, RetriesExhausted
+from pipeline.client.fetch_order import AsTheyCome, OneAfterAnother
 from pipeline.client.fetching import Fetching, Gone, Stalled
 from pipeline.client.payloads import FetchAnswer, WantedRecords, decode_fetch, encode_fetch
 from pipeline.client.pool import ConnectionPool
@@ -46,6 +47,9 @@ class _UnderWay(NamedTuple):
 class FetchStream:
     """An iterator of FetchedRecords over all ranges; ends when each range was read to its end. Close it.
 
+    Records of a range come in order. The ranges come as their brokers answer, or with `in_order` one after
+    another as they were given.
+
     Raises OffsetsGone where offsets of a range are below the log's start, beyond its end, or don't come
     within the retry budget; RetriesExhausted where a partition can't be reached for that long; BrokerError
     for an error that stays. With `skip_gone` lost offsets are skipped, logged and counted in `skipped`
@@ -61,6 +65,7 @@ class FetchStream:
         isolation_level: int,
         replica_id: int | None,
         skip_gone: bool,
+        in_order: bool,
         clock_ms: Callable[[], int],
         sleep_s: Callable[[float], None],
     ) -> None:
@@ -71,10 +76,11 @@ class FetchStream:
         self._skip_gone = skip_gone
         self._clock_ms = clock_ms
         self._sleep_s = sleep_s
-        self._fetching = Fetching(ranges, client.config, replica_id=replica_id)
+        ranges = tuple(ranges)
+        self._fetching = Fetching(ranges, client.config, replica_id=replica_id, in_order=in_order)
         self._connections: dict[int, Connection] = {}
         self._under_way: dict[int, _UnderWay] = {}
-        self._ready: deque[FetchedRecords] = deque()
+        self._ready = OneAfterAnother(one.where for one in ranges) if in_order else AsTheyCome()
         self._is_stale = False
         self._away_ms = 0
         self._left_at_ms: int | None = None
@@ -89,7 +95,7 @@ class FetchStream:
             self._away_ms += self._clock_ms() - self._left_at_ms
             self._left_at_ms = None
         try:
-            while not self._ready:
+            while (fetched := self._ready.take(self._fetching.is_finished)) is None:
                 if self._fetching.is_done:
                     self.close()
                     raise StopIteration
@@ -98,7 +104,7 @@ class FetchStream:
             self.close()
             raise
         self._left_at_ms = self._clock_ms()
-        return self._ready.popleft()
+        return fetched
 
     def __enter__(self) -> Self:
         return self
@@ -122,6 +128,9 @@ class FetchStream:
 
     def _turn(self) -> None:
         """Asks whom there is to ask, then waits for one answer, or for a pause to end."""
+        only = self._ready.only
+        if only is not None:
+            self._fetching.hold_back_all_but(only)
         stalled = self._fetching.stalled(now_ms=self._now_ms())
         if stalled is not None:
             self._on_stalled(stalled)
@@ -142,7 +151,12 @@ class FetchStream:
         is_stale = self._is_stale and fetching.has_askable(now_ms=now_ms)
         if is_stale or fetching.without_leader(self._client.known_metadata(), now_ms=now_ms):
             self._learn_leaders(now_ms)
-        requests = fetching.ask(self._client.known_metadata(), now_ms=now_ms, busy=frozenset(self._under_way))
+        requests = fetching.ask(
+            self._client.known_metadata(),
+            now_ms=now_ms,
+            busy=frozenset(self._under_way),
+            only=self._ready.only,
+        )
         for broker_id, wanted in requests.items():
             try:
                 connection = self._connection_to(broker_id)
@@ -228,7 +242,7 @@ class FetchStream:
             raise ConnectionLost(f"fetch: {answer.error.name}")
         progress = self._fetching.on_answer(wanted, answer.partitions, now_ms=self._now_ms())
         self._is_stale = self._is_stale or progress.is_stale
-        self._ready.extend(progress.fetched)
+        self._ready.put(progress.fetched)
         for gone in progress.gone:
             self._on_gone(gone)
 

@@ -7,7 +7,7 @@
 Every range makes progress on its own: its records come out in order, and it has its own patience. Requests
 name as many partitions as a leader has for us, so that a thousand small ones cost few round trips; those
 that got no whole batch are named first in the next one, since a broker promises whole batches only to the
-first that has any (KIP-74).
+first that has any (KIP-74). Where ranges are wanted one after another, earlier ones are always named first.
 
 What a partition is asked for is bounded by what its range can hold: offsets left times the bytes of a record
 as seen so far. A range of 140 records must not pull 4 MiB out of the page cache.
@@ -102,7 +102,10 @@ class Progress:
 
 
 class Fetching:
-    """The ranges of one task. `replica_id` reads that replica where it exists, and the leader elsewhere."""
+    """The ranges of one task. `replica_id` reads that replica where it exists, and the leader elsewhere.
+
+    `in_order`: earlier ranges come first in every request, for a reader who hands them out in that order.
+    """
 
     def __init__(
         self,
@@ -110,8 +113,10 @@ class Fetching:
         config: ClientConfig,
         *,
         replica_id: int | None = None,
+        in_order: bool = False,
     ) -> None:
         self._config = config
+        self._in_order = in_order
         self._wanted_replica = _LEADER_ONLY if replica_id is None else replica_id
         self._readings: dict[TopicPartition, _Reading] = {}
         for order, one in enumerate(ranges):
@@ -144,6 +149,16 @@ class Fetching:
         """Those that are still read, in order."""
         return sorted({where.topic for where in self._readings})
 
+    def is_finished(self, where: TopicPartition) -> bool:
+        """Whether nothing more comes of the partition."""
+        return where not in self._readings
+
+    def hold_back_all_but(self, where: TopicPartition) -> None:
+        """The others wait for as long as the reader wants: that is no failure, however long it takes."""
+        for reading in self._readings.values():
+            if reading.where != where and reading.state is _State.WAITING:
+                reading.patience.on_progress()
+
     def has_askable(self, *, now_ms: int) -> bool:
         """Whether some partition could be asked now, if its leader is known and free."""
         return any(
@@ -158,15 +173,23 @@ class Fetching:
     # --- asking ---------------------------------------------------------------------------------------
 
     def ask(
-        self, metadata: ClusterMetadata, *, now_ms: int, busy: frozenset[int] = frozenset()
+        self,
+        metadata: ClusterMetadata,
+        *,
+        now_ms: int,
+        busy: frozenset[int] = frozenset(),
+        only: TopicPartition | None = None,
     ) -> dict[int, list[WantedRecords]]:
         """Requests to send now, by broker id; brokers in `busy` have one under way. What they name is asked.
 
-        A partition without a known leader pauses: `on_no_leader` is for whoever refreshed Metadata in vain.
+        `only`: no other partition is asked now. A partition without a known leader pauses: `on_no_leader` is
+        for whoever refreshed Metadata in vain.
         """
         by_broker: dict[int, list[_Reading]] = {}
         for reading in self._readings.values():
             if reading.state is _State.WAITING and reading.not_before_ms <= now_ms:
+                if only not in (None, reading.where):
+                    continue
                 broker_id = self._broker_for(reading, metadata)
                 if broker_id != NO_LEADER and broker_id not in busy:
                     by_broker.setdefault(broker_id, []).append(reading)
@@ -265,8 +288,9 @@ class Fetching:
         reading.next_offset = min(walk.next_offset, reading.end_offset)
         reading.patience.on_progress()
         reading.record_bytes = max(1.0, walk.whole_bytes / (walk.next_offset - start_offset))
-        self._turn += 1
-        reading.order = self._turn  # the others first
+        if not self._in_order:
+            self._turn += 1
+            reading.order = self._turn  # the others first
         progress.fetched.append(
             FetchedRecords(
                 reading.where,

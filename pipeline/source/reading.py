@@ -1,7 +1,8 @@
 """What a task does: fetches its ranges and yields Arrow record batches. Runs in executors, without Spark.
 
-Rows of one partition come in order; partitions of a task come as their brokers answer. Small record batches
-are joined, because each one costs the channel to the JVM as much as a thousand rows.
+A task's rows come in the same order whenever it is run: its ranges one after another, as they were planned.
+The sink counts on that to store each row once, and a keyless row's place decides its partition. Small record
+batches are joined, because each one costs the channel to the JVM as much as a thousand rows.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def _read(reading: TaskReading, ranges: Sequence[PartitionRange]) -> Iterator[pa
             isolation_level=reading.isolation.value,
             replica_id=reading.replica_id,
             skip_gone=not reading.fail_on_data_loss,
+            in_order=True,
         ) as stream,
     ):
         try:

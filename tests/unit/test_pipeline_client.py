@@ -346,6 +346,15 @@ def test_ranges_are_fetched_from_all_leaders_to_their_ends(cluster: Cluster) -> 
     assert cluster.brokers[1].connections == connections, "the stream gave its connection back"
 
 
+def test_ranges_come_one_after_another_although_their_brokers_answer_otherwise(cluster: Cluster) -> None:
+    records = fetched(lambda _, offset: {"high_watermark": 100, "records": batch(offset, 10)})
+    cluster.on(ApiKey.FETCH, in_turn(None, None, records), records)  # the first one hangs up twice
+    ranges = [PartitionRange("t", 0, 0, 30), PartitionRange("t", 1, 0, 30)]
+    with cluster.client().fetch(ranges, in_order=True) as stream:
+        got = [(one.where, one.start_offset) for one in stream]
+    assert got == [(where, start) for where in (T0, T1) for start in (0, 10, 20)]
+
+
 def test_the_next_fetch_is_under_way_before_the_reader_has_the_last(cluster: Cluster) -> None:
     cluster.on(ApiKey.FETCH, fetched(lambda _, offset: {"records": batch(offset, 10)}))
     with cluster.client().fetch([PartitionRange("t", 0, 0, 100)]) as stream:
