@@ -3,9 +3,9 @@
 A scan finds where each batch begins and reads its 61 bytes; it opens no batch. It tolerates the torn last
 batch that a Fetch answer may end with, and nothing else: a length that no batch can have, another format,
 offsets that do not ascend or counts that contradict each other are damage, and damage is a DamagedBatch,
-never a row. A stored CRC is compared where records are decoded (decode.py) or where the caller asks
-(`computed_crcs`): base offset, length and leader epoch stand before what it covers, which is why the scan
-checks that they agree.
+never a row. A survey is for whoever looks for damage: it tells all there is. A stored CRC is compared where
+records are decoded (decode.py) or where the caller asks (`computed_crcs`): base offset, length and leader
+epoch stand before what it covers, which is why the scan checks that they agree.
 
 The layout is KIP-98's; dataplane/wire/record_batch.py has it byte by byte.
 """
@@ -13,7 +13,9 @@ The layout is KIP-98's; dataplane/wire/record_batch.py has it byte by byte.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -158,12 +160,34 @@ class BatchHeaders:
         )
 
 
+class Survey(NamedTuple):
+    """All that could be found. `faults`: by index of a batch, what its header says that no log holds; its
+    bytes begin and end where `headers` says. `broken`: where no batch could be found any more, and so no end
+    of one. Offsets that do not ascend are no fault here: the caller knows what came before."""
+
+    headers: BatchHeaders
+    faults: Mapping[int, str]
+    broken: DamagedBatch | None
+
+
 def scan_headers(data: Buffer) -> BatchHeaders:
     """The headers of all whole batches in `data`, the records field of a Fetch answer or a segment's bytes.
 
     Raises DamagedBatch at the first batch that cannot be one. What comes before it is sound and can be had by
     scanning `data[: error.position]`.
     """
+    headers, faults, broken = survey_headers(data)
+    does_not_ascend = np.flatnonzero(headers.base_offset[1:] <= headers.last_offset[:-1]) + 1
+    first = min(min(faults, default=len(headers)), int(does_not_ascend.min(initial=len(headers))))
+    if first < len(headers):
+        raise headers.damaged(first, faults.get(first, "offsets do not ascend"))
+    if broken is not None:
+        raise broken
+    return headers
+
+
+def survey_headers(data: Buffer) -> Survey:
+    """As scan_headers, of damaged data, too. Never raises for what the bytes say."""
     view = memoryview(data)
     positions, end, broken = _walk(view)
     at = np.array(positions, np.int64)
@@ -187,10 +211,7 @@ def scan_headers(data: Buffer) -> BatchHeaders:
         record_count=columns["record_count"].astype(np.int32),
         end=end,
     )
-    _check(headers, columns["magic"].astype(np.int16), last_delta)
-    if broken is not None:
-        raise broken
-    return headers
+    return Survey(headers, _faults(headers, columns["magic"].astype(np.int16), last_delta), broken)
 
 
 def computed_crcs(data: Buffer, headers: BatchHeaders) -> NDArray[np.uint32]:
@@ -252,13 +273,11 @@ def _no_batch(view: memoryview, position: int, reason: str) -> DamagedBatch:
     return DamagedBatch(reason, position=position, base_offset=base_offset)
 
 
-def _check(headers: BatchHeaders, magic: NDArray[np.int16], last_delta: Int64s) -> None:
-    """Raise for the first batch whose header no log holds."""
+def _faults(headers: BatchHeaders, magic: NDArray[np.int16], last_delta: Int64s) -> dict[int, str]:
+    """The batches whose header no log holds, by index, in order: the first rule that each breaks."""
     count = headers.record_count.astype(np.int64)
     # A record has at least seven bytes, which a codec can shrink: only the plain ones can be held to it here.
     is_plain = headers.compression == Compression.NONE
-    does_not_ascend = np.zeros(len(headers), np.bool_)
-    does_not_ascend[1:] = headers.base_offset[1:] <= headers.last_offset[:-1]
     rules = (
         (magic != MAGIC, "not record format 2"),
         ((headers.base_offset < 0) | (last_delta < 0), "negative offset"),
@@ -268,9 +287,8 @@ def _check(headers: BatchHeaders, magic: NDArray[np.int16], last_delta: Int64s) 
             is_plain & (count * RECORD_BYTES_MIN > headers.size_bytes - HEADER_BYTES),
             "record count exceeds what the bytes can hold",
         ),
-        (does_not_ascend, "offsets do not ascend"),
     )
     bad = np.logical_or.reduce([rule for rule, _ in rules])
-    if bad.any():
-        first = int(bad.argmax())
-        raise headers.damaged(first, next(reason for rule, reason in rules if rule[first]))
+    return {
+        index: next(reason for rule, reason in rules if rule[index]) for index in np.flatnonzero(bad).tolist()
+    }

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from dataplane.wire.compression import Compression
 from dataplane.wire.record_batch import BatchHeader, TimestampType, iter_headers
 from dataplane.wire.records import NewRecord, encode_batch
-from pipeline.records.headers import HEADER_SCHEMA, BatchHeaders, computed_crcs, header_rows, scan_headers
+from pipeline.records.headers import (
+    HEADER_SCHEMA,
+    BatchHeaders,
+    computed_crcs,
+    header_rows,
+    scan_headers,
+    survey_headers,
+)
 
 batches = st.lists(
     st.builds(
@@ -112,3 +119,33 @@ def test_no_bytes_are_no_batches() -> None:
     assert headers.next_offset is None
     assert header_rows(b"", headers, topic="t", partition=0, raw=True).num_rows == 0
     assert computed_crcs(b"", headers).dtype == np.uint32
+
+
+@given(batches, st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_survey_tells_every_fault_and_goes_on_after_it(parts: list[bytes], data: st.DataObject) -> None:
+    log = bytearray(log_of(parts))
+    found = [position for position, _ in iter_headers(bytes(log))]
+    bad = data.draw(st.sets(st.sampled_from(range(len(parts))))) if parts else set()
+    for index in bad:
+        log[found[index] + 16] = 1  # the format
+    surveyed = survey_headers(bytes(log))
+    assert surveyed.headers.position.tolist() == found
+    assert surveyed.faults == dict.fromkeys(sorted(bad), "not record format 2")
+    assert surveyed.broken is None
+
+
+def test_a_survey_says_where_no_batch_begins_any_more() -> None:
+    batch = encode_batch([NewRecord(value=b"v")])
+    broken = batch[:8] + (3).to_bytes(4) + batch[12:]
+    surveyed = survey_headers(batch + broken + batch)
+    assert len(surveyed.headers) == 1
+    assert surveyed.broken is not None
+    assert (surveyed.broken.position, surveyed.broken.reason) == (len(batch), "impossible batch length 3")
+
+
+def test_a_survey_leaves_it_to_the_caller_whether_offsets_ascend() -> None:
+    batch = encode_batch([NewRecord(value=b"v")])
+    surveyed = survey_headers(batch + batch)
+    assert len(surveyed.headers) == 2
+    assert not surveyed.faults
