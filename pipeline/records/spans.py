@@ -122,7 +122,7 @@ def _walk(payload: Payload, start: int, end: int, count: int) -> Int64s:
     begins: list[int] = []
     if not 0 <= start <= end:
         return np.array(begins, np.int64)
-    data = payload.octets[start:end].tobytes()
+    data = payload.octets.data[start:end]  # no copy: of a large record only two bytes are looked at
     position = 0
     try:
         for _ in range(count):
@@ -133,7 +133,7 @@ def _walk(payload: Payload, start: int, end: int, count: int) -> Int64s:
     return np.array(begins, np.int64) + start
 
 
-def _long_step(data: bytes, position: int) -> int:
+def _long_step(data: memoryview, position: int) -> int:
     """As record_steps, for lengths of any size; a negative one is taken for 0: record_spans refuses it."""
     raw = shift = size = 0
     while (byte := data[position + size]) > 0x7F and shift < _VARINT_SHIFT_MAX:
