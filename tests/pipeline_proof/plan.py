@@ -1,0 +1,81 @@
+"""The rows of the table, and the commands that show them.
+
+A row names the parts it is made of; the plan is whole only if every named part comes from one of its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.pipeline_proof.part import part_name
+from tests.proof.plan import Step, first_seed
+
+WITH_SPARK = "tests/integration/pipeline"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is shown, and what holds if it is."""
+
+    number: int
+    measure: str
+    passes_if: str
+
+
+ROWS = (
+    Row(1, "contract of the source", "same rows and errors as Spark's Kafka source documents"),
+    Row(2, "read throughput", "beside Spark's Kafka source, where that can be installed"),
+    Row(3, "land to Parquet", "at least 1.5 times reading and Spark's own Parquet writer"),
+    Row(4, "write throughput, acks=all", "exactly-once at least 0.8 times at-least-once"),
+    Row(5, "time of a trigger, 1 to 10,000 partitions", "small partitions share tasks"),
+    Row(6, "the sink under kills, lost answers, elections", "0 missing, 0 twice, 0 out of order"),
+    Row(7, "killed before its first micro-batch is committed", "the start does not move"),
+    Row(8, "verify: seeded damage under live writes", "all found, no false alarm"),
+    Row(9, "salvage after an unclean election", "missing = truth; merged once"),
+    Row(10, "land: SIGKILL at each step", "every reader reads every offset once"),
+    Row(11, "plan on recorded skew", "max/mean at most 1.1, no hard goal broken"),
+    Row(12, "executors that are other processes", "the same jobs, the same answers"),
+)
+
+
+def steps(tree: str) -> Sequence[Step]:
+    """In the order of rows. tree: hexadecimal id of the commit's tree, which the seeds follow from."""
+    first = str(first_seed(tree))
+
+    def step(row: int, title: str, parts: str, command: str, *, minutes_max: float = 10) -> Step:
+        names = tuple(part_name(row, part) for part in parts.split())
+        return Step(title, ("-m", *command.split()), names, minutes_max)
+
+    def test(row: int, title: str, parts: str, path: str, *, minutes_max: float = 10) -> Step:
+        # The warnings of Spark's own modules are no failure of a proof; CI turns them into errors.
+        return step(row, title, parts, f"pytest -q -m proof --timeout 900 {path}", minutes_max=minutes_max)
+
+    return [
+        test(1, "the source's options", "contract", f"{WITH_SPARK}/test_source_contract_with_spark.py"),
+        step(2, "reading", "read", "bench.pipeline read"),
+        step(3, "landing", "land", "bench.pipeline land"),
+        step(4, "writing", "write", "bench.pipeline write"),
+        step(5, "triggers", "triggers", "bench.pipeline triggers"),
+        step(
+            6, "the sink, simulated", "simulation", f"tests.pipeline_proof sink --seeds 1000 --first {first}"
+        ),
+        step(
+            6,
+            "the sink with Spark and brokers that are killed",
+            "spark",
+            f"tests.pipeline_proof faults --runs 20 --first {first}",
+            minutes_max=40,
+        ),
+        test(7, "the start of a stream", "start", f"{WITH_SPARK}/test_start_with_spark.py"),
+        test(8, "verify", "verify", f"{WITH_SPARK}/test_verify_with_spark.py"),
+        test(9, "salvage", "salvage", f"{WITH_SPARK}/test_salvage_with_spark.py"),
+        test(10, "land, killed", "land-kills", f"{WITH_SPARK}/test_land_with_spark.py"),
+        test(11, "plan", "plan", "tests/unit/test_plan_proof.py"),
+        test(
+            12,
+            "other executors",
+            "local-cluster standalone connect archives",
+            f"{WITH_SPARK}/test_scale_out_with_spark.py",
+        ),
+    ]
