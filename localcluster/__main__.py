@@ -165,6 +165,7 @@ def run_up(options: argparse.Namespace) -> None:
     )
     with cluster:
         try:
+            _write_pids(cluster)
             if options.empty:
                 _tell_how_to_begin(cluster)
             else:
@@ -175,9 +176,12 @@ def run_up(options: argparse.Namespace) -> None:
     narrate("stopped; nothing is left running")
 
 
-def _tell_how_to_begin(cluster: LocalCluster) -> None:
+def _write_pids(cluster: LocalCluster) -> None:
     for broker in cluster.brokers.values():
         (broker.data_directory.parent / PID_FILE).write_text(f"{broker.process.pid}\n", encoding="ascii")
+
+
+def _tell_how_to_begin(cluster: LocalCluster) -> None:
     tell(
         HOW_TO_BEGIN.format(
             controller=cluster.controller_urls[0],
