@@ -1,0 +1,48 @@
+"""Questions to one broker about itself, whoever leads what. Each is one attempt: who asks knows whether a
+broker that is down matters."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dataplane.wire.apis import ApiKey
+from dataplane.wire.errors import ErrorCode
+from pipeline.client.config import Address, ClientConfig
+from pipeline.client.errors import error_code
+from pipeline.client.pool import ConnectionPool, shared_pool
+
+
+class LogDirReplica(NamedTuple):
+    """One line of a log directory; what stands beside the logs has a topic name of its own."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+
+
+class LogDir(NamedTuple):
+    """`error` other than NONE: the directory can't be read, and `replicas` says nothing."""
+
+    path: str
+    error: ErrorCode
+    replicas: tuple[LogDirReplica, ...]
+
+
+def describe_log_dirs(
+    address: Address, config: ClientConfig, *, pool: ConnectionPool | None = None
+) -> list[LogDir]:
+    """What the broker has on its disks (KIP-113). Raises ConnectionLost, UnsupportedBroker."""
+    with (pool or shared_pool()).lease(address, config) as connection:
+        message = connection.call(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})
+    return [
+        LogDir(
+            one.log_dir,
+            error_code(int(one.error_code)),
+            tuple(
+                LogDirReplica(topic.name, replica.partition_index, replica.partition_size)
+                for topic in one.topics
+                for replica in topic.partitions
+            ),
+        )
+        for one in message.results
+    ]

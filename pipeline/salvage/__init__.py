@@ -1,0 +1,1 @@
+"""Salvage: the records that truncations cut off, compared with the log and brought back."""

@@ -1,0 +1,199 @@
+"""What tells whether two records are the same one: a row of small fixed columns for each record. Pure.
+
+Two records are the same if their producer's id, epoch and sequence are, or else their key, value, headers
+and timestamp (verdicts.py has the rules). The contents are compared by a hash of 128 bits, so that rows
+stay small however large the records are: they are what Spark shuffles.
+
+A sequence is the batch's first one plus the record's distance from the batch's first offset, which also
+holds in batches that compaction has thinned out. Where the broker stamps records as it appends them
+(LogAppendTime), a record that is sent again gets another timestamp, so that the timestamp tells nothing and
+is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataplane.wire.compression import Buffer
+from dataplane.wire.record_batch import SEQUENCE_MAX
+from pipeline.records.decode import decode_records
+from pipeline.records.headers import BatchHeaders, scan_headers
+from pipeline.records.rows import concatenated, lengths, record_rows, varint_column
+from pipeline.records.varints import Bools, Int64s, zigzag
+from pipeline.salvage.marks import marked, without_marks
+from pipeline.sink.identity import DERIVED
+
+NO_TIMESTAMP = -1
+"""Also where the broker stamps."""
+_HASH_BYTES = 16
+_US_PER_MS = 1000
+_COLUMNS = ("key", "value", "offset", "timestamp", "timestampType", "headers")
+
+IDENTITY_SCHEMA = pa.schema(
+    [
+        ("target", pa.int32()),
+        ("copy", pa.int32()),
+        ("copy_first", pa.int64()),
+        ("is_committed", pa.bool_()),
+        ("leader_epoch", pa.int32()),
+        ("offset", pa.int64()),
+        ("producer_id", pa.int64()),
+        ("producer_epoch", pa.int32()),
+        ("sequence", pa.int32()),
+        ("content", pa.binary()),
+        ("timestamp", pa.int64()),
+        ("key", pa.binary()),
+        ("is_marked", pa.bool_()),
+    ]
+)
+"""Identity rows. target: which partition. copy, copy_first: which copy it stands in and the first offset of
+that, -1 in the log. content, key: 16 bytes of hash; key only where it is asked for, and null for a null
+key. timestamp: Unix ms, or NO_TIMESTAMP. is_marked: the record was merged by an earlier run."""
+
+
+class Place(NamedTuple):
+    """Where the records of some bytes are. `high_watermark`: records below it count as committed."""
+
+    target: int
+    copy: int = -1
+    copy_first: int = -1
+    high_watermark: int = 2**63 - 1
+
+
+class Window(NamedTuple):
+    """Timestamps in milliseconds, both inclusive, outside of which records are not looked for."""
+
+    first_ms: int
+    last_ms: int
+
+
+def identity_rows(
+    data: Buffer,
+    place: Place,
+    *,
+    first_offset: int,
+    end_offset: int,
+    with_keys: bool = False,
+    window: Window | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """IDENTITY_SCHEMA for the records of `data` with these offsets. Raises DamagedBatch.
+
+    `window` leaves out records whose timestamps lie outside of it, but for those that brokers have stamped.
+    """
+    headers = scan_headers(data)
+    for rows in decode_records(
+        data,
+        headers,
+        topic="",
+        partition=0,
+        columns=_COLUMNS,
+        first_offset=first_offset,
+        end_offset=end_offset,
+    ):
+        some = rows if window is None else rows.filter(pa.array(_within(rows, window)))
+        if some.num_rows:
+            yield _identified(some, headers, place, with_keys=with_keys)
+
+
+def batch_of(headers: BatchHeaders, offsets: Int64s) -> Int64s:
+    """Which batch each record stands in; `offsets` are of records in these batches."""
+    found: Int64s = np.searchsorted(headers.base_offset, offsets, side="right") - 1
+    return found
+
+
+def content_hashes(rows: pa.RecordBatch) -> pa.Array:
+    """16 bytes for each row's key, value and headers (the mark aside); rows with equal ones have equal
+    hashes, and others, for all that is known of BLAKE2, have not."""
+    kept = pa.RecordBatch.from_arrays(
+        [rows["key"], rows["value"], rows["headers"]], names=["key", "value", "headers"]
+    )
+    parts = record_rows(kept, timestamp_ms=0, first_row=0)
+    # Each length stands before its bytes, so that no two contents run together to the same.
+    whole = concatenated(
+        varint_column(zigzag(lengths(parts.key))),
+        parts.key,
+        varint_column(zigzag(lengths(parts.value))),
+        parts.value,
+        parts.tail,
+    )
+    return _hashes(whole)
+
+
+def timestamps_ms(rows: pa.RecordBatch) -> Int64s:
+    """Unix milliseconds, NO_TIMESTAMP where the broker stamped."""
+    microseconds: Int64s = rows["timestamp"].cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return np.where(_is_stamped(rows), NO_TIMESTAMP, microseconds // _US_PER_MS)
+
+
+def _within(rows: pa.RecordBatch, window: Window) -> Bools:
+    times = timestamps_ms(rows)
+    return _is_stamped(rows) | ((times >= window.first_ms) & (times <= window.last_ms))
+
+
+def _is_stamped(rows: pa.RecordBatch) -> Bools:
+    stamped: Bools = rows["timestampType"].to_numpy(zero_copy_only=False) == 1
+    return stamped
+
+
+def _identified(
+    rows: pa.RecordBatch, headers: BatchHeaders, place: Place, *, with_keys: bool
+) -> pa.RecordBatch:
+    count = rows.num_rows
+    offsets: Int64s = rows["offset"].to_numpy(zero_copy_only=False)
+    batch = batch_of(headers, offsets)
+    producer_id = headers.producer_id[batch]
+    base_sequence = headers.base_sequence[batch].astype(np.int64)
+    sequence = (base_sequence + offsets - headers.base_offset[batch]) & SEQUENCE_MAX
+    sequence = np.where(base_sequence < 0, -1, sequence)
+    is_marked = np.zeros(count, np.bool_)
+    if (producer_id >= DERIVED).any():  # merged records have a producer id of that kind, and few others have
+        is_marked = marked(rows["headers"]) & (producer_id >= DERIVED)
+        if is_marked.any():
+            rows = rows.set_column(
+                rows.schema.get_field_index("headers"), "headers", without_marks(rows["headers"])
+            )
+    columns = {
+        "target": _same(place.target, count, pa.int32()),
+        "copy": _same(place.copy, count, pa.int32()),
+        "copy_first": _same(place.copy_first, count, pa.int64()),
+        "is_committed": pa.array(offsets < place.high_watermark),
+        "leader_epoch": pa.array(headers.leader_epoch[batch]),
+        "offset": pa.array(offsets),
+        "producer_id": pa.array(producer_id),
+        "producer_epoch": pa.array(headers.producer_epoch[batch].astype(np.int32)),
+        "sequence": pa.array(sequence.astype(np.int32)),
+        "content": content_hashes(rows),
+        "timestamp": pa.array(timestamps_ms(rows)),
+        "key": _hashes(rows["key"]) if with_keys else pa.nulls(count, pa.binary()),
+        "is_marked": pa.array(is_marked),
+    }
+    return pa.RecordBatch.from_arrays(
+        [columns[name] for name in IDENTITY_SCHEMA.names], schema=IDENTITY_SCHEMA
+    )
+
+
+def _same(value: int, count: int, kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), count)
+
+
+def _hashes(values: pa.Array) -> pa.Array:
+    """The hash of each; null for null."""
+    is_valid = values.is_valid()
+    _, offsets_buffer, data_buffer = values.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32, len(values) + 1, offset=values.offset * 4).tolist()
+    data = memoryview(data_buffer if data_buffer is not None else b"")
+    digests = b"".join(
+        [blake2b(data[start:end], digest_size=_HASH_BYTES).digest() for start, end in pairwise(offsets)]
+    )
+    ends = np.arange(len(values) + 1, dtype=np.int32) * _HASH_BYTES
+    hashed = pa.Array.from_buffers(
+        pa.binary(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(digests)]
+    )
+    return pc.if_else(is_valid, hashed, pa.scalar(None, pa.binary()))
