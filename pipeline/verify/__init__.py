@@ -1,0 +1,1 @@
+"""`pipeline verify`: are all replicas the same, whole and in order?"""

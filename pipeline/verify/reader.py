@@ -1,0 +1,321 @@
+"""Reads a range from all its replicas at once and compares them: the shell of replica_stream and comparison.
+
+One connection to each broker, one request under way on each; the next one leaves before what came is
+compared, so that brokers read while we compare. A replica that runs ahead of the others is not asked until
+they have come after it. What leaves here is a RangeReport; the bytes of records stay.
+
+Asking with replica id -2 changes nothing at a broker: neither who is in sync nor what is committed.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from dataplane.wire.apis import ApiKey
+from dataplane.wire.errors import ErrorCode
+from pipeline.client.client import Client
+from pipeline.client.config import ClientConfig
+from pipeline.client.connection import Connection, now_ms
+from pipeline.client.errors import ConnectionLost
+from pipeline.client.payloads import (
+    DEBUGGING_CONSUMER_ID,
+    FetchedPartition,
+    WantedRecords,
+    decode_fetch,
+    encode_fetch,
+)
+from pipeline.client.pool import ConnectionPool, shared_pool
+from pipeline.client.values import TopicPartition
+from pipeline.verify.comparison import Comparison
+from pipeline.verify.findings import Findings, Kind
+from pipeline.verify.log_order import LogOrder, OrderRules
+from pipeline.verify.replica_stream import End, ReplicaStream, Wanted
+from pipeline.verify.report import RangeReport, ReplicaReport
+from pipeline.verify.sequences import EXPIRY_MS_DEFAULT
+
+BACKLOG_BYTES = 32 * 1024 * 1024
+"""A replica is not asked while so much of it waits for the others."""
+METADATA_MS = 1_000
+"""Least time between two questions for who the replicas are."""
+_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+class RangeTask(NamedTuple):
+    """`replicas`: broker ids, the leader's first. `takes_head`: see ReplicaStream. `is_compacted`: replicas
+    compact on their own, so that each is checked alone and holes are to be expected."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    takes_head: bool = False
+    is_compacted: bool = False
+
+
+class ReadOptions(NamedTuple):
+    """The same for every task. Pickles."""
+
+    client: ClientConfig
+    fetch_bytes: int = 4 * 1024 * 1024
+    patience_ms: int = 15_000
+    wait_ms: int = 500
+    expiry_ms: int = EXPIRY_MS_DEFAULT
+    keeps_held: bool = False
+
+
+def verify_ranges(options: ReadOptions, tasks: Iterable[RangeTask]) -> Iterator[RangeReport]:
+    """One report for each range, in order. Trouble with brokers is a finding; a RetriesExhausted is raised
+    only if no broker tells who the others are."""
+    with Client(options.client) as client:
+        for task in tasks:
+            yield RangeReader(options, task, client, shared_pool()).run()
+
+
+class _UnderWay(NamedTuple):
+    wanted: Wanted
+    overdue_ms: int
+
+
+class RangeReader:
+    """Run it once."""
+
+    def __init__(self, options: ReadOptions, task: RangeTask, client: Client, pool: ConnectionPool) -> None:
+        self._options = options
+        self._task = task
+        self._where = TopicPartition(task.topic, task.partition)
+        self._client = client
+        self._pool = pool
+        self._connections: dict[int, Connection] = {}
+        self._under_way: dict[int, _UnderWay] = {}
+        self._asked_metadata_ms: int | None = None
+        self._findings = Findings(task.topic, task.partition)
+        rules = OrderRules(not task.is_compacted, options.keeps_held, options.expiry_ms)
+        self._order = LogOrder(self._findings, rules)
+        self._comparisons: dict[int, Comparison] = {}
+        if task.is_compacted:
+            for broker_id in task.replicas:
+                order = LogOrder(self._findings, rules, broker_id=broker_id)
+                if broker_id == task.replicas[0]:
+                    self._order = order
+                self._comparisons[broker_id] = Comparison((broker_id,), order, self._findings)
+        else:
+            together = Comparison(task.replicas, self._order, self._findings)
+            self._comparisons = dict.fromkeys(task.replicas, together)
+        self._streams = {
+            broker_id: ReplicaStream(
+                start=task.start_offset,
+                end=task.end_offset,
+                is_in_sync=broker_id in task.in_sync,
+                takes_head=task.takes_head,
+                fetch_bytes=options.fetch_bytes,
+                patience_ms=options.patience_ms,
+                wait_ms=options.wait_ms,
+            )
+            for broker_id in task.replicas
+        }
+
+    def run(self) -> RangeReport:
+        cpu_ns, wall_ns = time.thread_time_ns(), time.monotonic_ns()
+        if self._client.known_metadata().partition(self._where) is None:
+            self._client.metadata([self._task.topic])
+        try:
+            while any(stream.end is None for stream in self._streams.values()):
+                self._turn()
+        finally:
+            held, self._connections = self._connections, {}
+            for connection in held.values():
+                self._pool.give_back(connection, self._options.client)
+        for comparison in set(self._comparisons.values()):
+            comparison.run()
+        self._tell_of_replicas()
+        return self._report(
+            cpu_ms=(time.thread_time_ns() - cpu_ns) / 1e6, wall_ms=(time.monotonic_ns() - wall_ns) / 1e6
+        )
+
+    # --- one turn -------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        self._ask()
+        if not self._under_way:
+            self._pause()
+            return
+        readable = self._wait()
+        for broker_id in readable:
+            self._receive(broker_id)
+        self._ask()
+        for comparison in {self._comparisons[broker_id] for broker_id in readable}:
+            comparison.run()
+
+    def _ask(self) -> None:
+        now = now_ms()
+        for broker_id, stream in self._streams.items():
+            if stream.end is not None or broker_id in self._under_way or stream.not_before_ms > now:
+                continue
+            if self._comparisons[broker_id].waiting_bytes(broker_id) > BACKLOG_BYTES:
+                continue
+            wanted = stream.wanted()
+            request = encode_fetch(
+                [WantedRecords(self._where, wanted.offset, wanted.bytes_max)],
+                max_wait_ms=wanted.max_wait_ms,
+                max_bytes=wanted.bytes_max,
+                isolation_level=0,
+                replica_id=DEBUGGING_CONSUMER_ID,
+            )
+            try:
+                self._connection_to(broker_id).send(ApiKey.FETCH, [request])
+            except ConnectionLost as error:
+                self._on_lost(broker_id, str(error))
+                continue
+            overdue_ms = now + self._options.client.request_timeout_ms + wanted.max_wait_ms
+            self._under_way[broker_id] = _UnderWay(wanted, overdue_ms)
+
+    def _connection_to(self, broker_id: int) -> Connection:
+        connection = self._connections.get(broker_id)
+        if connection is not None and connection.is_open:
+            return connection
+        broker = self._client.known_metadata().brokers.get(broker_id)
+        if broker is None:
+            raise ConnectionLost(f"no broker knows where broker {broker_id} is")
+        connection = self._pool.take((broker.host, broker.port), self._options.client)
+        self._connections[broker_id] = connection
+        return connection
+
+    def _pause(self) -> None:
+        waiting = [stream.not_before_ms for stream in self._streams.values() if stream.end is None]
+        if waiting:
+            time.sleep(max(min(waiting) - now_ms(), 1) / 1000)
+
+    def _wait(self) -> list[int]:
+        """Brokers whose answers have begun to arrive; those that let us wait too long are given up."""
+        poll = select.poll()
+        by_socket: dict[int, int] = {}
+        for broker_id in self._under_way:
+            number = self._connections[broker_id].fileno()
+            by_socket[number] = broker_id
+            poll.register(number, select.POLLIN)
+        now = now_ms()
+        until = [one.overdue_ms for one in self._under_way.values()]
+        until += [
+            stream.not_before_ms
+            for broker_id, stream in self._streams.items()
+            if stream.end is None and broker_id not in self._under_way and stream.not_before_ms > now
+        ]
+        readable = [by_socket[number] for number, _ in poll.poll(max(min(until) - now, 1))]
+        now = now_ms()
+        for broker_id, under_way in list(self._under_way.items()):
+            if broker_id not in readable and under_way.overdue_ms <= now:
+                self._connections.pop(broker_id).close()
+                del self._under_way[broker_id]
+                self._on_lost(broker_id, "no answer in time")
+        return readable
+
+    def _receive(self, broker_id: int) -> None:
+        wanted = self._under_way.pop(broker_id).wanted
+        connection = self._connections[broker_id]
+        try:
+            frame, position = connection.receive(broker_wait_ms=wanted.max_wait_ms)
+            answer = self._partition_of(decode_fetch(frame, position).partitions)
+        except ConnectionLost as error:
+            connection.close()
+            self._on_lost(broker_id, str(error))
+            return
+        stream, comparison = self._streams[broker_id], self._comparisons[broker_id]
+        parts = stream.on_answer(wanted, answer, now_ms=now_ms())
+        comparison.on_log_start(broker_id, stream.log_start_offset)
+        comparison.add(broker_id, parts)
+        if answer.error is not ErrorCode.NONE:
+            self._look_who_has_it()
+        self._end_if_over(broker_id)
+
+    def _partition_of(self, partitions: list[FetchedPartition]) -> FetchedPartition:
+        for one in partitions:
+            if one.where == self._where:
+                return one
+        raise ConnectionLost("the answer says nothing of what was asked")
+
+    # --- trouble --------------------------------------------------------------------------------------
+
+    def _on_lost(self, broker_id: int, reason: str) -> None:
+        self._streams[broker_id].on_lost(reason, now_ms=now_ms())
+        self._look_who_has_it()
+        self._end_if_over(broker_id)
+
+    def _end_if_over(self, broker_id: int) -> None:
+        stream = self._streams[broker_id]
+        if stream.end is not None:
+            self._comparisons[broker_id].end(broker_id, stream.reached)
+
+    def _look_who_has_it(self) -> None:
+        """A replica that was taken away, or a topic that was deleted, is no trouble."""
+        now = now_ms()
+        if self._asked_metadata_ms is not None and now - self._asked_metadata_ms < METADATA_MS:
+            return
+        self._asked_metadata_ms = now
+        try:
+            metadata = self._client.refresh([self._task.topic])
+        except ConnectionLost:
+            return
+        topic = metadata.topics.get(self._task.topic)
+        is_gone = topic is not None and topic.error in _GONE
+        known = metadata.partition(self._where)
+        for broker_id, stream in self._streams.items():
+            if stream.end is None and (is_gone or (known is not None and broker_id not in known.replicas)):
+                stream.on_left()
+                self._drop_request(broker_id)
+                self._end_if_over(broker_id)
+
+    def _drop_request(self, broker_id: int) -> None:
+        if self._under_way.pop(broker_id, None) is not None:
+            self._connections.pop(broker_id).close()
+
+    # --- what came of it ------------------------------------------------------------------------------
+
+    def _tell_of_replicas(self) -> None:
+        kinds = {End.STALE: Kind.STALE_REPLICA, End.UNREADABLE: Kind.UNREADABLE_REPLICA}
+        for broker_id, stream in self._streams.items():
+            if stream.end in kinds:
+                first, last = stream.reached, self._task.end_offset - 1
+                self._findings.add(
+                    kinds[stream.end], broker_id, first, max(first, last), stream.reason, batches=0
+                )
+
+    def _report(self, *, cpu_ms: float, wall_ms: float) -> RangeReport:
+        task, order = self._task, self._order
+        return RangeReport(
+            topic=task.topic,
+            partition=task.partition,
+            start_offset=task.start_offset,
+            end_offset=task.end_offset,
+            first_offset=order.first_offset,
+            next_offset=order.next_offset,
+            log_start_offset=max(stream.log_start_offset for stream in self._streams.values()),
+            batches=order.batches,
+            records=order.records,
+            size_bytes=order.size_bytes,
+            compared_bytes=sum(one.compared_bytes for one in set(self._comparisons.values())),
+            cpu_ms=cpu_ms,
+            wall_ms=wall_ms,
+            replicas=tuple(
+                ReplicaReport(
+                    broker_id=broker_id, reached=stream.reached, end=_ended(stream), detail=stream.reason
+                )
+                for broker_id, stream in self._streams.items()
+            ),
+            epochs=tuple(order.epochs),
+            producers=tuple(order.sequences.edges),
+            held=tuple(order.held),
+            findings=tuple(self._findings.found),
+            findings_left_out=self._findings.left_out,
+            sequences_left_out=order.sequences.left_out,
+            held_left_out=order.held_left_out,
+        )
+
+
+def _ended(stream: ReplicaStream) -> End:
+    assert stream.end is not None, "a report is made of what has ended"
+    return stream.end

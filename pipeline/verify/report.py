@@ -1,0 +1,62 @@
+"""What a task says of the range that it read: all that leaves it. Bytes of records stay where they are."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pipeline.verify.findings import Finding
+from pipeline.verify.log_order import EpochSpan, Held
+from pipeline.verify.replica_stream import End
+from pipeline.verify.sequences import Edge
+
+
+class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How one replica was read. `reached`: everything it has below that offset was looked at."""
+
+    broker_id: int
+    reached: int
+    end: End
+    detail: str = ""
+
+
+class RangeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One range of one partition.
+
+    first_offset, next_offset: of the batches that were found, -1 without any. log_start_offset: the highest
+    that a replica told. compared_bytes: of all replicas together; size_bytes: of one copy. cpu_ms: of the
+    task's thread.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    first_offset: int
+    next_offset: int
+    log_start_offset: int
+    batches: int
+    records: int
+    size_bytes: int
+    compared_bytes: int
+    cpu_ms: float
+    wall_ms: float
+    replicas: tuple[ReplicaReport, ...]
+    epochs: tuple[EpochSpan, ...] = ()
+    producers: tuple[Edge, ...] = ()
+    held: tuple[Held, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    findings_left_out: int = 0
+    sequences_left_out: int = 0
+    held_left_out: int = 0
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(RangeReport)
+
+
+def encode_report(report: RangeReport) -> bytes:
+    return _encoder.encode(report)
+
+
+def decode_report(data: bytes) -> RangeReport:
+    return _decoder.decode(data)

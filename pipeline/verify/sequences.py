@@ -1,0 +1,143 @@
+"""Whether the batches of each idempotent producer follow each other without a gap and without a repetition.
+
+The rules are a Kafka leader's for appends (KIP-98, ProducerAppendInfo): within a producer epoch sequences go
+on by one and wrap at 2^31; a new epoch begins at 0; an older epoch is fenced. So a log that breaks them has
+lost records, or got some twice, after they were accepted. What breaks them and is nobody's fault: a producer
+that its leader was allowed to forget (idle for longer than `producer.id.expiration.ms`), which may begin
+anywhere.
+
+Ranges of one log are read in parallel, so each also says how each producer begins and ends in it: `Edge`s,
+which are judged by the same rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from dataplane.wire.record_batch import SEQUENCE_MAX
+from pipeline.records.headers import BatchHeaders
+from pipeline.verify.findings import Kind
+
+EXPIRY_MS_DEFAULT = 24 * 60 * 60 * 1000
+PRODUCERS_MAX = 100_000
+"""Remembered of one range, as brokers remember of one partition; the batches of others are not judged."""
+_HALF = (SEQUENCE_MAX + 1) // 2
+
+
+class SequencedBatch(NamedTuple):
+    """What the rules look at. `last_sequence` is inclusive, `timestamp_ms` the batch's largest."""
+
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    timestamp_ms: int
+    base_offset: int
+    last_offset: int
+
+
+class Edge(msgspec.Struct, frozen=True, array_like=True):
+    """A producer's first and last batch in a range."""
+
+    producer_id: int
+    first: SequencedBatch
+    last: SequencedBatch
+
+
+class Misfit(NamedTuple):
+    """`batch` does not follow the batch of its producer before it."""
+
+    kind: Kind
+    batch: SequencedBatch
+    detail: str
+
+
+def judge(
+    producer_id: int, before: SequencedBatch, batch: SequencedBatch, *, expiry_ms: int
+) -> Misfit | None:
+    """Whether `batch` may follow `before`."""
+    if batch.timestamp_ms - before.timestamp_ms >= expiry_ms:
+        return None
+    epoch = batch.producer_epoch
+    of_whom = f"producer {producer_id}, epoch {epoch}"
+    if epoch < before.producer_epoch:
+        detail = f"{of_whom}, after epoch {before.producer_epoch} at offset {before.base_offset}"
+        return Misfit(Kind.PRODUCER_EPOCH_GOES_BACK, batch, detail)
+    due = 0 if epoch > before.producer_epoch else (before.last_sequence + 1) & SEQUENCE_MAX
+    if batch.base_sequence == due:
+        return None
+    detail = (
+        f"{of_whom}: sequence {batch.base_sequence} where {due} was due after offset {before.last_offset}"
+    )
+    is_ahead = epoch > before.producer_epoch or (batch.base_sequence - due) & SEQUENCE_MAX < _HALF
+    return Misfit(Kind.SEQUENCE_GAP if is_ahead else Kind.SEQUENCE_REPEATED, batch, detail)
+
+
+class ProducerSequences:
+    """The producers of one range, batch by batch in the order of the log."""
+
+    def __init__(self, *, expiry_ms: int = EXPIRY_MS_DEFAULT) -> None:
+        self._expiry_ms = expiry_ms
+        self._first: dict[int, SequencedBatch] = {}
+        self._last: dict[int, SequencedBatch] = {}
+        self.left_out = 0
+        """Batches of producers beyond PRODUCERS_MAX."""
+
+    @property
+    def edges(self) -> list[Edge]:
+        """By producer id."""
+        return [Edge(pid, self._first[pid], self._last[pid]) for pid in sorted(self._first)]
+
+    def follow(self, headers: BatchHeaders, start: int, stop: int) -> Iterator[Misfit]:
+        """The misfits among batches `start` to `stop` (exclusive), producer by producer."""
+        rows = slice(start, stop)
+        counts = (headers.producer_id[rows] >= 0) & (headers.base_sequence[rows] >= 0)
+        counts &= ~headers.is_control[rows]
+        index = np.flatnonzero(counts) + start
+        if not len(index):
+            return
+        index = index[np.argsort(headers.producer_id[index], kind="stable")]
+        producer_id = headers.producer_id[index]
+        epoch = headers.producer_epoch[index]
+        base = headers.base_sequence[index].astype(np.int64)
+        span = headers.last_offset[index] - headers.base_offset[index]
+        due = (base + span + 1) & SEQUENCE_MAX
+        is_new = np.ones(len(index), np.bool_)
+        is_new[1:] = producer_id[1:] != producer_id[:-1]
+        fits = np.zeros(len(index), np.bool_)
+        fits[1:] = (epoch[1:] == epoch[:-1]) & (base[1:] == due[:-1])
+        # What is left to be looked at one by one: producers' first batches here, and what does not fit.
+        for row in np.flatnonzero(is_new | ~fits).tolist():
+            batch = _batch(headers, int(index[row]))
+            pid = int(producer_id[row])
+            before = self._last.get(pid) if is_new[row] else _batch(headers, int(index[row - 1]))
+            if before is not None:
+                misfit = judge(pid, before, batch, expiry_ms=self._expiry_ms)
+                if misfit is not None:
+                    yield misfit
+            elif len(self._first) < PRODUCERS_MAX:
+                self._first[pid] = batch
+        is_last = np.ones(len(index), np.bool_)
+        is_last[:-1] = is_new[1:]
+        for row in np.flatnonzero(is_last).tolist():
+            pid = int(producer_id[row])
+            if pid in self._first:
+                self._last[pid] = _batch(headers, int(index[row]))
+            else:
+                self.left_out += 1
+
+
+def _batch(headers: BatchHeaders, index: int) -> SequencedBatch:
+    base_offset, last_offset = int(headers.base_offset[index]), int(headers.last_offset[index])
+    base_sequence = int(headers.base_sequence[index])
+    return SequencedBatch(
+        int(headers.producer_epoch[index]),
+        base_sequence,
+        (base_sequence + last_offset - base_offset) & SEQUENCE_MAX,
+        int(headers.max_timestamp[index]),
+        base_offset,
+        last_offset,
+    )
