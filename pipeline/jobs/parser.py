@@ -14,9 +14,10 @@ DESCRIPTION: Final = "Jobs around the log, on Spark: on one machine, or on as ma
 EPILOG: Final = f"""\
 {PROG} JOB --help tells a job's arguments, with examples.
 
-The same from a cluster's edge node, with its settings:
-  spark-submit --master yarn --archives env.tar.gz#env --conf spark.pyspark.python=env/bin/python \\
-      $(python -m pipeline.submit --path) land orders hdfs:///lake --bootstrap-server store1:9092
+The same on a Spark cluster, with what tasks import shipped beside it:
+  {PROG} pack env.tar.gz && mkdir env && tar xzf env.tar.gz -C env
+  PYSPARK_PYTHON=env/bin/python spark-submit --master yarn --archives env.tar.gz#env \\
+      $(env/bin/python -m pipeline.submit --path) land orders /mnt/lake --bootstrap-server store1:9092
 
 exit status:
   0  done

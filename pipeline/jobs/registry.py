@@ -19,6 +19,7 @@ JOBS: Final = MappingProxyType(
             "what did an unclean election cut off, and what of it is missing?",
         ),
         "plan": ("pipeline.plan.job", "from load history to proposed moves"),
+        "pack": ("pipeline.pack.job", "what tasks import, as one file for --archives"),
     }
 )
 
