@@ -3,10 +3,9 @@
     <checkpointLocation>/springtide-sink/<batch id>/<topic>.opening.json
     <checkpointLocation>/springtide-sink/<batch id>/committed.json
 
-A file appears whole and durable or not at all, and is never changed: it is written aside, synced, and linked
-to its name, which fails if the name is taken (POSIX; NFS too). The checkpoint is on a file system that
-drivers and executors share, as Spark wants it; object stores have no such link, and are refused rather than
-half trusted.
+A file appears whole and durable or not at all, and is never changed (pipeline/files.py). The checkpoint is
+on a file system that drivers and executors share, as Spark wants it; object stores can't create a file
+atomically, and are refused rather than half trusted.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import uuid
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
+from pipeline import files
+from pipeline.files import Disk, mounted_path
 from pipeline.sink.errors import SinkStateError
 from pipeline.sink.opening import BYTES_MAX, TopicOpening, decode_opening, encode_opening
 
@@ -31,17 +30,14 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 
 def state_directory(checkpoint_location: str) -> Path:
     """The sink's directory in a checkpoint. Raises SinkStateError for a place that is no mounted path."""
-    parts = urlsplit(checkpoint_location)
-    if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
+    path = mounted_path(checkpoint_location)
+    if path is None:
         raise SinkStateError(
             f"the checkpoint {checkpoint_location!r} is not on a mounted file system: exactly-once keeps "
             "small files beside it that must be created atomically. Use a mounted (shared) path, or "
             "delivery=at-least-once"
         )
-    path = unquote(parts.path) if parts.scheme else checkpoint_location
-    if not path:
-        raise SinkStateError("the checkpoint location is empty")
-    return Path(path) / DIRECTORY
+    return path / DIRECTORY
 
 
 class SinkState:
@@ -70,6 +66,19 @@ class SinkState:
                 f"{_short(summary)} now. Its rows are not the same in every run"
             )
 
+    def commits(self) -> dict[int, bytes]:
+        """The summaries of the committed micro-batches that are still kept."""
+        try:
+            names = [entry.name for entry in os.scandir(self._directory)]
+        except FileNotFoundError:
+            return {}
+        found = {
+            int(name): _read(self._directory / name / COMMITTED)
+            for name in names
+            if name.isascii() and name.isdigit()
+        }
+        return {batch_id: summary for batch_id, summary in found.items() if summary is not None}
+
     def forget_before(self, batch_id: int) -> int:
         """Remove the micro-batches that are older than the retained ones; returns how many."""
         removed = 0
@@ -86,49 +95,24 @@ class SinkState:
 
 def put_if_absent(path: Path, content: bytes) -> bytes:
     """What is at `path` in the end: `content`, durably, or what was there before. Raises SinkStateError."""
-    aside = path.parent / f".{path.name}.{uuid.uuid4().hex}"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with aside.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(aside, path)
-        except FileExistsError:
-            pass
-        finally:
-            aside.unlink(missing_ok=True)
-        _sync_directory(path.parent)
-        _sync_directory(path.parent.parent)
+        return _bounded(path, files.put_if_absent(Disk(), path, content, bytes_max=BYTES_MAX + 1))
     except OSError as error:
         raise SinkStateError(f"{path} can't be written: {error}") from error
-    found = _read(path)
-    if found is None:
-        raise SinkStateError(f"{path} was removed while it was written")
-    return found
 
 
 def _read(path: Path) -> bytes | None:
     try:
-        with path.open("rb") as file:
-            content = file.read(BYTES_MAX + 1)
-    except FileNotFoundError:
-        return None
+        content = Disk().read(path, BYTES_MAX + 1)
     except OSError as error:
         raise SinkStateError(f"{path} can't be read: {error}") from error
+    return None if content is None else _bounded(path, content)
+
+
+def _bounded(path: Path, content: bytes) -> bytes:
     if len(content) > BYTES_MAX:
         raise SinkStateError(f"{path} is larger than {BYTES_MAX} bytes: nothing of ours")
     return content
-
-
-def _sync_directory(path: Path) -> None:
-    """A name is durable when its directory is."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _short(content: bytes) -> str:

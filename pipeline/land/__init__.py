@@ -1,0 +1,1 @@
+"""Topics to Parquet: each record once, whatever is killed when."""

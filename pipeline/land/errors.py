@@ -1,0 +1,11 @@
+"""Why landing is refused or ends, and what to do about it."""
+
+from __future__ import annotations
+
+
+class LandError(Exception):
+    """advice: what to do; may be empty."""
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(message)
+        self.advice = advice

@@ -1,0 +1,301 @@
+"""`pipeline land`: what its command line says, and how it reports."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipeline.client.client import Client
+from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
+from pipeline.land.cluster import LandCluster
+from pipeline.land.documents import COMPRESSIONS, Plan, TableSettings
+from pipeline.land.errors import LandError
+from pipeline.land.lander import Landed, Lander, Totals
+from pipeline.land.layout import PARTITION_BY_DEFAULT, parse_partition_by
+from pipeline.land.planning import PlanSettings
+from pipeline.land.table import Table, table_root
+from pipeline.land.task import RangeReport
+from pipeline.source.errors import DataLossError, InvalidOption
+from pipeline.source.options import SourceOptions, parse_options
+
+if TYPE_CHECKING:
+    from pipeline.jobs.context import Context
+
+RECORDS_PER_TASK = 1_000_000
+RECORDS_PER_BATCH = 50_000_000
+ZSTD_LEVEL = 3
+EVERY_SECONDS = 60.0
+_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h)?\Z")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+DESCRIPTION = """\
+Lands topics as Parquet files, each record once, however often it is killed and run again.
+
+DEST is a path that all of Spark's hosts share. It becomes a table: data files in folders by topic, date and
+hour, and _springtide/ with a plan and a manifest for each batch. There is no checkpoint beside it: the next
+run goes on where the last manifest ended, so --starting-* counts only for topics that the table does not have
+yet.
+
+Without --continuous it ends when what was there at its start is landed. Workers write the files; rows don't
+pass through Spark's JVM. Read the table with `pipeline.land.reading.read(spark, DEST)`, with
+`pipeline.land.reading.dataset(DEST)`, or with anything that reads Parquet folders.
+"""
+EXAMPLES = (
+    "pipeline land orders /lake --bootstrap-server store1:9092",
+    "pipeline land orders payments /lake --continuous --every 5m",
+    'pipeline land --pattern "orders.*" /lake --starting-timestamp 1795305600000 --dry-run',
+    'pipeline land orders /lake/sample --ending-offsets \'{"orders":{"0":1000,"1":1000}}\' --output json',
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="topics to land")
+    parser.add_argument("dest", metavar="DEST", help="the table: a path on a mounted file system")
+    parser.add_argument("--pattern", metavar="REGEX", help="topics by name, instead of naming them")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument(
+        "--available-now", action="store_true", help="land what is there now, then end (the default)"
+    )
+    mode.add_argument("--continuous", action="store_true", help="go on as records come, until interrupted")
+    parser.add_argument(
+        "--every",
+        type=_seconds,
+        default=EVERY_SECONDS,
+        metavar="TIME",
+        help="with --continuous: 500ms, 30s, 5m or 1h from one batch's begin to the next's (1m)",
+    )
+    span = parser.add_argument_group("a range")
+    span.add_argument("--starting-offsets", metavar="JSON", help='earliest, latest or {"orders":{"0":42}}')
+    span.add_argument("--starting-timestamp", metavar="MS", help="begin at the first record at or after it")
+    span.add_argument("--ending-offsets", metavar="JSON", help="latest, or offsets by partition, exclusive")
+    span.add_argument("--ending-timestamp", metavar="MS", help="end before the first record at or after it")
+    span.add_argument("--read-committed", action="store_true", help="without records of aborted transactions")
+    span.add_argument(
+        "--allow-loss",
+        action="store_true",
+        help="pass over records that are gone from the log, and note it in the manifest",
+    )
+    files = parser.add_argument_group("files")
+    files.add_argument(
+        "--partition-by",
+        default=",".join(PARTITION_BY_DEFAULT),
+        metavar="COLUMNS",
+        help="folders, of topic, partition, date, hour; fixed by the first run (%(default)s)",
+    )
+    files.add_argument("--compression", choices=COMPRESSIONS, default="zstd", help="(%(default)s)")
+    files.add_argument(
+        "--compression-level", type=int, metavar="N", help=f"of zstd ({ZSTD_LEVEL}) or gzip (its own)"
+    )
+    files.add_argument(
+        "--records-per-task",
+        type=_positive,
+        default=RECORDS_PER_TASK,
+        metavar="N",
+        help="most offsets of a partition that one task reads into one file a folder (%(default)s)",
+    )
+    files.add_argument(
+        "--records-per-batch",
+        type=_positive,
+        default=RECORDS_PER_BATCH,
+        metavar="N",
+        help="about how many offsets one manifest covers (%(default)s)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would be landed; write nothing")
+
+
+def run(options: argparse.Namespace, context: Context) -> Outcome:
+    try:
+        return _run(options, context)
+    except InvalidOption as error:
+        raise UsageError(str(error)) from error
+    except DataLossError as error:
+        raise JobError(str(error)) from error
+    except LandError as error:
+        raise JobError(str(error), error.advice) from error
+
+
+def _run(options: argparse.Namespace, context: Context) -> Outcome:
+    partition_by = parse_partition_by(options.partition_by)
+    source = _source_options(options, context)
+    table = Table(table_root(options.dest))
+    with Client(context.client_config) as client:
+        cluster = LandCluster(source, client, is_endless=options.continuous)
+        wanted = TableSettings(cluster.cluster_id(), partition_by)
+
+        def run_tasks(plan: Plan) -> Sequence[RangeReport]:
+            from pipeline.land.spark_tasks import run_on_spark  # noqa: PLC0415 - a dry run needs no Spark
+
+            return run_on_spark(context.spark, table, plan, _task_options(options, context))
+
+        def lander(parallelism: int) -> Lander:
+            return Lander(table, cluster, run_tasks, _plan_settings(options, parallelism), _now_ms)
+
+        if options.dry_run:
+            table.check(wanted)
+            return _dry_run(lander(1), str(table.root))
+        table.open(wanted)
+        return _land(lander(_parallelism(context)), table, options, context)
+
+
+def _land(lander: Lander, table: Table, options: argparse.Namespace, context: Context) -> Outcome:
+    totals = Totals()
+    while True:
+        begun = time.monotonic()
+        landed = lander.land_next()
+        if landed is not None:
+            totals.add(landed.manifest)
+            _tell(landed, totals, context)
+        if landed is not None and landed.is_more_due:
+            continue
+        if not options.continuous:
+            break
+        time.sleep(max(0.0, options.every - (time.monotonic() - begun)))
+    told = {
+        "destination": str(table.root),
+        "batches": totals.batches,
+        "records": totals.records,
+        "files": totals.files,
+        "bytes": totals.bytes,
+        "skipped": totals.skipped,
+        "losses": totals.losses,
+    }
+    lines = [
+        f"{totals.records:,} records landed in {totals.files:,} files ({totals.bytes:,} bytes), "
+        f"{totals.batches} batches: {table.root}"
+    ]
+    lines += [f"lost: {loss}" for loss in totals.losses]
+    if totals.skipped:
+        lines.append(f"lost: {totals.skipped:,} offsets that were gone when they were to be read")
+    return Outcome(Exit.DONE, told, tuple(lines))
+
+
+def _tell(landed: Landed, totals: Totals, context: Context) -> None:
+    manifest = landed.manifest
+    records = sum(span.records for span in manifest.spans)
+    again = ", begun by an earlier run" if landed.was_resumed else ""
+    context.note(
+        f"batch {manifest.batch}{again}: {records:,} records in {len(manifest.files):,} files; "
+        f"{totals.records:,} records so far"
+    )
+
+
+def _dry_run(lander: Lander, destination: str) -> Outcome:
+    begun = lander.look()
+    plan, is_more_due = (begun, True) if begun is not None else lander.next_plan()
+    spans = () if plan is None else plan.spans
+    tasks = () if plan is None else plan.tasks
+    records = sum(span.end_offset - span.start_offset for span in spans)
+    told: Mapping[str, Any] = {
+        "destination": destination,
+        "dryRun": True,
+        "isBegun": begun is not None,
+        "isMoreDue": is_more_due,
+        "offsets": records,
+        "tasks": len(tasks),
+        "spans": [
+            {
+                "topic": span.topic,
+                "partition": span.partition,
+                "startOffset": span.start_offset,
+                "endOffset": span.end_offset,
+            }
+            for span in spans
+        ],
+        "losses": [] if plan is None else list(plan.losses),
+    }
+    if plan is None:
+        return Outcome(Exit.DONE, told, (f"nothing to land: {destination} has it all",))
+    lines = [
+        f"{span.topic}-{span.partition}  offsets {span.start_offset} to {span.end_offset}" for span in spans
+    ]
+    how = "would be finished" if begun is not None else "would be landed"
+    lines.append(
+        f"batch {plan.batch} {how}: {records:,} offsets of {len(spans)} partitions by {len(tasks)} tasks"
+        + (", and others after it" if is_more_due else "")
+    )
+    return Outcome(Exit.DONE, told, tuple(lines))
+
+
+# --- options
+# --------------------------------------------------------------------------------------------------------
+
+
+def _source_options(options: argparse.Namespace, context: Context) -> SourceOptions:
+    if bool(options.topics) == (options.pattern is not None):
+        raise UsageError("name the topics to land, or give --pattern; one of the two")
+    if options.continuous and (options.ending_offsets or options.ending_timestamp):
+        raise UsageError("--continuous has no end: leave --ending-* away")
+    given = {
+        "kafka.bootstrap.servers": context.bootstrap,
+        "subscribe": ",".join(options.topics) or None,
+        "subscribePattern": options.pattern,
+        "startingOffsets": options.starting_offsets,
+        "startingTimestamp": options.starting_timestamp,
+        "endingOffsets": options.ending_offsets,
+        "endingTimestamp": options.ending_timestamp,
+        "kafka.isolation.level": "read_committed" if options.read_committed else None,
+        "failOnDataLoss": "false" if options.allow_loss else None,
+    }
+    return parse_options(
+        {name: value for name, value in given.items() if value is not None}, is_streaming=False
+    )
+
+
+def _plan_settings(options: argparse.Namespace, parallelism: int) -> PlanSettings:
+    level = options.compression_level
+    if level is None and options.compression == "zstd":
+        level = ZSTD_LEVEL
+    return PlanSettings(
+        options.records_per_task,
+        options.records_per_batch,
+        parallelism,
+        options.compression,
+        level,
+        options.read_committed,
+        options.allow_loss,
+    )
+
+
+def _task_options(options: argparse.Namespace, context: Context) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": context.bootstrap,
+        "kafka.client.id": context.client_config.client_id,
+        "allowLoss": "true" if options.allow_loss else "false",
+    }
+
+
+def _parallelism(context: Context) -> int:
+    """How many tasks can run at a time; 1 where only the server knows."""
+    spark_context = getattr(context.spark, "_sc", None)  # Spark Connect has none
+    return 1 if spark_context is None else int(spark_context.defaultParallelism)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if not 0 < value < 2**63:
+        raise argparse.ArgumentTypeError("must be a positive whole number")
+    return value
+
+
+def _seconds(text: str) -> float:
+    found = _TIME.match(text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"must be a time like 500ms, 30s, 5m or 1h: {text!r}")
+    return float(found[1]) * _SECONDS[found[2] or "s"]
+
+
+JOB = Job(
+    name="land",
+    summary="topics to Parquet, each record once",
+    description=DESCRIPTION,
+    examples=EXAMPLES,
+    add_arguments=add_arguments,
+    run=run,
+)

@@ -1,0 +1,115 @@
+"""Reading a table by its manifests: with pyarrow, with Spark, or as a list of files.
+
+A plain reader of the folder sees whole files only, but also those of a batch that is not finished; a reader
+by manifest sees batches whole or not at all. Both read `topic`, `date` and `hour` from the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from pipeline.client.values import TopicPartition
+from pipeline.land.documents import LandedFile, TableSettings
+from pipeline.land.errors import LandError
+from pipeline.land.layout import PARTITION_COLUMNS, file_columns
+from pipeline.land.planning import PartitionState, Progress
+from pipeline.land.table import Table, table_root
+from pipeline.records.decode import RECORD_COLUMNS, record_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FOLDER_FIELDS = {
+    "topic": pa.field("topic", pa.string()),
+    "partition": pa.field("partition", pa.int32()),
+    "date": pa.field("date", pa.date32()),
+    "hour": pa.field("hour", pa.int32()),
+}
+_FOLDER_SQL = {"topic": "string", "partition": "int", "date": "date", "hour": "int"}
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What a table holds after its first `batches` batches."""
+
+    root: Path
+    table: TableSettings
+    batches: int
+    files: tuple[LandedFile, ...]
+    partitions: Mapping[TopicPartition, PartitionState]
+    topic_ids: Mapping[str, str]
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({where.topic for where in self.partitions})
+
+    @property
+    def records(self) -> int:
+        return sum(state.records for state in self.partitions.values())
+
+
+def landed(dest: str | Path) -> Landed:
+    """Raises LandError if nothing was ever landed there, or if what is there is damaged."""
+    table = Table(table_root(str(dest)))
+    settings = table.settings()
+    if settings is None:
+        raise LandError(f"{table.root} is no table: nothing was landed there")
+    progress = Progress()
+    files: list[LandedFile] = []
+    for manifest in table.manifests():
+        progress = progress.after(manifest)
+        files += manifest.files
+    return Landed(
+        table.root, settings, progress.batches, tuple(files), progress.partitions, progress.topic_ids
+    )
+
+
+def dataset(dest: str | Path, topics: Collection[str] | None = None) -> ds.Dataset:
+    """All columns of the source's records, and those of the folders. Raises LandError."""
+    table = landed(dest)
+    folders = pa.schema([_FOLDER_FIELDS[name] for name in table.table.partition_by])
+    stored = record_schema(file_columns(RECORD_COLUMNS, table.table.partition_by))
+    schema = pa.unify_schemas([stored, folders])
+    return ds.dataset(
+        paths_of(table, topics),
+        schema=schema,
+        format="parquet",
+        partitioning=ds.partitioning(folders, flavor="hive") if len(folders) else None,
+        partition_base_dir=str(table.root),
+    )
+
+
+def read(spark: SparkSession, dest: str | Path, topics: Collection[str] | None = None) -> DataFrame:
+    """The same as a DataFrame; filters on topic, date and hour prune files. Raises LandError."""
+    from pipeline.source.options import Shape  # noqa: PLC0415 - what needs Spark is imported with Spark
+    from pipeline.source.schemas import schema_of  # noqa: PLC0415
+
+    table = landed(dest)
+    known = schema_of(Shape(include_headers=True))
+    names = [name for name in known.fieldNames() if name not in table.table.partition_by]
+    schema = ", ".join(
+        [f"`{name}` {known[name].dataType.simpleString()}" for name in names]
+        + [f"`{name}` {_FOLDER_SQL[name]}" for name in table.table.partition_by]
+    )
+    paths = paths_of(table, topics)
+    if not paths:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).option("basePath", str(table.root)).parquet(*paths)
+
+
+def paths_of(table: Landed, topics: Collection[str] | None = None) -> list[str]:
+    """Absolute paths of the files that count. Raises LandError for a topic that the table does not have."""
+    unknown = sorted(set(topics or ()) - set(table.topics))
+    if unknown:
+        raise LandError(f"{table.root} has no topic {', '.join(unknown)}: it has {', '.join(table.topics)}")
+    wanted = None if topics is None else frozenset(topics)
+    return [str(table.root / file.path) for file in table.files if wanted is None or file.topic in wanted]
+
+
+assert set(_FOLDER_FIELDS) == set(_FOLDER_SQL) == set(PARTITION_COLUMNS), "each column that may be a folder"
