@@ -26,7 +26,8 @@ class UsageError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """query: a tuple is a parameter that is repeated. answer_s_max: how long an answer may take to begin."""
+    """query: a tuple is a parameter that is repeated. answer_s_max: how long an answer may take to begin.
+    needs_active: a standby's copy is no answer, because it lacks what leaders report."""
 
     method: str
     path: str
@@ -34,6 +35,7 @@ class Call:
     body: Json | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     answer_s_max: float = ANSWER_SECONDS_MAX
+    needs_active: bool = False
 
     @property
     def is_write(self) -> bool:

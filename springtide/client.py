@@ -3,6 +3,7 @@
     for each controller, until --timeout:
         no connection, lost connection ----------> the next one
         307 --------------------------------> where it says, the same call
+        a standby's copy, if that won't do ------> the next one
         503, 504, "the first one still runs" -> the next one, after a pause
         anything else ---------------------------> the answer
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
@@ -40,6 +41,8 @@ PAUSE_SECONDS_MIN: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 2.0
 #: Answers that say "not now" of every request alike.
 NOT_NOW: Final = frozenset({502, 503, 504})
+#: What marks a standby's answer.
+AGE_HEADER: Final = "data-age-ms"
 #: The code that says that an earlier attempt with our key is still being carried out.
 STILL_RUNNING: Final = "idempotency_key_in_progress"
 
@@ -137,6 +140,9 @@ class Controllers:
                 except httpx.TransportError as error:
                     failures.append(f"{url}: {_reason(error)}")
                     continue
+                if call.needs_active and response.is_success and AGE_HEADER in response.headers:
+                    failures.append(f"{url}: is a standby")
+                    continue
                 self._prefer(url)
                 if not _is_not_now(response):
                     return _reply(response)
@@ -159,7 +165,7 @@ class Controllers:
         while True:
             size = page_limit if left is None else min(page_limit, left)
             query = {**call.query, "limit": str(size)} | ({} if token is None else {"page_token": token})
-            reply = self.send(Call(method="GET", path=call.path, query=query, answer_s_max=call.answer_s_max))
+            reply = self.send(replace(call, query=query))
             yield reply
             page = reply.parse(Page)
             token = page.next_page_token

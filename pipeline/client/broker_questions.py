@@ -21,11 +21,13 @@ class LogDirReplica(NamedTuple):
 
 
 class LogDir(NamedTuple):
-    """`error` other than NONE: the directory can't be read, and `replicas` says nothing."""
+    """`error` other than NONE: the directory can't be read, and `replicas` says nothing. `usable_bytes`: free
+    on its file system (KIP-827); None: the broker can't tell."""
 
     path: str
     error: ErrorCode
     replicas: tuple[LogDirReplica, ...]
+    usable_bytes: int | None = None
 
 
 def describe_log_dirs(
@@ -43,6 +45,7 @@ def describe_log_dirs(
                 for topic in one.topics
                 for replica in topic.partitions
             ),
+            one.usable_bytes if one.usable_bytes >= 0 else None,
         )
         for one in message.results
     ]

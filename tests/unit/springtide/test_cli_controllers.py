@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
-from springtide.settings import parse_urls
-from tests.unit.springtide.cli_parts import Network, body_of, in_turn, ok, problem, run
+from springtide.call import get
+from springtide.client import Controllers, Page, Unreachable
+from springtide.settings import Settings, parse_urls
+from tests.unit.springtide.cli_parts import Network, body_of, in_turn, ok, page, problem, run
 
 TWO = "http://ctl1:8080,http://ctl2:8080"
 REFUSED = httpx.ConnectError("Connection refused")
@@ -206,3 +209,36 @@ def test_the_only_cluster_is_found_and_several_are_not_guessed_among() -> None:
     none = run(answer, "topics", "show", "t", "--url", "none", SPRINGTIDE_CLUSTER="")
     assert none.status == 2
     assert "there is no cluster yet" in none.err
+
+
+def active_only(
+    *answers: httpx.Response | Exception, timeout_s: float = 0.0
+) -> tuple[Controllers, list[str]]:
+    """A client of two controllers, and which of them it asked."""
+    asked: list[str] = []
+    answer = in_turn(*answers)
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.host)
+        return answer(request)
+
+    settings = Settings(
+        urls=parse_urls(TWO), cluster=None, token=None, actor=None, is_json=False, timeout_s=timeout_s
+    )
+    client = httpx.Client(transport=httpx.MockTransport(handle))
+    return Controllers(client, settings, make_key=lambda: "k", note=lambda line: None), asked
+
+
+def test_what_a_standby_can_not_know_is_asked_of_the_next_one() -> None:
+    call = replace(get("clusters", "prod", "partitions"), needs_active=True)
+    standby, active = ok({"items": [], "x": 1}, **{"Data-Age-Ms": "7"}), page([{"n": 1}])
+    controllers, asked = active_only(standby, active)
+    assert [reply.parse(Page).items for reply in controllers.pages(call, page_limit=10, limit=None)] == [
+        [{"n": 1}]
+    ]
+    assert asked == ["ctl1", "ctl2"]
+    controllers, asked = active_only(standby, standby)
+    with pytest.raises(Unreachable, match=r"ctl1:8080: is a standby; http://ctl2:8080: is a standby"):
+        controllers.send(call)
+    controllers, asked = active_only(standby)
+    assert controllers.send(replace(call, needs_active=False)).status == 200
