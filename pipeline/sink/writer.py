@@ -7,7 +7,6 @@ committed here and run again, which must change nothing.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,12 +20,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.client import Client
-from pipeline.client.values import LATEST, TopicPartition
 from pipeline.sink.columns import check_columns, usable_rows
 from pipeline.sink.commit import TaskReport, commit_micro_batch
-from pipeline.sink.errors import InvalidRows, InvalidSinkOption, SinkStateError
+from pipeline.sink.errors import InvalidSinkOption, SinkStateError
 from pipeline.sink.fingerprint import Fingerprint, fingerprint_of
 from pipeline.sink.identity import derive_identity
 from pipeline.sink.opening import TopicOpening
@@ -34,6 +31,7 @@ from pipeline.sink.options import DeliveryMode, SinkOptions, parse_sink_options
 from pipeline.sink.placement import Placement
 from pipeline.sink.plain_task import PlainTaskWriter
 from pipeline.sink.state import SinkState, state_directory
+from pipeline.sink.target import known_partitions, propose_opening, wall_ms
 from pipeline.sink.task import TaskSettings, TaskWriter
 
 BATCH_ID = "streaming.sql.batchId"
@@ -221,36 +219,3 @@ def commit_messages(plan: SinkPlan, messages: list[WriterCommitMessage | None], 
         reports.append(message.report)
     with Client(plan.options.client) as client:
         commit_micro_batch(client, plan.state(), batch_id, reports)
-
-
-def propose_opening(client: Client, topic: str, *, batch_id: int, fingerprint: Fingerprint) -> TopicOpening:
-    """The topic as its leaders have it now. Raises InvalidRows if there is no such topic, ClientError."""
-    partitions = known_partitions(client, topic)
-    opened_ms = wall_ms()
-    found = client.list_offsets(dict.fromkeys(partitions, LATEST))
-    return TopicOpening(
-        topic,
-        batch_id,
-        opened_ms,
-        tuple(found[where].offset for where in partitions),
-        tuple(found[where].leader_epoch for where in partitions),
-        fingerprint,
-    )
-
-
-def known_partitions(client: Client, topic: str) -> list[TopicPartition]:
-    """The partitions of a topic, from 0 on. A broker may hear of a new topic a little later than others."""
-    deadline = client.deadline(client.config.unknown_topic_budget_ms)
-    while True:
-        told = client.metadata([topic]).topics.get(topic)
-        if told is not None and told.error is ErrorCode.NONE and told.partitions:
-            count = len(told.partitions)
-            if set(told.partitions) == set(range(count)):
-                return [TopicPartition(topic, partition) for partition in range(count)]
-        if not deadline.pause():
-            why = "unknown to the brokers" if told is None else told.error.name
-            raise InvalidRows(f"topic {topic!r} can't be written to: {why}")
-
-
-def wall_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,0 +1,108 @@
+"""Another cluster's topic as a source: which offsets there are, and their rows.
+
+The range is fixed when the replay is planned, so what comes to the source meanwhile is not replayed: this job
+copies what is there, it does not follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from pipeline.client.client import READ_COMMITTED, Client
+from pipeline.client.config import ClientConfig, parse_bootstrap
+from pipeline.client.values import EARLIEST, LATEST, PartitionRange
+from pipeline.replay.errors import ReplayError
+from pipeline.replay.lake import Found
+from pipeline.replay.plan import NO_TIME, LogPiece, Settings
+from pipeline.replay.rows import sink_rows
+from pipeline.sink.errors import InvalidRows
+from pipeline.sink.target import known_partitions
+from pipeline.source.errors import DataLossError
+from pipeline.source.options import Isolation, View
+from pipeline.source.reading import DamagedLog, TaskReading, read_ranges
+
+SCHEME = "kafka"
+COLUMNS = ("key", "value", "partition", "timestamp", "headers")
+
+
+class Log(NamedTuple):
+    """A topic of a cluster."""
+
+    client: ClientConfig
+    topic: str
+
+
+def is_log(source: str) -> bool:
+    return source.startswith(f"{SCHEME}://")
+
+
+def parse_log(source: str, client_id: str) -> Log:
+    """`kafka://host:9092,host2:9092/topic`. Raises ReplayError, InvalidClientOption."""
+    parts = urlsplit(source)
+    topic = parts.path.removeprefix("/")
+    if not parts.netloc or not topic or "/" in topic or parts.query or parts.fragment:
+        raise ReplayError(
+            f"{source!r} names no topic of a cluster", "Write kafka://HOST:PORT,HOST:PORT/TOPIC."
+        )
+    return Log(ClientConfig(bootstrap=parse_bootstrap(parts.netloc), client_id=client_id), topic)
+
+
+def cluster_id(client: Client) -> str:
+    """The id that brokers give their cluster; "" if they give none."""
+    return client.metadata([]).cluster_id or ""
+
+
+def find_log(client: Client, topic: str, *, from_ms: int = NO_TIME) -> Found:
+    """What is committed of a topic now, a stream for each partition. Raises ReplayError, ClientError.
+
+    from_ms: partitions begin with their first record that is as late. What is committed ends where the first
+    transaction is open.
+    """
+    try:
+        partitions = known_partitions(client, topic)
+    except InvalidRows as error:
+        raise ReplayError(str(error).replace("written to", "read")) from error
+    begin = EARLIEST if from_ms == NO_TIME else from_ms
+    starts = client.list_offsets(dict.fromkeys(partitions, begin))
+    ends = client.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=READ_COMMITTED)
+    streams = tuple(
+        (LogPiece(*where, starts[where].offset, ends[where].offset),)
+        for where in partitions
+        if 0 <= starts[where].offset < ends[where].offset
+    )
+    return Found(streams, has_partitions=True, partition_max=len(partitions) - 1, files=0, bytes=0)
+
+
+def log_rows(
+    log: Log, pieces: Sequence[LogPiece], settings: Settings, *, now_ms: int
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the pieces, one after another, as the sink takes them. Raises ReplayError, ClientError."""
+    reading = TaskReading(log.client, View.RECORDS, COLUMNS, Isolation.READ_COMMITTED)
+    try:
+        for rows in read_ranges(reading, _as_ranges(pieces)):
+            chosen = sink_rows(rows, settings, now_ms=now_ms)
+            if chosen.num_rows:
+                yield chosen
+    except DataLossError as error:
+        raise ReplayError(
+            f"{log.topic}: records are gone since the replay was planned: {error.__cause__ or error}",
+            "Retention took them before they were copied. Begin anew, with another --checkpoint, and raise "
+            "the source's retention for as long as the replay takes.",
+        ) from error
+    except DamagedLog as error:
+        raise ReplayError(str(error), "`pipeline verify` tells which replicas are damaged.") from error
+
+
+def _as_ranges(pieces: Sequence[LogPiece]) -> list[PartitionRange]:
+    """Pieces of one partition that meet are one range: a reader is given each partition once."""
+    ranges: list[PartitionRange] = []
+    for piece in pieces:
+        if ranges and ranges[-1].where == piece.range.where and ranges[-1].end_offset == piece.start_offset:
+            ranges[-1] = ranges[-1]._replace(end_offset=piece.end_offset)
+        else:
+            ranges.append(piece.range)
+    return ranges

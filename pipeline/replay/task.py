@@ -1,0 +1,139 @@
+"""One attempt of one task of a round: reads its pieces and delivers them, once. Without Spark, in executors.
+
+To the sink a round is a micro-batch: the task's producer id comes of the run's id and the task's index, the
+producer epoch is the round's number, and openings lie in the checkpoint. See sink/delivery.py for what makes
+that store each record once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from dataplane.wire.compression import Compression
+from pipeline.client.client import Client
+from pipeline.client.config import ClientConfig
+from pipeline.records.encode import BatchOptions, RecordTooLarge
+from pipeline.replay.errors import ReplayError
+from pipeline.replay.lake import Lake, lake_rows
+from pipeline.replay.log import Log, log_rows
+from pipeline.replay.paced_client import PacedClient
+from pipeline.replay.pacing import NO_LIMIT, Rates
+from pipeline.replay.plan import FilePiece, LogPiece, Piece, Settings
+from pipeline.sink.commit import TaskReport
+from pipeline.sink.delivery import DeliveryOptions
+from pipeline.sink.fingerprint import Fingerprint, fingerprint_of
+from pipeline.sink.identity import derive_identity
+from pipeline.sink.opening import TopicOpening
+from pipeline.sink.state import SinkState
+from pipeline.sink.target import propose_opening, wall_ms
+from pipeline.sink.task import TaskSettings, TaskWriter
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTask:
+    """All that a worker needs. Pickles.
+
+    client: of the target. state: the sink's directory, which driver and workers share. rates: of this task.
+    """
+
+    settings: Settings
+    source: Lake | Log
+    client: ClientConfig
+    state: Path
+    round: int
+    index: int
+    pieces: tuple[Piece, ...]
+    compression: Compression = Compression.NONE
+    rates: Rates = NO_LIMIT
+    delivery: DeliveryOptions = field(default_factory=DeliveryOptions)
+
+
+def client_of(task: ReplayTask) -> Client:
+    return PacedClient(task.client, task.rates) if task.rates.is_limited else Client(task.client)
+
+
+def run_task(task: ReplayTask, make_client: Callable[[ReplayTask], Client] = client_of) -> TaskReport:
+    """Raises ReplayError, or what the sink and client raise; another attempt goes on from what is stored."""
+    settings = task.settings
+    state = SinkState(task.state)
+    with make_client(task) as client:
+        opening = state.opening(task.round, settings.topic, lambda: propose(client, task))
+        opening.check(fingerprint_of_round(settings, task.round))
+        writer = TaskWriter(
+            client,
+            TaskSettings(
+                identity=derive_identity(settings.run_id, batch_id=task.round, task_index=task.index),
+                task_index=task.index,
+                topic=settings.topic,
+                batches=BatchOptions(
+                    compression=task.compression,
+                    batch_bytes_max=settings.batch_bytes,
+                    records_max=settings.batch_records,
+                ),
+                delivery=task.delivery,
+                now_ms=wall_ms,
+            ),
+            lambda _: opening,
+        )
+        try:
+            for rows in task_rows(task, now_ms=opening.opened_ms):
+                writer.add(rows)
+            return TaskReport(task.index, dict(writer.finish()))
+        except RecordTooLarge as error:
+            raise ReplayError(
+                f"{error}",
+                "Begin anew, with another --checkpoint and a larger --batch-bytes; the topic's "
+                "max.message.bytes must allow it.",
+            ) from error
+
+
+def propose(client: Client, task: ReplayTask) -> TopicOpening:
+    """The target's opening, with the partitions it had when the replay was planned: a key that went elsewhere
+    in the middle of a replay would be out of order. Raises ReplayError, InvalidRows, ClientError."""
+    settings = task.settings
+    opening = propose_opening(
+        client,
+        settings.topic,
+        batch_id=task.round,
+        fingerprint=fingerprint_of_round(settings, task.round),
+    )
+    count = settings.partition_count
+    if opening.partition_count < count:
+        raise ReplayError(
+            f"{settings.topic} has {opening.partition_count} partitions, and had {count} when the replay was "
+            "planned: it is another topic now",
+            "Begin anew, with another --checkpoint.",
+        )
+    return replace(
+        opening,
+        start_offsets=opening.start_offsets[:count],
+        leader_epochs=opening.leader_epochs[:count],
+    )
+
+
+def fingerprint_of_round(settings: Settings, number: int) -> Fingerprint:
+    """What attempts of a round must agree in. Their pieces come from the one plan."""
+    return fingerprint_of(
+        {
+            **settings.identity(),
+            "run": settings.run_id,
+            "round": str(number),
+            "batchBytes": str(settings.batch_bytes),
+            "batchRecords": str(settings.batch_records),
+        }
+    )
+
+
+def task_rows(task: ReplayTask, *, now_ms: int) -> Iterator[pa.RecordBatch]:
+    """The task's rows, the same in every attempt."""
+    match task.source:
+        case Lake() as lake:
+            files = [piece for piece in task.pieces if isinstance(piece, FilePiece)]
+            return lake_rows(lake, files, task.settings, now_ms=now_ms)
+        case Log() as log:
+            ranges = [piece for piece in task.pieces if isinstance(piece, LogPiece)]
+            return log_rows(log, ranges, task.settings, now_ms=now_ms)

@@ -1,0 +1,45 @@
+"""The topic that is written to, as its brokers have it now: for openings, and for whoever plans a write."""
+
+from __future__ import annotations
+
+import time
+
+from dataplane.wire.errors import ErrorCode
+from pipeline.client.client import Client
+from pipeline.client.values import LATEST, TopicPartition
+from pipeline.sink.errors import InvalidRows
+from pipeline.sink.fingerprint import Fingerprint
+from pipeline.sink.opening import TopicOpening
+
+
+def propose_opening(client: Client, topic: str, *, batch_id: int, fingerprint: Fingerprint) -> TopicOpening:
+    """The topic as its leaders have it now. Raises InvalidRows if there is no such topic, ClientError."""
+    partitions = known_partitions(client, topic)
+    opened_ms = wall_ms()
+    found = client.list_offsets(dict.fromkeys(partitions, LATEST))
+    return TopicOpening(
+        topic,
+        batch_id,
+        opened_ms,
+        tuple(found[where].offset for where in partitions),
+        tuple(found[where].leader_epoch for where in partitions),
+        fingerprint,
+    )
+
+
+def known_partitions(client: Client, topic: str) -> list[TopicPartition]:
+    """The partitions of a topic, from 0 on. A broker may hear of a new topic a little later than others."""
+    deadline = client.deadline(client.config.unknown_topic_budget_ms)
+    while True:
+        told = client.metadata([topic]).topics.get(topic)
+        if told is not None and told.error is ErrorCode.NONE and told.partitions:
+            count = len(told.partitions)
+            if set(told.partitions) == set(range(count)):
+                return [TopicPartition(topic, partition) for partition in range(count)]
+        if not deadline.pause():
+            why = "unknown to the brokers" if told is None else told.error.name
+            raise InvalidRows(f"topic {topic!r} can't be written to: {why}")
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
