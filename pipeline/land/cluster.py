@@ -33,6 +33,10 @@ class LandCluster:
     def cluster_id(self) -> str:
         return self._client.metadata([]).cluster_id or ""
 
+    def check_topics(self) -> None:
+        """Raises InvalidOption for topics that don't exist."""
+        self._source.partitions(must_exist=True)
+
     def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
         found = self._client.metadata(sorted(topics)).topics
         return {name: one.topic_id for name, one in found.items() if one.topic_id}

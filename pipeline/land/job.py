@@ -136,6 +136,8 @@ def _run(options: argparse.Namespace, context: Context) -> Outcome:
         if options.dry_run:
             table.check(wanted)
             return _dry_run(lander(1), str(table.root))
+        if table.settings() is None:
+            cluster.check_topics()  # a misspelt name must not leave an empty table behind
         table.open(wanted)
         return _land(lander(_parallelism(context)), table, options, context)
 
