@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.client.client import Client
 from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
 from pipeline.land.cluster import LandCluster
+from pipeline.land.delta import catch_up, check_delta
 from pipeline.land.documents import COMPRESSIONS, Plan, TableSettings
 from pipeline.land.errors import LandError
 from pipeline.land.lander import Landed, Lander, Totals
@@ -103,6 +104,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="about how many offsets one manifest covers (%(default)s)",
     )
+    parser.add_argument(
+        "--delta", action="store_true", help="keep a Delta log over the files, too (needs deltalake)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would be landed; write nothing")
 
 
@@ -119,6 +123,8 @@ def run(options: argparse.Namespace, context: Context) -> Outcome:
 
 def _run(options: argparse.Namespace, context: Context) -> Outcome:
     partition_by = parse_partition_by(options.partition_by)
+    if options.delta:
+        check_delta()
     source = _source_options(options, context)
     table = Table(table_root(options.dest))
     with Client(context.client_config) as client:
@@ -150,6 +156,8 @@ def _land(lander: Lander, table: Table, options: argparse.Namespace, context: Co
         if landed is not None:
             totals.add(landed.manifest)
             _tell(landed, totals, context)
+        if options.delta:
+            catch_up(table)
         if landed is not None and landed.is_more_due:
             continue
         if not options.continuous:

@@ -6,7 +6,7 @@ by manifest sees batches whole or not at all. Both read `topic`, `date` and `hou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,16 +73,24 @@ def landed(dest: str | Path) -> Landed:
 def dataset(dest: str | Path, topics: Collection[str] | None = None) -> ds.Dataset:
     """All columns of the source's records, and those of the folders. Raises LandError."""
     table = landed(dest)
-    folders = pa.schema([_FOLDER_FIELDS[name] for name in table.table.partition_by])
-    stored = record_schema(file_columns(RECORD_COLUMNS, table.table.partition_by))
-    schema = pa.unify_schemas([stored, folders])
+    folders = _folder_schema(table.table.partition_by)
     return ds.dataset(
         paths_of(table, topics),
-        schema=schema,
+        schema=table_schema(table.table.partition_by),
         format="parquet",
         partitioning=ds.partitioning(folders, flavor="hive") if len(folders) else None,
         partition_base_dir=str(table.root),
     )
+
+
+def table_schema(partition_by: Sequence[str]) -> pa.Schema:
+    """A table's columns: those in its files, then those of its folders."""
+    stored = record_schema(file_columns(RECORD_COLUMNS, partition_by))
+    return pa.unify_schemas([stored, _folder_schema(partition_by)])
+
+
+def _folder_schema(partition_by: Sequence[str]) -> pa.Schema:
+    return pa.schema([_FOLDER_FIELDS[name] for name in partition_by])
 
 
 def read(spark: SparkSession, dest: str | Path, topics: Collection[str] | None = None) -> DataFrame:
