@@ -43,6 +43,7 @@ SPOKEN: dict[ApiKey, int] = {
     ApiKey.API_VERSIONS: API_VERSIONS_VERSION,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
     ApiKey.DESCRIBE_PRODUCERS: 0,
+    ApiKey.DESCRIBE_CONFIGS: 4,
     ApiKey.DESCRIBE_LOG_DIRS: 4,  # from Kafka 3.3 on: the first that tells how much is free
 }
 CONSUMER_ID = -1

@@ -146,7 +146,8 @@ class RangeReader:
             return
         readable = self._wait()
         for broker_id in readable:
-            self._receive(broker_id)
+            if broker_id in self._under_way:  # not dropped by what an answer before it has led to
+                self._receive(broker_id)
         self._ask()
         for comparison in {self._comparisons[broker_id] for broker_id in readable}:
             comparison.run()
@@ -207,11 +208,14 @@ class RangeReader:
         ]
         readable = [by_socket[number] for number, _ in poll.poll(max(min(until) - now, 1))]
         now = now_ms()
-        for broker_id, under_way in list(self._under_way.items()):
-            if broker_id not in readable and under_way.overdue_ms <= now:
-                self._connections.pop(broker_id).close()
-                del self._under_way[broker_id]
-                self._on_lost(broker_id, "no answer in time")
+        overdue = [
+            broker_id
+            for broker_id, one in self._under_way.items()
+            if broker_id not in readable and one.overdue_ms <= now
+        ]
+        for broker_id in overdue:
+            self._drop_request(broker_id)
+            self._on_lost(broker_id, "no answer in time")
         return readable
 
     def _receive(self, broker_id: int) -> None:

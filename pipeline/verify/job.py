@@ -1,0 +1,246 @@
+"""`pipeline verify`: what its command line says, and how it reports."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+from pipeline.client.client import Client
+from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
+from pipeline.land.errors import LandError
+from pipeline.source.errors import InvalidOption
+from pipeline.source.options import SourceOptions, parse_options
+from pipeline.verify.cluster import Target, changed_topics, compacted_topics, find_target, unverified
+from pipeline.verify.joining import JoinRules, Verified, join, with_more, without
+from pipeline.verify.landed import LandedCounts, compare_landed
+from pipeline.verify.landed_table import landed_ranges
+from pipeline.verify.outcome import Measured, lines_of, result_of
+from pipeline.verify.planning import offsets_of, plan_verification
+from pipeline.verify.reader import RangeTask, ReadOptions
+from pipeline.verify.recording import record
+from pipeline.verify.sequences import EXPIRY_MS_DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pipeline.jobs.context import Context
+
+PATIENCE_S = 15.0
+FETCH_BYTES = 4 * 1024 * 1024
+
+DESCRIPTION = """\
+Reads each partition from all of its replicas at once and compares them, byte by byte, up to what is
+committed: each replica as its broker serves it, in sync or not. Checks on the way that stored CRCs are those
+of the bytes, that offsets have no gap and do not go back, that leader epochs never do, and that no idempotent
+producer's record is missing or there twice. --landed also counts what was landed against the log, and --audit
+holds the log's leader epochs against the elections that the controller's audit knows.
+
+Only reads, changes nothing at brokers (whoever is in sync stays so), and may run beside any load: what is
+written while it runs is not looked at. One task takes a range from all replicas; only findings leave it.
+
+Ends with status 1 if anything is wrong. --record keeps the result in the controller's SQL, where
+`springtide verifications list` shows it.
+"""
+EXAMPLES = (
+    "pipeline verify orders --bootstrap-server store1:9092",
+    "pipeline verify --master spark://spark1:7077 --output json",
+    "pipeline verify orders --starting-timestamp 1795305600000 --landed /lake",
+    "pipeline verify --record --audit --cluster prod --url http://controller1:8080",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="topics to verify; all without any")
+    parser.add_argument("--pattern", metavar="REGEX", help="topics by name, instead of naming them")
+    span = parser.add_argument_group("a range")
+    span.add_argument("--starting-offsets", metavar="JSON", help='earliest or {"orders":{"0":42}}')
+    span.add_argument("--starting-timestamp", metavar="MS", help="begin at the first record at or after it")
+    span.add_argument("--ending-offsets", metavar="JSON", help="latest, or offsets by partition, exclusive")
+    also = parser.add_argument_group("also")
+    also.add_argument("--landed", metavar="DEST", help="count a table that `pipeline land` made, too")
+    also.add_argument("--audit", action="store_true", help="hold leader epochs against the audit, too")
+    also.add_argument("--record", action="store_true", help="keep the result in the controller's SQL")
+    also.add_argument("--reason", metavar="TEXT", help="with --record: why it was run")
+    parser.add_argument(
+        "--patience",
+        type=_seconds,
+        default=PATIENCE_S,
+        metavar="SECONDS",
+        help="how long a replica may be silent, or stand still behind what is committed (%(default)s)",
+    )
+    parser.add_argument(
+        "--producer-expiry",
+        type=_hours_ms,
+        default=EXPIRY_MS_DEFAULT,
+        metavar="HOURS",
+        help="a producer that was idle for longer may go on anywhere: producer.id.expiration.ms (24)",
+    )
+    parser.add_argument(
+        "--records-per-task", type=_positive, metavar="N", help="most offsets of a partition a task reads"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would be read; read nothing")
+
+
+def run(options: argparse.Namespace, context: Context) -> Outcome:
+    try:
+        return _run(options, context)
+    except InvalidOption as error:
+        raise UsageError(str(error)) from error
+    except LandError as error:
+        raise JobError(str(error), error.advice) from error
+
+
+def _run(options: argparse.Namespace, context: Context) -> Outcome:
+    began_ms = _now_ms()
+    if options.record and options.dry_run:
+        raise UsageError("--record keeps a result, and --dry-run has none")
+    with Client(context.client_config) as client:
+        target = find_target(_source_options(options, context), client)
+        topics = sorted({where.topic for where in target.bounds})
+        compacted = compacted_topics(topics, client)
+        if compacted is None:
+            context.note("no broker tells which topics compact: all are taken for such that don't")
+        landed = None if options.landed is None else landed_ranges(options.landed, target.metadata)
+        rules = JoinRules(compacted or frozenset(), options.producer_expiry)
+        tasks = plan_verification(
+            target.bounds,
+            target.metadata,
+            slots=1 if options.dry_run else _slots(context),
+            compacted=rules.compacted,
+            records_per_task=options.records_per_task,
+        )
+        if options.dry_run:
+            return _dry_run(target, tasks)
+        read = ReadOptions(
+            client=context.client_config,
+            fetch_bytes=FETCH_BYTES,
+            patience_ms=int(options.patience * 1000),
+            expiry_ms=options.producer_expiry,
+            keeps_held=landed is not None,
+        )
+        verified, measured = _read(read, tasks, rules, context)
+        verified = without(verified, changed_topics(target.metadata, client.metadata(topics)))
+    verified = with_more(verified, unverified(target))
+    counts: LandedCounts | None = None
+    if landed is not None:
+        counts = compare_landed(verified.partitions, landed)
+        verified = with_more(verified, counts.findings)
+    result = result_of(
+        verified,
+        measured,
+        counts,
+        topics=topics,
+        compacted=rules.compacted,
+        began_ms=began_ms,
+        ended_ms=_now_ms(),
+    )
+    lines = lines_of(result)
+    if options.record:
+        result["recorded"] = record(result, context, reason=options.reason)
+        lines.append(f"recorded as {result['recorded']}")
+    status = Exit.FOUND if result["findingsTotal"] else Exit.DONE
+    return Outcome(status, result, tuple(lines))
+
+
+def _read(
+    read: ReadOptions, tasks: Sequence[tuple[RangeTask, ...]], rules: JoinRules, context: Context
+) -> tuple[Verified, Measured]:
+    from pipeline.verify.spark_tasks import run_on_spark  # noqa: PLC0415 - a dry run needs no Spark
+
+    began_s = time.monotonic()
+    reports = run_on_spark(
+        context.spark,
+        read,
+        tasks,
+        progress=lambda done, total: context.progress(done, total, f"{done} of {total} tasks"),
+    )
+    measured = Measured(
+        seconds=time.monotonic() - began_s, cpu_s=sum(one.cpu_ms for one in reports) / 1000, tasks=len(tasks)
+    )
+    return join(reports, rules), measured
+
+
+def _dry_run(target: Target, tasks: Sequence[tuple[RangeTask, ...]]) -> Outcome:
+    spans = sorted(target.bounds.items())
+    told: Mapping[str, Any] = {
+        "dryRun": True,
+        "tasks": len(tasks),
+        "offsets": offsets_of(tasks),
+        "spans": [
+            {
+                "topic": where.topic,
+                "partition": where.partition,
+                "startOffset": one.start_offset,
+                "endOffset": one.end_offset,
+            }
+            for where, one in spans
+        ],
+        "leaderless": [str(where) for where in target.leaderless],
+    }
+    lines = [f"{where}  offsets {one.start_offset} to {one.end_offset}" for where, one in spans]
+    lines += [f"{where}  has no leader" for where in target.leaderless]
+    lines.append(
+        f"{offsets_of(tasks):,} offsets of {len(spans)} partitions would be read by {len(tasks)} tasks"
+    )
+    return Outcome(Exit.DONE, told, tuple(lines))
+
+
+def _source_options(options: argparse.Namespace, context: Context) -> SourceOptions:
+    if options.topics and options.pattern is not None:
+        raise UsageError("name the topics to verify, or give --pattern; not both")
+    given = {
+        "kafka.bootstrap.servers": context.bootstrap,
+        "subscribe": ",".join(options.topics) or None,
+        "subscribePattern": None if options.topics else options.pattern or ".*",
+        "startingOffsets": options.starting_offsets,
+        "startingTimestamp": options.starting_timestamp,
+        "startingOffsetsByTimestampStrategy": "latest",
+        "endingOffsets": options.ending_offsets,
+        # What retention has taken meanwhile is nobody's damage.
+        "failOnDataLoss": "false",
+    }
+    return parse_options(
+        {name: value for name, value in given.items() if value is not None}, is_streaming=False
+    )
+
+
+def _slots(context: Context) -> int:
+    """How many tasks can run at a time; Spark Connect's client is not told."""
+    spark_context = getattr(context.spark, "_sc", None)
+    return 8 if spark_context is None else int(spark_context.defaultParallelism)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if not 0 < value < 2**63:
+        raise argparse.ArgumentTypeError("must be a positive whole number")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 86_400:
+        raise argparse.ArgumentTypeError("must be from 0 to 86400 seconds")
+    return value
+
+
+def _hours_ms(text: str) -> int:
+    value = float(text)
+    if not 0 < value <= 1_000_000:
+        raise argparse.ArgumentTypeError("must be a number of hours")
+    return int(value * 3_600_000)
+
+
+JOB = Job(
+    name="verify",
+    summary="are all replicas the same, whole and in order?",
+    description=DESCRIPTION,
+    examples=EXAMPLES,
+    add_arguments=add_arguments,
+    run=run,
+)

@@ -1,0 +1,68 @@
+"""What a landed table says that it holds, as ranges to be counted: the shell of landed.py."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.client.values import ClusterMetadata
+from pipeline.land.documents import Manifest
+from pipeline.land.errors import LandError
+from pipeline.land.table import Table, table_root
+from pipeline.verify.landed import LandedRange, ranges_of
+
+
+def landed_ranges(dest: str, metadata: ClusterMetadata) -> list[LandedRange]:
+    """Of the topics that the cluster has now: those of an earlier topic of the same name are left out.
+    Records are counted by what each file itself says, which a manifest only repeats.
+
+    Raises LandError for a table of another cluster, or one that is damaged.
+    """
+    table = Table(table_root(dest))
+    settings = table.settings()
+    if settings is None:
+        raise LandError(f"{table.root} is no table: nothing was landed there")
+    if metadata.cluster_id and settings.cluster_id != metadata.cluster_id:
+        raise LandError(
+            f"{table.root} is a table of cluster {settings.cluster_id}, not of {metadata.cluster_id}"
+        )
+    found: list[LandedRange] = []
+    for manifest in table.manifests():
+        plan = table.plan(manifest.batch)
+        filters = plan is not None and plan.read_committed
+        found += [
+            one._replace(skipped=one.end_offset - one.start_offset) if filters else one
+            for one in _ranges(table, manifest, metadata)
+        ]
+    return found
+
+
+def _ranges(table: Table, manifest: Manifest, metadata: ClusterMetadata) -> list[LandedRange]:
+    same = {
+        name
+        for name, topic_id in manifest.topic_ids.items()
+        if name in metadata.topics and metadata.topics[name].topic_id == topic_id
+    }
+    files: Counter[tuple[str, int, int, int]] = Counter()
+    for file in manifest.files:
+        if file.topic in same:
+            files[file.topic, file.partition, file.start_offset, file.end_offset] += _rows(table, file.path)
+    return ranges_of(
+        [
+            (span.topic, span.partition, span.start_offset, span.end_offset, span.records, span.skipped)
+            for span in manifest.spans
+            if span.topic in same
+        ],
+        files,
+        batch=manifest.batch,
+    )
+
+
+def _rows(table: Table, path: str) -> int:
+    """0 for a file that is not there, or none: its records are then missing."""
+    try:
+        return int(pq.read_metadata(table.root / path).num_rows)
+    except (OSError, pa.ArrowException):
+        return 0

@@ -1,0 +1,72 @@
+"""A result into the controller's SQL, through its REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from springtide.call import CHANGE_SECONDS_MAX, Call, address
+
+if TYPE_CHECKING:
+    from pipeline.jobs.context import Context
+
+PARTITIONS_MAX = 10_000
+"""Partitions told to the controller one by one: those with findings first. All are counted."""
+FINDINGS_MAX = 1_000
+
+
+def body_of(result: Mapping[str, Any], *, reason: str | None) -> dict[str, Any]:
+    """What POST /clusters/{cluster}/verifications takes."""
+    partitions = sorted(
+        result["partitions"], key=lambda one: (not one["findings"], one["topic"], one["partition"])
+    )
+    body: dict[str, Any] = {
+        "began_at_ms": result["beganMs"],
+        "ended_at_ms": result["endedMs"],
+        "topics": len(result["topics"]),
+        "partitions_total": result["partitionsTotal"],
+        "batches": result["batches"],
+        "records": result["records"],
+        "bytes": result["bytes"],
+        "compared_bytes": result["comparedBytes"],
+        "findings_total": result["findingsTotal"],
+        "findings": [
+            {
+                "kind": one["kind"],
+                "topic": one["topic"],
+                "partition": one["partition"],
+                "broker_id": one["broker"],
+                "first_offset": one["firstOffset"],
+                "last_offset": one["lastOffset"],
+                "batches": one["batches"],
+                "detail": one["detail"][:1_000],
+            }
+            for one in result["findings"][:FINDINGS_MAX]
+        ],
+        "partitions": [
+            {
+                "topic": one["topic"],
+                "partition": one["partition"],
+                "first_offset": one["firstOffset"],
+                "next_offset": one["nextOffset"],
+                "records": one["records"],
+                "findings": one["findings"],
+            }
+            for one in partitions[:PARTITIONS_MAX]
+        ],
+    }
+    if reason is not None:
+        body["reason"] = reason
+    return body
+
+
+def record(result: Mapping[str, Any], context: Context, *, reason: str | None) -> str:
+    """The verification's id. Raises Refused or Unreachable."""
+    call = Call(
+        method="POST",
+        path=address("clusters", context.cluster, "verifications"),
+        body=body_of(result, reason=reason),
+        answer_s_max=CHANGE_SECONDS_MAX,
+    )
+    with context.controllers() as controllers:
+        return str(controllers.send(call).document()["id"])
