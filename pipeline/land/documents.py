@@ -125,15 +125,15 @@ class Manifest:
 
 
 def encode_settings(settings: TableSettings) -> bytes:
-    return _encode(
-        {"kind": "table", "clusterId": settings.cluster_id, "partitionBy": list(settings.partition_by)}
+    return encode_document(
+        "table", {"clusterId": settings.cluster_id, "partitionBy": list(settings.partition_by)}
     )
 
 
 def encode_plan(plan: Plan) -> bytes:
-    return _encode(
+    return encode_document(
+        "plan",
         {
-            "kind": "plan",
             "batch": plan.batch,
             "plannedMs": plan.planned_ms,
             "topicIds": dict(sorted(plan.topic_ids.items())),
@@ -143,26 +143,26 @@ def encode_plan(plan: Plan) -> bytes:
             "spans": [list(span) for span in plan.spans],
             "tasks": [[list(one) for one in task] for task in plan.tasks],
             "losses": list(plan.losses),
-        }
+        },
     )
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    return _encode(
+    return encode_document(
+        "manifest",
         {
-            "kind": "manifest",
             "batch": manifest.batch,
             "committedMs": manifest.committed_ms,
             "topicIds": dict(sorted(manifest.topic_ids.items())),
             "spans": [list(span) for span in manifest.spans],
             "files": [list(file) for file in manifest.files],
             "losses": list(manifest.losses),
-        }
+        },
     )
 
 
-def _encode(fields: dict[str, Any]) -> bytes:
-    return json.dumps({"version": VERSION, **fields}, separators=(",", ":")).encode()
+def encode_document(kind: str, fields: Mapping[str, Any]) -> bytes:
+    return json.dumps({"version": VERSION, "kind": kind, **fields}, separators=(",", ":")).encode()
 
 
 # --- decoding
@@ -177,7 +177,7 @@ def decode_settings(encoded: bytes, name: str) -> TableSettings:
         check_partition_by(columns)
         return TableSettings(_text(document["clusterId"]), columns)
 
-    return _decode(encoded, name, "table", build)
+    return decode_document(encoded, name, "table", build)
 
 
 def decode_plan(encoded: bytes, name: str, *, batch: int) -> Plan:
@@ -186,7 +186,7 @@ def decode_plan(encoded: bytes, name: str, *, batch: int) -> Plan:
         tasks = tuple(
             tuple(PartitionRange(*_span(one, 4)) for one in _list(task)) for task in _list(document["tasks"])
         )
-        _check_once(span.where for span in spans)
+        check_once(span.where for span in spans)
         _check_tasks(spans, tasks)
         compression = _text(document["compression"])
         if compression not in COMPRESSIONS:
@@ -194,39 +194,40 @@ def decode_plan(encoded: bytes, name: str, *, batch: int) -> Plan:
         level = document["compressionLevel"]
         return Plan(
             _batch(document, batch),
-            _number(document["plannedMs"]),
+            number(document["plannedMs"]),
             _topic_ids(document, spans),
             spans,
             tasks,
             compression,
-            None if level is None else _number(level, most=_LEVEL_MAX),
+            None if level is None else number(level, most=_LEVEL_MAX),
             _boolean(document["readCommitted"]),
             tuple(_text(each) for each in _list(document["losses"])),
         )
 
-    return _decode(encoded, name, "plan", build)
+    return decode_document(encoded, name, "plan", build)
 
 
 def decode_manifest(encoded: bytes, name: str, *, batch: int) -> Manifest:
     def build(document: Mapping[str, Any]) -> Manifest:
         spans = tuple(_landed_span(each) for each in _list(document["spans"]))
-        _check_once(span.where for span in spans)
-        files = tuple(_landed_file(each) for each in _list(document["files"]))
-        _check_once(file.path for file in files)
+        check_once(span.where for span in spans)
+        files = tuple(read_file(each) for each in _list(document["files"]))
+        check_once(file.path for file in files)
         _check_records(spans, files)
         return Manifest(
             _batch(document, batch),
-            _number(document["committedMs"]),
+            number(document["committedMs"]),
             _topic_ids(document, spans),
             spans,
             files,
             tuple(_text(each) for each in _list(document["losses"])),
         )
 
-    return _decode(encoded, name, "manifest", build)
+    return decode_document(encoded, name, "manifest", build)
 
 
-def _decode(encoded: bytes, name: str, kind: str, build: Callable[[Mapping[str, Any]], T]) -> T:
+def decode_document(encoded: bytes, name: str, kind: str, build: Callable[[Mapping[str, Any]], T]) -> T:
+    """What `build` makes of a document of this kind; ValueError, KeyError and TypeError of it mean damage."""
     try:
         document = json.loads(encoded)
         if not isinstance(document, dict) or document.get("kind") != kind:
@@ -246,27 +247,27 @@ def _span(values: object, length: int) -> tuple[Any, ...]:
     if len(told) != length:
         raise ValueError(f"{length} values are wanted, not {len(told)}")
     topic, partition, start, end, *epoch = told
-    _number(partition, most=_PARTITION_MAX)
-    if _number(end) < _number(start):
+    number(partition, most=_PARTITION_MAX)
+    if number(end) < number(start):
         raise ValueError(f"offsets {start} to {end}")
     for one in epoch:
-        _number(one, least=-1, most=_PARTITION_MAX)
+        number(one, least=-1, most=_PARTITION_MAX)
     return check_topic(_text(topic)), partition, start, end, *epoch
 
 
 def _landed_span(values: object) -> LandedSpan:
     told = _list(values)
-    span = LandedSpan(*_span(told[:5], 5), *(_number(each) for each in told[5:]))
+    span = LandedSpan(*_span(told[:5], 5), *(number(each) for each in told[5:]))
     if span.records + span.skipped > span.end_offset - span.start_offset:
         raise ValueError(f"{span.where}: more records than offsets")
     return span
 
 
-def _landed_file(values: object) -> LandedFile:
+def read_file(values: object) -> LandedFile:
     path, *rest = _list(values)
     topic, partition, start, end = _span(rest[:4], 4)
-    records, size, least, most = (_number(each) for each in rest[4:8])
-    earliest, latest = (_number(each, least=-_INT64_MAX) for each in rest[8:])
+    records, size, least, most = (number(each) for each in rest[4:8])
+    earliest, latest = (number(each, least=-_INT64_MAX) for each in rest[8:])
     if not start <= least <= most < end or not 0 < records <= most - least + 1 or earliest > latest:
         raise ValueError(f"{path!r}: its figures contradict each other")
     return LandedFile(
@@ -278,7 +279,7 @@ def _check_tasks(spans: Sequence[PartitionSpan], tasks: Sequence[Sequence[Partit
     """Tasks must be exactly the spans: a range that is in two of them would land twice."""
     by_partition: dict[TopicPartition, list[tuple[int, int]]] = {}
     for task in tasks:
-        _check_once(one.where for one in task)
+        check_once(one.where for one in task)
         for one in task:
             by_partition.setdefault(one.where, []).append((one.start_offset, one.end_offset))
     for span in spans:
@@ -310,14 +311,18 @@ def _check_records(spans: Sequence[LandedSpan], files: Sequence[LandedFile]) -> 
 def _topic_ids(
     document: Mapping[str, Any], spans: Sequence[PartitionSpan] | Sequence[LandedSpan]
 ) -> dict[str, str]:
-    told = document["topicIds"]
-    if not isinstance(told, dict):
-        raise ValueError("topicIds is no object")
-    ids = {check_topic(topic): _text(topic_id) for topic, topic_id in told.items()}
+    ids = texts(document["topicIds"])
     missing = {span.topic for span in spans} - ids.keys()
     if missing:
         raise ValueError(f"topicIds lacks {sorted(missing)}")
     return ids
+
+
+def texts(value: object) -> dict[str, str]:
+    """Texts by topic."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r:.80} is no object")
+    return {check_topic(topic): _text(text) for topic, text in value.items()}
 
 
 def _batch(document: Mapping[str, Any], batch: int) -> int:
@@ -326,7 +331,7 @@ def _batch(document: Mapping[str, Any], batch: int) -> int:
     return batch
 
 
-def _check_once(values: Any) -> None:
+def check_once(values: Any) -> None:
     told = list(values)
     if len(set(told)) != len(told):
         raise ValueError("something is named twice")
@@ -350,7 +355,7 @@ def _boolean(value: object) -> bool:
     return value
 
 
-def _number(value: object, *, least: int = 0, most: int = _INT64_MAX) -> int:
+def number(value: object, *, least: int = 0, most: int = _INT64_MAX) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ValueError(f"{value!r:.80} is no whole number from {least} to {most}")
     return value

@@ -89,6 +89,7 @@ class Lander:
     def look(self) -> Plan | None:
         """Reads the table; the plan that was begun and not finished, if there is one."""
         self._progress = self._table.progress(self._progress)
+        self._table.merge(self._progress)
         return self._table.plan(self._progress.batches)
 
     def next_plan(self) -> tuple[Plan | None, bool]:

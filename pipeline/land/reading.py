@@ -18,7 +18,7 @@ from pipeline.client.values import TopicPartition
 from pipeline.land.documents import LandedFile, TableSettings
 from pipeline.land.errors import LandError
 from pipeline.land.layout import PARTITION_COLUMNS, file_columns
-from pipeline.land.planning import PartitionState, Progress
+from pipeline.land.planning import PartitionState
 from pipeline.land.table import Table, table_root
 from pipeline.records.decode import RECORD_COLUMNS, record_schema
 
@@ -60,14 +60,8 @@ def landed(dest: str | Path) -> Landed:
     settings = table.settings()
     if settings is None:
         raise LandError(f"{table.root} is no table: nothing was landed there")
-    progress = Progress()
-    files: list[LandedFile] = []
-    for manifest in table.manifests():
-        progress = progress.after(manifest)
-        files += manifest.files
-    return Landed(
-        table.root, settings, progress.batches, tuple(files), progress.partitions, progress.topic_ids
-    )
+    progress, files = table.history()
+    return Landed(table.root, settings, progress.batches, files, progress.partitions, progress.topic_ids)
 
 
 def dataset(dest: str | Path, topics: Collection[str] | None = None) -> ds.Dataset:

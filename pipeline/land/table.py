@@ -12,6 +12,7 @@ from pathlib import Path
 from pipeline.files import Disk, mounted_path, put_if_absent
 from pipeline.land.documents import (
     BYTES_MAX,
+    LandedFile,
     Manifest,
     Plan,
     TableSettings,
@@ -23,12 +24,15 @@ from pipeline.land.documents import (
     encode_settings,
 )
 from pipeline.land.errors import LandError
+from pipeline.land.merged import MERGED_BATCHES, Merged, decode_merged, encode_merged, is_due
 from pipeline.land.planning import Progress
 
 DIRECTORY = "_springtide"
 _SETTINGS = "table.json"
 _BATCHES = "batches"
 _ASIDE = "aside"
+_MERGED = "merged"
+_RESTORE = "Restore it from a backup, or land to another place."
 
 
 def table_root(location: str) -> Path:
@@ -113,9 +117,54 @@ class Table:
     def progress(self, known: Progress | None = None) -> Progress:
         """After the last batch; `known` is an earlier answer, and saves reading what it is made of."""
         progress = Progress() if known is None else known
+        if progress.batches == 0 and (latest := self._merged_batches()):
+            merged = self._merged(latest[-1])
+            progress = progress if merged is None else merged.progress
         for manifest in self.manifests(progress.batches):
             progress = progress.after(manifest)
         return progress
+
+    def history(self) -> tuple[Progress, tuple[LandedFile, ...]]:
+        """Progress, and all files that count, in the order of batches."""
+        progress = Progress()
+        files: list[LandedFile] = []
+        merged_batches = set(self._merged_batches())
+        while True:
+            following = progress.batches + MERGED_BATCHES
+            merged = self._merged(following) if following in merged_batches else None
+            if merged is not None and is_due(following):
+                progress = merged.progress
+                files += merged.files
+            elif (manifest := self.manifest(progress.batches)) is not None:
+                progress = progress.after(manifest)
+                files += manifest.files
+            else:
+                return progress, tuple(files)
+
+    def merge(self, progress: Progress) -> None:
+        """Writes the merged document that is due after so many batches, unless it is there."""
+        path = self._merged_path(progress.batches)
+        if is_due(progress.batches) and self._read(path) is None:
+            files: list[LandedFile] = []
+            for batch in range(progress.batches - MERGED_BATCHES, progress.batches):
+                manifest = self.manifest(batch)
+                if manifest is None:
+                    raise LandError(f"the manifest of batch {batch} is missing in {self.root}", _RESTORE)
+                files += manifest.files
+            self._put(path, encode_merged(Merged(progress, tuple(files))))
+
+    def _merged(self, batches: int) -> Merged | None:
+        path = self._merged_path(batches)
+        found = self._read(path)
+        return None if found is None else decode_merged(found, str(path), batches=batches)
+
+    def _merged_batches(self) -> list[int]:
+        names = self._disk.names(self._own / _MERGED)
+        found = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+        return sorted(int(name) for name in found if name.isascii() and name.isdigit() and len(name) == 20)
+
+    def _merged_path(self, batches: int) -> Path:
+        return self._own / _MERGED / f"{batches:020d}.json"
 
     def forget_aside(self, progress: Progress) -> None:
         """Removes what attempts at finished batches have left."""
