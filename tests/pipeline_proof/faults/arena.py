@@ -27,7 +27,7 @@ from tests.pipeline_proof.faults.verdict import Record
 BROKERS = 3
 SOURCE_PARTITIONS = 4
 SINK_PARTITIONS = 3
-RECORDS_EACH = 3_000
+RECORDS_EACH = 2_000
 KEYS_EACH = 16
 PADDING = "." * 80
 SOURCE = "orders"

@@ -37,13 +37,14 @@ from tests.pipeline_proof.faults.drivers import (
 from tests.pipeline_proof.faults.schedule import Kind, Schedule, Setting, Strike
 from tests.pipeline_proof.faults.verdict import Verdict, judge
 
-RECORDS_PER_BATCH = 2_000
+RECORDS_PER_BATCH = 1_600
 BATCHES = SOURCE_PARTITIONS * RECORDS_EACH // RECORDS_PER_BATCH
-BATCH_BYTES = 2_048
-OTHER_BATCH_BYTES = 4_096
-REQUESTS = 220
+BATCH_BYTES = 4_096
+OTHER_BATCH_BYTES = 8_192
+REQUESTS = 200
 """Of a run without faults, at least. One request may bear batches of several partitions."""
-RUN_SECONDS_MAX = 240.0
+STILL_SECONDS_MAX = 180.0
+"""Without a request and without a commit."""
 STARTS_MAX = 12
 POLL_SECONDS = 0.003
 BROKER_DOWN_SECONDS = 1.0
@@ -123,7 +124,11 @@ class Run:
         cluster.create_topic(self.topic, partitions=SINK_PARTITIONS, replication_factor=3)
         storm.begin(self.schedule, self.on_strike)
         try:
-            self.copy(deadline=began + RUN_SECONDS_MAX)
+            self.copy()
+        except BaseException:
+            if self.driver is not None:
+                self.driver.close()
+            raise
         finally:
             storm.end()
             self.end_zombies()
@@ -170,7 +175,7 @@ class Run:
             "sink": sink,
         }
 
-    def copy(self, *, deadline: float) -> None:
+    def copy(self) -> None:
         """Until a query has come to its end by itself."""
         commits = [strike for strike in self.schedule.strikes if strike.kind is Kind.KILL_DRIVER_AT_COMMIT]
         for _ in range(STARTS_MAX):
@@ -180,7 +185,7 @@ class Run:
                 self.work(commits)
             self.driver.submit(self.query())
             try:
-                answer = self.follow(self.driver, commits, deadline)
+                answer = self.follow(self.driver, commits)
             except DriverLost:
                 self.driver = None
                 self.driver_ends += 1
@@ -193,13 +198,20 @@ class Run:
             self.on_failed(str(answer["failed"]))
         raise RunFailed(f"not at its end after {STARTS_MAX} starts: {self.failures[-1:]}")
 
-    def follow(self, driver: Driver, commits: list[Strike], deadline: float) -> dict[str, Any]:
-        while time.monotonic() < deadline:
+    def follow(self, driver: Driver, commits: list[Strike]) -> dict[str, Any]:
+        """What came of the query. Raises DriverLost, RunFailed."""
+        commit_log = self.directory / "checkpoint" / "commits"
+        seen, seen_at = (-1, -1), time.monotonic()
+        while True:
             self.work(commits)
             answer = driver.answer()
             if answer is not None:
                 return answer
-        raise RunFailed(f"not at its end after {RUN_SECONDS_MAX:g} s")
+            now = (self.arena.storm.requests, len(list(commit_log.glob("*"))))
+            if now != seen:
+                seen, seen_at = now, time.monotonic()
+            elif time.monotonic() - seen_at > STILL_SECONDS_MAX:
+                raise RunFailed(f"nothing happened for {STILL_SECONDS_MAX:g} s")
 
     def on_failed(self, why: str) -> None:
         """A changed plan must have been refused; anything else is started again as it is."""
