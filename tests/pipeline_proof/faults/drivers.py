@@ -153,7 +153,7 @@ class Driver:
 
 
 class Drivers:
-    """Hands out warm drivers: while one works, the next one warms up."""
+    """Hands out drivers; the next one can warm up while one works."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -166,7 +166,7 @@ class Drivers:
         return len(self._started)
 
     def prepare(self, master: str) -> None:
-        """Begins to warm one up, if none is."""
+        """Begins to warm one up for the next `take`, if none is."""
         if self._reserve is not None and self._reserve.master != master:
             self._reserve.close()
             self._reserve = None
@@ -179,7 +179,7 @@ class Drivers:
         self._idle = driver
 
     def take(self, master: str) -> Driver:
-        """A warm one; another begins to warm up behind it. Raises DriverLost."""
+        """One whose session is made. Raises DriverLost."""
         idle, self._idle = self._idle, None
         if idle is not None:
             if idle.master == master and idle.is_running:
@@ -189,7 +189,6 @@ class Drivers:
         taken, self._reserve = self._reserve, None
         assert taken is not None
         taken.wait_ready()
-        self.prepare(master)
         return taken
 
     def close(self) -> None:

@@ -79,7 +79,9 @@ def carry_out(wanted: list[Schedule], scratch: Path, tell: Tell) -> tuple[list[R
                         tell(f"seed {schedule.seed}, {schedule.setting}, {delivery}: {describe(schedule)}")
                         place = scratch / f"{schedule.seed}-{delivery}"
                         try:
-                            result = Run(arena, drivers, schedule, delivery, place, tell).go()
+                            result = Run(
+                                arena, drivers, schedule, delivery, place, tell, is_last=len(wanted) == 1
+                            ).go()
                         except Exception as error:
                             failures.append(
                                 f"seed {schedule.seed}, {delivery}: {type(error).__name__}: {error}"

@@ -34,7 +34,8 @@ from tests.pipeline_proof.faults.drivers import (
     reap,
     resume,
 )
-from tests.pipeline_proof.faults.schedule import Kind, Schedule, Setting, Strike
+from tests.pipeline_proof.faults.gate import Fate
+from tests.pipeline_proof.faults.schedule import ENDS_DRIVER, Kind, Schedule, Setting, Strike
 from tests.pipeline_proof.faults.verdict import Verdict, judge
 
 RECORDS_PER_BATCH = 1_600
@@ -100,6 +101,7 @@ class Run:
     delivery: str
     directory: Path
     tell: Callable[[str], None]
+    is_last: bool = False
     driver: Driver | None = None
     notes: queue.Queue[tuple[Strike, int]] = field(default_factory=queue.Queue)
     struck: Counter[str] = field(default_factory=Counter)
@@ -116,6 +118,15 @@ class Run:
     @property
     def topic(self) -> str:
         return f"copy-{self.schedule.seed}-{self.delivery}"
+
+    @property
+    def master(self) -> str:
+        return MASTERS[self.schedule.setting]
+
+    @property
+    def is_another_to_come(self) -> bool:
+        """Whether this run's driver is going to die, or another run follows."""
+        return not self.is_last or self.driver_ends < sum(kind in ENDS_DRIVER for kind in self.schedule.kinds)
 
     def go(self) -> Result:
         """Raises RunFailed, DriverLost, and what the cluster raises when it can't be mended."""
@@ -138,7 +149,7 @@ class Run:
         stored = self.arena.read(self.topic)
         verdict = judge(dict.fromkeys(range(SOURCE_PARTITIONS), RECORDS_EACH), stored)
         for fate, times in storm.fates.items():
-            if fate.value != 1:
+            if fate is not Fate.PASS:
                 self.struck[f"request: {fate.name.lower().replace('_', ' ')}"] += times
         return Result(
             schedule=self.schedule,
@@ -180,7 +191,9 @@ class Run:
         commits = [strike for strike in self.schedule.strikes if strike.kind is Kind.KILL_DRIVER_AT_COMMIT]
         for _ in range(STARTS_MAX):
             if self.driver is None:
-                self.driver = self.drivers.take(MASTERS[self.schedule.setting])
+                self.driver = self.drivers.take(self.master)
+                if self.is_another_to_come:
+                    self.drivers.prepare(self.master)
             while time.monotonic() < self.not_before:
                 self.work(commits)
             self.driver.submit(self.query())

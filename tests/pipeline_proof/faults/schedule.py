@@ -30,6 +30,17 @@ class Kind(StrEnum):
     FORGET = "restarted after brokers have forgotten the producers"
 
 
+ENDS_DRIVER = frozenset(
+    {
+        Kind.KILL_DRIVER,
+        Kind.KILL_JVM,
+        Kind.KILL_DRIVER_AT_COMMIT,
+        Kind.ZOMBIE,
+        Kind.CHANGE_PLAN,
+        Kind.FORGET,
+    }
+)
+
 FORGETFUL = (Kind.FORGET, Kind.FORGET, Kind.KILL_WORKER, Kind.KILL_BROKER)
 """Where brokers forget producers within seconds. There nothing may be late, neither requests nor zombies: a
 producer that is forgotten is not fenced. (Brokers remember for a day; attempts ask again after minutes.)"""
