@@ -1,0 +1,74 @@
+"""Reads load history with Spark: what each partition carried, as one number for each load."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from pipeline.plan.history import History
+from pipeline.plan.load import Rates
+from pipeline.plan.report import HistoryRead
+from pipeline.plan.spark_windows import (
+    PARTITION_COLUMNS,
+    TOPIC_COLUMNS,
+    consumed_intervals,
+    partition_intervals,
+    partition_loads,
+    window_rates,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read_loads(
+    spark: SparkSession,
+    history: History,
+    *,
+    cluster: str,
+    last_s: float,
+    window_s: int,
+    gap_s_max: float,
+    statistic: str,
+) -> tuple[HistoryRead, dict[tuple[str, int], Rates]]:
+    """Of the `last_s` seconds before the newest sample. statistic: avg, p95 or max. No rates: there was
+    nothing to compare."""
+    samples = _table(spark, history, "partitions", PARTITION_COLUMNS, cluster)
+    ends = samples.agg(F.max(F.unix_millis("sampled_at")).alias("newest_ms")).first()
+    newest_ms = None if ends is None else ends["newest_ms"]
+    read = HistoryRead(0, None, None, window_s, statistic)
+    if newest_ms is None:
+        return read, {}
+    is_within = F.col("sampled_at") >= F.timestamp_millis(F.lit(newest_ms - int(last_s * 1000)))
+    samples = samples.where(is_within)
+    facts = samples.agg(
+        F.countDistinct("sampled_at").alias("samples"),
+        F.date_format(F.min("sampled_at"), "yyyy-MM-dd'T'HH:mm:ssXXX").alias("first_at"),
+        F.date_format(F.max("sampled_at"), "yyyy-MM-dd'T'HH:mm:ssXXX").alias("last_at"),
+    ).first()
+    if facts is not None:
+        read = read._replace(samples=facts["samples"], first_at=facts["first_at"], last_at=facts["last_at"])
+    if history.has("topics"):
+        topics = _table(spark, history, "topics", TOPIC_COLUMNS, cluster).where(is_within)
+    else:
+        topics = spark.createDataFrame([], TOPIC_COLUMNS)
+    rates = window_rates(
+        partition_intervals(samples, gap_s_max=gap_s_max),
+        consumed_intervals(topics, gap_s_max=gap_s_max),
+        window_s=window_s,
+    )
+    loads = partition_loads(rates).select(
+        "topic_id",
+        "partition",
+        F.col(f"in_rate_{statistic}").alias("bytes_in"),
+        F.col(f"out_rate_{statistic}").alias("bytes_out"),
+    )
+    return read, {
+        (row["topic_id"], row["partition"]): Rates(float(row["bytes_in"]), float(row["bytes_out"]))
+        for row in loads.collect()
+    }
+
+
+def _table(spark: SparkSession, history: History, name: str, columns: str, cluster: str) -> DataFrame:
+    return spark.read.schema(columns).parquet(history.table(name)).where(F.col("cluster") == cluster)

@@ -1,0 +1,111 @@
+"""Sizes, spans of time and lists as people write them, and tables as they read them. Pure."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from pipeline.plan.load import RESOURCES
+
+_UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
+_SPANS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,3})?)([KMGTP]?)B?\Z")
+_SPAN: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhdw])\Z")
+_WHERE: Final = re.compile(r"([0-9]{1,9})=(\S+)\Z")
+
+
+def size(text: str) -> int:
+    """Bytes of `500`, `64M`, `1.5T`; units are powers of 1024."""
+    found = _SIZE.match(text)
+    if found is None:
+        raise ArgumentTypeError(f"must be bytes such as 500, 64M or 1.5T: {text!r}")
+    return int(float(found[1]) * _UNITS[found[2]]) if "." in found[1] else int(found[1]) * _UNITS[found[2]]
+
+
+def span(text: str) -> float:
+    """Seconds of `30s`, `10m`, `2h`, `7d`, `1w`; more than none."""
+    found = _SPAN.match(text)
+    seconds = float(found[1]) * _SPANS[found[2]] if found else 0.0
+    if seconds <= 0:
+        raise ArgumentTypeError(f"must be a span of time such as 30s, 10m, 2h or 7d: {text!r}")
+    return seconds
+
+
+def share(text: str) -> float:
+    """A part of a whole, 0 to less than 1."""
+    value = _number(text)
+    if not 0.0 <= value < 1.0:
+        raise ArgumentTypeError(f"must be from 0 to less than 1: {text!r}")
+    return value
+
+
+def target(text: str) -> float:
+    """Highest over mean: more than 1."""
+    value = _number(text)
+    if not 1.0 < value <= 100.0:
+        raise ArgumentTypeError(f"must be more than 1, such as 1.1: {text!r}")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"must be a number: {text!r}") from error
+
+
+def resources(text: str) -> tuple[int, ...]:
+    """`disk,bytes_in` as their numbers."""
+    names = [name for name in text.split(",") if name]
+    unknown = [name for name in names if name not in RESOURCES]
+    if unknown or not names:
+        raise ArgumentTypeError(f"must be some of {','.join(RESOURCES)}: {text!r}")
+    return tuple(dict.fromkeys(RESOURCES.index(name) for name in names))
+
+
+def address(text: str) -> tuple[int, str]:
+    """`1=store1:9192`: a broker's id and where something of it is."""
+    found = _WHERE.match(text)
+    if found is None:
+        raise ArgumentTypeError(f"must be BROKER=HOST:PORT: {text!r}")
+    return int(found[1]), found[2]
+
+
+def shown_bytes(value: float) -> str:
+    """Three digits and a unit: `1.50 GiB`."""
+    unit, number = "B", float(value)
+    for name in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        if abs(number) < 1024:
+            break
+        unit, number = name, number / 1024
+    return (
+        f"{number:.0f} {unit}"
+        if unit == "B"
+        else f"{number:.3g} {unit}"
+        if number < 1000
+        else f"{number:.0f} {unit}"
+    )
+
+
+def shown_span(seconds: float) -> str:
+    """`45 s`, `12 min`, `3.5 h`, `2.1 d`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} d"
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> list[str]:
+    """Aligned lines; the first `left` columns to the left, others to the right."""
+    cells = [list(titles), *(list(row) for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column < left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
