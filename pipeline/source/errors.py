@@ -14,6 +14,10 @@ class DataLossError(Exception):
     """
 
 
+class StateError(Exception):
+    """The query's own files can't be kept where they should be, or are damaged."""
+
+
 HOW_TO_SKIP = (
     "Some data may have been lost because it is not in the log any more: it was aged out, the topic was "
     "deleted, or the log was truncated. Set the source option 'failOnDataLoss' to 'false' to do without it."

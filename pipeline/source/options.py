@@ -59,6 +59,8 @@ READ_OPTIONS = (
     "coalesce",
     "coalesceRecords",
     "epochCheck",
+    "startState",
+    "pushdown",
 )
 """Every name that means something to this source."""
 
@@ -155,6 +157,9 @@ class SourceOptions:
     coalesce: bool = True
     coalesce_records: int = COALESCE_RECORDS
     epoch_check: bool = True
+    start_state: str | None = None
+    """A directory's path: see StartState."""
+    pushdown: bool = False
     warnings: tuple[str, ...] = ()
     """What the user should be told, once."""
 
@@ -184,6 +189,9 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpti
             if name.lower() in options:
                 told.append(f"option '{name}' is ignored in batch queries")
         maximum = minimum = None
+    for name in ("pushdown",) if is_streaming else ("startState",):
+        if name.lower() in options:
+            told.append(f"option '{name}' is ignored in {'streaming' if is_streaming else 'batch'} queries")
     shape = parse_shape(options)
     if is_streaming and shape.view is View.OFFSETS:
         raise InvalidOption("option 'view'='offsets' shows the log's ends as they are: batch queries only")
@@ -205,6 +213,8 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpti
         coalesce=_boolean(options, "coalesce", default=True),
         coalesce_records=_positive(options, "coalesceRecords") or COALESCE_RECORDS,
         epoch_check=_boolean(options, "epochCheck", default=True),
+        start_state=_start_state(options) if is_streaming else None,
+        pushdown=_boolean(options, "pushdown", default=False),
         warnings=tuple(told),
     )
 
@@ -325,6 +335,13 @@ def _replica(options: Mapping[str, str]) -> int | None:
     if text.isascii() and text.isdigit() and len(text) <= 9:
         return int(text)
     raise InvalidOption(f"option 'replica' must be 'leader', 'nearest' or a broker id, not {text!r}")
+
+
+def _start_state(options: Mapping[str, str]) -> str | None:
+    text = options.get("startstate")
+    if text is not None and not text.strip():
+        raise InvalidOption("option 'startState' is empty: it names a directory of the query's own")
+    return text
 
 
 def _one_of(options: Mapping[str, str], name: str, kind: type[T], default: T) -> T:

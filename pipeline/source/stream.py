@@ -24,6 +24,7 @@ from pipeline.source.batch import ReadTask, task_reading
 from pipeline.source.cluster import SourceCluster
 from pipeline.source.options import SourceOptions
 from pipeline.source.reading import read_ranges
+from pipeline.source.start_state import StartState, state_directory
 from pipeline.source.stream_planner import StreamPlanner, plan_between
 
 _log = logging.getLogger(__name__)
@@ -71,5 +72,11 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for warning in self._options.warnings:
                 _log.warning(warning)
             client = Client(self._options.client)
-            self._planner = StreamPlanner(self._options, SourceCluster(self._options, client), client.now_ms)
+            state = self._options.start_state
+            self._planner = StreamPlanner(
+                self._options,
+                SourceCluster(self._options, client),
+                client.now_ms,
+                None if state is None else StartState(state_directory(state)),
+            )
         return self._planner

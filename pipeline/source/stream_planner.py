@@ -5,9 +5,9 @@ nothing. Spark writes its end to the checkpoint before it runs, so a restart fin
 "latest" means by then. Every later one goes from where the last one ended towards the logs' ends, as far as
 rates allow.
 
-A leader epoch is remembered for each end seen. When it changes, the new leader is asked where the old epoch
-ended: below what was read already, the log was truncated and grew again, which offsets alone can't show
-(KIP-101, KIP-320).
+A leader epoch is remembered for each end seen, by `memory` across restarts too. When it changes, the new
+leader is asked where the old epoch ended: below what was read already, the log was truncated and grew again,
+which offsets alone can't show (KIP-101, KIP-320). A leader that never heard of the epoch leads another log.
 """
 
 from __future__ import annotations
@@ -51,16 +51,36 @@ class Cluster(Protocol):
     def epoch_ends(self, epochs: dict[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]: ...
 
 
-class StreamPlanner:
-    """One query's, for as long as it runs."""
+class Memory(Protocol):
+    """What outlives the planner: see StartState, which keeps it in files."""
 
-    def __init__(self, options: SourceOptions, cluster: Cluster, clock_ms: Callable[[], int]) -> None:
+    def pinned(self) -> Offsets | None: ...
+
+    def pin(self, offsets: Offsets) -> Offsets: ...
+
+    def epochs(self) -> dict[TopicPartition, int]: ...
+
+    def remember(self, epochs: Mapping[TopicPartition, int]) -> None: ...
+
+
+class StreamPlanner:
+    """One query's, for as long as it runs. Without a `memory`, leader epochs are forgotten with it."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        cluster: Cluster,
+        clock_ms: Callable[[], int],
+        memory: Memory | None = None,
+    ) -> None:
         self._options = options
         self._cluster = cluster
         self._clock_ms = clock_ms
+        self._memory = memory
         self._trigger = TriggerClock()
         self._frozen: Offsets | None = None
-        self._epochs: dict[TopicPartition, int] = {}
+        self._epochs: dict[TopicPartition, int] = {} if memory is None else memory.epochs()
+        """Of a time when each log was whole up to where it is read."""
         self._seen: Offsets | None = None
 
     def initial(self) -> dict[str, object]:
@@ -80,9 +100,7 @@ class StreamPlanner:
         """
         if is_unresolved(start):
             partitions = self._cluster.partitions(must_exist=True)
-            pinned = self._cluster.resolve(self._options.starting, partitions, latest=self._frozen)
-            self._ends(partitions)
-            return offsets_to_json(pinned)
+            return offsets_to_json(self._start(partitions))
         current = offsets_from_json(start)
         partitions = self._cluster.partitions(must_exist=False, known=current.keys())
         latest = self._ends(partitions, after=current)
@@ -94,20 +112,41 @@ class StreamPlanner:
             self._trigger = TriggerClock(self._clock_ms())
         return offsets_to_json(goal)
 
+    def _start(self, partitions: list[TopicPartition]) -> Offsets:
+        """Where the query begins: what was decided once, or what its options mean now."""
+        memory = self._memory
+        pinned = None if memory is None else memory.pinned()
+        if pinned is None:
+            pinned = self._cluster.resolve(self._options.starting, partitions, latest=self._frozen)
+            if memory is not None:
+                pinned = memory.pin(pinned)
+        self._ends(partitions)
+        return pinned
+
     def latest_seen(self) -> OffsetJson | None:
         """The logs' ends as the last micro-batch was planned, for people to see the lag."""
         return None if self._seen is None else offsets_to_json(self._seen)
 
     # --- ends -----------------------------------------------------------------------------------------
 
-    def _ends(self, partitions: list[TopicPartition], *, after: Mapping[TopicPartition, int] = {}) -> Offsets:
-        """The logs' ends now, once it is known that what was read before `after` is still in them."""
+    def _ends(
+        self, partitions: list[TopicPartition], *, after: Mapping[TopicPartition, int] | None = None
+    ) -> Offsets:
+        """The logs' ends now, once it is known that what was read before `after` is still in them. None: that
+        is not known yet, and will be asked for by the epochs that are remembered already."""
         found = self._cluster.ends(partitions, Edge.LATEST)
-        if self._options.epoch_check:
+        if self._options.epoch_check and after is not None:
             self._check_epochs(after, found)
-        self._epochs = {where: one.leader_epoch for where, one in found.items()}
+        epochs = {where: one.leader_epoch for where, one in found.items() if one.leader_epoch >= 0}
+        known = {where: epoch for where, epoch in self._epochs.items() if where in found}
+        self._remember({**epochs, **known} if after is None else {**known, **epochs})
         self._seen = {where: one.offset for where, one in found.items()}
         return dict(self._seen)
+
+    def _remember(self, epochs: dict[TopicPartition, int]) -> None:
+        if self._memory is not None and epochs != self._epochs:
+            self._memory.remember(epochs)
+        self._epochs = epochs
 
     def _check_epochs(
         self, read_until: Mapping[TopicPartition, int], found: Mapping[TopicPartition, FoundOffset]
@@ -124,10 +163,9 @@ class StreamPlanner:
             return
         ends = self._cluster.epoch_ends(changed)
         self._report(
-            f"{where} was read up to offset {read_until[where]}, but leader epoch {epoch} ended at offset "
-            f"{ends[where].end_offset}: the log was truncated"
+            f"{where} was read up to offset {read_until[where]}, but {_told_end(epoch, ends[where])}"
             for where, epoch in sorted(changed.items())
-            if 0 <= ends[where].end_offset < read_until[where]
+            if max(ends[where].end_offset, 0) < read_until[where]
         )
 
     def _report(self, losses: Iterable[str]) -> None:
@@ -155,6 +193,12 @@ class StreamPlanner:
         ):
             return current
         return goal if most is None else limit_rate(current, goal, max_offsets=most)
+
+
+def _told_end(epoch: int, end: EpochEnd) -> str:
+    if end.end_offset < 0:
+        return f"its leader does not know leader epoch {epoch}: the log is another one"
+    return f"leader epoch {epoch} ended at offset {end.end_offset}: the log was truncated"
 
 
 def _within_frozen(current: Offsets, latest: Offsets, frozen: Offsets) -> Offsets:
