@@ -44,6 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     faults.add_argument("--runs", type=int, default=RUNS)
     faults.add_argument("--first", type=int, default=0, help="the first run's seed")
     faults.add_argument("--directory", type=Path, help="keep logs and checkpoints here")
+    faults.add_argument("--part", type=Path, default=DIRECTORY, help="where the figures go")
     return parser
 
 
@@ -96,7 +97,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         case _:
             from tests.pipeline_proof.faults.proof import prove_faults
 
-            is_ok = prove_faults(runs=options.runs, first=options.first, directory=options.directory)
+            is_ok = prove_faults(
+                runs=options.runs,
+                first=options.first,
+                directory=options.directory,
+                part_directory=options.part,
+            )
     return 0 if is_ok else 1
 
 

@@ -28,7 +28,7 @@ from localcluster.java import find_java
 from tests.pipeline_proof.faults.driver import MARK
 
 ROOT = Path(__file__).resolve().parents[3]
-READY_SECONDS_MAX = 180.0
+READY_SECONDS_MAX = 600.0
 END_SECONDS_MAX = 20.0
 PR_SET_CHILD_SUBREAPER = 36
 
