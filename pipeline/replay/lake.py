@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from pipeline.client.values import PartitionRange
+from pipeline.files import mounted_path
 from pipeline.land.documents import LandedFile
 from pipeline.land.errors import LandError
 from pipeline.land.reading import landed
@@ -40,15 +41,21 @@ class Lake(NamedTuple):
 
     @classmethod
     def at(cls, given: str) -> Lake:
-        return cls(given if "://" in given else str(Path(given).absolute()))
+        path = mounted_path(given)
+        return cls(given if path is None else str(path.absolute()))
+
+    @property
+    def path(self) -> Path | None:
+        """None: not on a mounted file system."""
+        return mounted_path(self.location)
 
     def open(self) -> tuple[fs.FileSystem, str]:
         """Raises ReplayError for a place that pyarrow can't read."""
         try:
-            if "://" in self.location:
-                found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(self.location)
-                return found
-            return fs.LocalFileSystem(), self.location
+            if self.path is not None:
+                return fs.LocalFileSystem(), self.location
+            found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(self.location)
+            return found
         except (pa.ArrowException, OSError, ValueError) as error:
             raise ReplayError(f"{self.location} can't be read: {error}") from error
 
@@ -70,7 +77,7 @@ class Found(NamedTuple):
 
 def is_landed(lake: Lake) -> bool:
     """Whether `pipeline land` wrote it."""
-    return "://" not in lake.location and (Path(lake.location) / DIRECTORY).is_dir()
+    return lake.path is not None and (lake.path / DIRECTORY).is_dir()
 
 
 def find_landed(lake: Lake, topic: str | None, *, from_ms: int = NO_TIME, until_ms: int = NO_TIME) -> Found:
@@ -144,6 +151,7 @@ def find_parquet(lake: Lake) -> Found:
     """
     system, root = lake.open()
     try:
+        _refuse_pieces_of_tables(lake, system, root)
         files = _parquet_files(system, root)
         if not files:
             raise ReplayError(f"{lake.location}: no Parquet file is there")
@@ -163,6 +171,22 @@ def find_parquet(lake: Lake) -> Found:
     return Found(
         tuple(streams), all_tell, highest, files=len(files), bytes=sum(file.size_bytes for file in files)
     )
+
+
+def _refuse_pieces_of_tables(lake: Lake, system: fs.FileSystem, root: str) -> None:
+    """A table's folders hold files that don't count. Raises ReplayError."""
+    above = [] if lake.path is None else [path for path in lake.path.parents if (path / DIRECTORY).is_dir()]
+    if above:
+        raise ReplayError(
+            f"{lake.location} is a part of {above[0]}, a table of `pipeline land`, and may hold files of "
+            "batches that were never finished",
+            "Replay the table, with --source-topic, --starting-timestamp and --ending-timestamp.",
+        )
+    if system.get_file_info(_join(root, DIRECTORY)).type == fs.FileType.Directory:
+        raise ReplayError(
+            f"{lake.location} is a table of `pipeline land`, whose manifests can't be read there",
+            "Give a path where it is mounted.",
+        )
 
 
 def _parquet_files(system: fs.FileSystem, root: str) -> list[LakeFile]:

@@ -1,4 +1,4 @@
-"""A plan as the file that a checkpoint keeps: gzipped JSON, of which no number is believed unchecked. Pure."""
+"""A plan as the file that a checkpoint keeps: gzipped JSON, in which no number is believed unseen. Pure."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.files import mounted_path
 from pipeline.land.documents import LandedFile
 from pipeline.replay.errors import ReplayError
 from pipeline.replay.lake import Lake, find_parquet, is_landed, lake_rows, streams_of
@@ -147,7 +146,14 @@ def test_records_that_landed_in_several_folders_are_replayed_in_their_order(tmp_
     assert values_of(Lake.at(str(tmp_path)), [FilePiece(files, 0, 9)]) == list("012456789")
 
 
-def test_a_lake_knows_its_tables(tmp_path: Path) -> None:
-    assert mounted_path(str(tmp_path)) == tmp_path
+def test_a_table_is_known_by_its_manifests_and_not_read_in_part(tmp_path: Path) -> None:
+    write(tmp_path / "topic=o" / "date=2026-11-22" / "a.parquet", ["1"])
     (tmp_path / "_springtide").mkdir()
-    assert is_landed(Lake.at(str(tmp_path)))
+    for place in (str(tmp_path), tmp_path.as_uri()):
+        assert is_landed(Lake.at(place))
+    for part in ("topic=o", "topic=o/date=2026-11-22", "topic=o/date=2026-11-22/a.parquet"):
+        lake = Lake.at(str(tmp_path / part))
+        assert not is_landed(lake)
+        with pytest.raises(ReplayError, match="is a part of") as caught:
+            find_parquet(lake)
+        assert "--source-topic" in caught.value.advice
