@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pipeline.plan.history import History
 from pipeline.plan.load import Rates
 from pipeline.plan.report import HistoryRead
+from pipeline.plan.samples import moment
 from pipeline.plan.spark_windows import (
     PARTITION_COLUMNS,
     TOPIC_COLUMNS,
@@ -35,20 +36,15 @@ def read_loads(
     """Of the `last_s` seconds before the newest sample. statistic: avg, p95 or max. No rates: there was
     nothing to compare."""
     samples = _table(spark, history, "partitions", PARTITION_COLUMNS, cluster)
-    ends = samples.agg(F.max(F.unix_millis("sampled_at")).alias("newest_ms")).first()
-    newest_ms = None if ends is None else ends["newest_ms"]
-    read = HistoryRead(0, None, None, window_s, statistic)
-    if newest_ms is None:
-        return read, {}
-    is_within = F.col("sampled_at") >= F.timestamp_millis(F.lit(newest_ms - int(last_s * 1000)))
+    moments = samples.select(F.unix_millis("sampled_at").alias("ms")).distinct()
+    taken = sorted(row["ms"] for row in moments.collect())
+    if not taken:
+        return HistoryRead(0, None, None, window_s, statistic), {}
+    first_ms = taken[-1] - int(last_s * 1000)
+    taken = [ms for ms in taken if ms >= first_ms]
+    read = HistoryRead(len(taken), _shown(taken[0]), _shown(taken[-1]), window_s, statistic)
+    is_within = F.col("sampled_at") >= F.timestamp_millis(F.lit(first_ms))
     samples = samples.where(is_within)
-    facts = samples.agg(
-        F.countDistinct("sampled_at").alias("samples"),
-        F.date_format(F.min("sampled_at"), "yyyy-MM-dd'T'HH:mm:ssXXX").alias("first_at"),
-        F.date_format(F.max("sampled_at"), "yyyy-MM-dd'T'HH:mm:ssXXX").alias("last_at"),
-    ).first()
-    if facts is not None:
-        read = read._replace(samples=facts["samples"], first_at=facts["first_at"], last_at=facts["last_at"])
     if history.has("topics"):
         topics = _table(spark, history, "topics", TOPIC_COLUMNS, cluster).where(is_within)
     else:
@@ -68,6 +64,10 @@ def read_loads(
         (row["topic_id"], row["partition"]): Rates(float(row["bytes_in"]), float(row["bytes_out"]))
         for row in loads.collect()
     }
+
+
+def _shown(ms: int) -> str:
+    return moment(ms).isoformat(timespec="seconds")
 
 
 def _table(spark: SparkSession, history: History, name: str, columns: str, cluster: str) -> DataFrame:
