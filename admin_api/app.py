@@ -45,6 +45,7 @@ from admin_api.settings import ApiSettings
 from admin_api.strict_route import TextRoute
 from admin_api.tokens import Tokens
 from admin_api.topics import routes as topics
+from admin_api.verifications import routes as verifications
 from controller.audit.outbox import AuditOutbox
 from controller.audit.store import AuditStore
 from controller.shell.clock import Clock, Ids, RandomBytes
@@ -113,6 +114,7 @@ def create_app(
         operation_routes.router,
         operation_events.router,
         receipts.router,
+        verifications.router,
         history.router,
         health_router,
         metrics_router,

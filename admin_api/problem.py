@@ -233,6 +233,11 @@ CATALOGUE: Mapping[str, Kind] = {
     ),
     "plan_approved": Kind(409, "Somebody has approved the plan", "execute it, or follow its operation"),
     "too_many_policies": Kind(409, "The cluster has as many policies as it may", "put two into one"),
+    "verification_not_found": Kind(
+        404,
+        "No such verification",
+        "GET /clusters/{cluster}/verifications lists those kept; the oldest go when new ones come",
+    ),
     "policy_not_found": Kind(404, "No such policy", "GET /clusters/{cluster}/policies lists them"),
     "same_person": Kind(
         403, "It takes a second person", "ask somebody else, with a token of their own, to approve it"

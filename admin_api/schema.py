@@ -41,6 +41,10 @@ TAGS: Final = [
         "name": "Operations",
         "description": "Work that outlives its request, resumed by whichever controller is active.",
     },
+    {
+        "name": "Verifications",
+        "description": "Whether replicas are the same, whole and in order, as `pipeline verify` found them.",
+    },
     {"name": "Audit", "description": "Who changed what, when, why, and what it was before."},
     {"name": "Health", "description": "For those who watch the controller."},
     {"name": "Brokers (internal)", "description": "What brokers say to the controller. Not for people."},

@@ -18,6 +18,7 @@ from springtide.commands import (
     problems,
     reassignments,
     topics,
+    verifications,
 )
 
 COMMANDS: Final[tuple[Command, ...]] = (
@@ -30,6 +31,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *plans.COMMANDS,
     *policies.COMMANDS,
     *operations.COMMANDS,
+    *verifications.COMMANDS,
     *audit.COMMANDS,
     *problems.COMMANDS,
     Command(
@@ -53,6 +55,7 @@ NOUNS: Final[Mapping[str, str]] = {
     "plans": "what would move before it does, and carrying it out",
     "policies": "what plans must keep to, as SQL: look at, write, delete",
     "operations": "work that outlives its request: look at, follow, throttle, cancel",
+    "verifications": "whether replicas are the same, as `pipeline verify` found them",
     "audit": "who changed what, when and why; verify that it was not altered",
     "problems": "what the codes of errors mean",
 }

@@ -21,6 +21,7 @@ from admin_api.examples.story import (
     items,
     links,
 )
+from admin_api.examples.verifications import VERIFICATIONS
 
 _FINISHED: Final = OPERATION | {
     "links": links(has_ended=True),
@@ -304,4 +305,5 @@ ANSWERS: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
     ),
     **CHANGES,
     **PLANS,
+    **VERIFICATIONS,
 }

@@ -220,6 +220,50 @@ policies = sa.Table(
     sa.PrimaryKeyConstraint("cluster", "name", name="pk_policies"),
 )
 
+#: What verifications of replicas have found, as `pipeline verify --record` tells it. `partitions`: from where
+#: to where each was verified, of those that were told one by one.
+verifications = sa.Table(
+    "verifications",
+    metadata,
+    sa.Column("id", sa.String(64), nullable=False),
+    sa.Column("cluster", sa.String(255), nullable=False),
+    sa.Column("actor", sa.String(255), nullable=False),
+    sa.Column("reason", sa.Text, nullable=True),
+    sa.Column("request_id", sa.String(128), nullable=True),
+    sa.Column("recorded_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("began_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("ended_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("topics", sa.Integer, nullable=False),
+    sa.Column("partitions_total", sa.Integer, nullable=False),
+    sa.Column("batches", sa.BigInteger, nullable=False),
+    sa.Column("records", sa.BigInteger, nullable=False),
+    sa.Column("bytes", sa.BigInteger, nullable=False),
+    sa.Column("compared_bytes", sa.BigInteger, nullable=False),
+    sa.Column("findings", sa.Integer, nullable=False),
+    sa.Column("findings_kept", sa.Integer, nullable=False),
+    sa.Column("partitions", _Json, nullable=False),
+    sa.PrimaryKeyConstraint("id", name="pk_verifications"),
+    sa.Index("ix_verifications_cluster", "cluster", "recorded_at_ms", "id"),
+)
+
+#: What is wrong, finding by finding. broker_id NULL: all replicas have it alike.
+verification_findings = sa.Table(
+    "verification_findings",
+    metadata,
+    sa.Column("verification_id", sa.String(64), nullable=False),
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("kind", sa.String(64), nullable=False),
+    sa.Column("topic", sa.String(255), nullable=False),
+    sa.Column("partition", sa.Integer, nullable=False),
+    sa.Column("broker_id", sa.Integer, nullable=True),
+    sa.Column("first_offset", sa.BigInteger, nullable=False),
+    sa.Column("last_offset", sa.BigInteger, nullable=False),
+    sa.Column("batches", sa.BigInteger, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+    sa.PrimaryKeyConstraint("verification_id", "position", name="pk_verification_findings"),
+    sa.Index("ix_verification_findings_topic", "topic", "partition"),
+)
+
 #: IETF draft-ietf-httpapi-idempotency-key-header: the first answer to a key is every later answer to it.
 idempotency_keys = sa.Table(
     "idempotency_keys",

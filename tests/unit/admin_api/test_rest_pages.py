@@ -11,6 +11,20 @@ from tests.unit.admin_api.rest_parts import Rest, controller, pointers, problem
 pytestmark = pytest.mark.anyio
 
 PROD = "/clusters/prod"
+FINDING = {"kind": "offset_gap", "topic": "c", "partition": 0, "first_offset": 1, "last_offset": 2}
+VERIFICATION = dict.fromkeys(
+    (
+        "began_at_ms",
+        "ended_at_ms",
+        "topics",
+        "partitions_total",
+        "batches",
+        "records",
+        "bytes",
+        "compared_bytes",
+    ),
+    1,
+) | {"findings_total": 2, "findings": [FINDING, FINDING]}
 
 
 def query_of(path: str) -> dict[str, str]:
@@ -45,6 +59,9 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
     for name in ("two", "three"):
         put = await rest.client.put(f"{PROD}/policies/{name}", json={"sql": "SELECT moves FROM plan WHERE 0"})
         assert put.status_code == 201, put.text
+    for _ in range(2):
+        verification = await rest.post(f"{PROD}/verifications", VERIFICATION)
+        assert verification.status_code == 201, verification.text
     assignments = [{"topic": "e", "partition": at, "replicas": [5, 4, 3, 2, 1]} for at in (0, 1)]
     goal = {"goal": {"kind": "assign", "assignments": assignments}}
     plan, _ = [await rest.post(f"{PROD}/plans", goal) for _ in range(2)]
@@ -62,6 +79,7 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
         "broker_id": "1",
         "plan_id": plan.json()["id"],
         "operation_id": execution.json()["id"],
+        "verification_id": verification.json()["id"],
     }
 
 

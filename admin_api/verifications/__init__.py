@@ -1,0 +1,1 @@
+"""What `pipeline verify` found: whether replicas are the same, whole and in order."""
