@@ -7,10 +7,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from pipeline.client.client import Client
+from pipeline.client.values import ClusterMetadata, TopicPartition
 from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
 from pipeline.land.errors import LandError
 from pipeline.source.errors import InvalidOption
 from pipeline.source.options import SourceOptions, parse_options
+from pipeline.verify.audit_reading import read_audit
+from pipeline.verify.audited import Audited, compare_epochs
 from pipeline.verify.cluster import Target, changed_topics, compacted_topics, find_target, unverified
 from pipeline.verify.joining import JoinRules, Verified, join, with_more, without
 from pipeline.verify.landed import LandedCounts, compare_landed
@@ -120,8 +123,15 @@ def _run(options: argparse.Namespace, context: Context) -> Outcome:
             keeps_held=landed is not None,
         )
         verified, measured = _read(read, tasks, rules, context)
-        verified = without(verified, changed_topics(target.metadata, client.metadata(topics)))
+        after = client.metadata(topics)
+        verified = without(verified, changed_topics(target.metadata, after))
     verified = with_more(verified, unverified(target))
+    audited: Audited | None = None
+    if options.audit:
+        with context.controllers() as controllers:
+            changes = read_audit(controllers, context.cluster, topics, target.metadata)
+        audited = compare_epochs(verified.partitions, changes, _leader_epochs(after))
+        verified = with_more(verified, audited.findings)
     counts: LandedCounts | None = None
     if landed is not None:
         counts = compare_landed(verified.partitions, landed)
@@ -130,6 +140,7 @@ def _run(options: argparse.Namespace, context: Context) -> Outcome:
         verified,
         measured,
         counts,
+        audited,
         topics=topics,
         compacted=rules.compacted,
         began_ms=began_ms,
@@ -159,6 +170,14 @@ def _read(
         seconds=time.monotonic() - began_s, cpu_s=sum(one.cpu_ms for one in reports) / 1000, tasks=len(tasks)
     )
     return join(reports, rules), measured
+
+
+def _leader_epochs(metadata: ClusterMetadata) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(name, number): one.leader_epoch
+        for name, topic in metadata.topics.items()
+        for number, one in topic.partitions.items()
+    }
 
 
 def _dry_run(target: Target, tasks: Sequence[tuple[RangeTask, ...]]) -> Outcome:

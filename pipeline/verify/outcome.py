@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pipeline.verify.audited import Audited
 from pipeline.verify.findings import EVERY_REPLICA, MEANINGS, Finding, Kind
 from pipeline.verify.joining import PartitionResult, Verified
 from pipeline.verify.landed import LandedCounts
@@ -26,6 +27,7 @@ def result_of(
     verified: Verified,
     measured: Measured,
     landed: LandedCounts | None,
+    audited: Audited | None,
     *,
     topics: Sequence[str],
     compacted: frozenset[str],
@@ -52,7 +54,7 @@ def result_of(
         "cpuSeconds": round(measured.cpu_s, 3),
         "gigabytesPerSecond": _rate(compared, measured.seconds),
         "gigabytesPerCoreSecond": _rate(compared, measured.cpu_s),
-        "partitions": [_partition(one) for one in partitions],
+        "partitions": [_partition(one, audited) for one in partitions],
         "findingsTotal": total,
         "findings": [_finding(one) for one in verified.findings[:FINDINGS_SHOWN]],
     }
@@ -62,11 +64,13 @@ def result_of(
             "waiting": landed.waiting,
             "before": landed.before,
         }
+    if audited is not None:
+        result["audit"] = {"unjudged": audited.unjudged}
     return result
 
 
-def _partition(one: PartitionResult) -> dict[str, Any]:
-    return {
+def _partition(one: PartitionResult, audited: Audited | None) -> dict[str, Any]:
+    told: dict[str, Any] = {
         "topic": one.topic,
         "partition": one.partition,
         "firstOffset": one.first_offset,
@@ -80,6 +84,19 @@ def _partition(one: PartitionResult) -> dict[str, Any]:
         "unjudged": one.unjudged,
         "gone": one.is_gone,
     }
+    if audited is not None:
+        told["leaderships"] = [
+            {
+                "leaderEpoch": led.leader_epoch,
+                "leader": led.leader,
+                "since": led.since,
+                "firstOffset": led.first_offset,
+                "nextOffset": led.next_offset,
+                "records": led.records,
+            }
+            for led in audited.leaderships.get(one.where, ())
+        ]
+    return told
 
 
 def _finding(one: Finding) -> dict[str, Any]:
@@ -125,6 +142,10 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"landed: {landed['compared']:,} records counted; {landed['waiting']:,} of the log wait to be "
             f"landed, {landed['before']:,} were landed of offsets before those that were looked at"
+        )
+    if "audit" in result and result["audit"]["unjudged"]:
+        lines.append(
+            f"audit: it does not reach to {result['audit']['unjudged']} leader epochs, which are not judged"
         )
     total = result["findingsTotal"]
     lines.append("nothing is wrong" if not total else f"{total} finding{'s' if total > 1 else ''}")

@@ -187,9 +187,10 @@ class RangeReader:
         return connection
 
     def _pause(self) -> None:
-        waiting = [stream.not_before_ms for stream in self._streams.values() if stream.end is None]
-        if waiting:
-            time.sleep(max(min(waiting) - now_ms(), 1) / 1000)
+        """Until somebody may be asked again. Who has run ahead waits for those and has no time of its own."""
+        now = now_ms()
+        paused = [one.not_before_ms for one in self._streams.values() if one.end is None]
+        time.sleep(max(min((time_ms for time_ms in paused if time_ms > now), default=now) - now, 1) / 1000)
 
     def _wait(self) -> list[int]:
         """Brokers whose answers have begun to arrive; those that let us wait too long are given up."""

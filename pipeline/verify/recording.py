@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,12 @@ from springtide.call import CHANGE_SECONDS_MAX, Call, address
 if TYPE_CHECKING:
     from pipeline.jobs.context import Context
 
-PARTITIONS_MAX = 10_000
+PARTITIONS_MAX = 2_000
 """Partitions told to the controller one by one: those with findings first. All are counted."""
 FINDINGS_MAX = 1_000
+DETAIL_CHARS_MAX = 300
+BODY_BYTES_MAX = 900_000
+"""Below what the API takes of one request."""
 
 
 def body_of(result: Mapping[str, Any], *, reason: str | None) -> dict[str, Any]:
@@ -39,7 +43,7 @@ def body_of(result: Mapping[str, Any], *, reason: str | None) -> dict[str, Any]:
                 "first_offset": one["firstOffset"],
                 "last_offset": one["lastOffset"],
                 "batches": one["batches"],
-                "detail": one["detail"][:1_000],
+                "detail": one["detail"][:DETAIL_CHARS_MAX],
             }
             for one in result["findings"][:FINDINGS_MAX]
         ],
@@ -57,6 +61,9 @@ def body_of(result: Mapping[str, Any], *, reason: str | None) -> dict[str, Any]:
     }
     if reason is not None:
         body["reason"] = reason
+    while len(json.dumps(body)) > BODY_BYTES_MAX:  # topics with names of 249 characters
+        name = "partitions" if len(body["partitions"]) > len(body["findings"]) else "findings"
+        body[name] = body[name][: len(body[name]) // 2]
     return body
 
 

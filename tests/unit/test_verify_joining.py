@@ -27,7 +27,7 @@ from pipeline.verify.landed import LandedCounts, LandedRange, compare_landed, ra
 from pipeline.verify.log_order import EpochSpan, Held, OrderRules
 from pipeline.verify.outcome import Measured, lines_of, result_of
 from pipeline.verify.planning import Bounds, bounds_of, offsets_of, plan_verification
-from pipeline.verify.recording import body_of
+from pipeline.verify.recording import BODY_BYTES_MAX, DETAIL_CHARS_MAX, body_of
 from pipeline.verify.replica_stream import End
 from pipeline.verify.report import RangeReport, ReplicaReport, decode_report, encode_report
 from tests.unit.verify_parts import WHERE, Batch, Replica, log_of, read_range, with_epoch
@@ -291,6 +291,7 @@ def result(verified: Verified) -> dict[str, Any]:
         verified,
         Measured(seconds=2.0, cpu_s=0.5, tasks=3),
         None,
+        None,
         topics=["orders"],
         compacted=frozenset(),
         began_ms=1_000,
@@ -326,3 +327,15 @@ def test_what_is_recorded_names_what_is_wrong_first() -> None:
     (finding,) = body["findings"]
     assert (finding["kind"], finding["broker_id"]) == ("offset_gap", None)
     assert damaged.findings[0].broker_id == EVERY_REPLICA
+
+
+def test_what_is_recorded_fits_a_request_whatever_the_topics_are_called() -> None:
+    damaged = joined_at(log_of([2] * 10)[3:], [0, 20])
+    told = result(damaged)
+    row = told["partitions"][0] | {"topic": "x" * 249}
+    finding = told["findings"][0] | {"topic": "x" * 249, "detail": "\u2603" * 5_000}
+    body = body_of(told | {"partitions": [row] * 5_000, "findings": [finding] * 5_000}, reason=None)
+    assert len(json.dumps(body)) <= BODY_BYTES_MAX
+    assert body["findings"] and body["partitions"]
+    assert {len(one["detail"]) for one in body["findings"]} == {DETAIL_CHARS_MAX}
+    assert "reason" not in body
