@@ -15,6 +15,7 @@ from pipeline.land.delta import catch_up, check_delta
 from pipeline.land.documents import COMPRESSIONS, Plan, TableSettings
 from pipeline.land.errors import LandError
 from pipeline.land.lander import Landed, Lander, Totals
+from pipeline.land.latest import compact
 from pipeline.land.layout import PARTITION_BY_DEFAULT, parse_partition_by
 from pipeline.land.planning import PlanSettings
 from pipeline.land.table import Table, table_root
@@ -48,6 +49,7 @@ EXAMPLES = (
     "pipeline land orders /lake --bootstrap-server store1:9092",
     "pipeline land orders payments /lake --continuous --every 5m",
     'pipeline land --pattern "orders.*" /lake --starting-timestamp 1795305600000 --dry-run',
+    "pipeline land orders /lake --compact --delta --bootstrap-server store1:9092",
     'pipeline land orders /lake/sample --ending-offsets \'{"orders":{"0":1000,"1":1000}}\' --output json',
 )
 
@@ -107,6 +109,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--delta", action="store_true", help="keep a Delta log over the files, too (needs deltalake)"
     )
+    parser.add_argument(
+        "--compact",
+        action="store_true",
+        help="then bring the view of each key's latest record up to date (read it with read_latest)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would be landed; write nothing")
 
 
@@ -162,7 +169,9 @@ def _land(lander: Lander, table: Table, options: argparse.Namespace, context: Co
             continue
         if not options.continuous:
             break
-        time.sleep(max(0.0, options.every - (time.monotonic() - begun)))
+        pause(max(0.0, options.every - (time.monotonic() - begun)))
+    if options.compact:
+        compact(context.spark, table)
     told = {
         "destination": str(table.root),
         "batches": totals.batches,
@@ -180,6 +189,11 @@ def _land(lander: Lander, table: Table, options: argparse.Namespace, context: Co
     if totals.skipped:
         lines.append(f"lost: {totals.skipped:,} offsets that were gone when they were to be read")
     return Outcome(Exit.DONE, told, tuple(lines))
+
+
+def pause(seconds: float) -> None:
+    """Between two batches of a stream."""
+    time.sleep(seconds)
 
 
 def _tell(landed: Landed, totals: Totals, context: Context) -> None:
@@ -238,6 +252,8 @@ def _source_options(options: argparse.Namespace, context: Context) -> SourceOpti
         raise UsageError("name the topics to land, or give --pattern; one of the two")
     if options.continuous and (options.ending_offsets or options.ending_timestamp):
         raise UsageError("--continuous has no end: leave --ending-* away")
+    if options.continuous and options.compact:
+        raise UsageError("--compact is for runs that end: schedule it beside a --continuous one")
     given = {
         "kafka.bootstrap.servers": context.bootstrap,
         "subscribe": ",".join(options.topics) or None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.client.values import PartitionRange
-from pipeline.files import Disk, adopt, make_directories
+from pipeline.files import Disk, make_directories
 from pipeline.land.documents import LandedFile
 from pipeline.land.errors import LandError
 from pipeline.land.layout import file_columns, file_name, folder, group_by_folder
@@ -66,8 +67,7 @@ class _Folder:
 
 
 class RangeFiles:
-    """The files of a task's ranges. `add` rows in their order, `finish` each range once; `abandon` on
-    failure."""
+    """The files of a task's ranges: `add` rows in their order, then `finish`, and `abandon` in any case."""
 
     def __init__(self, settings: FileSettings, disk: Disk | None = None) -> None:
         self._settings = settings
@@ -97,18 +97,29 @@ class RangeFiles:
         if self._held_bytes > HELD_BYTES_MAX:
             self._flush_largest()
 
-    def finish(self, one: PartitionRange) -> list[LandedFile]:
-        """Names the range's files, durably, and tells what stands there now. Raises LandError, OSError."""
-        folders = self._folders.pop(one, {})
-        self._folder_count -= len(folders)
-        return [self._finish(each) for _, each in sorted(folders.items())]
+    def finish(self) -> dict[PartitionRange, tuple[LandedFile, ...]]:
+        """Names the files of every range, durably, and tells what stands there now. A range without rows has
+        none, and is not in the answer. Raises LandError, OSError."""
+        paths = {
+            one: [self._name(folders[hour]) for hour in sorted(folders)]
+            for one, folders in self._folders.items()
+        }
+        named = (self._settings.root / path for each in paths.values() for path in each)
+        for directory in sorted({target.parent for target in named}):
+            self._disk.sync(directory)
+        self._folders = {}
+        return {
+            one: tuple(describe_file(self._settings, one, path) for path in each)
+            for one, each in paths.items()
+        }
 
     def abandon(self) -> None:
-        """Closes what is open; nothing of it gets a name."""
+        """Closes what is open and removes what has no name."""
         for folders in self._folders.values():
             for each in folders.values():
                 if each.writer is not None:
-                    each.writer.close()
+                    with suppress(OSError):  # a full disk is why we are here, and says so again
+                        each.writer.close()
                 if each.aside is not None:
                     self._disk.unlink(each.aside)
         self._folders = {}
@@ -161,7 +172,8 @@ class RangeFiles:
 
     # --- files ----------------------------------------------------------------------------------------
 
-    def _finish(self, each: _Folder) -> LandedFile:
+    def _name(self, each: _Folder) -> str:
+        """Gives a whole file its name unless that is taken; durable once its directory is synced."""
         settings, one = self._settings, each.range
         if each.held:
             self._flush(each)
@@ -172,9 +184,10 @@ class RangeFiles:
         path = f"{inside}/{file_name(one)}" if inside else file_name(one)
         target = settings.root / path
         make_directories(self._disk, target.parent)
-        adopt(self._disk, each.aside, target)
+        with suppress(FileExistsError):
+            self._disk.link(each.aside, target)
         self._disk.unlink(each.aside)
-        return describe_file(settings, one, path)
+        return path
 
 
 def describe_file(settings: FileSettings, one: PartitionRange, path: str) -> LandedFile:

@@ -17,6 +17,8 @@ from pipeline.source.planning import PlanOptions, limit_rate, plan_tasks
 
 RECORDS_WORTH_A_TASK = 100_000
 """Fewer are not spread over more tasks for the sake of speed: each task makes files of its own."""
+RANGES_WORTH_A_TASK = 50
+"""Each range makes a file at least, which costs some milliseconds whatever is in it."""
 ALLOW_LOSS = "--allow-loss goes on without them, and notes it in the table."
 ELSEWHERE = "Land it to another place: this table stays as it is, and readable."
 
@@ -197,8 +199,9 @@ def _is_news(progress: Progress, where: TopicPartition, start: int) -> bool:
 def _tasks(spans: Sequence[PartitionSpan], settings: PlanSettings) -> tuple[tuple[PartitionRange, ...], ...]:
     ranges = [PartitionRange(*span[:4]) for span in spans if span.end_offset > span.start_offset]
     total = sum(one.end_offset - one.start_offset for one in ranges)
+    worth = max(total // RECORDS_WORTH_A_TASK, len(ranges) // RANGES_WORTH_A_TASK)
     options = PlanOptions(
-        min_partitions=max(1, min(settings.parallelism, total // RECORDS_WORTH_A_TASK)),
+        min_partitions=max(1, min(settings.parallelism, worth)),
         max_records_per_partition=settings.records_per_task,
         coalesce_records=settings.records_per_task,
     )

@@ -89,20 +89,26 @@ def _folder_schema(partition_by: Sequence[str]) -> pa.Schema:
 
 def read(spark: SparkSession, dest: str | Path, topics: Collection[str] | None = None) -> DataFrame:
     """The same as a DataFrame; filters on topic, date and hour prune files. Raises LandError."""
+    table = landed(dest)
+    return read_files(spark, table.root, table.table.partition_by, paths_of(table, topics))
+
+
+def read_files(
+    spark: SparkSession, base: Path, partition_by: Sequence[str], paths: Sequence[str]
+) -> DataFrame:
+    """Files of records below `base`, with their folders' columns."""
     from pipeline.source.options import Shape  # noqa: PLC0415 - what needs Spark is imported with Spark
     from pipeline.source.schemas import schema_of  # noqa: PLC0415
 
-    table = landed(dest)
     known = schema_of(Shape(include_headers=True))
-    names = [name for name in known.fieldNames() if name not in table.table.partition_by]
+    names = [name for name in known.fieldNames() if name not in partition_by]
     schema = ", ".join(
         [f"`{name}` {known[name].dataType.simpleString()}" for name in names]
-        + [f"`{name}` {_FOLDER_SQL[name]}" for name in table.table.partition_by]
+        + [f"`{name}` {_FOLDER_SQL[name]}" for name in partition_by]
     )
-    paths = paths_of(table, topics)
     if not paths:
         return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).option("basePath", str(table.root)).parquet(*paths)
+    return spark.read.schema(schema).option("basePath", str(base)).parquet(*paths)
 
 
 def paths_of(table: Landed, topics: Collection[str] | None = None) -> list[str]:

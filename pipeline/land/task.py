@@ -70,16 +70,17 @@ def land_ranges(
     files = RangeFiles(settings.files, disk)
     try:
         skipped = _read(settings, ranges, files)
-        reports = []
-        for one in ranges:
-            landed = tuple(files.finish(one))
-            records = sum(file.records for file in landed)
-            reports.append(RangeReport(one, records, skipped.get(one, 0), landed))
+        landed = files.finish()
     except OffsetsGone as error:
         raise LandError(f"records are lost: {error}", ALLOW_LOSS) from error
     finally:
         files.abandon()
-    return reports
+    return [
+        RangeReport(
+            one, sum(file.records for file in landed.get(one, ())), skipped.get(one, 0), landed.get(one, ())
+        )
+        for one in ranges
+    ]
 
 
 def _read(

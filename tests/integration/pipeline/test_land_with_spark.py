@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow.dataset as ds
 import pytest
 
 from dataplane.wire.compression import Compression
@@ -20,7 +20,11 @@ from localcluster.cluster import LocalCluster
 from pipeline.client.client import Client
 from pipeline.client.values import TopicPartition
 from pipeline.jobs import cli
+from pipeline.land import job
+from pipeline.land.latest import read_latest
 from pipeline.land.reading import dataset, landed, read
+from tests.integration.pipeline.land_driver import HAS_DELTA, MOMENTS, LandProcess
+from tests.pipeline_proof.part import proving
 from tests.unit.land_world import data_files
 
 NOON_MS = 1_700_049_600_000
@@ -75,7 +79,8 @@ def topic(
     make_topic: Callable[..., str],
     tmp_path: Path,
 ) -> Topic:
-    return Topic(spark, running_cluster, client, make_topic("land", partitions=3), tmp_path / "lake")
+    name = make_topic("land", partitions=3, retention_ms="-1")
+    return Topic(spark, running_cluster, client, name, tmp_path / "lake")
 
 
 def test_what_is_there_lands_once_by_spark_and_by_pyarrow(
@@ -108,6 +113,37 @@ def test_what_is_there_lands_once_by_spark_and_by_pyarrow(
     assert one.count() == 60
     row = one.orderBy("offset").first()
     assert (row["timestamp"].minute, row["topic"], row["headers"][0]["key"]) == (0, topic.name, "h")
+
+
+def test_the_latest_record_of_each_key_is_a_view_that_follows(topic: Topic) -> None:
+    topic.write(0, 30)  # keys k0 to k29
+    topic.write(1, 5)
+    assert topic.land("--compact") == 0
+
+    def view() -> dict[tuple[int, bytes], tuple[int, str]]:
+        rows = read_latest(topic.spark, topic.dest, [topic.name]).collect()
+        found = {
+            (row["partition"], bytes(row["key"])): (row["offset"], bytes(row["value"]).decode())
+            for row in rows
+        }
+        assert len(found) == len(rows)
+        return found
+
+    assert len(view()) == 35
+    assert topic.land("--compact") == 0, "nothing new: the view stays"
+    topic.write(0, 10)  # k0 to k9 again
+    records = [NewRecord(b"k%d" % n, None, NOON_MS) for n in (3, 29)] + [NewRecord(None, b"no key", NOON_MS)]
+    topic.client.produce({TopicPartition(topic.name, 0): encode_batch(records)})
+    assert topic.land() == 0
+    topic.write(1, 1)
+    assert topic.land("--compact") == 0
+    by_hand = {(0, b"k%d" % n): (n, f"0:{n}") for n in range(30)}
+    by_hand |= {(0, b"k%d" % n): (30 + n, f"0:{30 + n}") for n in range(10)}
+    by_hand |= {(1, b"k%d" % n): (n, f"1:{n}") for n in range(5)} | {(1, b"k0"): (5, "1:5")}
+    del by_hand[0, b"k3"], by_hand[0, b"k29"]
+    assert view() == by_hand
+    assert data_files(topic.dest) == sorted(file.path for file in landed(topic.dest).files)
+    assert len(list((topic.dest / "_latest").iterdir())) == 2, "the last, and the one that may still be read"
 
 
 def test_workers_that_are_killed_land_nothing_twice(topic: Topic) -> None:
@@ -170,8 +206,61 @@ def test_a_stream_lands_what_comes_until_it_is_interrupted(
             raise KeyboardInterrupt
         topic.write(0, rounds)
 
-    monkeypatch.setattr(time, "sleep", next_round)
+    monkeypatch.setattr(job, "pause", next_round)
     assert topic.land("--continuous", "--every", "1s") == 130
-    monkeypatch.undo()
     assert [row[1] for row in topic.by_pyarrow()] == [0, 1, 2]
     assert "batch 2: 2 records" in capsys.readouterr().err
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(900)
+def test_killed_at_each_step_every_reader_reads_every_offset_once(topic: Topic, tmp_path: Path) -> None:
+    """Driver, JVM and workers get SIGKILL at one step after another, each time while more has come."""
+    with proving(row=10, part="land-kills") as part:
+        words = [topic.name, str(topic.dest), "--bootstrap-server", topic.servers]
+        words += ["--records-per-task", "900", "--records-per-batch", "6000"]
+        process = LandProcess(topic.dest, words, tmp_path / "log")
+        for moment in MOMENTS:
+            for partition in range(3):
+                for _ in range(8):
+                    topic.write(partition, 400, step_ms=700, value="x" * 300)
+            if process.run(moment):
+                part.faults[f"SIGKILL: {moment.name}"] = 1
+            else:
+                part.fail(f"it ended before this was seen: {moment.name}")
+        process.run()
+        written = sorted(row[:2] for row in topic.written)
+        part.figures["records"] = len(written)
+        part.figures["batches"] = landed(topic.dest).batches
+        for reader, found in readers(topic).items():
+            part.figures[f"read by {reader}"] = len(found)
+            part.missing += len(set(written) - set(found))
+            part.duplicates += len(found) - len(set(found))
+        if not HAS_DELTA:
+            part.not_compared("deltalake is not installed")
+        assert part.is_ok
+        topic.check()
+
+
+def readers(topic: Topic) -> dict[str, list[tuple[int, int]]]:
+    """(partition, offset) of each row that somebody reads: by manifests, and by what stands in the folder."""
+    columns = ["partition", "offset"]
+    tables = {
+        "pyarrow, manifests": dataset(topic.dest).to_table(columns=columns),
+        "pyarrow, the folder": ds.dataset(topic.dest, partitioning="hive").to_table(columns=columns),
+    }
+    if HAS_DELTA:
+        from deltalake import DeltaTable
+
+        tables["deltalake"] = DeltaTable(str(topic.dest)).to_pyarrow_table(columns=columns)
+    frames = {
+        "Spark, manifests": read(topic.spark, topic.dest),
+        "Spark, the folder": topic.spark.read.parquet(str(topic.dest)),
+    }
+    found = {
+        name: list(zip(*(table[column].to_pylist() for column in columns), strict=True))
+        for name, table in tables.items()
+    }
+    for name, frame in frames.items():
+        found[name] = [(row[0], row[1]) for row in frame.select(*columns).collect()]
+    return found

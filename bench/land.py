@@ -1,0 +1,238 @@
+"""Topics to Parquet, by `pipeline land` and by Spark's own writer: `python -m bench.land [--quick]`.
+
+Both sides read the same topic of the same broker with the same client and decoder, on one Spark of two slots,
+into zstd (level 3): `pipeline land` writes in the Python workers, the other side hands rows to the JVM and
+writes with `DataFrame.write.parquet`. Each is measured twice: in one folder, and in folders by topic, date
+and hour, for which Spark's writer sorts. Sides take turns after a round that does not count; the figure is
+the median. Broker, driver and workers share this machine, so processor time stands beside: of driver, JVM and
+workers, without the broker.
+
+Spark's Kafka source is not compared: its jars are not part of PySpark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from bench.processor_time import cpu_seconds
+from bench.records import NOW_MS, make_rows
+from dataplane.wire.compression import Compression
+from localcluster.cluster import LocalCluster
+from localcluster.java import find_java
+from pipeline.client.client import Client
+from pipeline.client.config import ClientConfig, parse_bootstrap
+from pipeline.client.values import TopicPartition
+from pipeline.jobs import cli
+from pipeline.jobs.session import make_session
+from pipeline.land.reading import landed
+from pipeline.records.encode import BatchOptions, PartitionEncoder
+from tests.pipeline_proof.part import proving
+
+SLOTS = 2
+PARTITIONS = 4
+BATCH_BYTES = 64 * 1024
+ROUNDS, ROUNDS_QUICK = 5, 1
+BYTES, BYTES_QUICK = 400_000_000, 20_000_000
+LEVEL = "3"
+RATIO_MIN = 1.5
+OURS, SPARKS = "pipeline land", "Spark's writer"
+FOLDERS = {"one folder": "", "topic, date, hour": "topic,date,hour"}
+Run = Callable[[str, Path], int]
+"""(how to partition, destination) to how many records it wrote."""
+
+
+class Figure(NamedTuple):
+    """One round of one side."""
+
+    wall_s: float
+    cpu_s: float
+    records: int
+
+
+class Line(NamedTuple):
+    """Medians of one case: seconds and processor seconds by side."""
+
+    record_bytes: int
+    folders: str
+    records: int
+    payload_bytes: int
+    wall_s: dict[str, float]
+    cpu_s: dict[str, float]
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast ours is."""
+        return self.wall_s[SPARKS] / self.wall_s[OURS]
+
+    @property
+    def cpu_ratio(self) -> float:
+        return self.cpu_s[SPARKS] / self.cpu_s[OURS]
+
+
+def fill(client: Client, topic: str, record_bytes: int, payload_bytes: int) -> int:
+    """Writes the records, dealt out to the partitions; returns how many."""
+    rows = make_rows(record_bytes, total_bytes=payload_bytes // PARTITIONS)
+    batches = {}
+    for number in range(PARTITIONS):
+        encoder = PartitionEncoder(
+            options=BatchOptions(Compression.LZ4, batch_bytes_max=BATCH_BYTES), timestamp_ms=NOW_MS
+        )
+        batches[TopicPartition(topic, number)] = [*encoder.add(rows), *encoder.finish()]
+    for index in range(max(map(len, batches.values()))):
+        client.produce({where: each[index].data for where, each in batches.items() if index < len(each)})
+    count: int = rows.num_rows
+    return count * PARTITIONS
+
+
+def land(spark: Any, servers: str, topic: str) -> Run:
+    def run(partition_by: str, dest: Path) -> int:
+        words = ["land", topic, str(dest), "--bootstrap-server", servers, "--compression-level", LEVEL]
+        with redirect_stdout(StringIO()):
+            assert cli.main([*words, "--partition-by", partition_by], spark=spark) == 0
+        return landed(dest).records
+
+    return run
+
+
+def spark_write(spark: Any, servers: str, topic: str) -> Run:
+    from pyspark.sql.functions import hour, to_date  # noqa: PLC0415 - Spark is an extra
+
+    def run(partition_by: str, dest: Path) -> int:
+        frame = spark.read.format("springtide").option("kafka.bootstrap.servers", servers)
+        frame = frame.option("subscribe", topic).option("includeHeaders", "true")
+        frame = frame.option("minPartitions", str(PARTITIONS)).load()
+        names = [name for name in partition_by.split(",") if name]
+        if names:
+            frame = frame.withColumn("date", to_date("timestamp")).withColumn("hour", hour("timestamp"))
+        writer = frame.write.option("compression", "zstd")
+        (writer.partitionBy(*names) if names else writer).parquet(str(dest))
+        written: int = spark.read.parquet(str(dest)).count()
+        return written
+
+    return run
+
+
+def measure(spark: Any, run: Run, partition_by: str, dest: Path, *, expected: int) -> Figure:
+    cpu, begun = processor_seconds(spark), time.monotonic()
+    found = run(partition_by, dest)
+    figure = Figure(time.monotonic() - begun, processor_seconds(spark) - cpu, found)
+    if found != expected:
+        raise RuntimeError(f"{found} records were written, {expected} are in the topic")
+    return figure
+
+
+def processor_seconds(spark: Any) -> float:
+    """Of the driver, its JVM and the Python workers below that, which outlive their tasks."""
+    pids = [os.getpid()]
+    left = [int(spark.sparkContext._gateway.proc.pid)]
+    while left:
+        pids.append(left.pop())
+        for task in (Path("/proc") / str(pids[-1]) / "task").iterdir():
+            left += map(int, (task / "children").read_text().split())
+    return cpu_seconds(pids)
+
+
+def compare(
+    spark: Any, client: Client, cluster: LocalCluster, record_bytes: int, *, payload: int, rounds: int
+) -> list[Line]:
+    topic = f"bench-{record_bytes}"
+    cluster.create_topic(topic, partitions=PARTITIONS, replication_factor=1, configs={"retention.ms": "-1"})
+    records = fill(client, topic, record_bytes, payload)
+    servers = cluster.bootstrap_servers
+    sides = {OURS: land(spark, servers, topic), SPARKS: spark_write(spark, servers, topic)}
+    lines: list[Line] = []
+    with tempfile.TemporaryDirectory(prefix="springtide-bench-land-") as scratch:
+        for folders, partition_by in FOLDERS.items():
+            figures: dict[str, list[Figure]] = {name: [] for name in sides}
+            for number in range(rounds + 1):
+                for name, run in sides.items():
+                    dest = Path(scratch) / f"{len(lines)}-{number}-{name[0]}"
+                    figure = measure(spark, run, partition_by, dest, expected=records)
+                    if number > 0:  # the first warms workers, the JVM and the page cache
+                        figures[name].append(figure)
+            lines.append(
+                Line(
+                    record_bytes,
+                    folders,
+                    records,
+                    payload,
+                    {name: median(one.wall_s for one in found) for name, found in figures.items()},
+                    {name: median(one.cpu_s for one in found) for name, found in figures.items()},
+                )
+            )
+    return lines
+
+
+def render(lines: Sequence[Line]) -> str:
+    text = [
+        f"{'bytes':>6} {'folders':<18} {'':>3}{OURS:>24} {SPARKS:>24} {'faster':>7} {'less CPU':>9}",
+        f"{'':>6} {'':<18} {'':>3}{'Mrec/s  MB/s  CPU-s/GB':>24} {'Mrec/s  MB/s  CPU-s/GB':>24}",
+    ]
+    for line in lines:
+        cells = [_cell(line, name) for name in (OURS, SPARKS)]
+        text.append(
+            f"{line.record_bytes:>6} {line.folders:<18} {'':>3}{cells[0]:>24} {cells[1]:>24} "
+            f"{line.ratio:6.2f}x {line.cpu_ratio:8.2f}x"
+        )
+    return "\n".join(text)
+
+
+def _cell(line: Line, side: str) -> str:
+    megabytes, gigabytes = line.payload_bytes / 1e6, line.payload_bytes / 1e9
+    rates = f"{line.records / line.wall_s[side] / 1e6:6.3f} {megabytes / line.wall_s[side]:5.0f}"
+    return f"{rates} {line.cpu_s[side] / gigabytes:9.1f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.land", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="one small round: that it works, not how fast")
+    options = parser.parse_args(arguments)
+    os.environ["JAVA_HOME"] = str(find_java().executable.resolve().parents[1])
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    rounds, payload = (ROUNDS_QUICK, BYTES_QUICK) if options.quick else (ROUNDS, BYTES)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "parquet.compression.codec.zstd.level": LEVEL,
+        "spark.hadoop.parquet.compression.codec.zstd.level": LEVEL,
+    }
+    with proving(row=3, part="land") as part, LocalCluster(brokers=1) as cluster:
+        cluster.form()
+        spark = make_session(name="bench", master=f"local[{SLOTS}]", remote=None, settings=settings)
+        try:
+            with Client(ClientConfig(bootstrap=parse_bootstrap(cluster.bootstrap_servers))) as client:
+                lines = [
+                    line
+                    for record_bytes in (1000, 100)
+                    for line in compare(spark, client, cluster, record_bytes, payload=payload, rounds=rounds)
+                ]
+        finally:
+            spark.stop()
+        print(render(lines))
+        for line in lines:
+            name = f"{line.record_bytes} B, {line.folders}"
+            rate = line.records / line.wall_s[OURS] / 1e6
+            part.figures[f"{name}: Mrec/s"] = round(rate, 3)
+            part.figures[f"{name}: times Spark's writer, at least {RATIO_MIN}"] = round(line.ratio, 2)
+            part.figures[f"{name}: times less processor"] = round(line.cpu_ratio, 2)
+            if line.ratio < RATIO_MIN and not options.quick:
+                part.fail(f"{name}: {line.ratio:.2f} times Spark's writer is below {RATIO_MIN}")
+        part.not_compared("Spark's Kafka source: no jar at hand")
+        return 0 if part.is_ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
