@@ -44,7 +44,7 @@ BATCH_BYTES = 4_096
 OTHER_BATCH_BYTES = 8_192
 REQUESTS = 200
 """Of a run without faults, at least. One request may bear batches of several partitions."""
-STILL_SECONDS_MAX = 180.0
+STILL_SECONDS_MAX = 600.0
 """Without a request and without a commit."""
 STARTS_MAX = 12
 POLL_SECONDS = 0.003
@@ -141,8 +141,8 @@ class Run:
                 self.driver.close()
             raise
         finally:
-            storm.end()
             self.end_zombies()
+            storm.end()
             self.start_brokers(at_once=True)
         time.sleep(self.schedule.late_seconds if self.schedule.late else 0.0)
         self.mend()
