@@ -28,6 +28,7 @@ from pipeline.plan.spark_windows import (
     window_rates,
 )
 from pipeline.records.encode import BatchOptions, PartitionEncoder
+from tests.pipeline_proof.part import proving
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = [pytest.mark.timeout(300)]
@@ -241,6 +242,11 @@ def test_a_skewed_cluster_is_measured_planned_and_evened_out(
     wanted = [*shared, "--loads", "leader_bytes_in", "--window", "1h", "--bytes-max", "0"]
     assert main(wanted, spark=spark) == 0
     proposed = json.loads(capsys.readouterr().out)
+    with proving(row=11, part="recorded") as part:
+        for when in ("before", "after"):
+            ratio = proposed[when]["leader_bytes_in"]["highest_over_mean"]
+            part.figures[f"leaders' bytes in on three brokers, highest/mean {when}"] = ratio
+        part.figures["bytes copied, at most 0"] = proposed["bytes"]
     assert proposed["before"]["leader_bytes_in"]["broker_id"] == first
     assert proposed["before"]["leader_bytes_in"]["highest_over_mean"] > 2.5
     assert proposed["after"]["leader_bytes_in"]["highest_over_mean"] <= 1.1
