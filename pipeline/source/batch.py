@@ -81,7 +81,8 @@ class RecordReader(DataSourceReader):
             if self._bounds.timestamp_ms and ranges:
                 asked = dict.fromkeys((one.where for one in ranges), self._bounds.timestamp_ms)
                 ranges = since(ranges, client.list_offsets(asked))
-        return [ReadTask(each) for each in plan_tasks(ranges, options.plan)]
+        # Of no tasks, Spark would make one of its own, with nothing in it that we know.
+        return [ReadTask(each) for each in plan_tasks(ranges, options.plan) or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)

@@ -65,6 +65,14 @@ def values(frame: Any) -> dict[int, list[bytes]]:
     return {partition: [value for _, value in rows] for partition, rows in got.items()}
 
 
+def tasks_of(frame: Any) -> int:
+    """How many tasks had rows. (A frame's `rdd` would tell without reading, but Connect has none.)"""
+    from pyspark.sql.functions import spark_partition_id
+
+    count: int = frame.select(spark_partition_id()).distinct().count()
+    return count
+
+
 # --- batch ----------------------------------------------------------------------------------------------
 
 
@@ -164,14 +172,20 @@ def test_offsets_that_are_not_there_are_an_error_or_passed_over(make_log: Callab
     assert values(log.frame(endingOffsets=beyond, failOnDataLoss="false")) == log.written
 
 
+def test_a_topic_without_records_has_no_rows(make_log: Callable[..., Log]) -> None:
+    log = make_log(partitions=2)
+    assert values(log.frame()) == {}
+    assert log.frame(view="batches").count() == 0
+
+
 def test_large_ranges_are_split_and_small_ones_packed(make_log: Callable[..., Log]) -> None:
     log = make_log(partitions=8)
     for partition in range(8):
         log.write(partition, 100)
-    assert log.frame().rdd.getNumPartitions() == 1
-    assert log.frame(coalesce="false").rdd.getNumPartitions() == 8
+    assert tasks_of(log.frame()) == 1
+    assert tasks_of(log.frame(coalesce="false")) == 8
     split = log.frame(minPartitions="16")
-    assert split.rdd.getNumPartitions() == 16
+    assert tasks_of(split) == 16
     assert values(split) == log.written
     assert values(log.frame(maxRecordsPerPartition="30", columns="value,partition,offset")) == log.written
 
@@ -265,3 +279,27 @@ def test_progress_tells_the_lag(make_log: Callable[..., Log], tmp_path: Path) ->
         query.stop()
     assert [source["numInputRows"] for source in sources] == [30, 30, 30, 10]
     assert ends == [({log.topic: {"0": end}}, {log.topic: {"0": 100}}) for end in (30, 60, 90, 100)]
+
+
+# --- filters --------------------------------------------------------------------------------------------
+
+
+def test_filters_leave_out_what_need_not_be_fetched(make_log: Callable[..., Log]) -> None:
+    log = make_log(partitions=3)
+    for partition in range(3):
+        log.write(partition, 100)
+    name = "spark.sql.python.filterPushdown.enabled"
+    before = log.spark.conf.get(name)
+    log.spark.conf.set(name, "true")
+    try:
+        frame = log.frame(pushdown="true", coalesce="false")
+        some = frame.where("partition = 1 and offset >= 40 and offset < 60")
+        assert values(some) == {1: log.written[1][40:60]}
+        assert tasks_of(some) == 1
+        late = frame.where(f"timestamp >= timestamp_millis({FIRST_MS + 90}) and partition in (0, 2)")
+        assert values(late) == {0: log.written[0][90:], 2: log.written[2][90:]}
+        assert values(frame.where(f"topic = '{log.topic}x'")) == {}
+        assert values(frame) == log.written
+        assert values(log.frame()) == log.written, "without the option nothing is pushed, and all is read"
+    finally:
+        log.spark.conf.set(name, before)
