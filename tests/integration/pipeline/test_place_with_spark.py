@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.pipeline.conftest import ARCHIVES, ROOT
+from tests.integration.pipeline.conftest import ARCHIVES, IS_CONNECT, ROOT
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -49,6 +49,7 @@ def test_tasks_run_in_two_executors_with_what_the_archive_holds(spark: Any) -> N
     assert len({one["executor"] for one in told}) == len({one["folder"] for one in told}) == EXECUTORS
     assert {one["main"] for one in told} == {"org.apache.spark.executor.CoarseGrainedExecutorBackend"}
     for one in told:
+        home = Path.cwd() if IS_CONNECT else Path(one["folder"])
         for file in one["files"]:
             assert not Path(file).is_relative_to(ROOT)
-            assert Path(one["folder"], "env") in Path(one["folder"], file).parents, "of its own copy"
+            assert home / "env" in Path(one["folder"], file).parents, "an executor has a copy of its own"

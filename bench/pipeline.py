@@ -1,0 +1,132 @@
+"""The source and the sink under Spark: `python -m bench.pipeline read|write|triggers [--quick]`.
+
+read       topics to Spark's `noop` sink: 100 B and 1 KB, without a codec, lz4 and zstd, with one task and
+           with two at a time. Beside Spark's Kafka source where --connector-jars names its jars.
+write      rows that the JVM makes to a topic of three replicas, acks=all: exactly once and at least once, and
+           Spark's Kafka sink where its jars are.
+triggers   the time of a micro-batch that brings each of 1, 64, 1000 and 10,000 partitions one record: small
+           partitions sharing tasks, a task for each, and, as the floor of any connector that plans a task for
+           each partition, Spark's own rate source with as many tasks, which read nothing.
+
+All sides run in one session, so the JVM is equally warm; they take turns, and the figure is the median of the
+rounds after one that does not count. build/pipeline-bench.json keeps the last figures of each command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import throughput, triggers
+from bench.machine import machine_facts
+from bench.spark_side import SLOTS, SparkSide, spark_side, tell
+from tests.pipeline_proof.part import Part, proving
+
+NO_CONNECTOR = "Spark's Kafka connector: its jars are not part of PySpark (--connector-jars)"
+OFFICIAL_RATIO_MIN = 1.0
+WRITE_RATIO_MIN = 0.8
+SMALL = 64
+"""Up to so many partitions, sharing tasks may not pay; a trigger need only be about as fast."""
+ROW = {"read": 2, "write": 4, "triggers": 5}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    with proving(row=ROW[options.what], part=options.what) as part:
+        if options.connector_jars is None:
+            part.not_compared(NO_CONNECTOR)
+        with spark_side(connector_jars=options.connector_jars) as side:
+            lines = RUNS[options.what](side, part, options)
+    _keep(options.output, options.what, lines, is_quick=options.quick)
+    return 0 if part.is_ok else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.pipeline",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", choices=sorted(ROW))
+    parser.add_argument(
+        "--quick", action="store_true", help="less data, fewer rounds: only to see that it runs"
+    )
+    parser.add_argument(
+        "--connector-jars", type=Path, metavar="DIR", help="compare with Spark's Kafka connector"
+    )
+    parser.add_argument("--output", type=Path, default=Path("build/pipeline-bench.json"))
+    return parser
+
+
+def _keep(path: Path, what: str, lines: Sequence[dict[str, Any]], *, is_quick: bool) -> None:
+    kept = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    kept[what] = {"machine": machine_facts(), "quick": is_quick, "lines": lines}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+    tell(f"figures are kept in {path}")
+
+
+# --- the three --------------------------------------------------------------------------------------------
+
+
+def _read(side: SparkSide, part: Part, options: argparse.Namespace) -> list[dict[str, Any]]:
+    lines = []
+    print(throughput.READ_HEADINGS)
+    for line in throughput.read(
+        side, is_quick=options.quick, has_connector=options.connector_jars is not None
+    ):
+        print(line, flush=True)
+        lines.append(line._asdict())
+        if line.side == throughput.OURS:
+            name = f"{line.record_bytes} B {line.codec} {line.tasks} task(s)"
+            part.figures[f"{name}, Mrec/s"] = round(line.rate, 3)
+            part.figures[f"{name}, executor CPU s/GB"] = round(line.spark_s_per_gb, 2)
+        elif line.record_bytes >= throughput.LARGE_BYTES and line.ratio < OFFICIAL_RATIO_MIN:
+            part.fail(f"{line.record_bytes} B {line.codec}: {line.ratio:.2f} of Spark's Kafka source")
+    return lines
+
+
+def _write(side: SparkSide, part: Part, options: argparse.Namespace) -> list[dict[str, Any]]:
+    lines = []
+    print(throughput.WRITE_HEADINGS)
+    for line in throughput.write(
+        side, is_quick=options.quick, has_connector=options.connector_jars is not None
+    ):
+        print(line, flush=True)
+        lines.append(line._asdict())
+        if line.side == throughput.OURS:
+            part.figures[f"{line.record_bytes} B, Mrec/s"] = round(line.rate, 3)
+            continue
+        part.figures[f"{line.record_bytes} B, times {line.side}, at least 0.8"] = round(line.ratio, 2)
+        if line.ratio < WRITE_RATIO_MIN:
+            part.fail(f"{line.record_bytes} B: {line.ratio:.2f} times {line.side}")
+    return lines
+
+
+def _triggers(side: SparkSide, part: Part, options: argparse.Namespace) -> list[dict[str, Any]]:
+    lines = []
+    print(triggers.HEADINGS)
+    medians: dict[tuple[int, str], float] = {}
+    for line in triggers.measure(
+        side, is_quick=options.quick, has_connector=options.connector_jars is not None
+    ):
+        print(line, flush=True)
+        lines.append(line._asdict())
+        medians[line.partitions, line.side] = line.p50_ms
+        part.figures[f"{line.partitions} partitions, {line.side}, p50 ms"] = round(line.p50_ms)
+        part.figures[f"{line.partitions} partitions, {line.side}, p99 ms"] = round(line.p99_ms)
+    for (partitions, name), floor_ms in medians.items():
+        if name == triggers.FLOOR and partitions > SMALL and medians[partitions, triggers.SHARED] > floor_ms:
+            part.fail(f"{partitions} partitions: slower than as many tasks that do nothing")
+    return lines
+
+
+RUNS = {"read": _read, "write": _write, "triggers": _triggers}
+
+if __name__ == "__main__":
+    assert SLOTS > 1
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""Brokers and a Spark on this machine for the pipeline's benchmarks, and who used how much processor time.
+
+Brokers, JVM, planner and workers share the machine's processors, so a rate by the clock says as much about
+the machine as about the code. Processor time by role stands beside it: of Spark's JVM, of its Python
+workers, of the brokers.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+from localcluster.cluster import LocalCluster
+from localcluster.java import find_java
+from pipeline.client.client import Client
+from pipeline.client.config import ClientConfig, parse_bootstrap
+from pipeline.client.values import LATEST, TopicPartition
+from pipeline.jobs.session import make_session
+
+SLOTS = 2
+BROKERS = 3
+ROOT = Path(__file__).resolve().parents[1]
+_GB = 1e9
+
+
+class Spent(NamedTuple):
+    """Seconds of the clock, and of processors by role. Differences of two readings, or a reading."""
+
+    wall_s: float
+    jvm_s: float
+    workers_s: float
+    brokers_s: float
+
+    def since(self, earlier: Spent) -> Spent:
+        return Spent(*(now - then for now, then in zip(self, earlier, strict=True)))
+
+    @property
+    def spark_s(self) -> float:
+        """Of an executor: its JVM and its workers."""
+        return self.jvm_s + self.workers_s
+
+
+class SparkSide:
+    """One session beside one cluster of brokers."""
+
+    def __init__(self, spark: Any, cluster: LocalCluster, client: Client, scratch: Path) -> None:
+        self.spark = spark
+        self.cluster = cluster
+        self.client = client
+        self.scratch = scratch
+        self._jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)
+        self._brokers = [psutil.Process(broker.process.pid) for broker in cluster.brokers.values()]
+
+    @property
+    def servers(self) -> str:
+        return self.cluster.bootstrap_servers
+
+    def spent(self) -> Spent:
+        """A worker that has ended counts with the process that forked it."""
+        workers = [sum(_seconds(child)) for child in self._jvm.children(recursive=True)]
+        return Spent(
+            time.perf_counter(),
+            sum(_seconds(self._jvm)[:1]),
+            sum(workers),
+            sum(sum(_seconds(broker)) for broker in self._brokers),
+        )
+
+    def create_topic(self, topic: str, *, partitions: int, replication_factor: int = 1) -> None:
+        self.cluster.create_topic(topic, partitions=partitions, replication_factor=replication_factor)
+
+    def ends(self, topic: str, partitions: int) -> dict[TopicPartition, int]:
+        where = [TopicPartition(topic, partition) for partition in range(partitions)]
+        found = self.client.list_offsets(dict.fromkeys(where, LATEST))
+        return {each: found[each].offset for each in where}
+
+    def reader(self, topic: str, *, format_name: str = "springtide", **options: str) -> Any:
+        reader = self.spark.read.format(format_name).option("kafka.bootstrap.servers", self.servers)
+        return reader.option("subscribe", topic).options(**options).load()
+
+    def stream(self, topic: str, *, format_name: str = "springtide", **options: str) -> Any:
+        reader = self.spark.readStream.format(format_name).option("kafka.bootstrap.servers", self.servers)
+        return reader.option("subscribe", topic).options(**options).load()
+
+
+def _seconds(process: psutil.Process) -> tuple[float, float]:
+    """(its own, those of children that have ended and been waited for); none of one that is gone."""
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0, 0.0
+    return times.user + times.system, times.children_user + times.children_system
+
+
+@contextmanager
+def spark_side(
+    *, connector_jars: Path | None = None, brokers: int = BROKERS, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSide]:
+    """connector_jars: a folder with Spark's Kafka connector and what it needs; `format("kafka")` is there
+    then."""
+    os.environ["JAVA_HOME"] = str(find_java().executable.resolve().parents[1])
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    jars = sorted(connector_jars.glob("*.jar")) if connector_jars is not None else []
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-pipeline-")))
+        cluster = stack.enter_context(LocalCluster(brokers=brokers, on_progress=tell))
+        cluster.form()
+        tell("starting Spark")
+        session = make_session(
+            name="bench",
+            master=f"local[{SLOTS}]",
+            remote=None,
+            settings={
+                "spark.ui.enabled": "false",
+                "spark.driver.host": "127.0.0.1",
+                "spark.driver.memory": "2g",
+                "spark.local.dir": str(scratch / "local"),
+                "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+                "spark.sql.shuffle.partitions": str(SLOTS),
+                **({"spark.jars": ",".join(map(str, jars))} if jars else {}),
+                **(settings or {}),
+            },
+        )
+        stack.callback(session.stop)
+        config = ClientConfig(bootstrap=parse_bootstrap(cluster.bootstrap_servers))
+        client = stack.enter_context(Client(config))
+        yield SparkSide(session, cluster, client, scratch)
+
+
+def tell(line: str) -> None:
+    """Progress; standard output is for the table."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def per_gb(seconds: float, payload_bytes: int) -> float:
+    return seconds / (payload_bytes / _GB)

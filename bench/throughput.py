@@ -1,0 +1,203 @@
+"""Reading to Spark's `noop` sink and writing from rows that the JVM makes: rates, and processor time by
+role."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from statistics import median
+from typing import Any, NamedTuple
+
+from bench.records import NOW_MS, make_rows
+from bench.spark_side import SLOTS, SparkSide, Spent, per_gb, tell
+from dataplane.wire.compression import Compression
+from pipeline.client.values import TopicPartition
+from pipeline.records.encode import BatchOptions, PartitionEncoder
+
+PARTITIONS = 8
+BATCH_BYTES = 16 * 1024
+"""As producers with Kafka's defaults send them."""
+ZSTD_LEVEL = 1
+SMALL_BYTES, LARGE_BYTES = 100, 1000
+CODECS = (Compression.NONE, Compression.LZ4, Compression.ZSTD)
+READ_BYTES = {SMALL_BYTES: 200_000_000, LARGE_BYTES: 400_000_000}
+WRITE_BYTES = {SMALL_BYTES: 60_000_000, LARGE_BYTES: 150_000_000}
+QUICK = 10
+"""So much less of everything under --quick."""
+ROUNDS, ROUNDS_QUICK = 3, 1
+
+OURS, OFFICIAL, AT_LEAST_ONCE = "springtide", "kafka", "at least once"
+READ_HEADINGS = (
+    "record  codec  tasks  side            Mrec/s    MB/s  CPU s/GB: executor (JVM + Python)  brokers  ratio"
+)
+WRITE_HEADINGS = "record  side            Mrec/s    MB/s  CPU s/GB: executor (JVM + Python)  brokers  ratio"
+
+
+class ReadLine(NamedTuple):
+    """Medians of one side. ratio: ours to it, in rate; 1 for ours."""
+
+    record_bytes: int
+    codec: str
+    tasks: int
+    side: str
+    records: int
+    payload_bytes: int
+    wall_s: float
+    jvm_s: float
+    workers_s: float
+    brokers_s: float
+    ratio: float
+
+    @property
+    def rate(self) -> float:
+        """Million records a second."""
+        return self.records / self.wall_s / 1e6
+
+    @property
+    def spark_s_per_gb(self) -> float:
+        return per_gb(self.jvm_s + self.workers_s, self.payload_bytes)
+
+    def __str__(self) -> str:
+        return f"{self.record_bytes:5} B  {self.codec:5}  {self.tasks:5}  {_rest(self)}"
+
+
+class WriteLine(NamedTuple):
+    """As ReadLine."""
+
+    record_bytes: int
+    side: str
+    records: int
+    payload_bytes: int
+    wall_s: float
+    jvm_s: float
+    workers_s: float
+    brokers_s: float
+    ratio: float
+
+    @property
+    def rate(self) -> float:
+        return self.records / self.wall_s / 1e6
+
+    def __str__(self) -> str:
+        return f"{self.record_bytes:5} B  {_rest(self)}"
+
+
+def _rest(line: ReadLine | WriteLine) -> str:
+    size = line.payload_bytes
+    jvm, workers, brokers = (per_gb(each, size) for each in (line.jvm_s, line.workers_s, line.brokers_s))
+    return (
+        f"{line.side:14}  {line.rate:6.3f}  {size / line.wall_s / 1e6:6.0f}  "
+        f"{jvm + workers:18.2f} ({jvm:.2f} + {workers:.2f})  {brokers:11.2f}  {line.ratio:5.2f}"
+    )
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+
+def read(side: SparkSide, *, is_quick: bool, has_connector: bool) -> Iterator[ReadLine]:
+    rounds = ROUNDS_QUICK if is_quick else ROUNDS
+    for record_bytes, payload_bytes in READ_BYTES.items():
+        for codec in CODECS:
+            name = codec.name.lower()
+            topic = f"read-{record_bytes}-{name}"
+            wanted = payload_bytes // QUICK if is_quick else payload_bytes
+            records, payload = _fill(side, topic, record_bytes, codec, wanted)
+            for tasks in range(1, SLOTS + 1):
+                runs = {OURS: _reading(side, topic, tasks, records)}
+                if has_connector:
+                    runs[OFFICIAL] = _reading_officially(side, topic, records)
+                medians = _take_turns(side, runs, rounds)
+                for which, spent in medians.items():
+                    ratio = spent.wall_s / medians[OURS].wall_s
+                    yield ReadLine(record_bytes, name, tasks, which, records, payload, *spent, ratio)
+
+
+def _fill(
+    side: SparkSide, topic: str, record_bytes: int, codec: Compression, wanted_bytes: int
+) -> tuple[int, int]:
+    """(records, bytes of their values) that are in the topic now; the same rows in each partition."""
+    tell(f"writing {wanted_bytes / 1e6:.0f} MB to {topic}")
+    side.create_topic(topic, partitions=PARTITIONS)
+    rows = make_rows(record_bytes, total_bytes=wanted_bytes // PARTITIONS)
+    options = BatchOptions(
+        codec, ZSTD_LEVEL if codec is Compression.ZSTD else None, batch_bytes_max=BATCH_BYTES
+    )
+    encoder = PartitionEncoder(options=options, timestamp_ms=NOW_MS)
+    for batch in [*encoder.add(rows), *encoder.finish()]:
+        side.client.produce({TopicPartition(topic, number): batch.data for number in range(PARTITIONS)})
+    return rows.num_rows * PARTITIONS, rows.column("value").nbytes * PARTITIONS
+
+
+def _reading(side: SparkSide, topic: str, tasks: int, records: int) -> Callable[[], None]:
+    # One task: everything packed together. More: one for each partition, so that no slot idles at the end.
+    options = {"coalesceRecords": str(records)} if tasks == 1 else {"coalesce": "false"}
+
+    def run() -> None:
+        frame = side.reader(topic, **options)
+        assert frame.rdd.getNumPartitions() == (1 if tasks == 1 else PARTITIONS)
+        frame.write.format("noop").mode("overwrite").save()
+
+    return run
+
+
+def _reading_officially(side: SparkSide, topic: str, records: int) -> Callable[[], None]:
+    def run() -> None:
+        side.reader(topic, format_name=OFFICIAL).write.format("noop").mode("overwrite").save()
+
+    return run
+
+
+# --- writing ----------------------------------------------------------------------------------------------
+
+
+def write(side: SparkSide, *, is_quick: bool, has_connector: bool) -> Iterator[WriteLine]:
+    rounds = ROUNDS_QUICK if is_quick else ROUNDS
+    for record_bytes, payload_bytes in WRITE_BYTES.items():
+        records = (payload_bytes // QUICK if is_quick else payload_bytes) // record_bytes
+        frame = _made_rows(side, record_bytes, records)
+        runs = {
+            OURS: _writing(side, frame, f"write-{record_bytes}", records, delivery="exactly-once"),
+            AT_LEAST_ONCE: _writing(side, frame, f"plain-{record_bytes}", records, delivery="at-least-once"),
+        }
+        if has_connector:
+            runs[OFFICIAL] = _writing(side, frame, f"official-{record_bytes}", records, format_name=OFFICIAL)
+        medians = _take_turns(side, runs, rounds)
+        for which, spent in medians.items():
+            ratio = spent.wall_s / medians[OURS].wall_s
+            yield WriteLine(record_bytes, which, records, records * record_bytes, *spent, ratio)
+
+
+def _made_rows(side: SparkSide, record_bytes: int, records: int) -> Any:
+    """Keys and values that the JVM makes as it goes: text of which a codec would make a little."""
+    text = f"substr(repeat(md5(cast(id as string)), {record_bytes // 32 + 1}), 1, {record_bytes})"
+    return side.spark.range(0, records, 1, SLOTS).selectExpr("cast(id as string) as key", f"{text} as value")
+
+
+def _writing(
+    side: SparkSide, frame: Any, topic: str, records: int, *, format_name: str = OURS, **options: str
+) -> Callable[[], None]:
+    side.create_topic(topic, partitions=PARTITIONS, replication_factor=3)
+
+    def run() -> None:
+        before = sum(side.ends(topic, PARTITIONS).values())
+        writer = (
+            frame.write.format(format_name).mode("append").option("kafka.bootstrap.servers", side.servers)
+        )
+        writer.option("topic", topic).options(**options).save()
+        assert sum(side.ends(topic, PARTITIONS).values()) - before >= records
+
+    return run
+
+
+# --- both -------------------------------------------------------------------------------------------------
+
+
+def _take_turns(side: SparkSide, runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, Spent]:
+    """Medians of what each spent, after a round that does not count."""
+    spent: dict[str, list[Spent]] = {which: [] for which in runs}
+    for number in range(rounds + 1):
+        for which, run in runs.items():
+            before = side.spent()
+            run()
+            if number:
+                spent[which].append(side.spent().since(before))
+    return {which: Spent(*map(median, zip(*each, strict=True))) for which, each in spent.items()}

@@ -1,0 +1,97 @@
+"""How long a micro-batch takes that brings each partition one record, by the number of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+from statistics import median
+from typing import Any, NamedTuple
+
+from bench.spark_side import SparkSide, tell
+from dataplane.wire.records import NewRecord, encode_batch
+from pipeline.client.values import TopicPartition
+
+COUNTS, COUNTS_QUICK = (1, 64, 1000, 10_000), (1, 64)
+TRIGGERS, TRIGGERS_MANY, TRIGGERS_QUICK = 20, 5, 3
+"""Measured; of each count above MANY, and under --quick. Two more before them do not count."""
+MANY = 1000
+WARMING = 2
+TASK_EACH_MAX = 1000
+"""A Python task for each of more partitions than this would only take long."""
+WRITTEN_TOGETHER = 1000
+VALUE = b"v" * 100
+SHARED, EACH, FLOOR, OFFICIAL = "shared tasks", "a task each", "as many tasks that do nothing", "kafka"
+HEADINGS = "partitions  side                            triggers  p50 ms  p99 ms"
+QUERY_SECONDS_MAX = 900
+
+
+class Line(NamedTuple):
+    """Times of whole triggers, as Spark's progress tells them."""
+
+    partitions: int
+    side: str
+    triggers: int
+    p50_ms: float
+    p99_ms: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partitions:10}  {self.side:30}  {self.triggers:8}  {self.p50_ms:6.0f}  {self.p99_ms:6.0f}"
+        )
+
+
+def measure(side: SparkSide, *, is_quick: bool, has_connector: bool) -> Iterator[Line]:
+    for count in COUNTS_QUICK if is_quick else COUNTS:
+        triggers = TRIGGERS_QUICK if is_quick else (TRIGGERS if count <= MANY else TRIGGERS_MANY)
+        topic = f"trickle-{count}"
+        _fill(side, topic, count, triggers + WARMING)
+        rate = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(count)}
+        frames = {SHARED: side.stream(topic, **rate)}
+        if count <= TASK_EACH_MAX:
+            frames[EACH] = side.stream(topic, coalesce="false", **rate)
+        if has_connector:
+            frames[OFFICIAL] = side.stream(topic, format_name=OFFICIAL, **rate)
+        frames[FLOOR] = (
+            side.spark.readStream.format("rate-micro-batch")
+            .option("rowsPerBatch", count)
+            .option("numPartitions", count)
+            .load()
+        )
+        for name, frame in frames.items():
+            times = _trigger_ms(side, frame, f"{count}-{name}", triggers)
+            yield Line(count, name, len(times), median(times), percentile(times, 99))
+
+
+def _fill(side: SparkSide, topic: str, partitions: int, records: int) -> None:
+    """Each partition gets so many batches of one record."""
+    tell(f"{topic}: {records} records for each of {partitions} partitions")
+    side.create_topic(topic, partitions=partitions)
+    where = [TopicPartition(topic, number) for number in range(partitions)]
+    batch = encode_batch([NewRecord(b"k", VALUE, 1_700_000_000_000)])
+    for _ in range(records):
+        for first in range(0, partitions, WRITTEN_TOGETHER):
+            side.client.produce(dict.fromkeys(where[first : first + WRITTEN_TOGETHER], batch))
+
+
+def _trigger_ms(side: SparkSide, frame: Any, name: str, triggers: int) -> list[int]:
+    """Of the last `triggers` micro-batches that had rows; the query is stopped when it has had as many."""
+    checkpoint = side.scratch / "checkpoints" / name.replace(" ", "-")
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
+    try:
+        for _ in range(QUERY_SECONDS_MAX * 2):
+            if query.awaitTermination(0.5):
+                raise RuntimeError(f"{name}: {query.exception()}")
+            told = [one for one in query.recentProgress if one["numInputRows"]]
+            if len(told) >= triggers + WARMING:
+                break
+        else:
+            raise TimeoutError(f"{name}: {len(told)} micro-batches in {QUERY_SECONDS_MAX} s")
+    finally:
+        query.stop()
+    return [one["durationMs"]["triggerExecution"] for one in told[WARMING : WARMING + triggers]]
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """By nearest rank: with few values, the largest."""
+    ordered = sorted(values)
+    return ordered[max(ceil(len(ordered) * percent / 100), 1) - 1]
