@@ -24,12 +24,13 @@ UP_ARGS ?=
 FAULT_MINUTES ?= 12
 FAULT_SEED ?= 1
 PROFILE ?= full
+ROWS ?=
 CASES ?= 10000
 
-.PHONY: help demo up test check lint unit sim rest faults proof bench install packages host-packages clean
+.PHONY: help demo up test check lint unit sim rest faults proof pipeline-proof bench install packages host-packages clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(INSTALLED) ## a real cluster, a leader killed under load, everything read back; figures in build/demo.json
 	@$(BIN)/python -m localcluster demo --report build/demo.json
@@ -64,6 +65,9 @@ faults: $(INSTALLED) host-packages ## real processes on hosts of their own, brok
 proof: $(INSTALLED) host-packages ## everything that tries to lose a record; the table in build/proof.md (PROFILE=ci: smaller)
 	$(BIN)/python -m tests.proof run --profile $(PROFILE)
 
+pipeline-proof: $(INSTALLED) ## what the pipeline promises, row by row; the table in build/pipeline-proof.md (ROWS="6 9": only these)
+	$(BIN)/python -m tests.pipeline_proof run $(ROWS:%=--only %)
+
 bench: $(INSTALLED) ## throughput and latency (KAFKA_HOME=DIR compares with that Apache Kafka); build/bench.json
 	$(BIN)/python -m bench $(if $(KAFKA_HOME),--kafka-home $(KAFKA_HOME))
 
@@ -79,7 +83,7 @@ $(INSTALLED): pyproject.toml
 	@touch $@
 
 packages:
-	@.ci/debian-packages kcat chromium chromium-driver
+	@.ci/debian-packages kcat jq chromium chromium-driver
 
 host-packages:
 	@.ci/debian-packages iproute2 nftables e2fsprogs faketime

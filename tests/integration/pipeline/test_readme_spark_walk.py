@@ -1,0 +1,40 @@
+"""The README's walk through Spark, typed as it stands: land, draw, verify what is broken, salvage what is lost."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.integration.walks import blocks, typed, up
+
+pytestmark = [pytest.mark.timeout(400)]
+
+HEADING = "## The log in Spark"
+WALK_SECONDS_MAX = 300.0
+
+
+def test_the_walk_works_as_it_is_written(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    first, *walk = blocks(HEADING)
+    with up(first, tmp_path) as (place, _):
+        done = typed(
+            place.here("\n".join(walk)),
+            before='curl() { command curl -sS --fail-with-body "$@"; echo; }',
+            seconds_max=WALK_SECONDS_MAX,
+        )
+    told = done.stdout + done.stderr
+    assert done.returncode == 0, told
+    # 20,000 orders are in the drawing.
+    assert (tmp_path / "orders.png").read_bytes().startswith(b"\x89PNG")
+    sums = re.search(
+        r"^\{'apples': ([\d.]+), 'lemons': ([\d.]+), 'pears': ([\d.]+)\}$", done.stdout, re.MULTILINE
+    )
+    assert sums is not None, told
+    assert sum(map(float, sums.groups())) == pytest.approx(sum(n * 37 % 5000 for n in range(1, 20001)) / 100)
+    # The broken replica is found, the lost records too; both are said by an exit status.
+    assert done.stdout.count("exit status 1") == 2, told
+    assert re.search(r"crc_mismatch.*orders-0.*\b2\b", told), told
+    counts = re.findall(r"^\s*(\d+)$", done.stdout, re.MULTILINE)
+    assert [int(count) for count in counts][-2:] == [100, 1100], told
