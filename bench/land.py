@@ -18,13 +18,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from bench.processor_time import cpu_seconds
 from bench.records import NOW_MS, make_rows
 from dataplane.wire.compression import Compression
 from localcluster.cluster import LocalCluster
@@ -47,6 +46,8 @@ LEVEL = "3"
 RATIO_MIN = 1.5
 OURS, SPARKS = "pipeline land", "Spark's writer"
 FOLDERS = {"one folder": "", "topic, date, hour": "topic,date,hour"}
+PROC = Path("/proc")
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 Run = Callable[[str, Path], int]
 """(how to partition, destination) to how many records it wrote."""
 
@@ -132,14 +133,28 @@ def measure(spark: Any, run: Run, partition_by: str, dest: Path, *, expected: in
 
 
 def processor_seconds(spark: Any) -> float:
-    """Of the driver, its JVM and the Python workers below that, which outlive their tasks."""
-    pids = [os.getpid()]
-    left = [int(spark.sparkContext._gateway.proc.pid)]
+    """Of the driver, its JVM and the Python workers below that; of those that have ended, too, once their
+    parent has been told."""
+    total = 0.0
+    left = [os.getpid(), int(spark.sparkContext._gateway.proc.pid)]
+    seen: set[int] = set()
     while left:
-        pids.append(left.pop())
-        for task in (Path("/proc") / str(pids[-1]) / "task").iterdir():
-            left += map(int, (task / "children").read_text().split())
-    return cpu_seconds(pids)
+        pid = left.pop()
+        if pid in seen:
+            continue
+        seen.add(pid)
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            stat = (PROC / str(pid) / "stat").read_text("ascii", "replace")
+            fields = stat[stat.rindex(")") + 2 :].split()
+            # The driver's own children are the brokers, and the JVM, which is counted by itself.
+            times = fields[11:13] if pid == os.getpid() else fields[11:15]
+            total += sum(map(int, times)) / TICKS_PER_SECOND
+            if pid == os.getpid():
+                continue
+            for task in (PROC / str(pid) / "task").iterdir():
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    left += map(int, (task / "children").read_text().split())
+    return total
 
 
 def compare(
