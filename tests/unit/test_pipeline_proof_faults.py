@@ -167,7 +167,7 @@ def test_zombies_are_counted_apart_and_alarms_ring_by_their_successors() -> None
     storm = Storm()
     storm.begin(schedule_of(Strike(Kind.KILL_WORKER, 2, Moment.BEFORE)), lambda *seen: None)
     rung: list[int] = []
-    storm.watch_zombie({7})
+    storm.watch_zombie(lambda: {7})
     storm.at_request(2, lambda: rung.append(storm.requests))
     for port in (7, 8, 7, 7):
         assert storm.fate(broker_id=1, source_port=port, request=b"") is Fate.PASS

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +87,6 @@ class Result:
 
 
 @dataclass(slots=True)
-class Zombie:
-    process: psutil.Process
-    ports: set[int]
-
-
-@dataclass(slots=True)
 class Run:
     """State of one run. Strikes come from gates' threads; they only kill, stop and leave notes."""
 
@@ -105,7 +100,7 @@ class Run:
     driver: Driver | None = None
     notes: queue.Queue[tuple[Strike, int]] = field(default_factory=queue.Queue)
     struck: Counter[str] = field(default_factory=Counter)
-    zombies: list[Zombie] = field(default_factory=list)
+    zombies: list[psutil.Process] = field(default_factory=list)
     down: dict[int, float] = field(default_factory=dict)
     """Broker to the time at which it is started again."""
     not_before: float = 0.0
@@ -293,9 +288,8 @@ class Run:
         """Everything dies but the sender, which stands still until its successors are at work."""
         storm = self.arena.storm
         sender.suspend()
-        zombie = Zombie(sender, local_ports(sender))
-        self.zombies.append(zombie)
-        storm.watch_zombie(zombie.ports)
+        self.zombies.append(sender)
+        storm.watch_zombie(partial(local_ports, sender))
         storm.at_request(storm.requests + strike.resumes_after, lambda: resume(sender))
         self.expected_ends += 1
         driver.kill(spare=sender)
@@ -328,13 +322,13 @@ class Run:
     def end_zombies(self) -> None:
         """They go on to their own end, and are ended if that does not come."""
         for zombie in self.zombies:
-            resume(zombie.process)
+            resume(zombie)
             try:
-                zombie.process.wait(timeout=ZOMBIE_SECONDS_MAX)
+                zombie.wait(timeout=ZOMBIE_SECONDS_MAX)
             except psutil.TimeoutExpired:
                 self.tell("a zombie went on and on, and was killed")
-                kill(zombie.process)
-                reap([zombie.process])
+                kill(zombie)
+                reap([zombie])
 
     def mend(self) -> None:
         """Every replica in sync and every leadership at home, for the next run."""

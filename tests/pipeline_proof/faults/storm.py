@@ -31,7 +31,9 @@ class Storm(Weather):
         self._aimed: dict[int, Strike] = {}
         """By the port of the sender of the request that the strike is bound to."""
         self._alarms: list[tuple[int, Callable[[], None]]] = []
-        self._zombie_ports: set[int] = set()
+        self._zombies: list[Callable[[], set[int]]] = []
+        self._is_zombie: dict[int, bool] = {}
+        """By port, asked once for each."""
         self.requests = 0
         self.zombie_requests = 0
         self.fates: Counter[Fate] = Counter()
@@ -45,7 +47,8 @@ class Storm(Weather):
             self._due = [each for each in schedule.strikes if each.kind is not Kind.KILL_DRIVER_AT_COMMIT]
             self._aimed = {}
             self._alarms = []
-            self._zombie_ports = set()
+            self._zombies = []
+            self._is_zombie = {}
             self.requests = self.zombie_requests = 0
             self.fates = Counter()
             self._is_on = True
@@ -59,10 +62,12 @@ class Storm(Weather):
         with self._lock:
             self._alarms.append((number, action))
 
-    def watch_zombie(self, ports: set[int]) -> None:
-        """Requests from these ports are a zombie's: counted apart, and nothing strikes at them."""
+    def watch_zombie(self, ports: Callable[[], set[int]]) -> None:
+        """Requests from `ports()` are a zombie's, also from those that it will have later: counted apart, and
+        nothing strikes at them."""
         with self._lock:
-            self._zombie_ports |= ports
+            self._zombies.append(ports)
+            self._is_zombie = {}
 
     # From the gates' threads.
 
@@ -71,7 +76,9 @@ class Storm(Weather):
         with self._lock:
             if not self._is_on or self._schedule is None:
                 return Fate.PASS
-            if source_port in self._zombie_ports:
+            if source_port not in self._is_zombie:
+                self._is_zombie[source_port] = any(source_port in ports() for ports in self._zombies)
+            if self._is_zombie[source_port]:
                 self.zombie_requests += 1
                 return Fate.PASS
             self.requests += 1
