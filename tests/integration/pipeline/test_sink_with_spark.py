@@ -95,9 +95,9 @@ def test_a_stream_stores_every_row_once_though_tasks_fail_and_a_batch_is_run_aga
         spark.range(part * 3_000, (part + 1) * 3_000, 1, 1).write.mode("append").parquet(str(incoming))
 
     def fail_once(number: int) -> str:
+        # No assertion: pytest's stand-in for it would have to be there on executors.
         task = TaskContext.get()
-        assert task is not None
-        if number % 3_000 == 2_500 and task.attemptNumber() == 0:
+        if number % 3_000 == 2_500 and task is not None and task.attemptNumber() == 0:
             raise RuntimeError("the first attempt dies after most of its rows")
         return str(number)
 

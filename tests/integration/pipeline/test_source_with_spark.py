@@ -273,7 +273,7 @@ def test_progress_tells_the_lag(make_log: Callable[..., Log], tmp_path: Path) ->
     )
     try:
         query.processAllAvailable()
-        sources = [progress["sources"][0] for progress in query.recentProgress if progress["numInputRows"]]
+        sources = [progress.sources[0] for progress in query.recentProgress if progress.numInputRows]
         ends = [(told(source["endOffset"]), told(source["latestOffset"])) for source in sources]
     finally:
         query.stop()
