@@ -48,12 +48,14 @@ def draw(seed: int, *, brokers: int | None = None, partitions: int | None = None
     count = brokers or rng.randint(5 if skew == "new brokers" else 2, 8) * (racks or 3)
     members = [Broker(b, f"host{b}", f"rack{b % racks}" if racks else None) for b in range(count)]
     newcomers = set(range(count - (racks or 1), count)) if skew == "new brokers" else set()
-    for b in rng.sample(range(count - len(newcomers)), count // 12):
-        members[b] = members[b]._replace(receives=False)
+    cordoned = rng.sample(range(count - len(newcomers)), count // 12)
+    full = rng.sample(range(count - len(newcomers)), count // 20)
     total = partitions or count * rng.randint(30, 60)
     rates = draw_rates(rng, skew, total)
     domains = Domains(members)
     weights = [rng.uniform(0.4, 1.6) if skew == "uneven past" else 1.0 for _ in members]
+    for b in (*cordoned, *full):  # one that has little and gets nothing would be the others' to carry
+        weights[b] = 1.6
     open_to = [b for b in range(count) if b not in newcomers]
     heaviest = sum(rates) / count / 3
     placed, by_key, stored = [], {}, 0
@@ -68,8 +70,8 @@ def draw(seed: int, *, brokers: int | None = None, partitions: int | None = None
         placed.append(Partition(key[0], key[0], key[1], 0, held, held, size))
         by_key[key] = Rates(min(rate, heaviest), min(rate, heaviest) * rng.choice((0.5, 1.0, 1.0, 2.0)))
     for b, member in enumerate(members):
-        room = 0.05 if b not in newcomers and rng.random() < 0.03 else 3.0
-        members[b] = member._replace(free_bytes=int(stored / count * room))
+        room = int(stored / count * (0.05 if b in full else 3.0))
+        members[b] = member._replace(free_bytes=room, receives=b not in cordoned)
     return Drawn(skew, LoadModel(Placement(tuple(members), tuple(placed)), by_key), stored)
 
 
