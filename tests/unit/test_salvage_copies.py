@@ -6,7 +6,7 @@ import base64
 import uuid
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataplane.wire.errors import ErrorCode
@@ -44,6 +44,7 @@ def divergent(*replicas: tuple[str, int, int]) -> LogDir:
     return LogDir("/data/broker/divergent", ErrorCode.NONE, tuple(LogDirReplica(*one) for one in replicas))
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     st.from_regex(r"[a-zA-Z0-9._-]{1,120}", fullmatch=True),
     st.integers(0, 2**31 - 1),
@@ -123,6 +124,7 @@ def test_the_log_is_searched_from_the_deepest_cut_on() -> None:
     assert live_range(target, log_start_offset=0, end_offset=40) is None
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.integers(0, 50), st.integers(1, 40), st.integers(0, 10_000)),

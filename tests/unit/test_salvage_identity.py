@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataplane.wire.compression import Compression
@@ -125,6 +125,7 @@ headers_of = st.lists(st.tuples(st.sampled_from(["", "a", "ab"]), octets), max_s
 contents = st.tuples(octets, octets, headers_of)
 
 
+@settings(max_examples=60, deadline=None)
 @given(contents, contents)
 def test_contents_have_one_hash_if_and_only_if_they_are_equal(
     one: tuple[bytes | None, bytes | None, Headers], other: tuple[bytes | None, bytes | None, Headers]

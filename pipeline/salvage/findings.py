@@ -1,0 +1,141 @@
+"""Compares what was cut off with the logs, on Spark, and says what was found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import functions as sf
+
+from pipeline.client.client import Client
+from pipeline.client.config import ClientConfig
+from pipeline.client.values import PartitionRange, TopicPartition
+from pipeline.salvage.copies import Copy, Target, copy_tasks, live_range
+from pipeline.salvage.errors import LogChanged, PlanInvalid
+from pipeline.salvage.identity import NO_TIMESTAMP, Window
+from pipeline.salvage.merge_plan import RUNS_MAX, Run
+from pipeline.salvage.report import MISSING, Finding, Findings, MissingRun
+from pipeline.salvage.spark_tasks import CutTask, LogPiece, LogTask, identities
+from pipeline.salvage.survey import LogBounds, Survey
+from pipeline.salvage.verdicts import hits_of, latest_keys_of, runs_of, verdicts
+from pipeline.source.planning import PlanOptions, plan_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+RECORDS_PER_TASK = 500_000
+RECORDS_TOGETHER = 100_000
+
+
+def compare(
+    spark: SparkSession, config: ClientConfig, found: Survey, *, keyed_topics: Collection[str]
+) -> Findings:
+    """`keyed_topics`: those that are read as tables. Raises LogChanged, PlanInvalid, ClientError, and what
+    Spark raises where a task failed for good."""
+    keyed = frozenset(
+        number for number, target in enumerate(found.targets) if target.where.topic in keyed_topics
+    )
+    tasks = copy_tasks(found.copies, found.targets)
+    cut = identities(spark, [CutTask(config, tuple(pieces), keyed) for pieces in tasks]).persist()
+    try:
+        times = _times(cut)
+        windows = {target: time.window for target, time in times.items()}
+        live = identities(spark, _log_tasks(config, found, keyed, windows))
+        hits = hits_of(cut, live).persist()
+        try:
+            judged = verdicts(cut, hits, latest_keys_of(live) if keyed else None).persist()
+            try:
+                return _findings(judged, found, times)
+            finally:
+                judged.unpersist()
+        finally:
+            hits.unpersist()
+    finally:
+        cut.unpersist()
+
+
+def check_unchanged(client: Client, logs: Mapping[TopicPartition, LogBounds]) -> None:
+    """Raises LogChanged if a log was cut below what was compared; ClientError."""
+    compared = {where: bounds for where, bounds in logs.items() if bounds.end_offset > 0}
+    ends = client.epoch_ends({where: bounds.leader_epoch for where, bounds in compared.items()})
+    for where, bounds in compared.items():
+        if ends[where].leader_epoch < 0 or ends[where].end_offset < bounds.end_offset:
+            raise LogChanged(
+                f"{where} was cut again while it was compared, to offset {ends[where].end_offset}"
+            )
+
+
+class _Times(NamedTuple):
+    newest_ms: int
+    window: Window | None
+    """None where brokers stamp: then any record may be the one."""
+
+
+def _times(cut: DataFrame) -> dict[int, _Times]:
+    rows = (
+        cut.groupBy("target")
+        .agg(
+            sf.min("timestamp").alias("first"),
+            sf.max("timestamp").alias("last"),
+            sf.max(sf.col("timestamp") == NO_TIMESTAMP).alias("has_none"),
+        )
+        .collect()
+    )
+    return {
+        row["target"]: _Times(row["last"], None if row["has_none"] else Window(row["first"], row["last"]))
+        for row in rows
+    }
+
+
+def _log_tasks(
+    config: ClientConfig, found: Survey, keyed: Collection[int], windows: Mapping[int, Window | None]
+) -> list[LogTask]:
+    number_of = {target.where: number for number, target in enumerate(found.targets)}
+    ranges = []
+    for target in found.targets:
+        bounds = found.logs[target.where]
+        one = live_range(target, log_start_offset=bounds.start_offset, end_offset=bounds.end_offset)
+        if one is not None and number_of[target.where] in windows:
+            ranges.append(one)
+
+    def piece(one: PartitionRange) -> LogPiece:
+        number = number_of[one.where]
+        is_keyed = number in keyed
+        return LogPiece(number, one, is_keyed, None if is_keyed else windows[number])
+
+    options = PlanOptions(max_records_per_partition=RECORDS_PER_TASK, coalesce_records=RECORDS_TOGETHER)
+    return [LogTask(config, tuple(map(piece, task))) for task in plan_tasks(ranges, options)]
+
+
+def _findings(judged: DataFrame, found: Survey, times: Mapping[int, _Times]) -> Findings:
+    counts: dict[int, Counter[str]] = {}
+    committed: Counter[int] = Counter()
+    for row in judged.groupBy("target", "verdict", "is_committed").count().collect():
+        counts.setdefault(row["target"], Counter())[row["verdict"]] += row["count"]
+        if row["verdict"] == MISSING and row["is_committed"]:
+            committed[row["target"]] += row["count"]
+    rows = runs_of(judged).limit(RUNS_MAX + 1).collect()
+    if len(rows) > RUNS_MAX:
+        raise PlanInvalid(f"what is missing stands in more than {RUNS_MAX} places: salvage fewer topics")
+    targets = tuple(
+        Finding(
+            target.where,
+            dict(counts.get(number, {})),
+            committed[number],
+            times[number].newest_ms if number in times else NO_TIMESTAMP,
+            _trimmed_to(target, found.logs[target.where]),
+        )
+        for number, target in enumerate(found.targets)
+    )
+    return Findings(targets, tuple(_run(row, found.copies) for row in rows))
+
+
+def _run(row: Row, copies: Sequence[Copy]) -> MissingRun:
+    copy = copies[row["copy"]]
+    run = Run(copy.broker_id, copy.name, row["leader_epoch"], row["first_offset"], row["last_offset"])
+    return MissingRun(copy.where, run, bool(row["is_committed"]))
+
+
+def _trimmed_to(target: Target, bounds: LogBounds) -> int | None:
+    return bounds.start_offset if bounds.start_offset > target.first_offset else None
