@@ -221,7 +221,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "parquet.compression.codec.zstd.level": LEVEL,
         "spark.hadoop.parquet.compression.codec.zstd.level": LEVEL,
     }
     with proving(row=3, part="land") as part, LocalCluster(brokers=1) as cluster:

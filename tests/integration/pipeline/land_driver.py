@@ -17,7 +17,7 @@ from tests.unit.land_world import data_files
 
 ROOT = Path(__file__).resolve().parents[3]
 POLL_SECONDS = 0.002
-SECONDS_MAX = 120.0
+SECONDS_MAX = 240.0
 HAS_DELTA = importlib.util.find_spec("deltalake") is not None
 
 
