@@ -60,7 +60,6 @@ READ_OPTIONS = (
     "coalesceRecords",
     "epochCheck",
     "startState",
-    "pushdown",
 )
 """Every name that means something to this source."""
 
@@ -159,7 +158,6 @@ class SourceOptions:
     epoch_check: bool = True
     start_state: str | None = None
     """A directory's path: see StartState."""
-    pushdown: bool = False
     warnings: tuple[str, ...] = ()
     """What the user should be told, once."""
 
@@ -185,13 +183,10 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpti
             f"the value of minOffsetsPerTrigger ({minimum}) is higher than maxOffsetsPerTrigger ({maximum})"
         )
     if not is_streaming:
-        for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
+        for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "startState"):
             if name.lower() in options:
                 told.append(f"option '{name}' is ignored in batch queries")
         maximum = minimum = None
-    for name in ("pushdown",) if is_streaming else ("startState",):
-        if name.lower() in options:
-            told.append(f"option '{name}' is ignored in {'streaming' if is_streaming else 'batch'} queries")
     shape = parse_shape(options)
     if is_streaming and shape.view is View.OFFSETS:
         raise InvalidOption("option 'view'='offsets' shows the log's ends as they are: batch queries only")
@@ -214,7 +209,6 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpti
         coalesce_records=_positive(options, "coalesceRecords") or COALESCE_RECORDS,
         epoch_check=_boolean(options, "epochCheck", default=True),
         start_state=_start_state(options) if is_streaming else None,
-        pushdown=_boolean(options, "pushdown", default=False),
         warnings=tuple(told),
     )
 

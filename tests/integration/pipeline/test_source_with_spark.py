@@ -279,27 +279,3 @@ def test_progress_tells_the_lag(make_log: Callable[..., Log], tmp_path: Path) ->
         query.stop()
     assert [source["numInputRows"] for source in sources] == [30, 30, 30, 10]
     assert ends == [({log.topic: {"0": end}}, {log.topic: {"0": 100}}) for end in (30, 60, 90, 100)]
-
-
-# --- filters --------------------------------------------------------------------------------------------
-
-
-def test_filters_leave_out_what_need_not_be_fetched(make_log: Callable[..., Log]) -> None:
-    log = make_log(partitions=3)
-    for partition in range(3):
-        log.write(partition, 100)
-    name = "spark.sql.python.filterPushdown.enabled"
-    before = log.spark.conf.get(name)
-    log.spark.conf.set(name, "true")
-    try:
-        frame = log.frame(pushdown="true", coalesce="false")
-        some = frame.where("partition = 1 and offset >= 40 and offset < 60")
-        assert values(some) == {1: log.written[1][40:60]}
-        assert tasks_of(some) == 1
-        late = frame.where(f"timestamp >= timestamp_millis({FIRST_MS + 90}) and partition in (0, 2)")
-        assert values(late) == {0: log.written[0][90:], 2: log.written[2][90:]}
-        assert values(frame.where(f"topic = '{log.topic}x'")) == {}
-        assert values(frame) == log.written
-        assert values(log.frame()) == log.written, "without the option nothing is pushed, and all is read"
-    finally:
-        log.spark.conf.set(name, before)
