@@ -25,7 +25,6 @@ DEFAULTS: Final = MappingProxyType(
         "spark.python.unix.domain.socket.enabled": "true",
         # Timestamps and dates of folders mean the same wherever a job runs.
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": "false",
     }
