@@ -66,7 +66,7 @@ def test_a_route_that_can_not_be_worked_out_says_so_each_time() -> None:
     router.add_api_route("/wrong", wrong, responses={204: {"model": FieldProblem}})
     for _ in range(2):
         with pytest.raises(AssertionError, match="must not have a response body"):
-            _ = router.routes[0].tags  # type: ignore[attr-defined]
+            _ = router.routes[0].dependant  # type: ignore[attr-defined]
 
 
 def test_a_controller_starts_without_working_out_its_routes() -> None:
