@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import cache
 
 from crc32c import crc32c
 
@@ -182,9 +183,10 @@ def find_coordinator(key: str) -> bytes:
     return request(FIND_COORDINATOR, 1, string(key) + b"\x00")
 
 
-def valid_requests(topic: str) -> list[bytes]:
+@cache
+def valid_requests(topic: str) -> tuple[bytes, ...]:
     """One well-formed request of each kind: the seeds that mutations start from."""
-    return [
+    return (
         api_versions(),
         api_versions_flexible(),
         metadata(topic),
@@ -201,7 +203,7 @@ def valid_requests(topic: str) -> list[bytes]:
         offset_for_leader_epoch(topic),
         init_producer_id(),
         find_coordinator("a-group"),
-    ]
+    )
 
 
 def only_partition_error(api_key: int, response: bytes) -> int:
