@@ -26,7 +26,7 @@ FAULT_SEED ?= 1
 PROFILE ?= full
 CASES ?= 10000
 
-.PHONY: help demo up test side-by-side one-by-one check lint unit sim rest faults proof bench install packages host-packages clean
+.PHONY: help demo up test check lint unit sim rest faults proof bench install packages host-packages clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,13 +38,7 @@ up: $(INSTALLED) ## leave a cluster running until Ctrl-C and show how to use it 
 	@$(BIN)/python -m localcluster up $(UP_ARGS)
 
 test: $(INSTALLED) packages lint sim ## every check and every test (PYTEST_ARGS="-m slow" for the long kill rounds)
-	@$(MAKE) side-by-side
-	@$(MAKE) one-by-one
-
-side-by-side: $(INSTALLED)
 	PROOF_TABLE= $(BIN)/python -m pytest -n auto $(PARALLEL) $(PYTEST_ARGS) || [ $$? = 5 ]  # 5: none selected
-
-one-by-one: $(INSTALLED)
 	$(BIN)/python -m pytest $(PARALLEL:%=--ignore=%) $(PYTEST_ARGS)
 
 check: $(INSTALLED) lint unit sim ## the everyday loop, a few minutes: format, lint, types, imports, units, simulation
