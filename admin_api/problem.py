@@ -373,7 +373,7 @@ CATALOGUE: Mapping[str, Kind] = {
 class FieldProblem(BaseModel):
     """What is wrong with one part of the request. One of pointer, parameter, header says which."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     pointer: str | None = Field(default=None, description="JSON pointer into the body (RFC 6901)")
     parameter: str | None = Field(default=None, description="name of a query or path parameter")
@@ -383,7 +383,7 @@ class FieldProblem(BaseModel):
 
 
 class KafkaErrorView(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     code: int
     name: str
@@ -395,6 +395,7 @@ class ProblemView(BaseModel):
     model_config = ConfigDict(
         title="Problem",
         extra="forbid",
+        defer_build=True,
         json_schema_extra={
             "example": {
                 "type": "/problems/replication_factor_too_large",

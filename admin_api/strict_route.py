@@ -16,6 +16,8 @@ from fastapi import Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from starlette.convertors import Convertor, register_url_convertor
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from admin_api.problem import FieldProblem, ProblemError
 from admin_api.settings import ApiSettings
@@ -56,10 +58,50 @@ class JsonRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """Route class of every router of this surface."""
+    """Route class of every router of this surface.
+
+    Made, it only knows its path and methods, by which it is found. FastAPI's part (parameters, bodies,
+    answers) is worked out when the route is first asked, or first asked about: some milliseconds each, and
+    a second of a controller's start for all of them, of which one that takes over needs a handful. A route
+    that can't be worked out is found by whoever builds the document, as a test does.
+    """
 
     #: What the route's answers are, for content negotiation.
     produces: tuple[str, ...] = JSON_MEDIA_TYPES
+
+    #: What `APIRoute.__init__` is still to be called with; None once it has been.
+    _pending: dict[str, Any] | None = None
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        methods = options.get("methods") or ("GET",)
+        shown = options.get("include_in_schema", True)
+        Route.__init__(
+            self, path, endpoint, methods=methods, name=options.get("name"), include_in_schema=shown
+        )
+        self.methods = {method.upper() for method in methods}  # as FastAPI has them: no HEAD beside GET
+        self.app = self._work_out_and_serve
+        self._pending = {"path": path, "endpoint": endpoint, **options}
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what is not there, or not yet."""
+        if self._pending is None:
+            raise AttributeError(f"{type(self).__name__} {self.path} has no {name}", name=name, obj=self)
+        self._work_out()
+        return getattr(self, name)
+
+    def _work_out(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        try:
+            super().__init__(**pending)  # sets `app` as well
+        except BaseException:
+            self._pending = pending
+            raise
+
+    async def _work_out_and_serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._work_out()
+        await self.app(scope, receive, send)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

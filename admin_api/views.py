@@ -11,7 +11,8 @@ from controller.core.records import Change
 class View(BaseModel):
     """Base of everything this surface answers with."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Worked out when it is first made: a controller's start needs none of them.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class RequestBody(BaseModel):

@@ -24,7 +24,6 @@ import anyio.to_thread
 import msgspec
 import sqlalchemy as sa
 import uvicorn
-from alembic.util.exc import CommandError
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
@@ -32,7 +31,7 @@ from admin_api.app import create_app
 from admin_api.http_protocol import BoundedHttpProtocol
 from admin_api.settings import ApiSettings
 from admin_api.tokens import Tokens, TokensInvalid, load_tokens
-from controller.audit import migrate
+from controller.audit import schema
 from controller.audit.outbox import AuditOutbox
 from controller.audit.retention import Retention
 from controller.audit.store import AuditStore
@@ -289,8 +288,8 @@ async def _migrate(database_url: str, clock: SystemClock) -> None:
     failovers go on as ever."""
     while True:
         try:
-            await anyio.to_thread.run_sync(migrate.upgrade, database_url, abandon_on_cancel=True)
-        except (sa.exc.SQLAlchemyError, CommandError, OSError) as error:
+            await anyio.to_thread.run_sync(schema.upgrade, database_url, abandon_on_cancel=True)
+        except (sa.exc.SQLAlchemyError, schema.MigrationFailed, OSError) as error:
             log.error("database_not_ready detail=%r", str(error))
             await clock.sleep_ms(MIGRATE_RETRY_MS)
         else:

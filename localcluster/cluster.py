@@ -239,10 +239,12 @@ class LocalCluster:
             f"{len(self._zookeeper.servers)} servers" if len(self._zookeeper.servers) > 1 else "1 server"
         )
         self._tell(f"starting ZooKeeper ({servers}) on {self._zookeeper.connection_string}")
-        self._zookeeper.start()
+        self._zookeeper.begin_start()
+        # Controllers wait for their ZooKeeper by themselves, and take as long to get going as it does.
         self._tell(f"starting {len(self.controllers)} controller(s): {', '.join(self.controller_urls)}")
         for controller in self.controllers.values():
             controller.process.start()
+        self._zookeeper.wait_ready()
         for controller in self.controllers.values():
             self._wait_controller_ready(controller)
         # First the cluster, then its brokers, as an operator does: a broker that finds no cluster asks

@@ -277,10 +277,17 @@ class ZooKeeper:
 
     def start(self) -> None:
         """Starts every server that is not running and waits until all serve."""
-        stopped = [server for server in self.servers if not server.process.is_running]
-        for server in stopped:
-            server.start()
-        for server in stopped:
+        self.begin_start()
+        self.wait_ready()
+
+    def begin_start(self) -> None:
+        """Starts every server that is not running; `wait_ready` says when all serve."""
+        for server in self.servers:
+            if not server.process.is_running:
+                server.start()
+
+    def wait_ready(self) -> None:
+        for server in self.servers:
             server.wait_ready()
 
     def kill(self) -> None:

@@ -1,4 +1,4 @@
-"""Alembic's environment: uses the connection that `controller.audit.migrate` opened and began.
+"""Alembic's environment: uses the connection that `controller.audit.schema.locked` opened and began.
 
 There is no alembic.ini: the database is a setting of the controller, and `python -m controller.audit.migrate`
 is the command line. The transaction is the caller's, so a failed migration leaves nothing behind, on SQLite

@@ -1,73 +1,67 @@
-"""Brings the database to the schema this release needs: `upgrade(database_url)` at the controller's start.
+"""Takes the database from one revision to another with Alembic, each time whole or not at all.
 
-Several controllers may start at once, so the whole of it runs in one transaction behind a lock; who comes
-second finds nothing to do. Also a command line: `python -m controller.audit.migrate --help`.
+A command line, `python -m controller.audit.migrate --help`; controllers bring their database up to date by
+themselves when they start (`controller.audit.schema`).
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util.exc import CommandError
 
 import migrations
+from controller.audit.schema import MigrationFailed, locked, revision_of
 from controller.audit.store import create_sql_engine
-
-#: Any number that nobody else in the database uses: "springtide" on a telephone's keys.
-_POSTGRES_LOCK = 7777464843
 
 
 def upgrade(database_url: str, revision: str = "head") -> None:
-    """Blocking. Creates what is missing; an up-to-date database is left alone."""
-    _run(database_url, lambda config: command.upgrade(config, revision))
+    """Blocking. Creates what is missing; an up-to-date database is left alone. Raises MigrationFailed."""
+    with locked(database_url) as connection:
+        upgrade_within(connection, revision)
+
+
+def upgrade_within(connection: sa.Connection, revision: str) -> None:
+    """The transaction is the caller's."""
+    try:
+        command.upgrade(_config(connection), revision)
+    except CommandError as error:
+        raise MigrationFailed(str(error)) from error
 
 
 def downgrade(database_url: str, revision: str) -> None:
     """Blocking. Takes the schema back to `revision` (`base`: nothing). Data of later revisions is lost."""
-    _run(database_url, lambda config: command.downgrade(config, revision))
+    with locked(database_url) as connection:
+        command.downgrade(_config(connection), revision)
 
 
 def current_revision(database_url: str) -> str | None:
     engine = create_sql_engine(database_url)
     try:
         with engine.connect() as connection:
-            return MigrationContext.configure(connection).get_current_revision()
+            return revision_of(connection)
     finally:
         engine.dispose()
 
 
 def script_directory() -> ScriptDirectory:
-    return ScriptDirectory.from_config(_config())
+    return ScriptDirectory.from_config(_config(None))
 
 
-def _config() -> Config:
+def _config(connection: sa.Connection | None) -> Config:
     config = Config()
     # Found as the package it is installed as, never by the working directory.
     folder = next(iter(migrations.__path__))
     config.set_main_option("script_location", folder.replace("%", "%%"))
     config.set_main_option("file_template", "%%(rev)s_%%(slug)s")
     config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
     return config
-
-
-def _run(database_url: str, action: Callable[[Config], object]) -> None:
-    engine = create_sql_engine(database_url)
-    try:
-        with engine.execution_options(springtide_write=True).begin() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_POSTGRES_LOCK)))
-                connection.execute(sa.text("set local statement_timeout = 0"))
-            config = _config()
-            config.attributes["connection"] = connection
-            action(config)
-    finally:
-        engine.dispose()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -92,12 +86,9 @@ def main(arguments: list[str] | None = None) -> int:
         case "downgrade":
             downgrade(chosen.database_url, chosen.revision)
         case "revision":
-            _run(
-                chosen.database_url,
-                lambda config: command.revision(
-                    config, message=chosen.message, rev_id=chosen.id, autogenerate=True
-                ),
-            )
+            with locked(chosen.database_url) as connection:
+                config = _config(connection)
+                command.revision(config, message=chosen.message, rev_id=chosen.id, autogenerate=True)
     return 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import cache
 
 from crc32c import crc32c
 
@@ -194,9 +195,10 @@ def find_coordinator(key: str) -> bytes:
     return request(FIND_COORDINATOR, 1, string(key) + b"\x00")
 
 
-def valid_requests(topic: str) -> list[bytes]:
+@cache
+def valid_requests(topic: str) -> tuple[bytes, ...]:
     """One well-formed request of each kind: the seeds that mutations start from."""
-    return [
+    return (
         api_versions(),
         api_versions_flexible(),
         metadata(topic),
@@ -215,7 +217,7 @@ def valid_requests(topic: str) -> list[bytes]:
         describe_producers(topic),
         describe_log_dirs(topic),
         find_coordinator("a-group"),
-    ]
+    )
 
 
 def only_partition_error(api_key: int, response: bytes) -> int:

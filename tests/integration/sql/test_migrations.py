@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from functools import partial
 
 import anyio
+import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from controller.audit import history, migrate
+from controller.audit import history, migrate, schema
 from controller.audit.change import Entity
 from controller.audit.history import Intent
 from controller.audit.store import AuditStore, create_sql_engine, run_in_place
@@ -26,7 +29,7 @@ def _tables(url: str) -> set[str]:
 
 def test_there_is_one_head_and_every_file_name_says_what_it_does() -> None:
     scripts = migrate.script_directory()
-    assert len(scripts.get_heads()) == 1
+    assert scripts.get_heads() == [schema.HEAD]
     for script in scripts.walk_revisions():
         name = script.path.rpartition("/")[2]
         assert name.startswith(f"{script.revision}_")
@@ -34,10 +37,28 @@ def test_there_is_one_head_and_every_file_name_says_what_it_does() -> None:
 
 
 def test_an_empty_database_is_brought_to_the_head_and_a_second_time_left_alone(empty_url: str) -> None:
-    migrate.upgrade(empty_url)
+    schema.upgrade(empty_url)
     assert migrate.current_revision(empty_url) == migrate.script_directory().get_current_head()
+    schema.upgrade(empty_url)
     migrate.upgrade(empty_url)
     assert _tables(empty_url) == set(metadata.tables) | {"alembic_version"}
+
+
+def test_an_up_to_date_database_needs_no_alembic(empty_url: str) -> None:
+    schema.upgrade(empty_url)
+    script = (
+        "import sys; sys.modules['alembic'] = None; from controller.audit import schema; "
+        "schema.upgrade(sys.argv[1])"
+    )
+    subprocess.run([sys.executable, "-c", script, empty_url], check=True)
+
+
+def test_a_database_of_a_later_release_is_refused(empty_url: str) -> None:
+    schema.upgrade(empty_url)
+    with schema.locked(empty_url) as connection:
+        connection.execute(sa.text("update alembic_version set version_num = '9999'"))
+    with pytest.raises(schema.MigrationFailed, match="9999"):
+        schema.upgrade(empty_url)
 
 
 def test_what_the_migrations_build_is_what_the_tables_say(database_url: str) -> None:
@@ -157,7 +178,7 @@ def test_controllers_that_start_together_do_not_trip_over_each_other(empty_url: 
 
     def start() -> None:
         try:
-            migrate.upgrade(empty_url)
+            schema.upgrade(empty_url)
         except BaseException as error:
             failures.append(error)
 
