@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import anyio
@@ -453,8 +454,14 @@ def _first_line(doc: str | None) -> str:
 
 def _content(kind: type) -> dict[str, Any]:
     """OpenAPI content with the schema inline: the document's components belong to the people's half."""
+    return {"content": {"application/json": {"schema": _schema(kind)}}}
+
+
+@cache
+def _schema(kind: type) -> Any:
+    """Worked out once: in a simulation, many controllers live in one process. Nobody changes it."""
     (schema,), components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
-    return {"content": {"application/json": {"schema": _inline(schema, components)}}}
+    return _inline(schema, components)
 
 
 def _inline(schema: Any, components: dict[str, Any]) -> Any:

@@ -59,11 +59,13 @@ Decode = Callable[[Reader], Any]
 Encode = Callable[[bytearray, Any], None]
 
 
+@cache
 def request_type(api_key: int, api_version: int) -> type[RequestPayload]:
     """kio's class of a request, e.g. (3, 12) -> kio.schema.metadata.v12.request.MetadataRequest."""
     return load_request_schema(api_key, api_version)
 
 
+@cache
 def response_type(api_key: int, api_version: int) -> type[ResponsePayload]:
     return load_response_schema(api_key, api_version)
 

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -64,9 +66,11 @@ def sweep(first: int, count: int, *, jobs: int, faults_ms: int) -> int:
                 shown = time.monotonic()
                 print(progress(results, count, seconds=shown - began), flush=True)
     again = [result for result in results if result.seed % COMPARED_EVERY == 0]
-    differing = [
-        result.seed for result in again if digest_elsewhere(result.seed, faults_ms=faults_ms) != result.digest
-    ]
+    with ThreadPoolExecutor(jobs) as threads:  # each waits for a process of its own
+        digests = threads.map(partial(digest_elsewhere, faults_ms=faults_ms), [r.seed for r in again])
+        differing = [
+            result.seed for result, digest in zip(again, digests, strict=True) if digest != result.digest
+        ]
     seconds = time.monotonic() - began
     part = part_of(results, seconds=seconds, compared=len(again), differing=differing)
     save(part)

@@ -39,8 +39,9 @@ class MemoryLog:
         self.failing: str | None = None
         self._batches: list[StoredBatch] = []
         self._bases: list[int] = []
-        self._log_start_offset = log_start_offset
-        self._log_end_offset = log_start_offset
+        # Plain values: replicas and oracle ask for them at every step.
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_start_offset
         self._size_bytes = 0
         self._epochs = LeaderEpochs()
         self._producers = ProducerStates()
@@ -49,14 +50,6 @@ class MemoryLog:
         self._scanned_batches = 0
         self._torn = b""
         self._is_tail_lost = False
-
-    @property
-    def log_start_offset(self) -> int:
-        return self._log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        return self._log_end_offset
 
     @property
     def size_bytes(self) -> int:
@@ -97,21 +90,21 @@ class MemoryLog:
         data = b"".join(chunks)
         position = 0
         for header in headers:
-            assert header.base_offset >= self._log_end_offset, (header, self._log_end_offset)
+            assert header.base_offset >= self.log_end_offset, (header, self.log_end_offset)
             size = header.size_bytes
             self._batches.append(StoredBatch(header, data[position : position + size]))
             self._bases.append(header.base_offset)
             position += size
             self._epochs.assign(header.leader_epoch, start_offset=header.base_offset)
             self._producers.update(header, now_ms=now_ms)
-            self._log_end_offset = header.next_offset
+            self.log_end_offset = header.next_offset
         assert position == len(data), "headers and bytes disagree"
         self._size_bytes += position
 
     def read(self, offset: int, *, max_bytes: int, end_offset: int, at_least_one: bool = True) -> LogSlice:
         self._touch_disk()
-        assert self._log_start_offset <= offset <= self._log_end_offset, offset
-        if offset >= end_offset or offset >= self._log_end_offset:
+        assert self.log_start_offset <= offset <= self.log_end_offset, offset
+        if offset >= end_offset or offset >= self.log_end_offset:
             return LogSlice((), 0, offset)
         parts: list[memoryview] = []
         size = 0
@@ -135,7 +128,7 @@ class MemoryLog:
             if header.max_timestamp < timestamp_ms:
                 continue
             for record in iter_records(data):
-                if record.timestamp >= timestamp_ms and record.offset >= self._log_start_offset:
+                if record.timestamp >= timestamp_ms and record.offset >= self.log_start_offset:
                     return TimestampHit(record.offset, record.timestamp, header.leader_epoch)
         return None
 
@@ -146,7 +139,7 @@ class MemoryLog:
             if header.next_offset > end_offset:
                 break
             for record in iter_records(data):
-                if record.offset >= self._log_start_offset and (
+                if record.offset >= self.log_start_offset and (
                     found is None or record.timestamp > found.timestamp_ms
                 ):
                     found = TimestampHit(record.offset, record.timestamp, header.leader_epoch)
@@ -154,7 +147,7 @@ class MemoryLog:
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
         self._touch_disk()
-        self._epochs.assign(leader_epoch, start_offset=self._log_end_offset)
+        self._epochs.assign(leader_epoch, start_offset=self.log_end_offset)
 
     def note_reconciled(self, leader_epoch: int) -> None:
         self._touch_disk()
@@ -162,26 +155,26 @@ class MemoryLog:
 
     def truncate_to(self, offset: int) -> None:
         self._touch_disk()
-        assert offset >= self._log_start_offset
-        if offset < self._log_end_offset:
+        assert offset >= self.log_start_offset
+        if offset < self.log_end_offset:
             kept = bisect_right(self._bases, offset)
             while kept and self._batches[kept - 1].header.next_offset > offset:
                 kept -= 1
             cut = self._batches[kept].header.base_offset if kept < len(self._batches) else offset
             self._keep(kept, end_offset=min(offset, cut))
-        self._epochs.truncate_from_end(min(offset, self._log_end_offset))
+        self._epochs.truncate_from_end(min(offset, self.log_end_offset))
 
     def restart_at(self, offset: int) -> None:
         self._touch_disk()
-        self._log_start_offset = offset
+        self.log_start_offset = offset
         self._keep(0, end_offset=offset)
         self._epochs.clear()
         self._producers.clear()
 
     def advance_log_start(self, offset: int) -> None:
         self._touch_disk()
-        assert self._log_start_offset <= offset <= self._log_end_offset
-        self._log_start_offset = offset
+        assert self.log_start_offset <= offset <= self.log_end_offset
+        self.log_start_offset = offset
         self._epochs.truncate_from_start(offset)
         gone = 0
         while gone < len(self._batches) and self._batches[gone].header.next_offset <= offset:
@@ -203,8 +196,8 @@ class MemoryLog:
         other = MemoryLog()
         other._batches = list(self._batches)
         other._bases = list(self._bases)
-        other._log_start_offset = self._log_start_offset
-        other._log_end_offset = self._log_end_offset
+        other.log_start_offset = self.log_start_offset
+        other.log_end_offset = self.log_end_offset
         other._size_bytes = self._size_bytes
         other._epochs = LeaderEpochs(self._epochs.entries)
         other._flushed_batches = len(self._batches)
@@ -242,20 +235,20 @@ class MemoryLog:
         known = self._batches[: self._scanned_batches]
         found = b"".join([data for _, data in self._batches[self._scanned_batches :]]) + self._torn
         entries, reconciled = self._epochs.entries, self._epochs.reconciled
-        end_offset = self._log_end_offset
+        end_offset = self.log_end_offset
         self._torn = b""
         self._batches, self._bases, self._size_bytes = [], [], 0
-        self._log_end_offset = self._log_start_offset
+        self.log_end_offset = self.log_start_offset
         self._producers = ProducerStates()
         for batch in known:
             self._take(batch)
         self._scan(found)
         self._scanned_batches = len(self._batches)
         if not self._is_tail_lost:  # the end can lie beyond the last batch: an emptied log begun anew
-            self._log_end_offset = end_offset
+            self.log_end_offset = end_offset
         # An epoch that began where the cut is has no record left that would prove it.
         self._epochs = LeaderEpochs(
-            entry for entry in entries if not self._is_tail_lost or entry.start_offset < self._log_end_offset
+            entry for entry in entries if not self._is_tail_lost or entry.start_offset < self.log_end_offset
         )
         self._epochs.reconcile(reconciled)
         self._is_tail_lost = False
@@ -266,11 +259,11 @@ class MemoryLog:
         try:
             for position, header in iter_headers(view):
                 batch = view[position : position + header.size_bytes]
-                if header.next_offset <= self._log_start_offset:
+                if header.next_offset <= self.log_start_offset:
                     continue
                 if not crc_is_valid(batch, header):
                     return
-                if self._batches and header.base_offset < self._log_end_offset:
+                if self._batches and header.base_offset < self.log_end_offset:
                     return
                 self._take(StoredBatch(header, bytes(batch)))
         except CorruptBatch:
@@ -282,13 +275,13 @@ class MemoryLog:
         self._bases.append(header.base_offset)
         self._size_bytes += len(data)
         self._producers.update(header, now_ms=header.max_timestamp)
-        self._log_end_offset = header.next_offset
+        self.log_end_offset = header.next_offset
 
     def _keep(self, count: int, *, end_offset: int) -> None:
         """The first `count` batches; epochs are the caller's."""
         del self._batches[count:]
         del self._bases[count:]
-        self._log_end_offset = end_offset
+        self.log_end_offset = end_offset
         self._size_bytes = sum(len(data) for _, data in self._batches)
         self._flushed_batches = min(self._flushed_batches, count)
         self._scanned_batches = min(self._scanned_batches, count)

@@ -99,19 +99,28 @@ class Network:
             delay += self.options.slow_delay_ms * self.random.random()
         return delay
 
-    def _travel(self, message: Message, arrive: Callable[[], None], connection: object) -> None:
-        """One message, one way: nothing, one arrival or two."""
+    def _travel(
+        self,
+        way: tuple[str, str],
+        content: Any,
+        arrive: Callable[[], None],
+        connection: object,
+        *,
+        is_reply: bool,
+    ) -> None:
+        """One message, from one end of its way to the other: nothing, one arrival or two."""
         self.sent += 1
-        source, target, _, _ = message
-        if self.interceptors and any(intercept(message, arrive) for intercept in self.interceptors):
-            return
+        if self.interceptors:
+            message = Message(*way, content, is_reply)
+            if any(intercept(message, arrive) for intercept in self.interceptors):
+                return
         options = self.options
         copies = 1
         if options.loss_rate and self.random.random() < options.loss_rate:
             copies = 0
         elif options.duplicate_rate and self.random.random() < options.duplicate_rate:
             copies = 2
-        if self.cuts and (source, target) in self.cuts:
+        if self.cuts and way in self.cuts:
             copies = 0
         self.lost += copies == 0
         if connection is None:
@@ -119,7 +128,7 @@ class Network:
                 self.events.after(self._delay_ms(), arrive)
             return
         # In order, or not at all: what follows a lost message on a connection is lost with it.
-        place = (connection, target)
+        place = (connection, way[1])
         earlier_ns = self._connections.get(place, 0)
         if not copies or earlier_ns < 0:
             self._connections[place] = -1
@@ -158,12 +167,12 @@ class Network:
                 on_reply(reply)
 
         def answer(reply: Any) -> None:
-            self._travel(Message(target, source, reply, True), partial(deliver_reply, reply), None)
+            self._travel((target, source), reply, partial(deliver_reply, reply), None, is_reply=True)
 
         def deliver_request() -> None:
             current = self.endpoints.get(target)
             if current is not None and current.generation == generation:
                 current.handler(source, request, answer)
 
-        self._travel(Message(source, target, request, False), deliver_request, connection)
+        self._travel((source, target), request, deliver_request, connection, is_reply=False)
         return timer
