@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from controller.audit.store import create_sql_engine
 
 #: The newest of `migrations/versions`.
-HEAD: Final = "0007"
+HEAD: Final = "0008"
 
 #: Any number that nobody else in the database uses: "springtide" on a telephone's keys.
 _POSTGRES_LOCK: Final = 7777464843
