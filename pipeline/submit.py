@@ -1,7 +1,7 @@
 """The file that spark-submit runs: `spark-submit ... $(python -m pipeline.submit --path) JOB ...`.
 
-It only calls the package that is installed on the driver; what executors need is shipped beside it (`--archives`),
-never by this file.
+It only calls the package that is installed on the driver; what executors need is shipped beside it
+(`--archives`), never by this file.
 """
 
 from __future__ import annotations

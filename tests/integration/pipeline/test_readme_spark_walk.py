@@ -1,4 +1,4 @@
-"""The README's walk through Spark, typed as it stands: land, draw, verify what is broken, salvage what is lost."""
+"""The README's walk through Spark, typed as it stands: land, draw, verify a broken log, salvage a lost one."""
 
 from __future__ import annotations
 
