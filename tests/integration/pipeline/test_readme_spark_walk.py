@@ -1,4 +1,4 @@
-"""The README's walk through Spark, typed as it stands: land, draw, verify a broken log, salvage a lost one."""
+"""The README's walk through Spark, typed as it stands: land, draw, verify a broken log, salvage a cut one."""
 
 from __future__ import annotations
 
