@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -25,10 +26,12 @@ DEFAULTS: Final = MappingProxyType(
         "spark.python.unix.domain.socket.enabled": "true",
         # Timestamps and dates of folders mean the same wherever a job runs.
         "spark.sql.session.timeZone": "UTC",
-        "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": "false",
     }
 )
+#: Read by the driver's JVM while it starts, when `spark.log.level` is too late for a dozen lines of greeting.
+LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 MASTER_DEFAULT: Final = "local[*]"
 #: Set by spark-submit for the Python process that it starts.
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
@@ -58,11 +61,15 @@ def make_session(
         wanted = _unless_submitted(DEFAULTS) | dict(settings)
     else:
         wanted["spark.master"] = master or MASTER_DEFAULT
+        told = wanted.get(JVM_OPTIONS, "")
+        if "log4j" not in told:
+            wanted[JVM_OPTIONS] = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {told}".rstrip()
         _check_java()
         if wanted["spark.master"].startswith("local"):
             # Workers are children of this process's JVM on this machine: this Python has what they need.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(name)
     for key, value in wanted.items():
         builder = builder.config(key, value)
