@@ -4,21 +4,17 @@ Transforms of identity rows (identity.py) with Spark: rows are small, and joins 
 All is within a target, a partition. A record here is an entry of some leader's log: leader epoch and offset
 tell it, so that copies of one entry on several brokers are one record.
 
-1. A record that the log holds with the same producer id, epoch and sequence (and contents) is present. 2.
-Others are compared by contents and timestamp: of those that one leader appended, as many are present as the
-log
-   holds and rule 1 has not used, the first ones first. So retries count that came under another identity:
-   those of plain producers, of producers that began a new epoch after an error (KIP-360), and records that
-   an earlier run has merged.
-3. What the log kept of the same leader's epoch is no retry, and neither is what stood there before: a
-record counts
-   for rule 2 if it was appended under a later leader, or stands at or after the cut.
-4. Of contents that several leaders lost, as many are missing as one of them alone lost: the same record,
-sent again
-   and lost again. The last place counts; the others are repeated.
+1. A record that the log holds with the same producer id, epoch and sequence (and contents) is present.
+2. Others are compared by contents and timestamp: of those that one leader appended, as many are present as
+   the log holds and rule 1 has not used, the first ones first. So retries count that came under another
+   identity: those of plain producers, of producers that began a new epoch after an error (KIP-360), and
+   records that an earlier run has merged.
+3. What the log kept of the same leader's epoch is no retry, and neither is what stood there before: a record
+   counts for rule 2 if it was appended under a later leader, or stands at or after the cut.
+4. Of contents that several leaders lost, as many are missing as one of them alone lost: the same record, sent
+   again and lost again. The last place counts; the others are repeated.
 5. With keys (a topic that is read as a table), a missing record is superseded if a later leader appended a
-record of
-   the same key: merging it would bring an old value back.
+   record of the same key: merging it would bring an old value back.
 """
 
 from __future__ import annotations
@@ -118,18 +114,17 @@ def _exact(entries: DataFrame, hits: DataFrame) -> DataFrame:
 
 def _left_over(judged: DataFrame, hits: DataFrame) -> DataFrame:
     """_LEADER and `left_over`: how many of the log's records rule 1 leaves for rule 2, by rule 3."""
-    groups = judged.groupBy(*_LEADER).agg(
-        sf.min("copy_first").alias("cut_at"), sf.sum(sf.col("is_exact").cast("long")).alias("used")
-    )
+    groups = judged.groupBy(*_LEADER).agg(sf.min("copy_first").alias("cut_at"))
+    used = judged.where("is_exact").select(*_LEADER, *_PRODUCER)
     logged = hits.select(
-        *_SAME, sf.col("leader_epoch").alias("log_epoch"), sf.col("offset").alias("log_offset")
+        *_SAME, *_PRODUCER, sf.col("leader_epoch").alias("log_epoch"), sf.col("offset").alias("log_offset")
     )
     is_later = sf.col("log_epoch") > sf.col("leader_epoch")
     is_after = (sf.col("log_epoch") < sf.col("leader_epoch")) & (sf.col("log_offset") >= sf.col("cut_at"))
     return (
         groups.join(logged, list(_SAME))
         .where(is_later | is_after)
+        .join(used, [*_LEADER, *_PRODUCER], "left_anti")
         .groupBy(*_LEADER)
-        .agg((sf.count(sf.lit(1)) - sf.max("used")).alias("spare"))
-        .select(*_LEADER, sf.greatest(sf.col("spare"), sf.lit(0)).alias("left_over"))
+        .agg(sf.count(sf.lit(1)).alias("left_over"))
     )

@@ -68,7 +68,12 @@ def steps(tree: str) -> Sequence[Step]:
         ),
         test(7, "the start of a stream", "start", f"{WITH_SPARK}/test_start_with_spark.py"),
         test(8, "verify", "verify", f"{WITH_SPARK}/test_verify_with_spark.py"),
-        test(9, "salvage", "salvage", f"{WITH_SPARK}/test_salvage_with_spark.py"),
+        test(
+            9,
+            "salvage",
+            "salvage",
+            f"{WITH_SPARK}/test_salvage_verdicts_with_spark.py {WITH_SPARK}/test_salvage_with_spark.py",
+        ),
         test(10, "land, killed", "land-kills", f"{WITH_SPARK}/test_land_with_spark.py", minutes_max=20),
         test(11, "plan, on drawn skew", "seeded large", "tests/unit/test_plan_proof.py", minutes_max=20),
         # Not one of the long ones: what CI runs shows it.

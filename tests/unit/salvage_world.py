@@ -98,7 +98,9 @@ class World:
             self._follow(replica)
 
     def merge(self, missing: list[tuple[int, int]]) -> None:
-        """Appends entries (leader epoch, offset) of the copies again, as salvage does."""
+        """Appends entries (leader epoch, offset) of the copies again, as salvage does: once they are so old that
+        no producer sends them again any more (`--min-age`). Else both come to stay, and may be lost again."""
+        self._waiting.clear()
         held = {
             (entry.leader_epoch, cut.first_offset + place): entry.event
             for cut in self.cuts

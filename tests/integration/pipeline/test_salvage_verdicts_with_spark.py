@@ -17,7 +17,6 @@ from pipeline.salvage.verdicts import hits_of, latest_keys_of, runs_of, verdicts
 from tests.unit.salvage_world import PLAIN, World
 
 pytestmark = [pytest.mark.timeout(300)]
-WORLDS = 150
 STEPS = 60
 
 Row = tuple[Any, ...]
@@ -84,13 +83,16 @@ def check_truth(judged: Judged, worlds: Sequence[World]) -> Counter[str]:
     return seen
 
 
-def test_what_is_missing_is_the_truth_and_once_it_is_merged_nothing_is_missing(spark: Any) -> None:
-    worlds = [World(seed) for seed in range(WORLDS)]
+@pytest.mark.parametrize("count", [40, pytest.param(400, marks=pytest.mark.proof)])
+def test_what_is_missing_is_the_truth_and_once_it_is_merged_nothing_is_missing(
+    spark: Any, count: int
+) -> None:
+    worlds = [World(seed) for seed in range(count)]
     for world in worlds:
         world.run(STEPS)
     judged = worlds_judged(spark, worlds)
     seen = check_truth(judged, worlds)
-    assert min(seen[verdict] for verdict in (PRESENT, REPEATED, MISSING)) > WORLDS, seen
+    assert min(seen[verdict] for verdict in (PRESENT, REPEATED, MISSING)) > count, seen
 
     for target, world in enumerate(worlds):
         world.merge(judged.missing(target))
@@ -101,7 +103,7 @@ def test_what_is_missing_is_the_truth_and_once_it_is_merged_nothing_is_missing(s
         world.run(STEPS)
     later = worlds_judged(spark, worlds)
     seen = check_truth(later, worlds)
-    assert seen[MISSING] > WORLDS
+    assert seen[MISSING] > count
     for target, world in enumerate(worlds):
         world.merge(later.missing(target))
     assert check_truth(worlds_judged(spark, worlds), worlds)[MISSING] == 0
@@ -141,6 +143,14 @@ def test_retries_under_another_identity_count_as_often_as_they_are_there(spark: 
     exact = [row(5, epoch=2, producer=(1, 0, 7))]
     assert judge(spark, three, exact) == [MISSING, MISSING, PRESENT]
     assert judge(spark, three, [*exact, row(6, epoch=2)]) == [PRESENT, MISSING, PRESENT]
+
+
+def test_a_record_that_the_log_kept_uses_up_none_that_came_later(spark: Any) -> None:
+    """Two equal ones of one leader were lost; its log came back with the first, and the second was merged."""
+    lost = [cut(5, producer=(1, 0, 5)), cut(8, producer=(1, 0, 8))]
+    kept = row(5, epoch=1, producer=(1, 0, 5))
+    assert judge(spark, lost, [kept]) == [PRESENT, MISSING]
+    assert judge(spark, lost, [kept, row(6, epoch=2, producer=(2, 0, 0))]) == [PRESENT, PRESENT]
 
 
 def test_another_time_or_another_content_is_another_record(spark: Any) -> None:
