@@ -98,8 +98,8 @@ class World:
             self._follow(replica)
 
     def merge(self, missing: list[tuple[int, int]]) -> None:
-        """Appends entries (leader epoch, offset) of the copies again, as salvage does: once they are so old that
-        no producer sends them again any more (`--min-age`). Else both come to stay, and may be lost again."""
+        """Appends entries (leader epoch, offset) of the copies again, as salvage does: when they are too old
+        (`--min-age`) for a producer to send them again. Else both would stay, and might be lost together."""
         self._waiting.clear()
         held = {
             (entry.leader_epoch, cut.first_offset + place): entry.event
