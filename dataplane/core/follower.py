@@ -241,7 +241,12 @@ class Follower:
             # Committed or not, here or not yet: a leader knows. Out of range would be a guess.
             return FetchResult(ErrorCode.OFFSET_NOT_AVAILABLE)
         return check_position(log, fetch_offset, last_fetched_epoch) or read_committed(
-            log, high_watermark, fetch_offset, max_bytes=max_bytes, at_least_one=at_least_one
+            log,
+            high_watermark,
+            fetch_offset,
+            max_bytes=max_bytes,
+            at_least_one=at_least_one,
+            is_debugging=is_debugging,
         )
 
     def _may_be_read(self, now_ms: int) -> bool:

@@ -331,6 +331,7 @@ class Leader:
         max_bytes: int,
         now_ms: int,
         at_least_one: bool,
+        is_debugging: bool,
     ) -> FetchResult:
         if leader_epoch not in (-1, self.leader_epoch):
             return FetchResult(self._epoch_error(leader_epoch))
@@ -345,6 +346,7 @@ class Leader:
             fetch_offset,
             max_bytes=max_bytes,
             at_least_one=at_least_one,
+            is_debugging=is_debugging,
         )
 
     def _epoch_error(self, leader_epoch: int) -> ErrorCode:

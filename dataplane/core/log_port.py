@@ -93,9 +93,18 @@ class LogPort(Protocol):
         beyond log_end_offset (a gap is legal after compaction at the leader). Rolls segments as configured.
         Updates epochs and producers only after the write succeeded. Raises LogError."""
 
-    def read(self, offset: int, *, max_bytes: int, end_offset: int, at_least_one: bool = True) -> LogSlice:
+    def read(
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        end_offset: int,
+        at_least_one: bool = True,
+        from_disk: bool = False,
+    ) -> LogSlice:
         """Whole batches from the one that contains `offset` on, none at or beyond `end_offset`. The first
-        batch is returned even when it is larger than max_bytes if `at_least_one` (KIP-74).
+        batch is returned even when it is larger than max_bytes if `at_least_one` (KIP-74). `from_disk`: what
+        the files say, and not what memory remembers of them.
         Precondition: log_start_offset <= offset <= log_end_offset. Raises LogError."""
 
     def find_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampHit | None:

@@ -35,13 +35,24 @@ def out_of_range(log: LogPort) -> FetchResult:
 
 
 def read_committed(
-    log: LogPort, high_watermark: int, fetch_offset: int, *, max_bytes: int, at_least_one: bool
+    log: LogPort,
+    high_watermark: int,
+    fetch_offset: int,
+    *,
+    max_bytes: int,
+    at_least_one: bool,
+    is_debugging: bool,
 ) -> FetchResult:
     """Records from `fetch_offset`, none at or beyond the high watermark, which the caller has taken once,
-    before this (I18). Raises LogError."""
+    before this (I18). is_debugging: from the files, which is what a verification has come to see. Raises
+    LogError."""
     if fetch_offset < high_watermark:
         records = log.read(
-            fetch_offset, max_bytes=max_bytes, end_offset=high_watermark, at_least_one=at_least_one
+            fetch_offset,
+            max_bytes=max_bytes,
+            end_offset=high_watermark,
+            at_least_one=at_least_one,
+            from_disk=is_debugging,
         )
     else:
         records = LogSlice((), 0, fetch_offset)

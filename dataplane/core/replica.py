@@ -465,9 +465,9 @@ class Replica:
         is_debugging: bool = False,
     ) -> tuple[FetchResult, Effects]:
         """A consumer asks; epochs -1 if not stated. Never reads at or beyond the high watermark (I18), which
-        at a follower is its own (2.11). is_debugging: it has come to see what this very replica holds, be it
-        in sync or not. To others a follower answers only while it is in sync, and only if they state the
-        leader epoch: who states none may not know that it is not talking to the leader."""
+        at a follower is its own (2.11). is_debugging: it has come to see what this very replica has on its
+        disk, be it in sync or not. To others a follower answers only while it is in sync, and only if they
+        state the leader epoch: who states none may not know that it is not talking to the leader."""
         leader, follower = self._leader, self._follower
         try:
             if leader is not None:
@@ -478,6 +478,7 @@ class Replica:
                     max_bytes=max_bytes,
                     now_ms=now_ms,
                     at_least_one=at_least_one,
+                    is_debugging=is_debugging,
                 )
             elif follower is not None:
                 result = follower.on_consumer_fetch(

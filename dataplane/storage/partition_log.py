@@ -215,7 +215,15 @@ class PartitionLog:
                 producers.update(header, now_ms=now_ms)
         self._log_end_offset = end_offset
 
-    def read(self, offset: int, *, max_bytes: int, end_offset: int, at_least_one: bool = True) -> LogSlice:
+    def read(
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        end_offset: int,
+        at_least_one: bool = True,
+        from_disk: bool = False,
+    ) -> LogSlice:
         """See LogPort. From memory if it can; else a FileRange of one segment. A range's bytes are those of
         the file at the time of sending: after a truncation below `next_offset` they are other bytes."""
         assert self._log_start_offset <= offset <= self._log_end_offset, offset
@@ -224,9 +232,12 @@ class PartitionLog:
         end_offset = min(end_offset, self._log_end_offset)
         if offset >= end_offset:
             return LogSlice((), 0, offset)
-        held = self._tail.read(offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=at_least_one)
-        if held is not None:
-            return LogSlice(*held)
+        if not from_disk:
+            held = self._tail.read(
+                offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=at_least_one
+            )
+            if held is not None:
+                return LogSlice(*held)
         with self._reading():
             return read_segments(
                 self._segments,

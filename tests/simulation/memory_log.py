@@ -101,7 +101,15 @@ class MemoryLog:
         assert position == len(data), "headers and bytes disagree"
         self._size_bytes += position
 
-    def read(self, offset: int, *, max_bytes: int, end_offset: int, at_least_one: bool = True) -> LogSlice:
+    def read(
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        end_offset: int,
+        at_least_one: bool = True,
+        from_disk: bool = False,
+    ) -> LogSlice:
         self._touch_disk()
         assert self.log_start_offset <= offset <= self.log_end_offset, offset
         if offset >= end_offset or offset >= self.log_end_offset:

@@ -125,6 +125,17 @@ def test_old_bytes_come_from_the_file_and_new_ones_from_memory() -> None:
     assert log.is_in_memory(99)
     assert isinstance(log.read(0, max_bytes=1, end_offset=100).parts[0], FileRange)
     assert isinstance(log.read(99, max_bytes=1, end_offset=100).parts[0], memoryview)
+    assert isinstance(log.read(99, max_bytes=1, end_offset=100, from_disk=True).parts[0], FileRange)
+
+
+def test_a_file_that_was_changed_under_the_log_is_seen_from_disk_though_memory_knows_better() -> None:
+    disk, log = new_log()
+    append(log, batch(0), batch(1))
+    segment = next(path for path in disk.files() if path.endswith(".log"))
+    disk.flip_bit(segment, log.size_bytes - 2)
+    assert content(log.read(1, max_bytes=1, end_offset=2)) == batch(1)
+    wounded = content(log.read(1, max_bytes=1, end_offset=2, from_disk=True))
+    assert [at - len(wounded) for at, byte in enumerate(wounded) if byte != batch(1)[at]] == [-2]
 
 
 def test_the_segment_rolls_by_size_by_age_and_when_its_index_is_full() -> None:
