@@ -9,10 +9,11 @@ import pytest
 
 from tests.integration.walks import blocks, typed, up
 
-pytestmark = [pytest.mark.timeout(400)]
+# Five Sparks are started one after the other.
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(700)]
 
 HEADING = "## The log in Spark"
-WALK_SECONDS_MAX = 300.0
+WALK_SECONDS_MAX = 600.0
 
 
 def test_the_walk_works_as_it_is_written(tmp_path: Path) -> None:
