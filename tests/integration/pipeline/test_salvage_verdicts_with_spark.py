@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -129,84 +129,114 @@ def cut(offset: int, *, first: int = 5, copy: int = 0, epoch: int = 1, **columns
     return row(offset, epoch=epoch, copy=copy, first=first, **columns)
 
 
-def judge(spark: Any, cut_off: Sequence[Row], live: Sequence[Row] = (), *, keys: bool = False) -> list[str]:
-    """Verdicts in the order of (leader epoch, offset)."""
-    found = Judged(spark, cut_off, live, keys=keys).verdict(0)
-    return [found[place] for place in sorted(found)]
+class Case(NamedTuple):
+    """`verdicts`: in the order of (leader epoch, offset)."""
+
+    cut: Sequence[Row]
+    live: Sequence[Row]
+    verdicts: Sequence[str]
 
 
-def test_retries_under_another_identity_count_as_often_as_they_are_there(spark: Any) -> None:
-    three = [cut(5, producer=(1, 0, 5)), cut(6, producer=(1, 0, 6)), cut(7, producer=(1, 0, 7))]
-    assert judge(spark, three) == [MISSING] * 3
-    assert judge(spark, three, [row(5, epoch=2, producer=(9, 0, 0))]) == [PRESENT, MISSING, MISSING]
-    # One is there under its own name: only what that leaves counts for the others.
-    exact = [row(5, epoch=2, producer=(1, 0, 7))]
-    assert judge(spark, three, exact) == [MISSING, MISSING, PRESENT]
-    assert judge(spark, three, [*exact, row(6, epoch=2)]) == [PRESENT, MISSING, PRESENT]
+THREE = [cut(5, producer=(1, 0, 5)), cut(6, producer=(1, 0, 6)), cut(7, producer=(1, 0, 7))]
+ONE_OF_THREE = row(5, epoch=2, producer=(1, 0, 7))
+# Two equal ones of one leader were lost; its log came back with the first.
+TWO = [cut(5, producer=(1, 0, 5)), cut(8, producer=(1, 0, 8))]
+FIRST_OF_TWO = row(5, epoch=1, producer=(1, 0, 5))
+TWICE_LOST = [cut(5, producer=(1, 0, 5)), cut(9, epoch=3, copy=1, first=8, producer=(1, 1, 0))]
+TABLE = [cut(5, key=b"a", content=b"1"), cut(6, key=b"b", content=b"2"), cut(7, content=b"3")]
+TABLE_LATER = [
+    row(2, epoch=1, key=b"a", content=b"0"),
+    row(5, epoch=2, key=b"a", content=b"4"),
+    row(6, epoch=2, key=b"b", content=b"5", marked=True),
+]
+COPIES = [cut(5, copy=1), cut(5, copy=0, committed=False), cut(6, copy=1, committed=False)]
+NEIGHBOURS = [
+    *[cut(offset, content=b"%d" % offset, committed=offset < 8) for offset in (5, 6, 7, 8, 10, 11)],
+    cut(2, epoch=0, copy=1, first=2, content=b"z"),
+]
+
+CASES = {
+    "nothing came again": Case(THREE, [], [MISSING] * 3),
+    "retries under another identity count as often as they are there": Case(
+        THREE, [row(5, epoch=2, producer=(9, 0, 0))], [PRESENT, MISSING, MISSING]
+    ),
+    "who is there under its own name is not there for another": Case(
+        THREE, [ONE_OF_THREE], [MISSING, MISSING, PRESENT]
+    ),
+    "who is there beside one under its own name is": Case(
+        THREE, [ONE_OF_THREE, row(6, epoch=2)], [PRESENT, MISSING, PRESENT]
+    ),
+    "what the log kept is there": Case(TWO, [FIRST_OF_TWO], [PRESENT, MISSING]),
+    "a record that the log kept uses up none that came later": Case(
+        TWO, [FIRST_OF_TWO, row(6, epoch=2, producer=(2, 0, 0))], [PRESENT, PRESENT]
+    ),
+    "another time or another content is another record": Case(
+        [cut(5, producer=(1, 0, 5))],
+        [
+            row(5, epoch=2, time=2),
+            row(6, epoch=2, content=b"d"),
+            row(7, epoch=2, content=b"d", producer=(1, 0, 5)),
+        ],
+        [MISSING],
+    ),
+    "what the log kept from before the cut is no retry": Case(
+        [cut(5)], [row(3, epoch=1), row(4, epoch=0)], [MISSING]
+    ),
+    "the log was cut deeper since, and it came again": Case([cut(5)], [row(3, epoch=2)], [PRESENT]),
+    "an older leader's log came back": Case([cut(5, epoch=2)], [row(6, epoch=1)], [PRESENT]),
+    "what several leaders lost is missing once, from its last place": Case(
+        TWICE_LOST, [], [REPEATED, MISSING]
+    ),
+    "what several leaders lost is there once it was merged": Case(
+        TWICE_LOST, [row(12, epoch=4, producer=(2**62 + 1, 0, 0), marked=True)], [PRESENT, PRESENT]
+    ),
+    "a later record of the key replaces none where keys do not count": Case(
+        TABLE, TABLE_LATER, [MISSING] * 3
+    ),
+    "one leader's two entries are two, in however many copies": Case(COPIES, [], [MISSING] * 2),
+    "neighbours": Case(
+        NEIGHBOURS,
+        [row(5, epoch=2, content=b"6")],
+        [MISSING, MISSING, PRESENT, MISSING, MISSING, MISSING, MISSING],
+    ),
+}
+TARGETS = {name: target for target, name in enumerate(CASES)}
 
 
-def test_a_record_that_the_log_kept_uses_up_none_that_came_later(spark: Any) -> None:
-    """Two equal ones of one leader were lost; its log came back with the first, and the second was merged."""
-    lost = [cut(5, producer=(1, 0, 5)), cut(8, producer=(1, 0, 8))]
-    kept = row(5, epoch=1, producer=(1, 0, 5))
-    assert judge(spark, lost, [kept]) == [PRESENT, MISSING]
-    assert judge(spark, lost, [kept, row(6, epoch=2, producer=(2, 0, 0))]) == [PRESENT, PRESENT]
+@pytest.fixture(scope="module")
+def judged(spark: Any) -> Judged:
+    """All cases, each a target: Spark's time is spent on the number of queries."""
+    cut_off = [(target, *one[1:]) for name, target in TARGETS.items() for one in CASES[name].cut]
+    live = [(target, *one[1:]) for name, target in TARGETS.items() for one in CASES[name].live]
+    return Judged(spark, cut_off, live)
 
 
-def test_another_time_or_another_content_is_another_record(spark: Any) -> None:
-    live = [
-        row(5, epoch=2, time=2),
-        row(6, epoch=2, content=b"d"),
-        row(7, epoch=2, content=b"d", producer=(1, 0, 5)),
-    ]
-    assert judge(spark, [cut(5, producer=(1, 0, 5))], live) == [MISSING]
+@pytest.mark.parametrize("name", CASES)
+def test_what_became_of_a_record(judged: Judged, name: str) -> None:
+    found = judged.verdict(TARGETS[name])
+    assert [found[place] for place in sorted(found)] == CASES[name].verdicts
 
 
-def test_what_the_log_kept_from_before_the_cut_is_no_retry(spark: Any) -> None:
-    kept = [row(3, epoch=1), row(4, epoch=0)]
-    assert judge(spark, [cut(5)], kept) == [MISSING]
-    assert judge(spark, [cut(5)], [row(3, epoch=2)]) == [PRESENT], (
-        "the log was cut deeper since, and it came again"
-    )
-    assert judge(spark, [cut(5, epoch=2)], [row(6, epoch=1)]) == [PRESENT], "an older leader's log came back"
-
-
-def test_one_entry_in_several_copies_is_one_record(spark: Any) -> None:
-    found = Judged(
-        spark, [cut(5, copy=1), cut(5, copy=0, committed=False), cut(6, copy=1, committed=False)], []
-    )
-    assert {place: (one.copy, one.is_committed) for place, one in found.rows.items()} == {
-        (0, 1, 5): (0, True),
-        (0, 1, 6): (1, False),
+def test_one_entry_in_several_copies_is_one_record_committed_where_any_knows_it(judged: Judged) -> None:
+    target = TARGETS["one leader's two entries are two, in however many copies"]
+    found = {place[1:]: one for place, one in judged.rows.items() if place[0] == target}
+    assert {place: (one.copy, one.is_committed) for place, one in found.items()} == {
+        (1, 5): (0, True),
+        (1, 6): (1, False),
     }
-    assert found.missing(0) == [(1, 5), (1, 6)], "and one leader's two entries are two"
 
 
-def test_what_several_leaders_lost_comes_back_once_from_its_last_place(spark: Any) -> None:
-    lost = [cut(5, producer=(1, 0, 5)), cut(9, epoch=3, copy=1, first=8, producer=(1, 1, 0))]
-    assert judge(spark, lost) == [REPEATED, MISSING]
-    merged = [row(12, epoch=4, producer=(2**62 + 1, 0, 0), marked=True)]
-    assert judge(spark, lost, merged) == [PRESENT, PRESENT]
+def test_neighbours_make_runs_in_the_order_of_leaders(judged: Judged) -> None:
+    target = TARGETS["neighbours"]
+    assert [run[1:] for run in judged.runs if run[0] == target] == [
+        (1, 0, True, 2, 2),
+        (0, 1, True, 5, 5),
+        (0, 1, True, 7, 7),
+        (0, 1, False, 8, 8),
+        (0, 1, False, 10, 11),
+    ]
 
 
 def test_of_a_table_only_what_no_later_record_replaces_is_missing(spark: Any) -> None:
-    cut_off = [cut(5, key=b"a", content=b"1"), cut(6, key=b"b", content=b"2"), cut(7, content=b"3")]
-    live = [
-        row(2, epoch=1, key=b"a", content=b"0"),
-        row(5, epoch=2, key=b"a", content=b"4"),
-        row(6, epoch=2, key=b"b", content=b"5", marked=True),
-    ]
-    assert judge(spark, cut_off, live, keys=True) == [SUPERSEDED, MISSING, MISSING]
-    assert judge(spark, cut_off, live) == [MISSING] * 3
-
-
-def test_neighbours_make_runs_in_the_order_of_leaders(spark: Any) -> None:
-    offsets = [cut(offset, content=b"%d" % offset, committed=offset < 8) for offset in (5, 6, 7, 8, 10, 11)]
-    other = cut(2, epoch=0, copy=1, first=2, content=b"z")
-    assert Judged(spark, [*offsets, other], [row(5, epoch=2, content=b"6")]).runs == [
-        (0, 1, 0, True, 2, 2),
-        (0, 0, 1, True, 5, 5),
-        (0, 0, 1, True, 7, 7),
-        (0, 0, 1, False, 8, 8),
-        (0, 0, 1, False, 10, 11),
-    ]
+    found = Judged(spark, TABLE, TABLE_LATER, keys=True).verdict(0)
+    assert [found[place] for place in sorted(found)] == [SUPERSEDED, MISSING, MISSING]
