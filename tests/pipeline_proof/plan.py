@@ -87,7 +87,7 @@ def steps(tree: str) -> Sequence[Step]:
             12,
             "other executors",
             "local-cluster standalone connect",
-            f"{WITH_SPARK}/test_scale_out_with_spark.py",
+            f"{WITH_SPARK}/test_scale_out_with_spark.py {WITH_SPARK}/test_readme_spark_walk.py",
             minutes_max=60,
         ),
     ]

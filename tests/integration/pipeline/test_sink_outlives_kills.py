@@ -22,6 +22,7 @@ SEED = 2983
 """A killed driver, a zombie that goes on beside its successor, a killed broker, lost and late requests."""
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(400)
 def test_a_stream_outlives_kills_and_stores_every_record_once_and_in_order(tmp_path: Path) -> None:
     (schedule,) = schedules(1, SEED)
