@@ -11,6 +11,8 @@ COPY dataplane dataplane
 COPY migrations migrations
 COPY localcluster localcluster
 COPY springtide springtide
+COPY pipeline pipeline
+COPY pyspark_springtide pyspark_springtide
 RUN pip install --no-cache-dir '.[postgres]'
 
 USER springtide

@@ -12,11 +12,30 @@ import pytest
 from localcluster.cluster import LocalCluster
 
 ROUNDS_DEFAULT = 20
+WITHOUT_PROCESSES = (
+    "tests/unit/",
+    "tests/simulation/",
+    "tests/fullstack/",
+    "tests/hostile/",
+    "tests/pipeline_sim/",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # kafka-python 3.0 reads its schemas through old functions while it is imported, before any mark applies.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts processes runs one by one, as its clocks need it, and what shares a Spark session does.
+    All else goes to whichever worker is free."""
+    for item in items:
+        name = item.nodeid
+        if name.startswith("tests/integration/pipeline/"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+        elif not name.startswith(WITHOUT_PROCESSES):
+            item.add_marker(pytest.mark.xdist_group("processes"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -19,7 +19,16 @@ from tests.image import entry_points, install_image
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-PACKAGES = ("controller", "admin_api", "dataplane", "migrations", "localcluster", "springtide")
+PACKAGES = (
+    "controller",
+    "admin_api",
+    "dataplane",
+    "migrations",
+    "localcluster",
+    "springtide",
+    "pipeline",
+    "pyspark_springtide",
+)
 
 
 def arguments(service: str) -> list[str]:
