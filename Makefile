@@ -14,8 +14,6 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 SOURCES := controller admin_api dataplane localcluster springtide pipeline pyspark_springtide migrations bench tests
-# Tests that start no process and watch no clock.
-PARALLEL := tests/unit tests/simulation tests/fullstack tests/hostile tests/pipeline_sim
 SEEDS ?= 500
 ROUNDS ?= 20
 PYTEST_ARGS ?=
