@@ -37,7 +37,7 @@ up: $(INSTALLED) ## leave a cluster running until Ctrl-C and show how to use it 
 	@$(BIN)/python -m localcluster up $(UP_ARGS)
 
 test: $(INSTALLED) packages lint sim ## every check and every test (PYTEST_ARGS="-m slow" for the long kill rounds)
-	$(BIN)/python -m pytest -n auto --dist loadgroup $(PYTEST_ARGS)  # tests/conftest.py says which share a worker
+	$(BIN)/python -m pytest -n auto --dist loadscope $(PYTEST_ARGS)  # tests/conftest.py says which share a worker
 
 check: $(INSTALLED) lint unit sim ## the everyday loop, a few minutes: format, lint, types, imports, units, simulation
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from localcluster.cluster import LocalCluster
 
@@ -26,16 +28,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts processes runs one by one, as its clocks need it, and what shares a Spark session does.
-    All else goes to whichever worker is free."""
-    for item in items:
-        name = item.nodeid
-        if name.startswith("tests/integration/pipeline/"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-        elif not name.startswith(WITHOUT_PROCESSES):
-            item.add_marker(pytest.mark.xdist_group("processes"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    """Under `--dist loadscope`, scopes of our own."""
+    return Sharing(config, log) if config.getoption("dist") == "loadscope" else None
+
+
+class Sharing(LoadScopeScheduling):
+    """What starts processes runs one by one in one worker, as its clocks need it, and what shares a Spark
+    session in another. All else goes to whichever worker is free."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith("tests/integration/pipeline/"):
+            return "Spark"
+        return nodeid if nodeid.startswith(WITHOUT_PROCESSES) else "processes"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
