@@ -8,40 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from localcluster.cluster import LocalCluster
 
 ROUNDS_DEFAULT = 20
-WITHOUT_PROCESSES = (
-    "tests/unit/",
-    "tests/simulation/",
-    "tests/fullstack/",
-    "tests/hostile/",
-    "tests/pipeline_sim/",
-)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # kafka-python 3.0 reads its schemas through old functions while it is imported, before any mark applies.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
-    """Under `--dist loadscope`, scopes of our own."""
-    return Sharing(config, log) if config.getoption("dist") == "loadscope" else None
-
-
-class Sharing(LoadScopeScheduling):
-    """What starts processes runs one by one in one worker, as its clocks need it, and what shares a Spark
-    session in another. All else goes to whichever worker is free."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith("tests/integration/pipeline/"):
-            return "Spark"
-        return nodeid if nodeid.startswith(WITHOUT_PROCESSES) else "processes"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -203,6 +203,7 @@ def check_merged(clicks: Clicks, merged: int) -> None:
     assert sum(HEADER in headers for _, headers in stored) == merged
 
 
+@pytest.mark.proof
 def test_what_an_unclean_election_took_is_found_and_merged_once(
     spark: Any, lossy: LocalCluster, capsys: Any, tmp_path: Path
 ) -> None:

@@ -149,6 +149,7 @@ def as_json(offsets: Mapping[Where, int]) -> dict[str, dict[str, int]]:
     return told
 
 
+@pytest.mark.proof
 def test_some_of_the_matrix(spark: Any, world: World, tmp_path: Path) -> None:
     cases = list(batch_cases(world, seed=SEED, drawn=DRAWN).items())
     wrong = []
@@ -160,6 +161,7 @@ def test_some_of_the_matrix(spark: Any, world: World, tmp_path: Path) -> None:
     assert judge(world, stream.options, stream.run, is_streaming=True) == ("rows", [])
 
 
+@pytest.mark.proof
 def test_what_retention_takes_in_the_middle_of_a_read_is_a_loss_or_passed_over(
     spark: Any, world: World
 ) -> None:
