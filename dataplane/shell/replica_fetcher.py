@@ -46,7 +46,7 @@ from dataplane.shell.partitions import HostedPartition, PartitionTable
 from dataplane.shell.topic_ids import topic_id_bytes, topic_id_text
 from dataplane.wire import fetch as wire
 from dataplane.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
-from dataplane.wire.errors import ErrorCode
+from dataplane.wire.errors import ErrorCode, error_code
 from dataplane.wire.framing import FrameError, FrameReader, encode_request_frame
 from dataplane.wire.headers import encode_request_header
 from dataplane.wire.primitives import MalformedRequest
@@ -594,7 +594,7 @@ class LeaderFetcher:
             diverging = data.diverging_epoch
             effects = hosted.replica.on_fetched(
                 FetchedPartition(
-                    error=_error_code(data.error_code),
+                    error=error_code(data.error_code),
                     high_watermark=data.high_watermark,
                     log_start_offset=data.log_start_offset,
                     diverging=None
@@ -614,13 +614,6 @@ class LeaderFetcher:
                     self._learn_on(hosted, data, asked.leader_epoch)
                 else:
                     self._set_position(hosted)
-
-
-def _error_code(value: int) -> ErrorCode:
-    try:
-        return ErrorCode(value)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _is_same_process(one: BrokerEndpoint, other: BrokerEndpoint) -> bool:

@@ -6,9 +6,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dataplane.wire.apis import ApiKey
-from dataplane.wire.errors import ErrorCode
+from dataplane.wire.errors import ErrorCode, error_code
 from pipeline.client.config import Address, ClientConfig
-from pipeline.client.errors import error_code
 from pipeline.client.pool import ConnectionPool, shared_pool
 
 

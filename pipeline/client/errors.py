@@ -45,11 +45,3 @@ class OffsetsGone(ClientError):
         self.topic = topic
         self.partition = partition
         self.offset = offset
-
-
-def error_code(value: int) -> ErrorCode:
-    """The code of a number on the wire. A number that Kafka 3.9 does not know is UNKNOWN_SERVER_ERROR."""
-    try:
-        return ErrorCode(value)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, TypeVar
 from dataplane.wire.apis import ApiKey
 from dataplane.wire.codec import build, decode, encode, request_type, response_type
 from dataplane.wire.compression import Buffer
-from dataplane.wire.errors import ErrorCode
+from dataplane.wire.errors import ErrorCode, error_code
 from dataplane.wire.primitives import RESPONSE_ELEMENTS_MAX, MalformedRequest
-from pipeline.client.errors import MalformedAnswer, UnsupportedBroker, error_code
+from pipeline.client.errors import MalformedAnswer, UnsupportedBroker
 from pipeline.client.values import (
     ActiveProducer,
     Broker,

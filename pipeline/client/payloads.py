@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dataplane.wire.compression import Buffer
-from dataplane.wire.errors import ErrorCode
+from dataplane.wire.errors import ErrorCode, error_code
 from dataplane.wire.primitives import (
     MALFORMED_CAUSES,
     RESPONSE_ELEMENTS_MAX,
@@ -22,7 +22,7 @@ from dataplane.wire.primitives import (
     write_string,
     write_uvarint,
 )
-from pipeline.client.errors import MalformedAnswer, error_code
+from pipeline.client.errors import MalformedAnswer
 from pipeline.client.values import AbortedTransaction, TopicPartition
 
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")

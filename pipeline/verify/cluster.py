@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dataplane.wire.apis import ApiKey
-from dataplane.wire.errors import ErrorCode
+from dataplane.wire.errors import ErrorCode, error_code
 from pipeline.client.client import Client
-from pipeline.client.errors import ClientError, ConnectionLost, error_code
+from pipeline.client.errors import ClientError, ConnectionLost
 from pipeline.client.pool import shared_pool
 from pipeline.client.values import ClusterMetadata, TopicPartition
 from pipeline.source.cluster import SourceCluster
