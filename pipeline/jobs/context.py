@@ -67,6 +67,12 @@ class Context:
         return self._made_session
 
     @property
+    def parallelism(self) -> int | None:
+        """How many tasks can run at a time; None where only the server knows (Spark Connect)."""
+        spark_context = getattr(self.spark, "_sc", None)
+        return None if spark_context is None else max(1, int(spark_context.defaultParallelism))
+
+    @property
     def bootstrap(self) -> str:
         """For the option `kafka.bootstrap.servers`. Raises UsageError."""
         found: str | None = self._options.bootstrap_server or self._environment.get(

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import datetime
 import json
-import time
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from pipeline.clock import wall_ms
 from pipeline.land.documents import LandedFile, Manifest
 from pipeline.land.errors import LandError
 from pipeline.land.layout import folder_values
@@ -106,7 +106,7 @@ def _add(
     deltalake: Any, log: Any, schema: pa.Schema, partition_by: Sequence[str], commit: DeltaCommit
 ) -> None:
     transaction = import_module("deltalake.transaction")
-    modified_ms = time.time_ns() // 1_000_000
+    modified_ms = wall_ms()
     actions = [
         transaction.AddAction(
             file.path,

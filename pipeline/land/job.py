@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline.client.client import Client
+from pipeline.clock import wall_ms
+from pipeline.jobs.arguments import positive
 from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
 from pipeline.land.cluster import LandCluster
 from pipeline.land.delta import catch_up, check_delta
@@ -94,14 +96,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     files.add_argument(
         "--records-per-task",
-        type=_positive,
+        type=positive,
         default=RECORDS_PER_TASK,
         metavar="N",
         help="most offsets of a partition that one task reads into one file a folder (%(default)s)",
     )
     files.add_argument(
         "--records-per-batch",
-        type=_positive,
+        type=positive,
         default=RECORDS_PER_BATCH,
         metavar="N",
         help="about how many offsets one manifest covers (%(default)s)",
@@ -144,7 +146,7 @@ def _run(options: argparse.Namespace, context: Context) -> Outcome:
             return run_on_spark(context.spark, table, plan, _task_options(options, context))
 
         def lander(parallelism: int) -> Lander:
-            return Lander(table, cluster, run_tasks, _plan_settings(options, parallelism), _now_ms)
+            return Lander(table, cluster, run_tasks, _plan_settings(options, parallelism), wall_ms)
 
         if options.dry_run:
             table.check(wanted)
@@ -152,7 +154,7 @@ def _run(options: argparse.Namespace, context: Context) -> Outcome:
         if table.settings() is None:
             cluster.check_topics()  # a misspelt name must not leave an empty table behind
         table.open(wanted)
-        return _land(lander(_parallelism(context)), table, options, context)
+        return _land(lander(context.parallelism or 1), table, options, context)
 
 
 def _land(lander: Lander, table: Table, options: argparse.Namespace, context: Context) -> Outcome:
@@ -291,23 +293,6 @@ def _task_options(options: argparse.Namespace, context: Context) -> dict[str, st
         "kafka.client.id": context.client_config.client_id,
         "allowLoss": "true" if options.allow_loss else "false",
     }
-
-
-def _parallelism(context: Context) -> int:
-    """How many tasks can run at a time; 1 where only the server knows."""
-    spark_context = getattr(context.spark, "_sc", None)  # Spark Connect has none
-    return 1 if spark_context is None else int(spark_context.defaultParallelism)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if not 0 < value < 2**63:
-        raise argparse.ArgumentTypeError("must be a positive whole number")
-    return value
 
 
 def _seconds(text: str) -> float:

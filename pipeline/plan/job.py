@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
+from pipeline.clock import wall_ms
 from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
 from pipeline.plan import words
 from pipeline.plan.collecting import Collector, Schedule, ask_metrics
@@ -151,7 +152,7 @@ def _collect(options: argparse.Namespace, context: Context) -> Outcome:
             None if options.dry_run else history,
             metrics=dict(options.broker_metrics),
             ask_metrics=ask_metrics,
-            now_ms=lambda: time.time_ns() // 1_000_000,
+            now_ms=wall_ms,
             sleep_ms=lambda ms: time.sleep(ms / 1000),
             note=context.note,
             on_sample=lambda taken, partitions: context.progress(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dataplane.wire.compression import Compression
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
+from pipeline.clock import wall_ms
 from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
 from pipeline.records.encode import BATCH_BYTES_LIMIT, BATCH_BYTES_MAX, RECORDS_MAX
 from pipeline.replay.errors import ReplayError
@@ -38,13 +39,14 @@ from pipeline.replay.task import ReplayTask
 from pipeline.sink.commit import TaskReport
 from pipeline.sink.errors import DeliveryFailed, InvalidRows, SinkStateError
 from pipeline.sink.options import BATCH_BYTES_MIN, RETRY_BUDGET_MS
-from pipeline.sink.target import wall_ms
 
 if TYPE_CHECKING:
     from pipeline.jobs.context import Context
 
 RECORD_BYTES_GUESS = 1024
 """Of a log's record, whose size nobody tells beforehand."""
+TASKS_UNKNOWN = 2
+"""So many tasks share a rate where Spark Connect's client is not told how many run at once."""
 _AMOUNT = re.compile(r"(\d{1,15})\s*(k|M|G|)\Z")
 _TIMES = {"": 1, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
 
@@ -292,8 +294,7 @@ class _Run:
     def _tasks(self) -> int:
         if not self._rates.is_limited or self._options.dry_run:
             return TASKS_DEFAULT
-        context = getattr(self._context.spark, "sparkContext", None)
-        return 2 if context is None else max(1, context.defaultParallelism)
+        return self._context.parallelism or TASKS_UNKNOWN
 
     def _batch_records(self, found: Found, tasks: int, partition_count: int) -> int:
         """So that what a task sends to a broker at once is about a second's worth of its share."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from dataplane.wire.compression import Compression
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
+from pipeline.clock import wall_ms
 from pipeline.records.encode import BatchOptions, RecordTooLarge
 from pipeline.replay.errors import ReplayError
 from pipeline.replay.lake import Lake, lake_rows
@@ -29,7 +30,7 @@ from pipeline.sink.fingerprint import Fingerprint, fingerprint_of
 from pipeline.sink.identity import derive_identity
 from pipeline.sink.opening import TopicOpening
 from pipeline.sink.state import SinkState
-from pipeline.sink.target import propose_opening, wall_ms
+from pipeline.sink.target import propose_opening
 from pipeline.sink.task import TaskSettings, TaskWriter
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.client.client import Client
 from pipeline.client.values import TopicPartition
+from pipeline.clock import wall_ms
 from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
 from pipeline.records.encode import BATCH_BYTES_LIMIT, BATCH_BYTES_MAX
 from pipeline.salvage.errors import CopyUnreadable, LogChanged, PlanInvalid
@@ -17,7 +18,7 @@ from pipeline.salvage.report import MISSING, Finding, Findings, MissingRun, Repo
 from pipeline.salvage.survey import Survey, UnknownTopics, survey
 from pipeline.sink.commit import check_stored
 from pipeline.sink.errors import DeliveryFailed
-from pipeline.sink.target import propose_opening, wall_ms
+from pipeline.sink.target import propose_opening
 
 if TYPE_CHECKING:
     from pipeline.jobs.context import Context

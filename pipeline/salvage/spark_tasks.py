@@ -28,6 +28,7 @@ from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
 from pipeline.client.errors import OffsetsGone
 from pipeline.client.values import PartitionRange
+from pipeline.clock import wall_ms
 from pipeline.records.encode import BatchOptions
 from pipeline.records.headers import DamagedBatch
 from pipeline.salvage.copies import CopyPiece
@@ -40,7 +41,6 @@ from pipeline.sink.commit import TaskReport
 from pipeline.sink.delivery import DeliveryOptions
 from pipeline.sink.identity import derive_identity
 from pipeline.sink.opening import TopicOpening
-from pipeline.sink.target import wall_ms
 from pipeline.sink.task import TaskSettings, TaskWriter
 from pipeline.source.reading import joined
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 from dataplane.wire.errors import ErrorCode
 from pipeline.client.client import Client
 from pipeline.client.values import LATEST, TopicPartition
+from pipeline.clock import wall_ms
 from pipeline.sink.errors import InvalidRows
 from pipeline.sink.fingerprint import Fingerprint
 from pipeline.sink.opening import TopicOpening
@@ -39,7 +38,3 @@ def known_partitions(client: Client, topic: str) -> list[TopicPartition]:
         if not deadline.pause():
             why = "unknown to the brokers" if told is None else told.error.name
             raise InvalidRows(f"topic {topic!r} can't be written to: {why}")
-
-
-def wall_ms() -> int:
-    return time.time_ns() // 1_000_000

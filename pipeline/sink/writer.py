@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pipeline.client.client import Client
+from pipeline.clock import wall_ms
 from pipeline.sink.columns import check_columns, usable_rows
 from pipeline.sink.commit import TaskReport, commit_micro_batch
 from pipeline.sink.errors import InvalidSinkOption, SinkStateError
@@ -31,7 +32,7 @@ from pipeline.sink.options import DeliveryMode, SinkOptions, parse_sink_options
 from pipeline.sink.placement import Placement
 from pipeline.sink.plain_task import PlainTaskWriter
 from pipeline.sink.state import SinkState, state_directory
-from pipeline.sink.target import known_partitions, propose_opening, wall_ms
+from pipeline.sink.target import known_partitions, propose_opening
 from pipeline.sink.task import TaskSettings, TaskWriter
 
 BATCH_ID = "streaming.sql.batchId"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.client.client import Client
 from pipeline.client.values import ClusterMetadata, TopicPartition
+from pipeline.clock import wall_ms
+from pipeline.jobs.arguments import positive
 from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
 from pipeline.land.errors import LandError
 from pipeline.source.errors import InvalidOption
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 15.0
 FETCH_BYTES = 4 * 1024 * 1024
+SLOTS_UNKNOWN = 8
+"""So many tasks at a time are planned for where Spark Connect's client is not told."""
 
 DESCRIPTION = """\
 Reads each partition from all of its replicas at once and compares them, byte by byte, up to what is
@@ -80,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a producer that was idle for longer may go on anywhere: producer.id.expiration.ms (24)",
     )
     parser.add_argument(
-        "--records-per-task", type=_positive, metavar="N", help="most offsets of a partition a task reads"
+        "--records-per-task", type=positive, metavar="N", help="most offsets of a partition a task reads"
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would be read; read nothing")
 
@@ -95,7 +99,7 @@ def run(options: argparse.Namespace, context: Context) -> Outcome:
 
 
 def _run(options: argparse.Namespace, context: Context) -> Outcome:
-    began_ms = _now_ms()
+    began_ms = wall_ms()
     if options.record and options.dry_run:
         raise UsageError("--record keeps a result, and --dry-run has none")
     with Client(context.client_config) as client:
@@ -109,7 +113,7 @@ def _run(options: argparse.Namespace, context: Context) -> Outcome:
         tasks = plan_verification(
             target.bounds,
             target.metadata,
-            slots=1 if options.dry_run else _slots(context),
+            slots=1 if options.dry_run else (context.parallelism or SLOTS_UNKNOWN),
             compacted=rules.compacted,
             records_per_task=options.records_per_task,
         )
@@ -144,7 +148,7 @@ def _run(options: argparse.Namespace, context: Context) -> Outcome:
         topics=topics,
         compacted=rules.compacted,
         began_ms=began_ms,
-        ended_ms=_now_ms(),
+        ended_ms=wall_ms(),
     )
     lines = lines_of(result)
     if options.record:
@@ -222,23 +226,6 @@ def _source_options(options: argparse.Namespace, context: Context) -> SourceOpti
     return parse_options(
         {name: value for name, value in given.items() if value is not None}, is_streaming=False
     )
-
-
-def _slots(context: Context) -> int:
-    """How many tasks can run at a time; Spark Connect's client is not told."""
-    spark_context = getattr(context.spark, "_sc", None)
-    return 8 if spark_context is None else int(spark_context.defaultParallelism)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if not 0 < value < 2**63:
-        raise argparse.ArgumentTypeError("must be a positive whole number")
-    return value
 
 
 def _seconds(text: str) -> float:
