@@ -85,6 +85,13 @@ def page_of(
         ordered = [
             item for item in ordered if (position(item) < last if descending else position(item) > last)
         ]
-    page = ordered[:limit]
-    more = len(ordered) > limit
-    return page, encode_token([name, *position(page[-1])]) if more else None
+    return cut_page(ordered, limit, lambda item: [name, *position(item)])
+
+
+def cut_page(
+    items: Sequence[T], limit: int, position: Callable[[T], Sequence[str | int]]
+) -> tuple[list[T], str | None]:
+    """A page of items that were read from its beginning on, at least one more than `limit` where there are as
+    many; and the next page's token, made of the position of the page's last item."""
+    page = list(items[:limit])
+    return page, encode_token(position(page[-1])) if len(items) > limit else None

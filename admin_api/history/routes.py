@@ -19,7 +19,7 @@ from admin_api.history.models import (
     verification_view,
 )
 from admin_api.names import INT64_MAX, BrokerId, ClusterName, PartitionNumber, TopicName
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, decode_token, encode_token
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, cut_page, decode_token
 from admin_api.problem import FieldProblem, ProblemError, problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
@@ -73,8 +73,7 @@ async def list_them(
         below_id=None if page_token is None else decode_token(page_token, int)[0],
     )
     rows = await services.audit.read(partial(list_rows, wanted=wanted, limit=limit + 1))
-    page = rows[:limit]
-    token = encode_token([page[-1].id]) if len(rows) > limit else None
+    page, token = cut_page(rows, limit, lambda row: [row.id])
     return show(request, AuditList(items=[audit_view(row) for row in page], next_page_token=token))
 
 

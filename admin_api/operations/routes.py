@@ -26,7 +26,7 @@ from admin_api.operations.views import (
     Throttle,
     operation_view,
 )
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, decode_position, encode_token
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, cut_page, decode_position
 from admin_api.problem import problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
@@ -110,8 +110,7 @@ async def list_them(
         below=None if below is None else (below[0], below[1]),
     )
     rows = await services.audit.read(partial(list_operations, wanted=wanted, limit=limit + 1))
-    page = rows[:limit]
-    token = encode_token(["operations", page[-1].created_at_ms, page[-1].id]) if len(rows) > limit else None
+    page, token = cut_page(rows, limit, lambda row: ["operations", row.created_at_ms, row.id])
     live = services.operations.live(page)
     items = [operation_view(row, live.get(row.cluster), services.operations.moving(row.id)) for row in page]
     return show(request, OperationList(items=items, next_page_token=token))
@@ -282,10 +281,7 @@ async def list_moves(
     row = await find_operation(services, operation_id)
     after = None if page_token is None else Place(*decode_position(page_token, "moves", str, int))
     found = await moves_of(services, row, after=after, fate=fate, limit=limit + 1)
-    page = found[:limit]
-    token = None
-    if len(found) > limit:
-        token = encode_token(["moves", page[-1].plan_id or "", page[-1].position])
+    page, token = cut_page(found, limit, lambda move: ["moves", move.plan_id or "", move.position])
     return show(request, MoveList(items=page, next_page_token=token))
 
 

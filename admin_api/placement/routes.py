@@ -13,7 +13,7 @@ from admin_api.answers import AGE_HEADERS, show
 from admin_api.clusters.routes import ClusterPath
 from admin_api.history.models import Moment, milliseconds
 from admin_api.names import TopicName, timestamp
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, decode_position, encode_token
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, cut_page, decode_position, encode_token
 from admin_api.partitions.routes import PartitionPath
 from admin_api.partitions.service import find_partition
 from admin_api.placement.models import (
@@ -108,10 +108,7 @@ def _now(view: Published, *, topic: str | None, after: Position | None, limit: i
         found += states[: limit + 1 - len(found)]
         if len(found) > limit:
             break
-    page = found[:limit]
-    token = None
-    if len(found) > limit:
-        token = encode_token([_LIST, page[-1].topic, page[-1].partition, page[-1].topic_id])
+    page, token = cut_page(found, limit, lambda state: [_LIST, state.topic, state.partition, state.topic_id])
     items = []
     for state in page:
         change = view.partition_changes.get((state.topic_id, state.partition))

@@ -12,7 +12,7 @@ from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, Cluste
 from admin_api.conditions import IfMatch
 from admin_api.names import Reason
 from admin_api.operations.views import LOCATION_HEADERS, OperationView
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, decode_position, encode_token
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, cut_page, decode_position
 from admin_api.plans import service
 from admin_api.plans.models import ExecutePlan, MakePlan
 from admin_api.plans.views import (
@@ -71,8 +71,7 @@ async def list_them(
             limit=limit + 1,
         )
     )
-    page = rows[:limit]
-    token = encode_token(["plans", page[-1].created_at_ms, page[-1].id]) if len(rows) > limit else None
+    page, token = cut_page(rows, limit, lambda row: ["plans", row.created_at_ms, row.id])
     return show(request, PlanList(items=[plan_summary(row) for row in page], next_page_token=token))
 
 
@@ -144,8 +143,7 @@ async def list_moves(
     rows = await services.audit.read(
         partial(get_moves, plan_id=row.id, start=min(start, row.moves), limit=limit + 1)
     )
-    page = rows[:limit]
-    token = encode_token(["planned_moves", page[-1].position]) if len(rows) > limit else None
+    page, token = cut_page(rows, limit, lambda found: ["planned_moves", found.position])
     items = [planned_move_view(found.position, found.move) for found in page]
     return show(request, PlannedMoveList(items=items, next_page_token=token))
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Request, Response
 from admin_api.answers import show
 from admin_api.clusters.routes import WRITE_PROBLEMS, ClusterPath
 from admin_api.operations.views import LOCATION_HEADERS
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, decode_position, encode_token
+from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, cut_page, decode_position
 from admin_api.problem import problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
@@ -62,10 +62,7 @@ async def list_them(
             limit=limit + 1,
         )
     )
-    page = rows[:limit]
-    token = None
-    if len(rows) > limit:
-        token = encode_token(["verifications", page[-1].recorded_at_ms, page[-1].id])
+    page, token = cut_page(rows, limit, lambda row: ["verifications", row.recorded_at_ms, row.id])
     items = [verification_summary(row) for row in page]
     return show(request, VerificationList(items=items, next_page_token=token))
 
@@ -137,6 +134,5 @@ async def list_what_is_wrong(
     rows = await services.audit.read(
         partial(list_findings, verification_id=verification_id, after=after, limit=limit + 1)
     )
-    page = rows[:limit]
-    token = encode_token(["findings", page[-1].position]) if len(rows) > limit else None
+    page, token = cut_page(rows, limit, lambda row: ["findings", row.position])
     return show(request, FindingList(items=[finding_view(row) for row in page], next_page_token=token))
