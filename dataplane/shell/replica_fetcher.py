@@ -573,7 +573,7 @@ class LeaderFetcher:
         correlation_id, response = decode_answer(frame)
         if correlation_id != self._correlation_id:
             raise LeaderLost(f"it answered request {correlation_id} where {self._correlation_id} was asked")
-        error = ErrorCode(response.error_code)
+        error = error_code(response.error_code)
         if not self._session.on_answer(error, session_id=response.session_id):
             if response.session_id == NO_SESSION and error is ErrorCode.NONE:
                 return
