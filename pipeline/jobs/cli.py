@@ -11,9 +11,10 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, TextIO
 
 from pipeline.client.errors import ClientError, InvalidClientOption
+from pipeline.errors import AdvisedError
 from pipeline.jobs.console import Console
 from pipeline.jobs.context import Context
-from pipeline.jobs.job import Exit, Job, JobError, UsageError
+from pipeline.jobs.job import Exit, Job, UsageError
 from pipeline.jobs.parser import parse
 from springtide.call import UsageError as CallUsageError
 from springtide.client import Refused, Unreachable
@@ -60,7 +61,7 @@ def execute(
     except (UsageError, CallUsageError, InvalidClientOption) as error:
         console.fail(str(error))
         return Exit.USAGE
-    except JobError as error:
+    except AdvisedError as error:
         console.fail(str(error), error.advice)
         return Exit.FOUND
     except Refused as error:

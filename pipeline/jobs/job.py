@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pipeline.errors import AdvisedError
+
 if TYPE_CHECKING:
     from pipeline.jobs.context import Context
 
@@ -36,12 +38,8 @@ class UsageError(Exception):
     """The command line asks for something that can't be."""
 
 
-class JobError(Exception):
-    """The job can't do what it was asked to. advice: what to do about it."""
-
-    def __init__(self, message: str, advice: str = "") -> None:
-        super().__init__(message)
-        self.advice = advice
+class JobError(AdvisedError):
+    """The job can't do what it was asked to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

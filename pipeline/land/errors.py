@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from pipeline.errors import AdvisedError
 
-class LandError(Exception):
-    """advice: what to do; may be empty."""
 
-    def __init__(self, message: str, advice: str = "") -> None:
-        super().__init__(message)
-        self.advice = advice
+class LandError(AdvisedError):
+    """What is landed, or was to be, is not as it must be."""

@@ -15,7 +15,6 @@ from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
 from pipeline.land.cluster import LandCluster
 from pipeline.land.delta import catch_up, check_delta
 from pipeline.land.documents import COMPRESSIONS, Plan, TableSettings
-from pipeline.land.errors import LandError
 from pipeline.land.lander import Landed, Lander, Totals
 from pipeline.land.latest import compact
 from pipeline.land.layout import PARTITION_BY_DEFAULT, parse_partition_by
@@ -126,8 +125,6 @@ def run(options: argparse.Namespace, context: Context) -> Outcome:
         raise UsageError(str(error)) from error
     except DataLossError as error:
         raise JobError(str(error)) from error
-    except LandError as error:
-        raise JobError(str(error), error.advice) from error
 
 
 def _run(options: argparse.Namespace, context: Context) -> Outcome:

@@ -84,7 +84,7 @@ class LandReader(DataSourceReader):
         try:
             yield (encode_reports(land_ranges(self._settings, partition.ranges)),)
         except LandError as error:
-            raise LandError(f"{error}. {error.advice}" if error.advice else str(error)) from error
+            raise LandError(error.whole) from error
 
 
 def run_on_spark(

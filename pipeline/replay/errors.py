@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
+from pipeline.errors import AdvisedError
 
-class ReplayError(Exception):
-    """advice: what to do; may be empty."""
 
-    def __init__(self, message: str, advice: str = "") -> None:
-        super().__init__(message)
-        self.advice = advice
-
-    def __reduce__(self) -> tuple[type[ReplayError], tuple[str, str]]:
-        return ReplayError, (str(self), self.advice)
+class ReplayError(AdvisedError):
+    """A replay's source, plan or progress is not as it must be."""

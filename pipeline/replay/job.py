@@ -143,8 +143,6 @@ def run(options: argparse.Namespace, context: Context) -> Outcome:
     try:
         with ExitStack() as stack:
             return _Run(options, context, stack).outcome()
-    except ReplayError as error:
-        raise JobError(str(error), error.advice) from error
     except (SinkStateError, DeliveryFailed, InvalidRows) as error:
         raise JobError(
             str(error), "Start the replay again: it goes on with the round that failed."
@@ -180,7 +178,7 @@ class _Run:
         try:
             log = parse_log(options.source, self._config.client_id)
         except ReplayError as error:
-            raise UsageError(f"{error}. {error.advice}") from error
+            raise UsageError(error.whole) from error
         self._source_client = stack.enter_context(Client(log.client))
         self._source_cluster = cluster_id(self._source_client)
         if log.topic == options.topic and self._source_cluster == cluster_id(self._client):

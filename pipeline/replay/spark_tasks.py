@@ -58,7 +58,7 @@ class ReplayReader(DataSourceReader):
         try:
             yield (pickle.dumps(run_task(partition.task)),)
         except ReplayError as error:
-            raise ReplayError(f"{error}. {error.advice}" if error.advice else str(error)) from error
+            raise ReplayError(error.whole) from error
 
 
 def run_on_spark(spark: SparkSession, tasks: Sequence[ReplayTask]) -> list[TaskReport]:

@@ -10,8 +10,7 @@ from pipeline.client.client import Client
 from pipeline.client.values import ClusterMetadata, TopicPartition
 from pipeline.clock import wall_ms
 from pipeline.jobs.arguments import positive
-from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
-from pipeline.land.errors import LandError
+from pipeline.jobs.job import Exit, Job, Outcome, UsageError
 from pipeline.source.errors import InvalidOption
 from pipeline.source.options import SourceOptions, parse_options
 from pipeline.verify.audit_reading import read_audit
@@ -94,8 +93,6 @@ def run(options: argparse.Namespace, context: Context) -> Outcome:
         return _run(options, context)
     except InvalidOption as error:
         raise UsageError(str(error)) from error
-    except LandError as error:
-        raise JobError(str(error), error.advice) from error
 
 
 def _run(options: argparse.Namespace, context: Context) -> Outcome:

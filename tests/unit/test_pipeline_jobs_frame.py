@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from pipeline.jobs.cli import execute, spark_reason
 from pipeline.jobs.console import Console, bar
 from pipeline.jobs.context import Context
 from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
+from pipeline.land.errors import LandError
 from springtide.client import Refused, Unreachable
 
 Run = Callable[[argparse.Namespace, Context], Outcome]
@@ -59,6 +61,12 @@ def test_a_result_is_for_people_or_for_programs(ask: Callable[..., tuple[int, st
     [
         (UsageError("--date is no date"), Exit.USAGE, ["pipeline: --date is no date"]),
         (JobError("no room", "delete something"), Exit.FOUND, ["pipeline: no room", "delete something"]),
+        (
+            # As one of Spark's workers raises it.
+            pickle.loads(pickle.dumps(LandError("two of it", "keep one"))),
+            Exit.FOUND,
+            ["pipeline: two of it", "keep one"],
+        ),
         (RetriesExhausted("no broker answered"), Exit.UNREACHABLE, ["pipeline: no broker answered"]),
         (Unreachable("no controller"), Exit.UNREACHABLE, ["pipeline: no controller"]),
         (
