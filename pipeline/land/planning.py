@@ -170,8 +170,13 @@ def _cut_off(
     where: TopicPartition, known: PartitionState, epoch_ends: Mapping[TopicPartition, EpochEnd]
 ) -> str | None:
     end = epoch_ends.get(where)
-    if end is None or not 0 <= end.end_offset < known.next_offset:
+    if end is None or max(end.end_offset, 0) >= known.next_offset:
         return None
+    if end.end_offset < 0:
+        return (
+            f"{where} is landed up to offset {known.next_offset}, but its leader does not know leader epoch "
+            f"{known.leader_epoch}: the log is another one"
+        )
     return (
         f"{where} is landed up to offset {known.next_offset}, but leader epoch {known.leader_epoch} ended at "
         f"offset {end.end_offset}: an unclean election cut off records that are in the table, and others may "

@@ -261,3 +261,17 @@ def test_a_log_that_is_shorter_than_what_was_landed_is_a_loss_and_no_reason_to_l
     with pytest.raises(LandError, match="leader epoch 3 ended at offset 45"):
         next_plan(progress, cut, PlanSettings(100, None), now_ms=0)
     assert next_plan(progress, cut, PlanSettings(100, None, allow_loss=True), now_ms=0) == (None, False)
+
+
+def test_a_log_whose_leader_never_heard_of_the_epoch_is_another_one() -> None:
+    progress = Progress(1, {ORDERS: PartitionState(0, 50, 3)}, {"orders": "id"})
+    restored = observed(
+        ends={ORDERS: FoundOffset(70, leader_epoch=1)}, epoch_ends={ORDERS: EpochEnd(-1, -1)}, starts={}
+    )
+    with pytest.raises(LandError, match="does not know leader epoch 3: the log is another one"):
+        next_plan(progress, restored, PlanSettings(100, None), now_ms=0)
+    plan, _ = next_plan(progress, restored, PlanSettings(100, None, allow_loss=True), now_ms=0)
+    assert plan is not None and plan.spans == (PartitionSpan("orders", 0, 50, 70, 1),) and plan.losses
+    nothing_yet = Progress(1, {ORDERS: PartitionState(0, 0, 3)}, {"orders": "id"})
+    plan, _ = next_plan(nothing_yet, restored, PlanSettings(100, None), now_ms=0)
+    assert plan is not None and not plan.losses
