@@ -50,7 +50,11 @@ _UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKN
 
 
 class Client:
-    """Use from one thread. Every method may raise a ClientError; `close` gives up nothing but the pool."""
+    """Use from one thread. Every method may raise a ClientError; `close` gives up nothing but the pool.
+
+    `known`: what an earlier client of this cluster had learnt. What is out of date in it is found out as any
+    news is: a broker refuses, or can't be reached, and Metadata is read again.
+    """
 
     def __init__(
         self,
@@ -59,12 +63,13 @@ class Client:
         pool: ConnectionPool | None = None,
         clock_ms: Callable[[], int] = now_ms,
         sleep_s: Callable[[float], None] = time.sleep,
+        known: ClusterMetadata | None = None,
     ) -> None:
         self.config = config
         self._pool = shared_pool() if pool is None else pool
         self._clock_ms = clock_ms
         self._sleep_s = sleep_s
-        self._metadata = ClusterMetadata()
+        self._metadata = ClusterMetadata() if known is None else known
         self._is_stale = False
 
     def __enter__(self) -> Self:

@@ -265,7 +265,8 @@ class FetchStream:
                 [WantedRecords(where, offset, 0)], "offset out of range", now_ms=self._now_ms()
             )
             return
-        message = f"{where}: offset {offset} is out of range, the log holds {start} to {end - 1}"
+        holds = f"holds {start} to {end - 1}" if start < end else f"is empty, and goes on at {end}"
+        message = f"{where}: offset {offset} is out of range, the log {holds}"
         if not self._skip_gone:
             raise OffsetsGone(message, topic=where.topic, partition=where.partition, offset=offset)
         self._skip(where, offset, start if start > offset else None, message)

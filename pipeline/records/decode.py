@@ -29,7 +29,7 @@ from .fields import HEADERS_TYPE, Fields, header_column, read_fields
 from .headers import BatchHeaders, scan_headers
 from .isolation import aborted_batches
 from .spans import Lanes, Malformed, binary_column, record_spans, refuse_first
-from .varints import Int64s, Octets, Payload
+from .varints import Bools, Int64s, Octets, Payload
 
 PAYLOAD_BYTES_TARGET = 4 * 1024 * 1024
 """Records opened at a time: enough that a call of NumPy costs little per record, few enough for a cache."""
@@ -97,12 +97,11 @@ def decode_records(
     view = memoryview(data)
     if headers is None:
         headers = scan_headers(view)
-    is_wanted = (headers.last_offset >= first_offset) & (headers.base_offset < end_offset)
-    is_wanted &= ~headers.is_control & (headers.record_count > 0)
+    is_wanted = holds_wanted(headers, first_offset, end_offset)
     if len(aborted):
         is_wanted &= ~aborted_batches(view, headers, aborted)
-    decoder = _Decoder(headers, schema, topic, partition, (first_offset, end_offset))
-    opener = _Opener(view, headers, batch_bytes_max)
+    decoder = Decoder(headers, schema, topic, partition, (first_offset, end_offset))
+    opener = Opener(view, headers, batch_bytes_max)
     in_range = int(np.searchsorted(headers.base_offset, end_offset))
     for group in opener.groups(np.flatnonzero(is_wanted), in_range, payload_bytes_target):
         rows = decoder.decode(*group)
@@ -110,7 +109,15 @@ def decode_records(
             yield rows
 
 
-class _Opener:
+def holds_wanted(headers: BatchHeaders, first_offset: Int64s | int, end_offset: Int64s | int) -> Bools:
+    """Which batches may have a record with first_offset <= offset < end_offset that is a user's. Offsets are
+    the same for all batches, or one each."""
+    is_wanted = (headers.last_offset >= first_offset) & (headers.base_offset < end_offset)
+    wanted: Bools = is_wanted & ~headers.is_control & (headers.record_count > 0)
+    return wanted
+
+
+class Opener:
     """Checks CRCs and makes payloads of groups of batches."""
 
     def __init__(self, view: memoryview, headers: BatchHeaders, batch_bytes_max: int) -> None:
@@ -200,7 +207,7 @@ class _Opener:
             raise self._headers.damaged(index, reason) from None
 
 
-class _Opened(NamedTuple):
+class Opened(NamedTuple):
     """The wanted rows of one group, a row a record."""
 
     payload: Payload
@@ -211,7 +218,7 @@ class _Opened(NamedTuple):
     """Which batch of the headers each row stands in."""
 
 
-class _Decoder:
+class Decoder:
     """Makes rows of one opened group after another."""
 
     def __init__(
@@ -238,15 +245,15 @@ class _Decoder:
         try:
             fields = read_fields(payload, starts, ends)
             offsets = self._offsets(fields, batch_of)
-            first, last = np.searchsorted(offsets, (self._first_offset, self._end_offset)).tolist()
-            fields, offsets, batch_of = fields.sliced(first, last), offsets[first:last], batch_of[first:last]
-            opened = _Opened(payload, pa.py_buffer(payload.octets), fields, offsets, batch_of)
+            which = self._within(offsets, batch_of)
+            fields, offsets, batch_of = fields.picked(which), offsets[which], batch_of[which]
+            opened = Opened(payload, pa.py_buffer(payload.octets), fields, offsets, batch_of)
             arrays = [self._column(name, opened) for name in self._schema.names]
         except Malformed as error:
             raise self._headers.damaged(int(batch_of[error.row]), error.reason) from None
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _column(self, name: str, opened: _Opened) -> pa.Array:
+    def _column(self, name: str, opened: Opened) -> pa.Array:
         fields = opened.fields
         match name:
             case "key":
@@ -254,9 +261,9 @@ class _Decoder:
             case "value":
                 return binary_column(opened.data, fields.value_start, fields.value_end, fields.value_is_null)
             case "topic":
-                return pa.repeat(self._topic, len(opened.offsets))
+                return self._topics(opened)
             case "partition":
-                return pa.repeat(self._partition, len(opened.offsets))
+                return self._partitions(opened)
             case "offset":
                 return pa.array(opened.offsets)
             case "timestamp":
@@ -265,6 +272,17 @@ class _Decoder:
                 return pa.array(self._headers.is_append_time[opened.batch_of].astype(np.int32))
             case _:
                 return header_column(opened.payload, opened.data, fields)
+
+    def _within(self, offsets: Int64s, batch_of: Int64s) -> slice | Bools:
+        """Which rows to make columns of."""
+        first, last = np.searchsorted(offsets, (self._first_offset, self._end_offset)).tolist()
+        return slice(first, last)
+
+    def _topics(self, opened: Opened) -> pa.Array:
+        return pa.repeat(self._topic, len(opened.offsets))
+
+    def _partitions(self, opened: Opened) -> pa.Array:
+        return pa.repeat(self._partition, len(opened.offsets))
 
     def _offsets(self, fields: Fields, batch_of: Int64s) -> Int64s:
         """Absolute offsets, ascending within what the batch's header spans. Compaction leaves gaps."""

@@ -38,11 +38,11 @@ class Fields(NamedTuple):
     headers_start: Int64s
     end: Int64s
 
-    def sliced(self, first: int, last: int) -> Fields:
-        """Rows `first` up to `last`, exclusive."""
-        if first == 0 and last == len(self.end):
+    def picked(self, which: slice | Bools) -> Fields:
+        """Only these rows."""
+        if isinstance(which, slice) and which == slice(0, len(self.end)):
             return self
-        return Fields._make(None if column is None else column[first:last] for column in self)
+        return Fields._make(None if column is None else column[which] for column in self)
 
 
 def read_fields(payload: Payload, starts: Int64s, ends: Int64s) -> Fields:

@@ -2,8 +2,9 @@
 
 Tasks: a range longer than its share is split, small ranges are packed together. A Python task costs 15 to
 30 ms whatever it reads, a JVM task 2 to 5: so the official source's task per topic-partition would spend most
-of a trickling query's time on starting tasks, and packing is on by default. Offsets are the only measure at
-hand that a repeated plan sees unchanged; sizes in bytes are not.
+of a trickling query's time on starting tasks, and packing is on by default. A range costs its task about
+0.1 ms however little it holds, so one task doesn't take many thousands of them while other slots idle.
+Offsets are the only measure at hand that a repeated plan sees unchanged; sizes in bytes are not.
 
 Rates: `maxOffsetsPerTrigger` is shared out in proportion to what each partition is behind, and each that is
 behind gets at least one (Spark, KafkaMicroBatchStream.rateLimit). `minOffsetsPerTrigger` waits for that many,
@@ -31,6 +32,9 @@ class PlanOptions(NamedTuple):
 
 TASKS_MAX = 1_000_000
 """More tasks than this are not planned: a `maxRecordsPerPartition` of 1 over a large log is a mistake."""
+
+RANGES_MAX = 2_000
+"""Small ranges that are packed into one task: a quarter of a second's reading, ten times a task's cost."""
 
 
 def plan_tasks(ranges: Sequence[PartitionRange], options: PlanOptions) -> list[tuple[PartitionRange, ...]]:
@@ -90,15 +94,15 @@ def _split(one: PartitionRange, count: int) -> list[PartitionRange]:
 def _pack(
     pieces: Sequence[PartitionRange], limit: int, *, tasks_min: int
 ) -> list[tuple[PartitionRange, ...]]:
-    """Neighbours together while they hold no more than `limit` offsets and `tasks_min` tasks are left; a
-    longer piece stays alone."""
+    """Neighbours together, RANGES_MAX at most, while they hold no more than `limit` offsets and `tasks_min`
+    tasks are left; a longer piece stays alone."""
     joins_left = len(pieces) - tasks_min
     tasks: list[tuple[PartitionRange, ...]] = []
     held: list[PartitionRange] = []
     held_size = 0
     for piece in pieces:
         size = _size(piece)
-        fits = joins_left > 0 and held_size + size <= limit
+        fits = joins_left > 0 and held_size + size <= limit and len(held) < RANGES_MAX
         if held and fits and held[-1].where != piece.where:
             joins_left -= 1
         elif held:

@@ -106,6 +106,36 @@ def values(batches: Iterator[pa.RecordBatch]) -> dict[int, list[str]]:
     return got
 
 
+def test_the_next_task_of_a_process_knows_who_leads_until_it_is_told_otherwise(log: Log) -> None:
+    log.write(0, 1)
+    one = [PartitionRange("t", 0, 0, 10)]
+    for _ in range(3):
+        assert len(values(read_ranges(log.reading(), one))[0]) == 10
+    assert log.broker.times_asked(ApiKey.METADATA) == 1
+    assert len(values(read_ranges(log.reading(replica_id=1), one))[0]) == 10
+    assert log.broker.times_asked(ApiKey.METADATA) == 2, "who is in sync is asked each time"
+    with ScriptedBroker({}) as next_leader:
+        moved = Log(next_leader, 3)
+        moved.batches = log.batches
+        log.broker.handlers[ApiKey.METADATA] = lambda _: metadata_of(
+            {1: log.broker, 2: next_leader}, {("t", number): 2 for number in log.batches}
+        )
+        refused = {"partition_index": 0, "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        log.broker.handlers[ApiKey.FETCH] = lambda _: {"responses": [{"topic": "t", "partitions": [refused]}]}
+        assert len(values(read_ranges(log.reading(), one))[0]) == 10
+        assert next_leader.times_asked(ApiKey.FETCH) == 1
+
+
+def test_a_task_that_failed_leaves_nothing_for_the_next_to_believe(log: Log) -> None:
+    log.write(0, 1)
+    for _ in range(2):
+        with pytest.raises(DataLossError):
+            list(read_ranges(log.reading(), [PartitionRange("t", 0, 40, 50)]))
+    asked = log.broker.times_asked(ApiKey.METADATA)
+    list(read_ranges(log.reading(), [PartitionRange("t", 0, 0, 10)]))
+    assert log.broker.times_asked(ApiKey.METADATA) == asked + 1
+
+
 def test_exactly_the_ranges_are_read_in_order(log: Log) -> None:
     for partition, codec in enumerate((Compression.NONE, Compression.LZ4, Compression.ZSTD)):
         log.write(partition, 20, compression=codec)

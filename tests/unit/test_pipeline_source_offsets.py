@@ -181,6 +181,11 @@ def test_small_ranges_are_packed() -> None:
     assert sizes_of(tasks) == [[9_000, 900], [200], [50_000], [5]]
 
 
+def test_thousands_of_small_ranges_leave_no_slot_idle() -> None:
+    tasks = plan_tasks(ranges_of([1] * 8_001), PlanOptions(coalesce_records=10_000))
+    assert [len(task) for task in tasks] == [2_000, 2_000, 2_000, 2_000, 1]
+
+
 def test_nothing_to_read_is_no_task() -> None:
     assert plan_tasks([], PlanOptions(min_partitions=5)) == []
 
