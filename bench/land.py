@@ -40,8 +40,8 @@ from tests.pipeline_proof.part import proving
 SLOTS = 2
 PARTITIONS = 4
 BATCH_BYTES = 64 * 1024
-ROUNDS, ROUNDS_QUICK = 5, 1
-BYTES, BYTES_QUICK = 400_000_000, 20_000_000
+ROUNDS, ROUNDS_QUICK = 3, 1
+BYTES, BYTES_QUICK = 200_000_000, 20_000_000
 LEVEL = "3"
 RATIO_MIN = 1.5
 OURS, SPARKS = "pipeline land", "Spark's writer"

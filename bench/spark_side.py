@@ -74,7 +74,13 @@ class SparkSide:
         )
 
     def create_topic(self, topic: str, *, partitions: int, replication_factor: int = 1) -> None:
-        self.cluster.create_topic(topic, partitions=partitions, replication_factor=replication_factor)
+        """Kept for good: records whose timestamps lie years back would go at the first look of retention."""
+        self.cluster.create_topic(
+            topic,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            configs={"retention.ms": "-1"},
+        )
 
     def ends(self, topic: str, partitions: int) -> dict[TopicPartition, int]:
         where = [TopicPartition(topic, partition) for partition in range(partitions)]

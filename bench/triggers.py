@@ -11,13 +11,12 @@ from bench.spark_side import SparkSide, tell
 from dataplane.wire.records import NewRecord, encode_batch
 from pipeline.client.values import TopicPartition
 
-COUNTS, COUNTS_QUICK = (1, 64, 1000, 10_000), (1, 64)
-TRIGGERS, TRIGGERS_MANY, TRIGGERS_QUICK = 20, 5, 3
-"""Measured; of each count above MANY, and under --quick. Two more before them do not count."""
-MANY = 1000
+TRIGGERS = {1: 20, 64: 20, 1000: 10, 10_000: 3}
+"""Measured, by the number of partitions. Two more before them do not count."""
+TRIGGERS_QUICK = {1: 3, 64: 3}
 WARMING = 2
-TASK_EACH_MAX = 1000
-"""A Python task for each of more partitions than this would only take long."""
+TASK_EACH_MAX = 64
+"""A Python task costs some 60 ms: one for each of more partitions than this would only take long."""
 WRITTEN_TOGETHER = 1000
 VALUE = b"v" * 100
 SHARED, EACH, FLOOR, OFFICIAL = "shared tasks", "a task each", "as many tasks that do nothing", "kafka"
@@ -41,8 +40,7 @@ class Line(NamedTuple):
 
 
 def measure(side: SparkSide, *, is_quick: bool, has_connector: bool) -> Iterator[Line]:
-    for count in COUNTS_QUICK if is_quick else COUNTS:
-        triggers = TRIGGERS_QUICK if is_quick else (TRIGGERS if count <= MANY else TRIGGERS_MANY)
+    for count, triggers in (TRIGGERS_QUICK if is_quick else TRIGGERS).items():
         topic = f"trickle-{count}"
         _fill(side, topic, count, triggers + WARMING)
         rate = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(count)}
