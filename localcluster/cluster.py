@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
+from urllib.parse import urlencode
 
 import httpx
 
@@ -387,9 +388,10 @@ class LocalCluster:
             f"{topic}-{partition} has a leader", lambda: self.partition(topic, partition).leader or None
         )
 
-    def audit(self) -> list[Json]:
-        """The newest page of the audit trail."""
-        rows: list[Json] = self.api.get(f"/audit?cluster={self.name}")["items"]
+    def audit(self, **wanted: str) -> list[Json]:
+        """The newest page of the audit's rows that have these values: names and values of `GET /audit`'s
+        parameters. Without them, a restart in a cluster of many partitions fills the page by itself."""
+        rows: list[Json] = self.api.get(f"/audit?{urlencode({'cluster': self.name, **wanted})}")["items"]
         return rows
 
     # --- waiting ------------------------------------------------------------------------------------------

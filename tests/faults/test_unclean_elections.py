@@ -61,7 +61,7 @@ def test_an_isolated_leader_that_acknowledged_alone_loses_its_records_visibly(cl
     )
     assert [record.value for record in read] == kept
     assert unclean_elections(cluster) == 1
-    (change,) = [row for row in cluster.audit() if row["cause"] == "unclean_leader_elected"]
+    (change,) = cluster.audit(cause="unclean_leader_elected")
     assert change["reason"] == "unclean.leader.election.enable is true"
     disk = PosixDisk()
     (aside,) = list_aside(disk, f"{cluster.brokers[isolated].data_directory}/{DIVERGENT}")

@@ -95,11 +95,11 @@ def shown(cluster: LocalCluster, topic: str, number: int) -> dict[str, Any]:
     return view
 
 
-def audited(cluster: LocalCluster, **wanted: str) -> dict[str, Any]:
+def audited(cluster: LocalCluster, *, entity_id: str | None = None, **wanted: str) -> dict[str, Any]:
     """The newest row of the audit that has these values, once its outcome is there if it is a request's."""
 
     def found() -> dict[str, Any] | None:
-        rows = [row for row in cluster.audit() if all(row[key] == value for key, value in wanted.items())]
+        rows = [row for row in cluster.audit(**wanted) if entity_id in (None, row["entity_id"])]
         newest = max(rows, key=lambda row: row["id"], default=None)
         is_whole = newest is not None and (newest["kind"] == "change" or newest["outcome"] is not None)
         return newest if is_whole else None
