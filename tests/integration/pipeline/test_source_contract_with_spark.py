@@ -184,13 +184,12 @@ def test_the_matrix(spark: Any, tmp_path: Path) -> None:
         counted = dict.fromkeys(("rows", "refused", "nothing"), 0)
         world = make_world()
         with world.server:
-            batches = batch_cases(world, seed=SEED, drawn=DRAWN)
+            batches, streams = batch_cases(world, seed=SEED, drawn=DRAWN), stream_cases(world)
             for name, options in batches.items():
                 promised, wrong = judge(world, options, batch_read(spark, world, options), is_streaming=False)
                 counted[promised] += 1
                 for one in wrong:
                     part.fail(f"batch, {name}: {one}")
-        streams = stream_cases(make_world())
         moved_on = 0
         for number, name in enumerate(streams):
             world = make_world()

@@ -23,6 +23,7 @@ def make_session(master: str) -> Any:
         "spark.log.level": "ERROR",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "700m",
+        "spark.executor.memory": "700m",  # what local-cluster's workers have
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.python.unix.domain.socket.enabled": "true",

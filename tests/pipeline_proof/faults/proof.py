@@ -26,7 +26,7 @@ from tests.pipeline_proof.part import DIRECTORY, Part, proving
 from tests.proof.table import aligned
 
 AT_LEAST_ONCE = "at-least-once"
-CONTROL_RUNS = 4
+CONTROL_RUNS = 3
 Tell = Callable[[str], None]
 
 
