@@ -58,7 +58,10 @@ def compress(compression: Compression, data: Buffer) -> bytes:
         case Compression.SNAPPY:
             return _compress_xerial(memoryview(data))
         case Compression.LZ4:
-            return bytes(cramjam.lz4.compress(data))
+            # Java clients refuse blocks that lean on each other, which cramjam's one-shot function writes.
+            frame = cramjam.lz4.Compressor(block_linked=False)
+            frame.compress(bytes(data))
+            return bytes(frame.finish())
         case Compression.ZSTD:
             return bytes(cramjam.zstd.compress(data))
 

@@ -119,6 +119,12 @@ def test_gzip_of_several_members_is_one_stream() -> None:
     assert decompress(Compression.GZIP, data, decompressed_bytes_max=6) == b"onetwo"
 
 
+def test_lz4_blocks_do_not_lean_on_each_other() -> None:
+    """LZ4's frame format: bit 5 of the byte after the magic. Java clients refuse the batch without it."""
+    frame = compress(Compression.LZ4, bytes(range(256)) * 4096)
+    assert frame[4] & 0b0010_0000
+
+
 @pytest.mark.parametrize("compression", [c for c in Compression if c is not Compression.NONE])
 def test_a_cap_is_exact_for_every_codec(compression: Compression) -> None:
     data = compress(compression, bytes(100_000))
