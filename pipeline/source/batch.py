@@ -15,8 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pipeline.client.client import Client
 from pipeline.client.values import PartitionRange
 from pipeline.source.cluster import SourceCluster
-from pipeline.source.errors import HOW_TO_SKIP
-from pipeline.source.offsets import raise_losses, ranges_between
+from pipeline.source.offsets import check_order, ranges_between
 from pipeline.source.options import SourceOptions, View
 from pipeline.source.planning import plan_tasks
 from pipeline.source.positions import Edge
@@ -65,11 +64,10 @@ class RecordReader(DataSourceReader):
             partitions = cluster.partitions(must_exist=True)
             start = cluster.resolve(options.starting, partitions)
             end = cluster.resolve(options.ending, partitions)
-        found = ranges_between(start, end)
-        if options.fail_on_data_loss:
-            raise_losses(found.losses, advice=HOW_TO_SKIP)
+        check_order(start, end)
+        ranges = ranges_between(start, end).ranges  # nothing is lost between two positions of one moment
         # Of no tasks, Spark would make one of its own, with nothing in it that we know.
-        return [ReadTask(each) for each in plan_tasks(found.ranges, options.plan) or [()]]
+        return [ReadTask(each) for each in plan_tasks(ranges, options.plan) or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)

@@ -148,6 +148,22 @@ def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartit
     return Ranges(tuple(ranges), tuple(losses))
 
 
+def check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
+    """Raises InvalidOption where a batch query ends before it begins: nothing was lost there, and Spark's
+    Kafka source refuses it too, whatever `failOnDataLoss`."""
+    wrong = [
+        f"{where} from {first} to {end[where]}"
+        for where, first in sorted(start.items())
+        if end[where] < first
+    ]
+    if wrong:
+        shown = "; ".join(wrong[:10]) + ("; ..." if len(wrong) > 10 else "")
+        raise InvalidOption(
+            f"the query begins after its end: {shown}. Of starting and ending offsets or timestamps, one is "
+            "too late or too early, or it lies beyond the log's end"
+        )
+
+
 def backlog(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> Offsets:
     """How many offsets each partition is behind; those that are not behind are left out."""
     behind = {where: last - start.get(where, FIRST_OFFSET) for where, last in sorted(latest.items())}

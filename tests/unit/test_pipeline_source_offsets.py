@@ -11,6 +11,7 @@ from pipeline.source.errors import DataLossError, InvalidOption
 from pipeline.source.offset_json import Offsets, offsets_from_json
 from pipeline.source.offsets import (
     backlog,
+    check_order,
     check_within,
     clamp,
     fill_latest,
@@ -107,6 +108,12 @@ def test_what_went_away_or_back_is_a_loss() -> None:
     with pytest.raises(DataLossError, match=r"t-0 is gone.*went back.*skip it"):
         raise_losses(ranges.losses, advice="skip it")
     raise_losses((), advice="skip it")
+
+
+def test_a_batch_query_that_begins_after_its_end_is_an_option_that_is_wrong() -> None:
+    check_order({T0: 5, T1: 0}, {T0: 5, T1: 3})
+    with pytest.raises(InvalidOption, match=r"begins after its end: t-0 from 6 to 5; t-2 from 1 to 0\."):
+        check_order({T0: 6, T1: 0, T2: 1}, {T0: 5, T1: 3, T2: 0})
 
 
 def test_backlog_counts_what_is_behind() -> None:
