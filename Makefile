@@ -27,7 +27,7 @@ PROFILE ?= full
 ROWS ?=
 CASES ?= 10000
 
-.PHONY: help demo up test check lint unit sim rest faults proof pipeline-proof bench install packages host-packages clean
+.PHONY: help demo up test check lint unit sim rest faults proof pipeline-proof connector bench install packages host-packages clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -65,8 +65,13 @@ faults: $(INSTALLED) host-packages ## real processes on hosts of their own, brok
 proof: $(INSTALLED) host-packages ## everything that tries to lose a record; the table in build/proof.md (PROFILE=ci: smaller)
 	$(BIN)/python -m tests.proof run --profile $(PROFILE)
 
-pipeline-proof: $(INSTALLED) ## what the pipeline promises, row by row; the table in build/pipeline-proof.md (ROWS="6 9": only these)
+pipeline-proof: $(INSTALLED) connector ## what the pipeline promises, row by row; the table in build/pipeline-proof.md (ROWS="6 9": only these)
 	$(BIN)/python -m tests.pipeline_proof run $(ROWS:%=--only %)
+
+# Of PySpark's release, or of the last one that was out before it.
+connector: ## Spark's own Kafka connector, to compare with, where Maven can get it
+	@mkdir -p build
+	@bench/connector/fetch 4.3.0 4.2.0
 
 bench: $(INSTALLED) ## throughput and latency (KAFKA_HOME=DIR compares with that Apache Kafka); build/bench.json
 	$(BIN)/python -m bench $(if $(KAFKA_HOME),--kafka-home $(KAFKA_HOME))

@@ -24,6 +24,7 @@ from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig, parse_bootstrap
 from pipeline.client.values import LATEST, TopicPartition
 from pipeline.jobs.session import make_session
+from tests.pipeline_proof.connector import connector_jars, connector_settings
 
 SLOTS = 2
 BROKERS = 3
@@ -106,16 +107,12 @@ def _seconds(process: psutil.Process) -> tuple[float, float]:
 
 
 @contextmanager
-def spark_side(
-    *, connector_jars: Path | None = None, brokers: int = BROKERS, settings: Mapping[str, str] | None = None
-) -> Iterator[SparkSide]:
-    """connector_jars: a folder with Spark's Kafka connector and what it needs; `format("kafka")` is there
-    then."""
+def spark_side(*, brokers: int = BROKERS, settings: Mapping[str, str] | None = None) -> Iterator[SparkSide]:
+    """With `format("kafka")` where Spark's own connector is at hand."""
     os.environ["JAVA_HOME"] = str(find_java().executable.resolve().parents[1])
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    jars = sorted(connector_jars.glob("*.jar")) if connector_jars is not None else []
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-pipeline-")))
         cluster = stack.enter_context(LocalCluster(brokers=brokers, on_progress=tell))
@@ -132,7 +129,9 @@ def spark_side(
                 "spark.local.dir": str(scratch / "local"),
                 "spark.sql.warehouse.dir": str(scratch / "warehouse"),
                 "spark.sql.shuffle.partitions": str(SLOTS),
-                **({"spark.jars": ",".join(map(str, jars))} if jars else {}),
+                **connector_settings(connector_jars()),
+                # Its consumers are kept: to close one takes half a second, and is not what is measured.
+                "spark.kafka.consumer.cache.capacity": "10000",
                 **(settings or {}),
             },
         )

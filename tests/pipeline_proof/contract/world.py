@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dataplane.wire.apis import ApiKey
+from dataplane.wire.apis import APIS, ApiKey
 from dataplane.wire.compression import Compression
 from dataplane.wire.errors import ErrorCode
 from dataplane.wire.records import NewRecord, encode_batch
+from pipeline.client.messages import SPOKEN
 from tests.unit.pipeline_brokers import Fields, Says, ScriptedBroker
 
 FIRST_MS = 1_700_000_000_007
@@ -21,6 +22,13 @@ STEP_MS = 10
 CODECS = tuple(Compression)
 COMMIT_MARKER = NewRecord(b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00", FIRST_MS)
 LEADER_EPOCH = 4
+VERSIONS: Fields = {
+    "api_keys": [
+        {"api_key": int(api), "min_version": APIS[api].version_min, "max_version": version}
+        for api, version in SPOKEN.items()
+    ]
+}
+"""What a client of ours speaks, and older: the JVM's takes the highest that both know."""
 Where = tuple[str, int]
 
 
@@ -112,6 +120,7 @@ class World:
         """Called before each Fetch is answered: what happens in the middle of a read."""
         self.server = ScriptedBroker(
             {
+                ApiKey.API_VERSIONS: lambda _: VERSIONS,
                 ApiKey.METADATA: self._metadata,
                 ApiKey.LIST_OFFSETS: self._list_offsets,
                 ApiKey.FETCH: self._fetch,

@@ -10,6 +10,8 @@ import json
 import sys
 from typing import Any
 
+from tests.pipeline_proof.connector import connector_jars, connector_settings
+
 MARK = "@"
 
 
@@ -30,6 +32,7 @@ def make_session(master: str) -> Any:
         # An executor that is killed is nothing to be put on a list for: the next one is as good.
         "spark.excludeOnFailure.enabled": "false",
         "spark.task.maxFailures": "8",
+        **connector_settings(connector_jars()),
     }.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
@@ -41,7 +44,7 @@ def run(spark: Any, query: dict[str, Any]) -> dict[str, Any]:
         rows = spark.readStream.format("springtide").options(**query["source"]).load()
         running = (
             rows.select("key", "value")
-            .writeStream.format("springtide")
+            .writeStream.format(query["sink_format"])
             .options(**query["sink"])
             .trigger(availableNow=True)
             .start()

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from localcluster.rest import RestFailed
+from tests.pipeline_proof.connector import FORMAT
 from tests.pipeline_proof.faults.arena import (
     RECORDS_EACH,
     SINK_PARTITIONS,
@@ -64,6 +65,11 @@ MASTERS = {
     Setting.CLUSTERED: "local-cluster[2,1,700]",
 }
 EXACTLY_ONCE = "exactly-once"
+OFFICIAL = "spark-kafka"
+"""Spark's own Kafka sink, for comparison. It is at least once, and its tasks send from the JVM itself, so
+whatever strikes a sender strikes its driver."""
+OFFICIAL_OPTIONS = {"kafka.request.timeout.ms": "3000", "kafka.delivery.timeout.ms": "20000"}
+"""By default it would wait for half a minute for each answer that is lost."""
 BEGUN_OTHERWISE = "begun in another way"
 
 
@@ -170,7 +176,11 @@ class Run:
         }
         if self.schedule.setting is Setting.FORGETFUL:
             sink["producerStateTrusted"] = FORGETFUL_TRUST
+        if self.delivery == OFFICIAL:
+            sink = {name: sink[name] for name in ("kafka.bootstrap.servers", "topic", "checkpointLocation")}
+            sink |= OFFICIAL_OPTIONS
         return {
+            "sink_format": FORMAT if self.delivery == OFFICIAL else "springtide",
             "source": {
                 "kafka.bootstrap.servers": self.arena.bootstrap,
                 "subscribe": SOURCE,
@@ -258,7 +268,7 @@ class Run:
         if driver is None or not driver.is_running:
             return
         match strike.kind:
-            case Kind.KILL_WORKER | Kind.KILL_EXECUTOR | Kind.ZOMBIE:
+            case Kind.KILL_WORKER | Kind.KILL_EXECUTOR | Kind.ZOMBIE if self.delivery != OFFICIAL:
                 sender = driver.sender(source_port)
                 target = ancestor_jvm(sender) if sender and strike.kind is Kind.KILL_EXECUTOR else sender
                 if sender is None or target is None:
@@ -276,7 +286,7 @@ class Run:
             case Kind.STOP_BROKER | Kind.MOVE_LEADERS:
                 self.notes.put((strike, broker_id))
             case _:
-                self.struck[strike.kind] += 1
+                self.struck[Kind.KILL_DRIVER if self.delivery == OFFICIAL else strike.kind] += 1
                 self.expected_ends += 1
                 if strike.kind is Kind.FORGET:
                     self.not_before = time.monotonic() + FORGOTTEN_SECONDS
