@@ -33,8 +33,8 @@ TUNING = {
     "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
     "kafka.fetch.max.wait.ms": "1",
 }
-"""By default it asks a broker four times for every 500 records, and at a partition's end waits half a second
-for an answer that it does not want."""
+"""By default it asks for the log's beginning and end with every 500 records, and at a partition's end waits
+half a second for an answer that it does not want."""
 READ_HEADINGS = (
     "record  codec  tasks  side            Mrec/s    MB/s  CPU s/GB: executor (JVM + Python)  brokers  ratio"
 )
