@@ -29,6 +29,8 @@ EXECUTOR_MEMORY = "600m"
 WORKER_MEMORY = "700m"
 WORKER_ADDRESSES = ("127.0.0.2", "127.0.0.3")
 """Two hosts, as far as Spark can tell."""
+WORKERS_FOLDER = "work"
+"""Below a Spark home: a folder for each application and executor."""
 ENVIRONMENT = "env"
 PYTHON = f"{ENVIRONMENT}/bin/python"
 """Relative: in the driver's folder it is the driver's copy, in an executor's its own."""
@@ -103,10 +105,12 @@ def ship(folder: Path) -> Shipped:
 
 
 def _spark_home(home: Path) -> Path:
-    """PySpark's, in a folder of our own: local-cluster's workers write below it."""
+    """PySpark's, in a folder of our own: local-cluster's workers write below it. What workers of others have
+    left in PySpark's own folder stays there."""
     home.mkdir()
     for entry in Path(pyspark.__file__).parent.iterdir():
-        (home / entry.name).symlink_to(entry)
+        if entry.name != WORKERS_FOLDER:
+            (home / entry.name).symlink_to(entry)
     return home
 
 

@@ -23,6 +23,7 @@ from pipeline.land.reading import dataset, landed
 from tests.integration.pipeline.spark_places import (
     LOCAL_CLUSTER,
     PYTHON,
+    WORKERS_FOLDER,
     Shipped,
     connect_server,
     run_tests,
@@ -91,7 +92,7 @@ def test_a_job_is_submitted_to_executors_that_have_only_the_archive(
         for offset in range(RECORDS)
     ]
     assert sum(file.records for file in landed(lake).files) == len(rows), told
-    executors = sorted((shipped.spark_home / "work").glob("app-*/*"))
+    executors = sorted((shipped.spark_home / WORKERS_FOLDER).glob("app-*/*"))
     assert [folder.name for folder in executors] == ["0", "1"]
     assert all((folder / PYTHON).exists() for folder in executors), "each has unpacked its own copy"
 
