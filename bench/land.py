@@ -35,7 +35,7 @@ from pipeline.jobs import cli
 from pipeline.jobs.session import make_session
 from pipeline.land.reading import landed
 from pipeline.records.encode import BatchOptions, PartitionEncoder
-from tests.pipeline_proof.connector import FORMAT, NOT_AT_HAND, connector_jars, connector_settings
+from tests.pipeline_proof.connector import FORMAT, NOT_AT_HAND, connector_settings, connector_version
 from tests.pipeline_proof.part import proving
 
 SLOTS = 2
@@ -167,7 +167,7 @@ def compare(
         OURS: land(spark, servers, topic),
         SPARKS: spark_write(spark, servers, topic, format_name="springtide"),
     }
-    if connector_jars():
+    if connector_version():
         sides[OFFICIAL] = spark_write(spark, servers, topic, format_name=FORMAT)
     lines: list[Line] = []
     with tempfile.TemporaryDirectory(prefix="springtide-bench-land-") as scratch:
@@ -222,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.hadoop.parquet.compression.codec.zstd.level": LEVEL,
-        **connector_settings(connector_jars()),
+        **connector_settings(),
     }
     with proving(row=3, part="land") as part, LocalCluster(brokers=1) as cluster:
         cluster.form()
@@ -249,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 part.figures[f"{name}: times less processor than {side}"] = round(line.cpu_ratio(side), 2)
                 if ratio < RATIO_MIN and not options.quick:
                     part.fail(f"{name}: {ratio:.2f} times {side} is below {RATIO_MIN}")
-        if not connector_jars():
+        if connector_version() is None:
             part.not_compared(f"Spark's Kafka source: {NOT_AT_HAND}")
         return 0 if part.is_ok else 1
 

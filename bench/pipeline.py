@@ -25,7 +25,7 @@ from typing import Any
 from bench import throughput, triggers
 from bench.machine import machine_facts
 from bench.spark_side import SLOTS, SparkSide, spark_side, tell
-from tests.pipeline_proof.connector import NOT_AT_HAND, connector_jars, connector_version
+from tests.pipeline_proof.connector import NOT_AT_HAND, connector_version
 from tests.pipeline_proof.part import Part, proving
 
 OFFICIAL_RATIO_MIN = 1.0
@@ -38,7 +38,7 @@ ROW = {"read": 2, "write": 4, "triggers": 5}
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     with proving(row=ROW[options.what], part=options.what) as part:
-        version = connector_version(connector_jars())
+        version = connector_version()
         if version is None:
             part.not_compared(f"Spark's Kafka connector: {NOT_AT_HAND}")
         else:

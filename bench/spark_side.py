@@ -24,7 +24,7 @@ from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig, parse_bootstrap
 from pipeline.client.values import LATEST, TopicPartition
 from pipeline.jobs.session import make_session
-from tests.pipeline_proof.connector import connector_jars, connector_settings
+from tests.pipeline_proof.connector import connector_settings
 
 SLOTS = 2
 BROKERS = 3
@@ -129,7 +129,7 @@ def spark_side(*, brokers: int = BROKERS, settings: Mapping[str, str] | None = N
                 "spark.local.dir": str(scratch / "local"),
                 "spark.sql.warehouse.dir": str(scratch / "warehouse"),
                 "spark.sql.shuffle.partitions": str(SLOTS),
-                **connector_settings(connector_jars()),
+                **connector_settings(),
                 # Its consumers are kept: to close one takes half a second, and is not what is measured.
                 "spark.kafka.consumer.cache.capacity": "10000",
                 **(settings or {}),

@@ -10,7 +10,7 @@ offsets depend on nothing but the two, so a repeated micro-batch reads what the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pipeline.client.values import EARLIEST, LATEST, FoundOffset, PartitionRange, TopicPartition
@@ -157,10 +157,9 @@ def check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition
         if end[where] < first
     ]
     if wrong:
-        shown = "; ".join(wrong[:10]) + ("; ..." if len(wrong) > 10 else "")
         raise InvalidOption(
-            f"the query begins after its end: {shown}. Of starting and ending offsets or timestamps, one is "
-            "too late or too early, or it lies beyond the log's end"
+            f"the query begins after its end: {_first_of(wrong)}. Of starting and ending offsets or "
+            "timestamps, one is too late or too early, or it lies beyond the log's end"
         )
 
 
@@ -174,8 +173,12 @@ def raise_losses(losses: Iterable[str], *, advice: str) -> None:
     """Raises DataLossError if there are any."""
     told = list(losses)
     if told:
-        shown = "; ".join(told[:10]) + ("; ..." if len(told) > 10 else "")
-        raise DataLossError(f"{shown}. {advice}")
+        raise DataLossError(f"{_first_of(told)}. {advice}")
+
+
+def _first_of(told: Sequence[str]) -> str:
+    """As many as a message can hold."""
+    return "; ".join(told[:10]) + ("; ..." if len(told) > 10 else "")
 
 
 # --- the offset before the first

@@ -14,17 +14,18 @@ NOT_AT_HAND = "its jars are not part of PySpark, and `make connector` could not 
 _JAR = "spark-sql-kafka-0-10_2.13-"
 
 
-def connector_jars(directory: Path = DIRECTORY) -> Sequence[Path]:
+def _jars() -> Sequence[Path]:
     """The connector and what it needs beyond PySpark's own jars; none if it is not there."""
-    return sorted(directory.glob("*.jar"))
+    return sorted(DIRECTORY.glob("*.jar"))
 
 
-def connector_version(jars: Sequence[Path]) -> str | None:
-    """Its release, which need not be PySpark's; None if it is not among them."""
-    found = (jar.stem.removeprefix(_JAR) for jar in jars if jar.name.startswith(_JAR))
+def connector_version() -> str | None:
+    """Its release, which need not be PySpark's; None if it is not at hand."""
+    found = (jar.stem.removeprefix(_JAR) for jar in _jars() if jar.name.startswith(_JAR))
     return next(found, None)
 
 
-def connector_settings(jars: Sequence[Path]) -> dict[str, str]:
-    """Of a session that is to know `format("kafka")`."""
+def connector_settings() -> dict[str, str]:
+    """Of a session that is to know `format("kafka")`; none where it is not at hand."""
+    jars = _jars()
     return {"spark.jars": ",".join(map(str, jars))} if jars else {}

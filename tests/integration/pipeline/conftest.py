@@ -17,7 +17,7 @@ from localcluster.cluster import LocalCluster
 from localcluster.java import find_java
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig, parse_bootstrap
-from tests.pipeline_proof.connector import connector_jars, connector_settings
+from tests.pipeline_proof.connector import connector_settings
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
 
@@ -70,7 +70,7 @@ def _settings(scratch: Path) -> dict[str, str]:
         "spark.sql.streaming.stopTimeout": "30s",
     }
     if MASTER.startswith("local["):
-        settings |= connector_settings(connector_jars())  # to compare with, where it is at hand
+        settings |= connector_settings()  # to compare with, where it is at hand
     if ARCHIVES:
         settings |= {"spark.archives": ARCHIVES, "spark.executor.memory": "600m", "spark.executor.cores": "1"}
     return settings

@@ -14,9 +14,17 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline_proof.connector import FORMAT, NOT_AT_HAND, connector_jars, connector_version
+from tests.pipeline_proof.connector import FORMAT, NOT_AT_HAND, connector_version
 from tests.pipeline_proof.contract.cases import SUBSCRIPTIONS, batch_cases, stream_cases
-from tests.pipeline_proof.contract.reading import OURS, Stream, batch_read, goes_on, judge, rows_of
+from tests.pipeline_proof.contract.reading import (
+    OURS,
+    Stream,
+    batch_read,
+    goes_on,
+    judge,
+    judge_batches,
+    rows_of,
+)
 from tests.pipeline_proof.contract.rules import expected
 from tests.pipeline_proof.contract.world import World, make_world
 from tests.pipeline_proof.part import proving
@@ -67,15 +75,11 @@ def test_what_retention_takes_in_the_middle_of_a_read_is_a_loss_or_passed_over(
 @pytest.mark.timeout(900)
 def test_the_matrix(spark: Any, tmp_path: Path) -> None:
     with proving(1, "contract") as part:
-        counted = dict.fromkeys(("rows", "refused", "nothing"), 0)
         world = make_world()
         with world.server:
             batches, streams = batch_cases(world, seed=SEED, drawn=DRAWN), stream_cases(world)
-            for name, options in batches.items():
-                promised, wrong = judge(world, options, batch_read(spark, world, options), is_streaming=False)
-                counted[promised] += 1
-                for one in wrong:
-                    part.fail(f"batch, {name}: {one}")
+            counted, lines = judge_batches(spark, world, batches)
+            part.failures += lines
         moved_on = 0
         for number, name in enumerate(streams):
             world = make_world()
@@ -104,21 +108,16 @@ def test_the_matrix(spark: Any, tmp_path: Path) -> None:
 def test_the_matrix_beside_sparks_own_kafka_source(spark: Any, tmp_path: Path) -> None:
     """Whether its documentation was read rightly, and whether either goes on from the other's checkpoint."""
     with proving(1, "beside-kafka") as part:
-        version = connector_version(connector_jars())
+        version = connector_version()
         if version is None:
             part.not_compared(f"Spark's Kafka source, and checkpoints handed over to it: {NOT_AT_HAND}")
             return
         part.figures["Spark's Kafka connector"] = version
-        counted = dict.fromkeys(("rows", "refused", "nothing"), 0)
         world = make_world()
         with world.server:
             batches, streams = batch_cases(world, seed=SEED, drawn=DRAWN), stream_cases(world)
-            for name, options in batches.items():
-                read = batch_read(spark, world, options, format_name=FORMAT)
-                promised, wrong = judge(world, options, read, is_streaming=False, has_our_words=False)
-                counted[promised] += 1
-                for one in wrong:
-                    part.fail(f"batch, {name}: {one}")
+            counted, lines = judge_batches(spark, world, batches, format_name=FORMAT)
+            part.failures += lines
         moved = 0
         for number, (name, options) in enumerate(streams.items()):
             for first, then in ((FORMAT, OURS), (OURS, FORMAT)):

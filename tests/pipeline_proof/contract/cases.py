@@ -29,11 +29,16 @@ SUBSCRIPTION_REFUSALS: dict[str, Options] = {
 }
 
 
-def _json(by_partition: Mapping[Where, int]) -> str:
+def by_topic(values: Mapping[Where, int]) -> dict[str, dict[str, int]]:
+    """As options and checkpoints have it: `{"orders": {"0": 42}}`."""
     told: dict[str, dict[str, int]] = {}
-    for (topic, number), value in by_partition.items():
+    for (topic, number), value in values.items():
         told.setdefault(topic, {})[str(number)] = value
-    return json.dumps(told)
+    return told
+
+
+def _json(values: Mapping[Where, int]) -> str:
+    return json.dumps(by_topic(values))
 
 
 def starts(world: World, partitions: list[Where]) -> dict[str, Options]:

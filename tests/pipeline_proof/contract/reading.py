@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dataplane.wire.records import NewRecord
-from tests.pipeline_proof.contract.cases import Options
+from tests.pipeline_proof.contract.cases import Options, by_topic
 from tests.pipeline_proof.contract.rules import Reading, Refused, Undocumented, expected
-from tests.pipeline_proof.contract.world import Where, World
+from tests.pipeline_proof.contract.world import World
 
 OURS = "springtide"
 IMPATIENCE = {
@@ -107,6 +108,20 @@ def reader_options(world: World, options: Options, format_name: str) -> Options:
     return {"kafka.bootstrap.servers": world.bootstrap, **options, **patience}
 
 
+def judge_batches(
+    spark: Any, world: World, cases: Mapping[str, Options], *, format_name: str = OURS
+) -> tuple[Counter[str], list[str]]:
+    """How many were promised what, and a line for each thing that is wrong."""
+    counted: Counter[str] = Counter()
+    lines = []
+    for name, options in cases.items():
+        read = batch_read(spark, world, options, format_name=format_name)
+        promised, wrong = judge(world, options, read, is_streaming=False, has_our_words=format_name == OURS)
+        counted[promised] += 1
+        lines += [f"batch, {name}: {one}" for one in wrong]
+    return counted, lines
+
+
 class Stream:
     """Runs of one query until it has what there is, each appending to the same files. `format_name` may be
     another one from a run to the next: the checkpoint is handed over then."""
@@ -140,21 +155,14 @@ class Stream:
         return told
 
 
-def as_json(offsets: Mapping[Where, int]) -> dict[str, dict[str, int]]:
-    told: dict[str, dict[str, int]] = {}
-    for (topic, number), offset in sorted(offsets.items()):
-        told.setdefault(topic, {})[str(number)] = offset
-    return told
-
-
 def goes_on(world: World, stream: Stream) -> list[str]:
     """The checkpoint tells the ends in the official form; what is appended is read by the next run, and
     only it."""
     first = expected(world, stream.options, is_streaming=True)
     ends = {where: world.log(where).end for where in first.start}
     wrong = []
-    if stream.checkpointed() != as_json(ends):
-        wrong.append(f"the checkpoint holds {stream.checkpointed()}, not {as_json(ends)}")
+    if stream.checkpointed() != by_topic(ends):
+        wrong.append(f"the checkpoint holds {stream.checkpointed()}, not {by_topic(ends)}")
     for where in ends:
         world.log(where).append([NewRecord(b"late", b"%d" % n, 1_800_000_000_000 + n) for n in range(3)])
     rows = stream.run()

@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-from tests.pipeline_proof.connector import connector_jars, connector_settings
+from tests.pipeline_proof.connector import connector_settings
 
 MARK = "@"
 
@@ -32,7 +32,7 @@ def make_session(master: str) -> Any:
         # An executor that is killed is nothing to be put on a list for: the next one is as good.
         "spark.excludeOnFailure.enabled": "false",
         "spark.task.maxFailures": "8",
-        **connector_settings(connector_jars()),
+        **connector_settings(),
     }.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()

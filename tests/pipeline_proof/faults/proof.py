@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from tests.pipeline_proof.connector import NOT_AT_HAND, connector_jars
+from tests.pipeline_proof.connector import NOT_AT_HAND, connector_version
 from tests.pipeline_proof.faults.arena import Arena, open_arena
 from tests.pipeline_proof.faults.drivers import Drivers, adopt_orphans
 from tests.pipeline_proof.faults.run import (
@@ -26,6 +26,7 @@ from tests.pipeline_proof.faults.run import (
 )
 from tests.pipeline_proof.faults.schedule import Schedule, Setting, draw, settings
 from tests.pipeline_proof.part import DIRECTORY, Part, proving
+from tests.proof.part import Figure
 from tests.proof.table import aligned
 
 AT_LEAST_ONCE = "at-least-once"
@@ -77,7 +78,7 @@ def carry_out(wanted: list[Schedule], scratch: Path, tell: Tell) -> tuple[list[R
                     deliveries = [EXACTLY_ONCE]
                     if schedule.setting is Setting.LOCAL and controls:
                         controls -= 1
-                        deliveries += [AT_LEAST_ONCE, *([OFFICIAL] if connector_jars() else [])]
+                        deliveries += [AT_LEAST_ONCE, *([OFFICIAL] if connector_version() else [])]
                     for delivery in deliveries:
                         tell(f"seed {schedule.seed}, {schedule.setting}, {delivery}: {describe(schedule)}")
                         place = scratch / f"{schedule.seed}-{delivery}"
@@ -130,21 +131,11 @@ def sum_up(part: Part, results: list[Result], failures: list[str]) -> None:
         "queries that failed and were started again": sum(len(result.query_failures) for result in exact),
         "requests of zombies": sum(result.zombie_requests for result in exact),
         "seconds of the slowest run": max((result.seconds for result in exact), default=0.0),
-        "at-least-once, same schedules: runs": len(control),
-        "at-least-once: records": sum(result.verdict.records for result in control),
-        "at-least-once: missing": sum(result.verdict.missing for result in control),
-        "at-least-once: duplicates": sum(result.verdict.duplicates for result in control),
-        "at-least-once: inversions": sum(result.verdict.inversions for result in control),
+        **of_control("at-least-once", control),
     }
     official = [result for result in results if result.delivery == OFFICIAL]
     if official:
-        part.figures |= {
-            "Spark's Kafka sink, same schedules: runs": len(official),
-            "Spark's Kafka sink: records": sum(result.verdict.records for result in official),
-            "Spark's Kafka sink: missing": sum(result.verdict.missing for result in official),
-            "Spark's Kafka sink: duplicates": sum(result.verdict.duplicates for result in official),
-            "Spark's Kafka sink: inversions": sum(result.verdict.inversions for result in official),
-        }
+        part.figures |= of_control("Spark's Kafka sink", official)
     else:
         part.not_compared(f"the duplicates of Spark's Kafka sink: {NOT_AT_HAND}")
     for result in control:
@@ -152,6 +143,18 @@ def sum_up(part: Part, results: list[Result], failures: list[str]) -> None:
             part.fail(f"seed {result.schedule.seed}, at-least-once: {result.verdict}")
     for failure in failures:
         part.fail(failure)
+
+
+def of_control(name: str, results: list[Result]) -> dict[str, Figure]:
+    """What a sink with a weaker promise made of the same schedules."""
+    verdicts = [result.verdict for result in results]
+    return {
+        f"{name}, same schedules: runs": len(verdicts),
+        f"{name}: records": sum(verdict.records for verdict in verdicts),
+        f"{name}: missing": sum(verdict.missing for verdict in verdicts),
+        f"{name}: duplicates": sum(verdict.duplicates for verdict in verdicts),
+        f"{name}: inversions": sum(verdict.inversions for verdict in verdicts),
+    }
 
 
 def as_table(results: list[Result]) -> str:
