@@ -3,12 +3,15 @@
     for each controller, until --timeout:
         no connection, lost connection ----------> the next one
         307 --------------------------------> where it says, the same call
-        a standby's copy, if that won't do ------> the next one
+        a standby's copy ------------------------> the next one; the copy, if no other has an answer
         503, 504, "the first one still runs" -> the next one, after a pause
         anything else ---------------------------> the answer
 
 A write is safe to send again after its answer was lost, because every attempt carries one Idempotency-Key:
 the API carries it out once and repeats its first answer. So nothing here depends on whether it arrived.
+
+A standby's copy may be a moment older than a write that was answered just before; whoever names several
+controllers reads what they wrote.
 
 A stream of events is followed as long as it lasts and never repaired: who follows it asks again.
 """
@@ -133,6 +136,7 @@ class Controllers:
         noted = False
         while True:
             not_now: httpx.Response | None = None
+            copy: tuple[httpx.URL, httpx.Response] | None = None
             failures: list[str] = []
             for url in list(self._urls):
                 try:
@@ -140,13 +144,17 @@ class Controllers:
                 except httpx.TransportError as error:
                     failures.append(f"{url}: {_reason(error)}")
                     continue
-                if call.needs_active and response.is_success and AGE_HEADER in response.headers:
+                if response.is_success and AGE_HEADER in response.headers:
                     failures.append(f"{url}: is a standby")
+                    copy = copy or (url, response)
                     continue
                 self._prefer(url)
                 if not _is_not_now(response):
                     return _reply(response)
                 not_now = response
+            if copy is not None and not call.needs_active:
+                self._prefer(copy[0])
+                return _reply(copy[1])
             if self._now() >= deadline:
                 if not_now is not None:
                     raise Refused(not_now.status_code, not_now.content, key=used)

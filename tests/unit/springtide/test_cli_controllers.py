@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -240,5 +241,24 @@ def test_what_a_standby_can_not_know_is_asked_of_the_next_one() -> None:
     controllers, asked = active_only(standby, standby)
     with pytest.raises(Unreachable, match=r"ctl1:8080: is a standby; http://ctl2:8080: is a standby"):
         controllers.send(call)
-    controllers, asked = active_only(standby)
-    assert controllers.send(replace(call, needs_active=False)).status == 200
+
+
+COPY = ok({"broker_id": 1, "state": "waiting"}, **{"Data-Age-Ms": "7"})
+SHOW = ("brokers", "show", "1", "--url", TWO, "--output", "json")
+
+
+def test_a_standbys_copy_may_be_older_than_the_users_own_write_so_the_active_one_is_asked() -> None:
+    ran = run(in_turn(COPY, ok({"broker_id": 1, "state": "active"})), *SHOW)
+    assert [request.url.host for request in ran.asked] == ["ctl1", "ctl2"]
+    assert json.loads(ran.out)["state"] == "active"
+    assert (ran.status, ran.slept, ran.err) == (0, 0.0, "")
+
+
+@pytest.mark.parametrize("other", [REFUSED, COPY, problem(503, "no_active_controller")])
+@pytest.mark.parametrize("copy_first", [True, False])
+def test_where_no_other_has_an_answer_a_standbys_copy_is_one(
+    other: httpx.Response | Exception, copy_first: bool
+) -> None:
+    ran = run(in_turn(*((COPY, other) if copy_first else (other, COPY))), *SHOW)
+    assert json.loads(ran.out)["state"] == "waiting"
+    assert (ran.status, ran.slept, len(ran.asked)) == (0, 0.0, 2)
