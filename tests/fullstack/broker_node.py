@@ -55,6 +55,12 @@ class BrokerNode:
         return self.lives
 
     @property
+    def broker_epoch(self) -> int:
+        """What this life was given; -1: nothing yet."""
+        session = getattr(self.broker, "session", None)
+        return -1 if session is None else session.broker_epoch
+
+    @property
     def is_up(self) -> bool:
         return self.process is not None and not self.process.is_dead
 

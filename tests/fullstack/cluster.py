@@ -48,6 +48,7 @@ class Cluster:
         self.zookeeper = ZooKeeperHost(self)
         self.events = world
         self.seed = world.seed
+        self._registered_lives: dict[int, int] = {}
         self.budget = LossBudget(self)  # type: ignore[arg-type] # it asks both kinds of cluster the same
         self.ongoing = OngoingFaults(world)  # type: ignore[arg-type] # the world has the same timers
         self.sql = create_sql_engine("sqlite://")
@@ -170,3 +171,12 @@ class Cluster:
         if node is None:
             return -1
         return msgspec.json.decode(node.data, type=BrokerRow).registration.broker_epoch
+
+    def registered_life(self, broker_id: int) -> int:
+        """Of the life whose registration ZooKeeper has, as far as it was seen to have its answer; -1: of
+        none. May be an earlier one than is true: of a life that nobody asked about while it ran."""
+        epoch = self.registered_epoch(broker_id)
+        node = self.brokers[broker_id]
+        if epoch >= 0 and node.broker_epoch == epoch:
+            self._registered_lives[broker_id] = node.life
+        return -1 if epoch < 0 else self._registered_lives.get(broker_id, -1)

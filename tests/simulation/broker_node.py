@@ -238,6 +238,10 @@ class BrokerNode:
         self._after(self.cluster.options.flush_ms * self.random.random(), self._flush)
         self._after(self.cluster.options.tick_ms, self._tick)
 
+    @staticmethod
+    def life_of(incarnation: str) -> int:
+        return int(incarnation.rpartition("#")[2])
+
     def crash(self, *, machine: Random | None = None, torn_bytes: int = 0) -> None:
         """The process ends without a word. machine: what was not flushed goes too, by these choices.
         torn_bytes: it died in an append, and so many bytes of that batch are there (S11)."""

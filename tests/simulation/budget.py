@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class LossBudget:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        #: Brokers that lost bytes and have not been given a new broker epoch since: epoch at the loss.
-        self._epochs: dict[int, int] = {}
+        #: The life in which each broker lost something last. The controller knows of it from the registration
+        #: of a later life: an epoch given since may be for a request that was sent before the loss.
+        self._lives: dict[int, int] = {}
         #: Losses that are still to come, by broker: a disk that will be replaced.
         self._coming: Counter[int] = Counter()
         self.is_exceeded = False
@@ -30,7 +31,7 @@ class LossBudget:
         """Brokers whose loss the controller does not know of yet. One whose disk fails is among them even
         when it has a new epoch: it was started again meanwhile, and its seats go with the next write."""
         cluster = self.cluster
-        unknown = {b for b, epoch in self._epochs.items() if cluster.registered_epoch(b) <= epoch}
+        unknown = {b for b, life in self._lives.items() if cluster.registered_life(b) <= life}
         unknown |= {b for b, count in self._coming.items() if count}
         return unknown | {b for b, node in cluster.brokers.items() if node.is_disk_failing}
 
@@ -54,15 +55,15 @@ class LossBudget:
             if not over_budget:
                 return False
             self.is_exceeded = True
-        self._epochs[broker.broker_id] = self.cluster.registered_epoch(broker.broker_id)
+        self._lives[broker.broker_id] = broker.life
         return True
 
     def expect(self, broker_id: int) -> None:
         """What was spent on this broker will cost it its disk only later; until `comes` it counts as unknown,
-        whatever epochs it is given meanwhile."""
+        however often it registers meanwhile."""
         self._coming[broker_id] += 1
 
     def comes(self, broker_id: int) -> None:
         """The loss that was expected happens now."""
         self._coming[broker_id] -= 1
-        self._epochs[broker_id] = self.cluster.registered_epoch(broker_id)
+        self._lives[broker_id] = self.cluster.brokers[broker_id].life

@@ -266,6 +266,11 @@ class Cluster:
         node = self.zookeeper.nodes.get(self._broker_paths[broker_id])
         return -1 if node is None else int(node.value.registration.broker_epoch)
 
+    def registered_life(self, broker_id: int) -> int:
+        """Of the life whose registration ZooKeeper has; -1: of none."""
+        node = self.zookeeper.nodes.get(self._broker_paths[broker_id])
+        return -1 if node is None else self.brokers[broker_id].life_of(node.value.registration.incarnation_id)
+
     def _is_broker_listening(self, broker_id: int) -> bool:
         return self.network.is_listening(f"broker-{broker_id}")
 

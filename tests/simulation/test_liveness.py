@@ -129,6 +129,23 @@ def test_a_disk_that_fails_counts_until_it_works_again_whatever_its_broker_regis
     assert cluster.budget.unknown == set()
 
 
+def test_a_loss_is_not_known_from_a_registration_that_was_sent_before_it() -> None:
+    cluster = running()
+    broker = cluster.brokers[1]
+    epoch = cluster.registered_epoch(1)
+    broker.crash()
+    cluster.run_until(cluster.events.now_ms + 8_000)
+    broker.start()
+    assert apply(
+        cluster, Strike(0, "power_cut", {"broker": 1, "for_ms": 2_000, "salt": 0, "over_budget": False})
+    )
+    assert cluster.run_until(cluster.events.now_ms + 1_500, lambda: cluster.registered_epoch(1) > epoch)
+    assert cluster.budget.unknown == {1}
+    assert not cluster.budget.may_lose(cluster.brokers[2])
+    cluster.run_until(cluster.events.now_ms + 6_000)
+    assert cluster.budget.unknown == set()
+
+
 def test_a_core_grows_by_the_broker_that_holds_the_last_seat() -> None:
     """A controller that takes over gives everybody the same grace, and fences the last one last."""
     cluster = running(min_insync_replicas=1)
