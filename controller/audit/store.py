@@ -7,6 +7,8 @@ never retries: whether to refuse (an operator's write) or to wait (the outbox) i
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -23,6 +25,7 @@ T = TypeVar("T")
 WRITERS_MAX = 1
 READERS_MAX = 4
 SQLITE_BUSY_MS = 5_000
+SQLITE_PAUSE_S = 0.01
 POSTGRES_CONNECT_TIMEOUT_S = 3
 POSTGRES_STATEMENT_TIMEOUT_MS = 5_000
 POOL_TIMEOUT_S = 5
@@ -67,14 +70,26 @@ def _on_sqlite_connect(dbapi_connection: Any, _entry: ConnectionPoolEntry) -> No
     # transactional and a writer takes its lock before it reads.
     dbapi_connection.isolation_level = None
     cursor = dbapi_connection.cursor()
-    for pragma in (
-        "journal_mode=WAL",
-        "synchronous=FULL",  # an audit row that a power cut takes back is no audit row
-        f"busy_timeout={SQLITE_BUSY_MS}",
-        "foreign_keys=ON",
-    ):
-        cursor.execute(f"PRAGMA {pragma}")
+    cursor.execute(f"PRAGMA busy_timeout={SQLITE_BUSY_MS}")
+    _use_write_ahead_log(cursor)
+    cursor.execute("PRAGMA synchronous=FULL")  # an audit row that a power cut takes back is no audit row
+    cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
+
+
+def _use_write_ahead_log(cursor: sqlite3.Cursor) -> None:
+    """busy_timeout does not hold for this: of several that change a new file's journal mode at once, SQLite
+    refuses all but one without waiting, because each has what another waits for."""
+    deadline = time.monotonic() + SQLITE_BUSY_MS / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                raise
+            time.sleep(SQLITE_PAUSE_S)
+        else:
+            return
 
 
 def _on_sqlite_begin(connection: sa.Connection) -> None:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from functools import partial
+from pathlib import Path
 
 import anyio
 import pytest
@@ -189,3 +190,28 @@ def test_controllers_that_start_together_do_not_trip_over_each_other(empty_url: 
         thread.join()
     assert failures == []
     assert migrate.current_revision(empty_url) == migrate.script_directory().get_current_head()
+
+
+def test_whoever_opens_a_new_sqlite_file_at_once_waits_for_the_others(tmp_path: Path) -> None:
+    """Changing its journal mode is refused at once to all but one, whatever the busy timeout."""
+    together = threading.Barrier(8)
+    failures: list[BaseException] = []
+
+    def open_one(number: int) -> None:
+        engine = create_sql_engine(f"sqlite:///{tmp_path / f'{number}.db'}")
+        together.wait()
+        try:
+            with engine.connect() as connection:
+                assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            engine.dispose()
+
+    for number in range(100):
+        threads = [threading.Thread(target=open_one, args=(number,)) for _ in range(together.parties)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failures == []
