@@ -25,7 +25,9 @@ T = TypeVar("T")
 WRITERS_MAX = 1
 READERS_MAX = 4
 SQLITE_BUSY_MS = 5_000
+#: Where SQLite itself does not wait: for as long in all.
 SQLITE_PAUSE_S = 0.01
+SQLITE_ATTEMPTS_MAX = 500
 POSTGRES_CONNECT_TIMEOUT_S = 3
 POSTGRES_STATEMENT_TIMEOUT_MS = 5_000
 POOL_TIMEOUT_S = 5
@@ -80,14 +82,14 @@ def _on_sqlite_connect(dbapi_connection: Any, _entry: ConnectionPoolEntry) -> No
 def _use_write_ahead_log(cursor: sqlite3.Cursor) -> None:
     """busy_timeout does not hold for this: of several that change a new file's journal mode at once, SQLite
     refuses all but one without waiting, because each has what another waits for."""
-    deadline = time.monotonic() + SQLITE_BUSY_MS / 1000
-    while True:
+    for attempt in range(SQLITE_ATTEMPTS_MAX):
+        if attempt:
+            time.sleep(SQLITE_PAUSE_S)
         try:
             cursor.execute("PRAGMA journal_mode=WAL")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or attempt == SQLITE_ATTEMPTS_MAX - 1:
                 raise
-            time.sleep(SQLITE_PAUSE_S)
         else:
             return
 
