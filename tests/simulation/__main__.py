@@ -21,6 +21,7 @@ from pathlib import Path
 from tests.proof import part as proof
 from tests.simulation import report, schedule_2013
 from tests.simulation.corpus import BadCase, Case, encode_case, load_case, run_case
+from tests.simulation.schedule import FAMILIES
 from tests.simulation.shrink import RUNS_MAX, SECONDS_MAX, NotReproduced, shrink
 from tests.simulation.sweep import Plan, Sweep, Totals, table
 
@@ -51,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("--first", type=int, default=0, help="the first seed")
     many.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     many.add_argument("--marks", action="store_true", help="show how often each mark was reached")
+    many.add_argument("--family", choices=sorted(FAMILIES), default="", help="half of the strikes are of it")
     old = commands.add_parser("2013", help="the schedule of Jepsen's first test of Kafka")
     old.add_argument("--seeds", type=int, default=10)
     old.add_argument("--first", type=int, default=0)
@@ -86,7 +88,14 @@ def _shrink(arguments: argparse.Namespace) -> int:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    plan = Plan(first=arguments.first, seeds=arguments.seeds, hours=arguments.hours, jobs=arguments.jobs)
+    plan = Plan(
+        first=arguments.first,
+        seeds=arguments.seeds,
+        hours=arguments.hours,
+        jobs=arguments.jobs,
+        with_corpus=not arguments.family,
+        family=arguments.family,
+    )
     sweep = Sweep(plan)
     part = sweep.run()
     print(table(part, marks=sweep.totals.marks if arguments.marks else None))

@@ -40,6 +40,8 @@ _PLACE = {module.__name__: number for number, module in enumerate(MODULES)}
 #: after something else.
 VOLLEY_RATE = 0.3
 VOLLEY_MS = 40
+#: In a sweep of one family, so many strikes are of that family.
+FAMILY_RATE = 0.5
 
 
 class FaultPlanner:
@@ -56,6 +58,9 @@ class FaultPlanner:
         self.kinds: list[Kind] = [kind for kind in every if self.random.random() < share] or every[:3]
         if cluster.options.plans:
             self.kinds += [kind for kind in weighted if kind.is_plan]
+        family = cluster.options.family
+        self.family = [kind for kind in weighted if family and kind.family == family]
+        assert bool(self.family) == bool(family), f"no kind of fault is of the family {family!r}"
         self.strikes: list[Strike] = []
         self.stopped = False
         self._ends_ms: list[int] = []
@@ -74,7 +79,8 @@ class FaultPlanner:
         now_ms = self.cluster.events.now_ms
         self._ends_ms = [end_ms for end_ms in self._ends_ms if end_ms > now_ms]
         if len(self._ends_ms) < self.cluster.options.ongoing_max:
-            chosen = self.random.choice(self.kinds)
+            is_of_family = bool(self.family) and self.random.random() < FAMILY_RATE
+            chosen = self.random.choice(self.family if is_of_family else self.kinds)
             arguments = chosen.draw(self.cluster, self.random)
             if arguments is not None:
                 strike = Strike(now_ms, chosen.name, arguments)

@@ -32,6 +32,7 @@ class ClusterOptions:
     ongoing_max: faults that last at one time; more would leave nothing that could go wrong.
     over_budget: brokers may lose more than the promise covers; then a partition may stop, but not lie.
     plans: operators also move many partitions at once, empty brokers and retire them.
+    family: half of the strikes are of this family (schedule.FAMILIES); "": all kinds alike.
     """
 
     brokers: int = 3
@@ -68,6 +69,7 @@ class ClusterOptions:
     unclean_election: bool = False
     over_budget: bool = False
     plans: bool = False
+    family: str = ""
 
     @property
     def topic_configs(self) -> dict[str, str]:

@@ -37,27 +37,45 @@ class Strike(msgspec.Struct, frozen=True):
 class Kind(msgspec.Struct, frozen=True):
     """A kind of fault. draw: choose the arguments in the cluster's present state; None when there is nothing
     to strike. apply: do it; False when it makes no sense in this state, and then nothing has happened.
-    is_plan: drawn only where operators carry out plans, so that what all other seeds draw stays as it is."""
+    is_plan: drawn only where operators carry out plans, so that what all other seeds draw stays as it is.
+    family: the name of the family of faults that this kind belongs to (`FAMILIES`), or "". A sweep of one
+    family draws half of its strikes from that family."""
 
     name: str
     draw: Callable[[Cluster, Random], Arguments | None]
     apply: Callable[..., bool]
     weight: int = 1
     is_plan: bool = False
+    family: str = ""
 
+
+#: Families that `make proof` shows in a row of their own, by name, with their titles.
+FAMILIES: dict[str, str] = {
+    "disk": "a disk goes back",
+    "metadata": "ZooKeeper goes back",
+    "clocks": "wall clocks leap",
+    "pauses": "pauses up to an hour",
+    "creation": "many partitions are created while roles fail over",
+    "host": "a host is resumed from a snapshot",
+}
 
 KINDS: dict[str, Kind] = {}
 
 
 def kind(
-    draw: Callable[[Cluster, Random], Arguments | None], *, weight: int = 1, is_plan: bool = False
+    draw: Callable[[Cluster, Random], Arguments | None],
+    *,
+    weight: int = 1,
+    is_plan: bool = False,
+    family: str = "",
 ) -> Callable[[Callable[..., bool]], Callable[..., bool]]:
     """Registers the decorated `apply(cluster, **args)` under its name."""
 
     def add(apply: Callable[..., bool]) -> Callable[..., bool]:
         name = apply.__name__
         assert name not in KINDS, name
-        KINDS[name] = Kind(name, draw, apply, weight, is_plan)
+        assert not family or family in FAMILIES, family
+        KINDS[name] = Kind(name, draw, apply, weight, is_plan, family)
         return apply
 
     return add

@@ -20,7 +20,7 @@ from tests.checker.verdict import Kind
 from tests.proof.part import Figure, Part
 from tests.simulation.corpus import Case, load_corpus, run_case
 from tests.simulation.marks import DECLARED, WATCHED, missed
-from tests.simulation.options import SHAPES, shape_of
+from tests.simulation.options import SHAPES, draw_options, shape_of
 from tests.simulation.report import report_and_save
 from tests.simulation.run import Verdict
 from tests.simulation.twice import Digests, SecondRunFailed, compare, digests_of, is_chosen, sources_digest
@@ -133,13 +133,27 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """At least `seeds` from `first` on, and as many more as it takes to have simulated `hours`."""
+    """At least `seeds` from `first` on, and as many more as it takes to have simulated `hours`.
+
+    family: half of the strikes are of this family (schedule.FAMILIES), and the part is named after it. Such a
+    sweep owes no marks, and its seeds are not run twice.
+    """
 
     first: int
     seeds: int
     hours: float = 0.0
     jobs: int = 1
     with_corpus: bool = True
+    family: str = ""
+
+    @property
+    def part_name(self) -> str:
+        return f"family-{self.family}" if self.family else "tier-a"
+
+    def case(self, seed: int) -> Case:
+        if not self.family:
+            return Case(seed=seed)
+        return Case(seed=seed, options=dataclasses.replace(draw_options(seed), family=self.family))
 
 
 class Sweep:
@@ -165,15 +179,15 @@ class Sweep:
             for case, verdict in _run_all(pool, self._new_seeds(), jobs=self.plan.jobs):
                 totals.seeds += 1
                 self._take(verdict, name=str(case))
-                if is_chosen(case.seed) and verdict.rule is None:
+                if is_chosen(case.seed) and verdict.rule is None and not self.plan.family:
                     self._digests[case.seed] = digests_of(verdict)
                 self._progress()
         self._run_twice(sources)
-        for mark in missed(totals.marks, seeds=totals.seeds):
+        for mark in missed(totals.marks, seeds=0 if self.plan.family else totals.seeds):
             totals.failures.append(f"no seed came to the mark {mark}")
         seconds = time.monotonic() - self._began
         return Part(
-            name="tier-a",
+            name=self.plan.part_name,
             seconds=round(seconds, 1),
             figures=totals.figures(seconds),
             faults=dict(totals.faults.most_common()),
@@ -188,7 +202,7 @@ class Sweep:
             is_enough = number >= plan.seeds and self.totals.hours >= plan.hours
             if is_enough or len(self.failed) >= FAILED_MAX:
                 return
-            yield Case(seed=plan.first + number)
+            yield plan.case(plan.first + number)
 
     def _take(self, verdict: Verdict, *, name: str) -> None:
         self.totals.add(verdict)

@@ -37,10 +37,11 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
-    """Of a scenario, or of a seed alone."""
+    """Of a scenario, or of a seed alone. family: of the seed's strikes."""
 
     seed: int
     scenario: str = ""
+    family: str = ""
 
     @property
     def title(self) -> str:
@@ -52,7 +53,8 @@ class Run:
             (scenario,) = (each for each in SCENARIOS if each.title == self.scenario)
             played = play(scenario, self.seed)
             return None if played.failure is None else (played.rule or "", played.failure)
-        verdict = run_seed(self.seed, options=hunting_options(self.seed))
+        options = dataclasses.replace(hunting_options(self.seed), family=self.family)
+        verdict = run_seed(self.seed, options=options)
         return None if verdict.failure is None else (verdict.rule or "", verdict.failure)
 
 
@@ -111,7 +113,7 @@ def runs_for(bug: Plant) -> Iterator[Run]:
             if scenario.number in bug.scenarios:
                 yield Run(seed, scenario.title)
     for seed in range(bug.seeds_max):
-        yield Run(seed)
+        yield Run(seed, family=bug.family)
 
 
 def hunt(bug: Plant) -> Hunt:

@@ -15,7 +15,8 @@ Patches = list[tuple[Any, str, Any]]
 @dataclass(frozen=True, slots=True)
 class Plant:
     """breaks: the rule of docs/replication.md. seen: where the field met it. scenarios: numbers of those that
-    are made for it, played first. seeds_max: it must be found by the first so many random seeds at last."""
+    are made for it, played first. seeds_max: it must be found by the first so many random seeds at last.
+    family: half of the strikes of those seeds are of this family of faults (schedule.FAMILIES)."""
 
     name: str
     breaks: str
@@ -23,19 +24,20 @@ class Plant:
     scenarios: tuple[str, ...]
     seeds_max: int
     patches: Callable[[], Patches]
+    family: str = ""
 
 
 PLANTS: list[Plant] = []
 
 
 def plant(
-    *, breaks: str, seen: str, scenario: str = "", seeds_max: int = 60
+    *, breaks: str, seen: str, scenario: str = "", seeds_max: int = 60, family: str = ""
 ) -> Callable[[Callable[[], Patches]], Plant]:
     """Registers the decorated function, which makes the patches, under its name.
     scenario: numbers, such as "S7 S8"."""
 
     def add(patches: Callable[[], Patches]) -> Plant:
-        made = Plant(patches.__name__, breaks, seen, tuple(scenario.split()), seeds_max, patches)
+        made = Plant(patches.__name__, breaks, seen, tuple(scenario.split()), seeds_max, patches, family)
         PLANTS.append(made)
         return made
 
