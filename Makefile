@@ -24,10 +24,12 @@ UP_ARGS ?=
 FAULT_MINUTES ?= 12
 FAULT_SEED ?= 1
 PROFILE ?= full
+FIRST ?=
+MINUTES ?= 60
 ROWS ?=
 CASES ?= 10000
 
-.PHONY: help demo up test check lint unit sim rest faults proof pipeline-proof connector bench install packages host-packages clean
+.PHONY: help demo up test check lint unit sim rest faults proof explore pipeline-proof connector bench install packages host-packages clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -63,7 +65,10 @@ faults: $(INSTALLED) host-packages ## real processes on hosts of their own, brok
 	$(BIN)/python -m tests.faults.nemesis --minutes $(FAULT_MINUTES) --seed $(FAULT_SEED)
 
 proof: $(INSTALLED) host-packages ## everything that tries to lose a record; the table in build/proof.md (PROFILE=ci: smaller)
-	$(BIN)/python -m tests.proof run --profile $(PROFILE)
+	$(BIN)/python -m tests.proof run --profile $(PROFILE) $(if $(FIRST),--first $(FIRST))
+
+explore: $(INSTALLED) host-packages ## new seeds on all tiers for MINUTES=60, or until Ctrl-C; what fails says how to repeat it
+	$(BIN)/python -m tests.proof explore --minutes $(MINUTES)
 
 pipeline-proof: $(INSTALLED) connector ## what the pipeline promises, row by row; the table in build/pipeline-proof.md (ROWS="6 9": only these)
 	$(BIN)/python -m tests.pipeline_proof run $(ROWS:%=--only %)

@@ -1,4 +1,8 @@
-"""`python -m tests.proof run --profile ci|full` tries everything and writes `build/proof.md` and `.json`."""
+"""`python -m tests.proof run --profile ci|full` tries everything and writes `build/proof.md` and `.json`.
+
+`python -m tests.proof explore --minutes 60` draws new seeds on all tiers until its time is over or it is
+interrupted, and lists what failed with the command that repeats it.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,14 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from tests.proof.part import DIRECTORY, Part, load_all
-from tests.proof.plan import Profile, Step, missing, steps
+from tests.proof.plan import Profile, Step, committed_seed, drawn_seed, exploring, missing, steps
 from tests.proof.running import run
 from tests.proof.table import render
 
@@ -58,18 +63,50 @@ def report(chosen: Sequence[Step], wrong: Sequence[str], tree: str) -> bool:
     return is_ok
 
 
+def explore(*, minutes: float, jobs: int) -> int:
+    """Run rounds of new seeds until the time is over or the user interrupts; exit status 1 if any failed."""
+    ends = time.monotonic() + minutes * 60
+    wrong: list[str] = []
+    rounds = 0
+    try:
+        while time.monotonic() < ends:
+            first = drawn_seed()
+            rounds += 1
+            left = (ends - time.monotonic()) / 60
+            print(f"\n=== round {rounds}, first seed {first}, {left:.0f} minutes left, {len(wrong)} failed")
+            wrong += run(exploring(first, jobs=jobs))
+    except KeyboardInterrupt:
+        print("interrupted; everything was stopped")
+    print(f"\n{rounds} rounds, {len(wrong)} steps failed", *wrong, sep="\n")
+    return 1 if wrong else 0
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.proof", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.proof",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     runner = commands.add_parser("run", help="try everything, then print the table")
     runner.add_argument("--profile", type=Profile, choices=list(Profile), default=Profile.FULL)
     runner.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     runner.add_argument("--only", action="append", help="part name; may be repeated")
+    runner.add_argument("--first", type=int, help="first seed; default: ci: that of tests/seeds, full: drawn")
+    explorer = commands.add_parser("explore", help="draw new seeds on all tiers")
+    explorer.add_argument("--minutes", type=float, default=60.0)
+    explorer.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
+    if arguments.command == "explore":
+        return explore(minutes=arguments.minutes, jobs=arguments.jobs)
     tree = tree_of_checkout()
+    first = arguments.first
+    if first is None:
+        first = committed_seed() if arguments.profile is Profile.CI else drawn_seed()
+    print(f"first seed: {first}", flush=True)
     chosen = [
         step
-        for step in steps(arguments.profile, tree, jobs=arguments.jobs)
+        for step in steps(arguments.profile, first, jobs=arguments.jobs)
         if not arguments.only or set(step.parts) & set(arguments.only)
     ]
     if not chosen:

@@ -1,19 +1,24 @@
-"""What is run, with which size: `ci` on every commit, `full` for `make proof`.
+"""What is run, with which size: `ci` on every commit, `full` for `make proof`, and rounds for `make explore`.
 
-Every commit tries seeds that none before it tried, and they follow from the commit's *tree*: whoever checks
-the same files out runs the same seeds, and a failure in continuous integration is the same failure here.
+A commit is gated on the seeds that the file `tests/seeds` names, which its author has run: no landing depends
+on an unseen draw. `make proof` and `make explore` draw new seeds and print them.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
+from tests.simulation.schedule import FAMILIES
+
+SEEDS = Path(__file__).parents[1] / "seeds"
 SEEDS_APART = 10_000
-"""Distance between two trees' first seeds: more than a run ever needs."""
+"""Distance between two drawn first seeds: more than a run ever needs."""
 
-TREES_APART = 100_000
+FIRST_SEEDS = 100_000
 
 
 class Profile(StrEnum):
@@ -35,19 +40,20 @@ class Step:
     minutes_max: float
 
 
-def first_seed(tree: str) -> int:
-    """tree: hexadecimal id of the commit's tree."""
-    return int(tree[:12], 16) % TREES_APART * SEEDS_APART
+def committed_seed(path: Path = SEEDS) -> int:
+    """Return the first seed that the file names: its only line that is no comment."""
+    (line,) = (line for line in path.read_text().splitlines() if line and not line.startswith("#"))
+    return int(line)
 
 
-def third_of(tree: str) -> int:
-    """Which third of the planted bugs has its turn."""
-    return int(tree[12:20], 16) % 3
+def drawn_seed() -> int:
+    """Draw a first seed that is far from all others."""
+    return secrets.randbelow(FIRST_SEEDS) * SEEDS_APART
 
 
-def steps(profile: Profile, tree: str, *, jobs: int) -> Sequence[Step]:
-    """In the order in which a failure is cheapest to find."""
-    first = str(first_seed(tree))
+def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
+    """Return the steps, in the order in which a failure is cheapest to find."""
+    first = str(first_seed)
     workers = str(jobs)
     is_full = profile is Profile.FULL
 
@@ -61,6 +67,16 @@ def steps(profile: Profile, tree: str, *, jobs: int) -> Sequence[Step]:
             "tier-a",
             minutes_max=60 if is_full else 25,
         ),
+        *(
+            step(
+                f"simulation, {title}",
+                f"tests.simulation sweep --family {family} --seeds {1000 if is_full else 100}"
+                f" --first {first} --jobs {workers}",
+                f"family-{family}",
+                minutes_max=20 if is_full else 5,
+            )
+            for family, title in FAMILIES.items()
+        ),
         step("the 2013 schedule on the cores", "tests.simulation 2013", "2013-tier-a", minutes_max=5),
         step(
             "simulation, the whole system in virtual time",
@@ -71,7 +87,7 @@ def steps(profile: Profile, tree: str, *, jobs: int) -> Sequence[Step]:
         step("the 2013 schedule on the whole system", "tests.fullstack 2013", "2013-tier-b", minutes_max=5),
         step(
             "planted bugs, replication",
-            f"tests.simulation.teeth --jobs {workers}" + ("" if is_full else f" --third {third_of(tree)}"),
+            f"tests.simulation.teeth --jobs {workers}",
             "teeth",
             minutes_max=30 if is_full else 10,
         ),
@@ -108,6 +124,25 @@ def steps(profile: Profile, tree: str, *, jobs: int) -> Sequence[Step]:
             minutes_max=30 if is_full else 15,
         ),
     ]
+
+
+def exploring(first_seed: int, *, jobs: int) -> Sequence[Step]:
+    """Return one round of `make explore`: a little of every tier, from seeds that were just drawn."""
+    seeds = f"--first {first_seed} --jobs {jobs}"
+    commands = {
+        "simulation": f"tests.simulation sweep --seeds 400 {seeds}",
+        **{
+            f"simulation, {title}": f"tests.simulation sweep --family {family} --seeds 60 {seeds}"
+            for family, title in FAMILIES.items()
+        },
+        "whole system in virtual time": f"tests.fullstack sweep --seeds 40 {seeds}",
+        "crash states": f"tests.powercuts states --states 1000 {seeds}",
+        "REST": f"tests.hostile --cases 1000 --seed {first_seed} --jobs {jobs}",
+        "property tests": f"pytest -q -n {jobs} tests/unit --hypothesis-profile=explore"
+        f" --hypothesis-seed={first_seed}",
+        "faults on real processes": f"tests.faults.nemesis --minutes 2 --seed {first_seed}",
+    }
+    return [Step(title, ("-m", *command.split()), (), 15) for title, command in commands.items()]
 
 
 def missing(wanted: Sequence[Step], found: Callable[[str], bool]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation.teeth [--third 0|1|2] [--jobs 2]`: can the harness find a planted bug?
+"""`python -m tests.simulation.teeth [--jobs 2]`: can the harness find a planted bug?
 
 Each planted bug must be found by a scenario made for it or by the first few random seeds, and found rightly:
 by a rule of docs/replication.md or of the checker that does not hold, or by an assertion of the product's. A
@@ -204,15 +204,12 @@ def part_of(hunts: Sequence[Hunt], without_bugs: Sequence[str | None], seconds: 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.teeth", description=__doc__)
     parser.add_argument("bugs", nargs="*", help="names; all when none is given")
-    parser.add_argument("--third", type=int, choices=(0, 1, 2), help="every third bug, from this one on")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     unknown = set(arguments.bugs) - {bug.name for bug in PLANTS}
     if unknown:
         parser.error(f"no such bug: {', '.join(sorted(unknown))}")
     bugs = [bug for bug in PLANTS if not arguments.bugs or bug.name in arguments.bugs]
-    if arguments.third is not None:
-        bugs = bugs[arguments.third :: 3]
     began = time.monotonic()
     hunts, without_bugs = hunt_all(bugs, jobs=arguments.jobs)
     print(table(bugs, hunts))

@@ -5,10 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.proof.part import Part, load_all, save
-from tests.proof.plan import Profile, first_seed, missing, steps, third_of
+from tests.proof.plan import (
+    SEEDS_APART,
+    Profile,
+    committed_seed,
+    drawn_seed,
+    exploring,
+    missing,
+    steps,
+)
 from tests.proof.table import render, shown
 
-TREE = "3f0c2b5a9d8e7f60112233445566778899aabbcc"
 GOOD = Part(
     name="tier-a",
     seconds=60.4,
@@ -60,14 +67,25 @@ def test_figures_are_shown_to_be_compared() -> None:
     assert [shown(v) for v in (1234567, 0.12345, 98765.4, "x")] == ["1,234,567", "0.123", "98,765", "x"]
 
 
-def test_seeds_follow_from_the_tree_and_trees_do_not_share_them() -> None:
-    assert first_seed(TREE) == first_seed(TREE)
-    assert abs(first_seed(TREE) - first_seed("4" + TREE[1:])) >= 10_000
-    assert {third_of(f"{0:012x}{n:08x}") for n in range(3)} == {0, 1, 2}
+def test_a_commit_is_gated_on_the_seed_that_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "seeds"
+    path.write_text("# why\n\n42\n")
+    assert committed_seed(path) == 42
+    assert committed_seed() >= 0
 
 
-def test_every_profile_runs_every_part_and_the_full_one_plants_every_bug() -> None:
-    ci, full = (steps(profile, TREE, jobs=2) for profile in Profile)
+def test_drawn_seeds_do_not_share_what_follows_them() -> None:
+    drawn = [drawn_seed() for _ in range(8)]
+    assert len(set(drawn)) > 1
+    assert all(seed % SEEDS_APART == 0 for seed in drawn)
+
+
+def test_a_round_of_exploring_names_its_seed_in_every_step() -> None:
+    for step in exploring(770_000, jobs=2):
+        assert any("770000" in argument for argument in step.arguments), step
+
+
+def test_every_profile_runs_every_part_and_what_is_absent_is_told() -> None:
+    ci, full = (steps(profile, 1, jobs=2) for profile in Profile)
     assert [step.parts for step in ci] == [step.parts for step in full]
-    assert not any("--third" in step.arguments for step in full)
     assert missing(ci, lambda name: name != "teeth") == ["teeth"]
