@@ -96,6 +96,15 @@ class RegisterResponse(msgspec.Struct, frozen=True, kw_only=True):
     active_controller: str | None = None
 
 
+class ClockLeap(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker's clocks disagree by more than is in order. ahead_of_controller_ms: its wall clock before the
+    controller's, as its heartbeats were answered. ahead_of_elapsed_ms: before the time last agreed on and the
+    time that has passed since; None: they have never agreed in its process's life. Negative: behind."""
+
+    ahead_of_controller_ms: int
+    ahead_of_elapsed_ms: int | None = None
+
+
 class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`POST /internal/clusters/{cluster}/brokers/{id}:heartbeat`."""
 
@@ -108,6 +117,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     offline_log_dir_ids: tuple[str, ...] = ()
     #: The broker wants to stop (SIGTERM): move its leaderships, then tell it that it may.
     wants_shutdown: bool = False
+    #: While the broker's clocks disagree; nothing is deleted by time there.
+    clock_leap: ClockLeap | None = None
 
 
 class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
+from controller.contract.session import ClockLeap
 from controller.core.draft import Draft
 from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm
 from controller.core.image import ClusterImage
@@ -100,6 +101,24 @@ def describe(code: AlarmCode, image: ClusterImage, state: PartitionState) -> str
             )
         case _:
             return f"{name}: broker {state.leader} was elected uncleanly and has not confirmed its log yet"
+
+
+def describe_leap(broker_id: int, leap: ClockLeap) -> str:
+    """In words that stay the same while the clocks do: in whole minutes."""
+    found = f"{_ahead(leap.ahead_of_controller_ms)} the controller's"
+    if leap.ahead_of_elapsed_ms is not None:
+        found += f" and {_ahead(leap.ahead_of_elapsed_ms)} the time that has passed since clocks agreed"
+    return (
+        f"broker {broker_id}'s wall clock is {found}: one of them is wrong. Until they agree that broker "
+        "deletes nothing by time and forgets no idle producer; is NTP running on it and on the controllers?"
+    )
+
+
+def _ahead(ms: int) -> str:
+    days, minutes = divmod(abs(ms) // 60_000, 24 * 60)
+    if not days and not minutes:
+        return "level with"
+    return f"{days} d {minutes // 60} h {minutes % 60} min {'ahead of' if ms > 0 else 'behind'}"
 
 
 class AlarmBook:

@@ -32,6 +32,8 @@ class AlarmCode(StrEnum):
     LOG_DIRS_OFFLINE = "log_dirs_offline"
     #: A second live process claims this broker id (S37).
     DUPLICATE_BROKER = "duplicate_broker"
+    #: A broker's clock, the controller's and the time that has passed disagree: nothing expires there.
+    CLOCK_LEAP = "clock_leap"
     BROKER_FENCED = "broker_fenced"
 
 

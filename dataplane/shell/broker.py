@@ -31,7 +31,7 @@ from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.dispatch import make_dispatch
 from dataplane.shell.administration import Administration
 from dataplane.shell.asides import Asides
-from dataplane.shell.clock import Clock, SystemClock
+from dataplane.shell.clock import Clock, SystemClock, Timekeeper
 from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.config import BrokerConfig, TopicSettings
 from dataplane.shell.connection import Connection
@@ -108,7 +108,7 @@ class Broker:
         #: The cluster's settings that were read last, and what they make of our own.
         self._cluster_configs: Mapping[str, str] = {}
         self._config_in_cluster = settings.config
-        clock = ports.clock
+        clock = self._clock = Timekeeper(ports.clock)
         config = settings.config
         self.counters = BrokerCounters()
         self.view = ClusterView()
@@ -352,7 +352,7 @@ class Broker:
             ),
             cluster_id=self._log_dir.meta.cluster_id or None,
             lease=self.lease,
-            clock=ports.clock,
+            clock=self._clock,
             rng=ports.rng,
             reports=self.table,
             apply=self.table.apply,

@@ -2,7 +2,8 @@
 
 Leases are counted on CLOCK_BOOTTIME, which goes on while a machine is suspended; CLOCK_MONOTONIC, which
 trio's own deadlines follow, does not. A broker that slept through its lease must know it when it wakes.
-Wall time is for timestamps that people and retention read, never for deciding who may write.
+Wall time is for timestamps that people and retention read, never for deciding who may write; and where it is
+written, or something is deleted by it, one clock's word is not enough: that is what `Timekeeper` is for.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ import time
 from typing import Protocol
 
 import trio
+
+from controller.contract.session import ClockLeap, HeartbeatResponse
+from dataplane.core.agreed_time import AgreedTime
 
 NANOSECONDS_PER_MS = 1_000_000
 
@@ -49,3 +53,47 @@ class SystemClock:
 
     def timeout_ms(self, duration_ms: float) -> trio.CancelScope:
         return trio.move_on_after(max(0.0, duration_ms) / 1000)
+
+
+class Timekeeper:
+    """The broker's Clock: its wall time does not follow a leap of the machine's (agreed_time.py)."""
+
+    __slots__ = ("_agreed", "_clock")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._agreed = AgreedTime()
+
+    def mono_ms(self) -> int:
+        return self._clock.mono_ms()
+
+    def mono_us(self) -> int:
+        return self._clock.mono_us()
+
+    def wall_ms(self) -> int:
+        return self._agreed.stamp_ms(wall_ms=self._clock.wall_ms(), mono_ms=self._clock.mono_ms())
+
+    async def sleep_ms(self, duration_ms: float) -> None:
+        await self._clock.sleep_ms(duration_ms)
+
+    def timeout_ms(self, duration_ms: float) -> trio.CancelScope:
+        return self._clock.timeout_ms(duration_ms)
+
+    def on_heartbeat(self, response: HeartbeatResponse) -> None:
+        """A heartbeat was answered just now."""
+        if response.wall_ms >= 0:
+            self._agreed.on_reading(
+                response.wall_ms, wall_ms=self._clock.wall_ms(), mono_ms=self._clock.mono_ms()
+            )
+
+    def expiry_ms(self) -> int | None:
+        """The time by which something may have expired; None: nothing may be deleted by time now."""
+        return self._agreed.expiry_ms(wall_ms=self._clock.wall_ms(), mono_ms=self._clock.mono_ms())
+
+    def agreed_for_ms(self) -> int:
+        """For how long of this process's life the elapsed time has been counted without being set anew."""
+        since_ms = self._agreed.agreed_since_ms
+        return 0 if since_ms is None else self._clock.mono_ms() - since_ms
+
+    def leap(self) -> ClockLeap | None:
+        return self._agreed.leap(wall_ms=self._clock.wall_ms(), mono_ms=self._clock.mono_ms())

@@ -31,6 +31,7 @@ from controller.contract.lag_report import (
 )
 from controller.contract.session import (
     BrokerStatus,
+    ClockLeap,
     HeartbeatRequest,
     HeartbeatResponse,
     RegisterRequest,
@@ -39,7 +40,7 @@ from controller.contract.session import (
 )
 from controller.contract.updates import ApplyFailure, PollRequest, UpdateBatch
 from dataplane.core.lease import Lease
-from dataplane.shell.clock import Clock
+from dataplane.shell.clock import Timekeeper
 from dataplane.shell.controller_client import ControllerClient, ControllerUnavailable
 
 _log = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ class ControllerSession:
         identity: BrokerIdentity,
         cluster_id: str | None,
         lease: Lease,
-        clock: Clock,
+        clock: Timekeeper,
         rng: random.Random,
         reports: ReportSource,
         apply: Callable[[UpdateBatch], Awaitable[Sequence[ApplyFailure]]],
@@ -139,6 +140,7 @@ class ControllerSession:
         self._wake_heartbeat = trio.Event()
         self._last_complaint_ms = -LOG_UNAVAILABLE_EVERY_MS
         self._has_registered_once = False
+        self._has_leapt = False
         self.broker_epoch = -1
         self.status = BrokerStatus.WAITING
         self.has_full_state = False
@@ -265,6 +267,7 @@ class ControllerSession:
                 applied_sequence=self._applied[1],
                 offline_log_dir_ids=self._offline_log_dir_ids(),
                 wants_shutdown=self.wants_shutdown,
+                clock_leap=self._leap(),
             )
             try:
                 response = await self._client.heartbeat(request, timeout_ms=HEARTBEAT_TIMEOUT_MS)
@@ -277,6 +280,7 @@ class ControllerSession:
             if response.error in _DISOWNED:
                 raise Disowned(response.error.value)
             if response.error is ControllerError.NONE:
+                self._clock.on_heartbeat(response)
                 if response.status is not self.status:
                     _log.info("broker status: %s -> %s", self.status.value, response.status.value)
                     self.status = response.status
@@ -291,6 +295,16 @@ class ControllerSession:
             with self._clock.timeout_ms(next_ms - self._clock.mono_ms()):
                 await self._wake_heartbeat.wait()
             self._wake_heartbeat = trio.Event()
+
+    def _leap(self) -> ClockLeap | None:
+        """For the controller, and for who reads the log file when it began and ended."""
+        leap = self._clock.leap()
+        if leap is not None and not self._has_leapt:
+            _log.error("the clocks disagree, nothing is deleted by time: %s", leap)
+        elif leap is None and self._has_leapt:
+            _log.warning("the clocks agree again")
+        self._has_leapt = leap is not None
+        return leap
 
     # The metadata stream
 

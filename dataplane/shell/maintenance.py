@@ -16,7 +16,7 @@ import trio
 
 from dataplane.core.log_port import LogError
 from dataplane.core.replica import Role
-from dataplane.shell.clock import Clock
+from dataplane.shell.clock import Timekeeper
 from dataplane.shell.config import BrokerConfig, TopicSettings
 from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.metrics import BrokerCounters
@@ -43,7 +43,7 @@ class Maintenance:
         directory: DataDirectory,
         config: BrokerConfig,
         settings_for: Callable[[str], TopicSettings],
-        clock: Clock,
+        clock: Timekeeper,
         threads: Threads,
         counters: BrokerCounters,
         end_turn: Callable[[], None],
@@ -59,7 +59,6 @@ class Maintenance:
         self._limiter = trio.CapacityLimiter(BACKGROUND_THREADS_MAX)
         self._reported_failure = False
         self._scope = trio.CancelScope()
-        self._wall_less_mono_ms = clock.wall_ms() - clock.mono_ms()
 
     def stop(self) -> None:
         """Touch the logs no more: the clean shutdown closes them."""
@@ -169,19 +168,18 @@ class Maintenance:
                     self._on_log_error(hosted, error)
 
     async def apply_retention(self) -> None:
-        """A leader deletes by its limits, never beyond the high watermark (I26), and not while it is
-        silenced; a follower drops what its leader has dropped."""
-        wall_ms = self._clock.wall_ms()
+        """A leader deletes by its limits, never beyond the high watermark (I26), by time only what its clocks
+        agree on, and not while it is silenced; a follower drops what its leader has dropped."""
         for hosted in self._table:
             try:
-                detached = self._detach_expired(hosted, wall_ms)
+                detached = self._detach_expired(hosted)
                 if detached:
                     _log.info("%s-%d: deleting %d files", hosted.topic, hosted.partition, len(detached))
                     await self._in_thread(partial(hosted.log.unlink_detached, detached))
             except LogError as error:
                 self._on_log_error(hosted, error)
 
-    def _detach_expired(self, hosted: HostedPartition, wall_ms: int) -> list[str]:
+    def _detach_expired(self, hosted: HostedPartition) -> list[str]:
         replica = hosted.replica
         if replica.role is Role.FOLLOWER:
             return hosted.log.detach_old_segments()
@@ -189,20 +187,24 @@ class Maintenance:
             return []
         settings = self._settings_for(hosted.topic_id)
         return hosted.log.apply_retention(
-            now_ms=wall_ms,
+            now_ms=self._clock.wall_ms(),
+            expiry_ms=self._clock.expiry_ms(),  # asked anew: a thread may have kept us long
             retention_ms=settings.retention_ms,
             retention_bytes=settings.retention_bytes,
             high_watermark=replica.high_watermark,
         )
 
     async def expire_producers(self) -> None:
-        """Forget idle producers (6.6). A wall clock that leaps ahead in this process's life ages nobody: a
-        retry of somebody who is forgotten too early would be stored twice."""
-        clock = self._clock
-        now_ms = min(clock.wall_ms(), clock.mono_ms() + self._wall_less_mono_ms)
+        """Forget idle producers (6.6): those that have been silent for so long by a time that was counted
+        through all of it, in this process's life. A retry of somebody who is forgotten too early would be
+        stored twice."""
+        expiry_ms = self._clock.expiry_ms()
         for hosted in self._table:
             log = hosted.log
-            expired = log.producers.expire(now_ms=now_ms, expiration_ms=log.options.producer_expiration_ms)
+            expiration_ms = log.options.producer_expiration_ms
+            if expiry_ms is None or self._clock.agreed_for_ms() < expiration_ms:
+                continue
+            expired = log.producers.expire(now_ms=expiry_ms, expiration_ms=expiration_ms)
             if expired:
                 _log.info("%s-%d: forgot %d idle producers", hosted.topic, hosted.partition, expired)
 

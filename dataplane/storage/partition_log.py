@@ -374,14 +374,20 @@ class PartitionLog:
             self._is_directory_unsynced = True
 
     def apply_retention(
-        self, *, now_ms: int, retention_ms: int, retention_bytes: int, high_watermark: int
+        self,
+        *,
+        now_ms: int,
+        expiry_ms: int | None,
+        retention_ms: int,
+        retention_bytes: int,
+        high_watermark: int,
     ) -> list[str]:
-        """Delete what the limits allow and what lies below the log start. The files are renamed at once;
-        give their names to `unlink_detached`, in a thread."""
+        """Delete what the limits allow (retention.py) and what lies below the log start. The files are
+        renamed at once; give their names to `unlink_detached`, in a thread. now_ms: for a new segment."""
         self._check_usable()
         count = segments_to_delete(
             self.segments,
-            now_ms=now_ms,
+            expiry_ms=expiry_ms,
             retention_ms=retention_ms,
             retention_bytes=retention_bytes,
             high_watermark=high_watermark,

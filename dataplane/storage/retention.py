@@ -25,22 +25,27 @@ class SegmentView(NamedTuple):
 def segments_to_delete(
     segments: Sequence[SegmentView],
     *,
-    now_ms: int,
+    expiry_ms: int | None,
     retention_ms: int,
     retention_bytes: int,
     high_watermark: int,
 ) -> int:
     """How many of the oldest segments to delete. Limits of -1 are none.
 
-    By time, as Kafka: a segment whose largest timestamp is older than `retention_ms`. By size: as many as may
-    go while at least `retention_bytes` stay.
+    By time, as Kafka: a segment whose largest timestamp is older than `retention_ms`, counted back from
+    `expiry_ms`, which more than one clock vouches for (agreed_time.py); None: none of them by time. By size:
+    as many as may go while at least `retention_bytes` stay.
     """
     excess_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
     count = 0
     for segment in segments:
         if segment.next_offset > high_watermark or not segment.size_bytes:
             break
-        is_expired = retention_ms != UNLIMITED and now_ms - segment.timestamp_ms > retention_ms
+        is_expired = (
+            expiry_ms is not None
+            and retention_ms != UNLIMITED
+            and expiry_ms - segment.timestamp_ms > retention_ms
+        )
         is_excess = retention_bytes != UNLIMITED and excess_bytes >= segment.size_bytes
         if not (is_expired or is_excess):
             break

@@ -143,6 +143,7 @@ class Workload:
         known.start_max = max(known.start_max, known.high_watermark)
         detached = log.apply_retention(
             now_ms=self._now_ms,
+            expiry_ms=None,
             retention_ms=-1,
             retention_bytes=self._random.randint(0, 12_000),
             high_watermark=known.high_watermark,

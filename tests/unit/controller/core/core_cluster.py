@@ -18,6 +18,7 @@ from controller.contract.lag_report import (
 from controller.contract.partition_state import LeaderRecovery, PartitionState
 from controller.contract.session import (
     BrokerStatus,
+    ClockLeap,
     HeartbeatRequest,
     HeartbeatResponse,
     RegisterRequest,
@@ -163,6 +164,7 @@ class Cluster:
         applied: int | None = None,
         wants_shutdown: bool = False,
         offline: tuple[str, ...] = (),
+        clock_leap: ClockLeap | None = None,
     ) -> HeartbeatResponse:
         broker = self.broker(broker_id)
         request = HeartbeatRequest(
@@ -173,6 +175,7 @@ class Cluster:
             applied_sequence=self.image.sequence if applied is None else applied,
             offline_log_dir_ids=offline,
             wants_shutdown=wants_shutdown,
+            clock_leap=clock_leap,
         )
         return self.ask(Heartbeat(wall_ms=0, request=request, received_ms=self.now_ms), HeartbeatResponse)
 

@@ -6,6 +6,7 @@ from core_cluster import CLUSTER_ID, Cluster, seats, topic_id
 from controller.contract.partition_state import NO_LEADER
 from controller.contract.session import (
     BrokerStatus,
+    ClockLeap,
     HeartbeatRequest,
     HeartbeatResponse,
     RegisterResponse,
@@ -28,6 +29,7 @@ from controller.core.records import BrokerRecord, Cause, PartitionRecord
 
 CLEAN, CRASH = ShutdownKind.CLEAN, ShutdownKind.PROCESS_CRASH
 POWER_CUT, FIRST = ShutdownKind.MACHINE_CRASH, ShutdownKind.FIRST_START
+DAY_MS = 86_400_000
 
 
 # --- from unknown to active ------------------------------------------------------------------------
@@ -500,6 +502,41 @@ def test_one_failed_directory_of_two_is_alarmed_and_takes_no_seat_by_itself() ->
     assert [a.key.code for a in cluster.machine.alarms()] == [AlarmCode.LOG_DIRS_OFFLINE]
     assert cluster.heartbeat(1, offline=("y",)) == cluster.heartbeat(1, offline=("y",))
     assert cluster.last.records == ()
+
+
+def test_a_leap_of_a_brokers_clocks_is_an_alarm_in_words_that_stay_and_ends_with_it() -> None:
+    cluster = Cluster()
+    leap = ClockLeap(ahead_of_controller_ms=DAY_MS + 60_000, ahead_of_elapsed_ms=-(8 * DAY_MS + 3_600_000))
+    cluster.heartbeat(1, clock_leap=leap)
+    key = AlarmKey(code=AlarmCode.CLOCK_LEAP, broker_id=1)
+    alarm = Alarm(
+        key=key,
+        detail=(
+            "broker 1's wall clock is 1 d 0 h 1 min ahead of the controller's and 8 d 1 h 0 min behind the "
+            "time that has passed since clocks agreed: one of them is wrong. Until they agree that broker "
+            "deletes nothing by time and forgets no idle producer; "
+            "is NTP running on it and on the controllers?"
+        ),
+    )
+    assert cluster.last.effects == (alarm,)
+    cluster.heartbeat(
+        1,
+        clock_leap=ClockLeap(
+            ahead_of_controller_ms=DAY_MS + 70_000, ahead_of_elapsed_ms=leap.ahead_of_elapsed_ms
+        ),
+    )
+    assert (cluster.last.effects, cluster.machine.alarms()) == ((), (alarm,))
+    cluster.heartbeat(1)
+    assert (cluster.last.effects, cluster.machine.alarms()) == ((ClearAlarm(key=key),), ())
+
+
+def test_a_broker_whose_clock_never_agreed_says_so_of_the_controllers_alone() -> None:
+    cluster = Cluster()
+    cluster.heartbeat(2, clock_leap=ClockLeap(ahead_of_controller_ms=-DAY_MS))
+    (alarm,) = cluster.machine.alarms()
+    assert alarm.detail.startswith(
+        "broker 2's wall clock is 1 d 0 h 0 min behind the controller's: one of them is wrong."
+    )
 
 
 # --- controlled shutdown: 3.7, S27 -----------------------------------------------------------------

@@ -17,6 +17,7 @@ from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from dataplane.core.fetch_session import FetchSessions
 from dataplane.core.lease import Lease
 from dataplane.core.replica import AppendResult, FetchResult
+from dataplane.shell.clock import Timekeeper
 from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.config import BrokerConfig, TopicSettings, parse_config
 from dataplane.shell.data_directory import DataDirectory, load_logs
@@ -40,10 +41,12 @@ SMALL_SEGMENTS = {"log.segment.bytes": "1024", "log.index.interval.bytes": "100"
 
 
 class ManualClock:
-    """Moves only when it is told to; nobody may sleep by it."""
+    """Moves only when it is told to; nobody may sleep by it. wall_ahead_ms: by how much the wall clock was
+    set."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000
+        self.wall_ahead_ms = 0
 
     def mono_ms(self) -> int:
         return self.now_ms
@@ -52,7 +55,7 @@ class ManualClock:
         return self.now_ms * 1_000
 
     def wall_ms(self) -> int:
-        return WALL_MS + self.now_ms
+        return WALL_MS + self.now_ms + self.wall_ahead_ms
 
     async def sleep_ms(self, duration_ms: float) -> None:
         raise AssertionError("a test that moves the clock by hand does not sleep")
@@ -159,6 +162,8 @@ class Node:
     ) -> None:
         self.disk = disk
         self.clock = clock or ManualClock()
+        self.timekeeper = Timekeeper(self.clock)
+        self.hear_controller()
         self.config: BrokerConfig = parse_config((configs or {}).items())
         self.log_dir: LogDir = open_log_dir(disk, path, broker_id=1, new_dir_id="dir-1", boot_id="boot")
         self.loaded = load_logs(self.log_dir, wall_ms=self.clock.wall_ms)
@@ -201,11 +206,20 @@ class Node:
             directory=self.directory,
             config=self.config,
             settings_for=self.settings_for,
-            clock=self.clock,
+            clock=self.timekeeper,
             threads=WorkerThreads(),
             counters=self.counters,
             end_turn=lambda: None,
         )
+
+    def hear_controller(self, *, ahead_ms: int = 0) -> None:
+        """It answers a heartbeat; its clock is so far ahead of one that nobody set."""
+        self.timekeeper.on_heartbeat(HeartbeatResponse(wall_ms=WALL_MS + self.clock.mono_ms() + ahead_ms))
+
+    def pass_ms(self, duration_ms: int) -> None:
+        """On every clock."""
+        self.clock.now_ms += duration_ms
+        self.hear_controller()
 
     def connect(self, fetching: Fetching) -> None:
         self.table.connect(
@@ -270,7 +284,7 @@ class Node:
                 waiter=Waiter(),
                 expires_ms=2**60,
                 now_ms=self.clock.mono_ms(),
-                wall_ms=self.clock.wall_ms(),
+                wall_ms=self.timekeeper.wall_ms(),
             )
             self.table.run_effects(hosted, effects)
         return result

@@ -33,6 +33,7 @@ from controller.contract.session import (
 )
 from controller.contract.updates import ApplyFailure, PollRequest, UpdateBatch
 from dataplane.core.lease import Lease
+from dataplane.shell.clock import Timekeeper
 from dataplane.shell.controller_client import ControllerClient
 from dataplane.shell.controller_session import (
     HEARTBEAT_TIMEOUT_MS,
@@ -169,7 +170,7 @@ class Bench:
             ),
             cluster_id=None,
             lease=self.lease,
-            clock=TrioClock(),
+            clock=Timekeeper(TrioClock()),
             rng=random.Random(1),
             reports=self.reports,
             apply=self._apply,
@@ -248,6 +249,21 @@ def test_a_disowned_incarnation_registers_again_and_starts_over(verb: str, error
     following = again[again.index(second) + 1]
     assert (following.applied_controller_epoch, following.applied_sequence) == (-1, -1)
     assert bench.lease.held_until_ms > 900
+
+
+def test_heartbeats_tell_of_clocks_that_disagree_until_they_agree_again() -> None:
+    def prepare(bench: Bench) -> None:
+        for ahead_ms in (0, -90_000_000, 0):
+            wall_ms = TrioClock().wall_ms() + ahead_ms
+            bench.controller.then(
+                "heartbeat", HeartbeatResponse(controller_epoch=3, sequence=1, wall_ms=wall_ms)
+            )
+
+    beats = during(2_000, prepare).controller.seen("heartbeat")
+    told = [None if beat.clock_leap is None else beat.clock_leap.ahead_of_controller_ms for beat in beats]
+    assert told[:2] == [None, None]
+    assert told[2] is not None and abs(told[2] - 90_000_000) < 5_000
+    assert told[3] is None
 
 
 def test_s16_what_a_replaced_controller_says_is_not_applied() -> None:

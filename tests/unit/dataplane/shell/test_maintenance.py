@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from shell_kit import OTHER_ID, PATH, SMALL_SEGMENTS, TOPIC_ID, ManualClock, Node, batch_of, state
+from shell_kit import OTHER_ID, PATH, SMALL_SEGMENTS, TOPIC_ID, Node, batch_of, state
 
 from controller.contract.partition_state import TopicState
 from dataplane.core.log_port import LogError
@@ -52,7 +52,7 @@ def test_records_older_than_retention_ms_are_deleted_and_their_files_unlinked() 
         assert len(node.log_files()) > 2
         await node.maintenance.apply_retention()
         assert node.log().log_start_offset == 0
-        node.clock.now_ms += 61_000
+        node.pass_ms(61_000)
         await node.maintenance.apply_retention()
         assert (node.log().log_start_offset, node.log().log_end_offset, node.log().size_bytes) == (20, 20, 0)
         assert node.log_files() == [f"{20:020d}.log"]
@@ -83,7 +83,7 @@ def test_i26_what_is_not_committed_stays_however_old_it_is() -> None:
         await node.apply(state(replicas=(1, 2), isr=(1, 2), new_replicas=(1, 2)), full=True)
         node.produce(20)
         assert node.hosted().replica.high_watermark == 0
-        node.clock.now_ms += 10_000
+        node.pass_ms(10_000)
         await node.maintenance.apply_retention()
         assert node.log().log_start_offset == 0
         replica = node.hosted().replica
@@ -397,34 +397,85 @@ def test_a_full_state_without_it_on_a_failed_disk_likewise() -> None:
     run(test)
 
 
-def test_idle_producers_are_forgotten_after_their_time_and_not_by_a_wall_clock_that_leaps() -> None:
-    class LeapingClock(ManualClock):
-        leap_ms = 0
+DAYS_8_MS = 8 * 24 * 60 * 60 * 1000
 
-        def wall_ms(self) -> int:
-            return super().wall_ms() + self.leap_ms
 
+def test_i27_a_leap_of_one_clock_deletes_nothing_and_when_it_is_over_what_has_expired_goes() -> None:
     async def test() -> None:
-        clock = LeapingClock()
-        node = Node(MemoryDisk(), configs={"producer.id.expiration.ms": "60000"}, clock=clock)
+        node = await leading(MemoryDisk(), retention_ms=str(DAYS_8_MS // 2))
+        node.produce(20)
+        for ahead_ms in (DAYS_8_MS, -DAYS_8_MS):
+            node.clock.wall_ahead_ms = ahead_ms
+            await node.maintenance.apply_retention()
+            node.pass_ms(7_000)
+            await node.maintenance.apply_retention()
+            assert node.timekeeper.leap() is not None
+            node.clock.wall_ahead_ms = 0
+            node.hear_controller(ahead_ms=ahead_ms)
+            await node.maintenance.apply_retention()
+            assert node.timekeeper.leap() is not None
+            node.hear_controller()
+            await node.maintenance.apply_retention()
+            assert node.timekeeper.leap() is None
+            assert node.log().log_start_offset == 0
+        node.pass_ms(DAYS_8_MS // 2)
+        await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == 20
+
+    run(test)
+
+
+def test_without_the_controllers_clock_nothing_is_deleted_by_time() -> None:
+    async def test() -> None:
+        node = await leading(MemoryDisk(), retention_ms="60000")
+        node.produce(20)
+        node.clock.now_ms += 61_000  # and no heartbeat is answered
+        await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == 0
+        node.hear_controller()
+        await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == 20
+
+    run(test)
+
+
+def test_records_that_a_leader_stamps_while_its_clock_is_wrong_get_the_time_that_others_tell() -> None:
+    async def test() -> None:
+        node = await leading(MemoryDisk(), retention_ms="60000", message_timestamp_type="LogAppendTime")
+        node.clock.wall_ahead_ms = -DAYS_8_MS
+        node.produce(20)
+        node.clock.wall_ahead_ms = 0
+        node.hear_controller()
+        await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == 0
+
+    run(test)
+
+
+def test_idle_producers_are_forgotten_after_their_time_and_not_by_a_wall_clock_that_leaps() -> None:
+    async def test() -> None:
+        node = Node(MemoryDisk(), configs={"producer.id.expiration.ms": "60000"})
         await node.apply(state(), topics=(topic(),), full=True)
         states = node.log().producers
 
         def write(producer_id: int) -> None:
             header = BatchHeader(0, 100, 0, 2, 0, 0, 0, 0, 0, producer_id, 0, 0, 1)
-            states.update(header, now_ms=clock.wall_ms())
+            states.update(header, now_ms=node.timekeeper.wall_ms())
 
         write(1)
-        clock.now_ms += 30_000
+        node.pass_ms(30_000)
         write(2)
-        clock.leap_ms = 10**9
-        await node.maintenance.expire_producers()
-        assert [view.producer_id for view in states.active_producers()] == [1, 2]
-        clock.leap_ms = 0
-        clock.now_ms += 29_999
+        for leap_ms in (10**9, -(10**9)):
+            node.clock.wall_ahead_ms = leap_ms
+            write(2)
+            await node.maintenance.expire_producers()
+            node.clock.wall_ahead_ms = 0
+            await node.maintenance.expire_producers()
+            assert [view.producer_id for view in states.active_producers()] == [1, 2]
+        node.pass_ms(29_999)
         await node.maintenance.expire_producers()
         assert len(states) == 2
-        clock.now_ms += 1
+        node.pass_ms(1)
         await node.maintenance.expire_producers()
         assert [view.producer_id for view in states.active_producers()] == [2]
 

@@ -23,6 +23,7 @@ from storage_batches import (
 
 from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import FileRange, LogChanged
+from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.retention import SegmentView, segments_to_delete
 from dataplane.storage.tail_cache import TailBudget, TailCache
 from tests.simulation.memory_disk import MemoryDisk
@@ -173,7 +174,7 @@ def test_retention_by_time_and_size_never_passes_the_high_watermark(
     assert (
         segments_to_delete(
             SEGMENTS,
-            now_ms=4000,
+            expiry_ms=4000,
             retention_ms=retention_ms,
             retention_bytes=retention_bytes,
             high_watermark=high_watermark,
@@ -182,13 +183,31 @@ def test_retention_by_time_and_size_never_passes_the_high_watermark(
     )
 
 
+def test_without_a_time_that_clocks_agree_on_only_the_size_deletes() -> None:
+    def count(retention_bytes: int) -> int:
+        return segments_to_delete(
+            SEGMENTS, expiry_ms=None, retention_ms=0, retention_bytes=retention_bytes, high_watermark=50
+        )
+
+    assert (count(-1), count(250)) == (0, 2)
+
+
+def expired(log: PartitionLog, *, high_watermark: int) -> list[str]:
+    """Everything is older than its limit."""
+    return log.apply_retention(
+        now_ms=10**9,
+        expiry_ms=10**9,
+        retention_ms=1,
+        retention_bytes=-1,
+        high_watermark=high_watermark,
+    )
+
+
 def test_an_expired_log_ends_empty_at_its_high_watermark() -> None:
     disk, log = new_log()
     for i in range(10):
         append(log, batch(i, value=b"v" * 100))
-    log.unlink_detached(
-        log.apply_retention(now_ms=10**9, retention_ms=1, retention_bytes=-1, high_watermark=10)
-    )
+    log.unlink_detached(expired(log, high_watermark=10))
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (10, 10, 0)
     assert [name for name in disk.listdir(log.directory) if name.endswith(".log")] == [f"{10:020d}.log"]
 
@@ -252,9 +271,7 @@ class ChangingDisk(MemoryDisk):
 def test_a_reader_under_which_the_log_is_cut_or_deleted_is_told_to_look_again() -> None:
     for change in (
         lambda log: log.truncate_to(1),
-        lambda log: log.unlink_detached(
-            log.apply_retention(now_ms=10**9, retention_ms=1, retention_bytes=-1, high_watermark=30)
-        ),
+        lambda log: log.unlink_detached(expired(log, high_watermark=30)),
         lambda log: log.restart_at(100),
     ):
         disk = ChangingDisk()

@@ -143,7 +143,11 @@ class LogMachine(RuleBasedStateMachine):
     @rule(keep_bytes=st.integers(0, 2000))
     def retention(self, keep_bytes: int) -> None:
         paths = self.log.apply_retention(
-            now_ms=self.now_ms, retention_ms=-1, retention_bytes=keep_bytes, high_watermark=self.end
+            now_ms=self.now_ms,
+            expiry_ms=None,
+            retention_ms=-1,
+            retention_bytes=keep_bytes,
+            high_watermark=self.end,
         )
         self.log.unlink_detached(paths)
         assert self.start <= self.log.log_start_offset <= self.end

@@ -1,0 +1,132 @@
+"""What time it is, where a wrong answer destroys something. Pure.
+
+Three clocks are asked, and no two of them fail together unless a machine, or the time that it is given, does:
+
+    own         this machine's wall clock
+    elapsed     the time when own and controller's first agreed, and what CLOCK_BOOTTIME counted since
+    controller  the controller's wall clock, from its answers to heartbeats
+
+While they are within LEAP_MS_MIN of each other, what is deleted by time is deleted by the *smallest* of them:
+too late is harmless. While they are not, or the controller has not been heard, nothing is deleted by time,
+and what is written is stamped with the time that two of them tell: the later one, if in doubt, because
+a timestamp that is too old is a deletion later on.
+
+The elapsed time follows a wall clock by no more than clocks are slewed. One that own and controller's clock
+refute together, forward or back, gives in after SETTLED_MS: somebody has set the time of all machines, or of
+the only one. No clock decides what is committed.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from controller.contract.session import ClockLeap
+
+LEAP_MS_MIN: Final = 5 * 60 * 1000
+"""Clocks further apart than this disagree. Leases and NTP bound what is in order far below."""
+READING_MS_MAX: Final = 30_000
+"""For so long the controller's clock counts as heard."""
+SETTLED_MS: Final = 24 * 60 * 60 * 1000
+SLEWED_ONE_IN: Final = 1_000
+"""As fast as the elapsed time follows a wall clock; NTP slews one in 2 000 at most."""
+SLEW_INTERVAL_MS: Final = 10_000
+
+
+class _Reading(NamedTuple):
+    """What a clock showed, and our monotonic clock then."""
+
+    wall_ms: int
+    mono_ms: int
+
+    def at(self, mono_ms: int) -> int:
+        return self.wall_ms + mono_ms - self.mono_ms
+
+
+class AgreedTime:
+    """All `wall_ms` and `mono_ms` are read by the caller, from one machine, in one moment."""
+
+    __slots__ = ("_controller", "_elapsed", "_refuted_since_ms", "agreed_since_ms")
+
+    def __init__(self) -> None:
+        self._controller: _Reading | None = None
+        self._elapsed: _Reading | None = None
+        self._refuted_since_ms: int | None = None
+        #: Monotonic: since when the elapsed time is counted; None: the clocks have not agreed yet.
+        self.agreed_since_ms: int | None = None
+
+    def on_reading(self, controller_wall_ms: int, *, wall_ms: int, mono_ms: int) -> None:
+        """The controller's answer told its clock. It was read somewhat earlier: so it is at most behind."""
+        controller = self._controller = _Reading(controller_wall_ms, mono_ms)
+        elapsed = self._elapsed
+        if _are_apart(wall_ms, controller.wall_ms):
+            self._refuted_since_ms = None
+        elif elapsed is None:
+            self._agree(min(wall_ms, controller_wall_ms), mono_ms)
+        elif not _are_apart(wall_ms, elapsed.at(mono_ms)):
+            self._refuted_since_ms = None
+            self._slew(elapsed, wall_ms, mono_ms)
+        elif self._refuted_since_ms is None:
+            self._refuted_since_ms = mono_ms
+        elif mono_ms - self._refuted_since_ms >= SETTLED_MS:
+            self._agree(min(wall_ms, controller_wall_ms), mono_ms)
+
+    def _agree(self, wall_ms: int, mono_ms: int) -> None:
+        self._elapsed = _Reading(wall_ms, mono_ms)
+        self._refuted_since_ms = None
+        self.agreed_since_ms = mono_ms
+
+    def _slew(self, elapsed: _Reading, wall_ms: int, mono_ms: int) -> None:
+        since_ms = mono_ms - elapsed.mono_ms
+        if since_ms >= SLEW_INTERVAL_MS:
+            step_ms = since_ms // SLEWED_ONE_IN
+            expected_ms = elapsed.at(mono_ms)
+            self._elapsed = _Reading(min(max(wall_ms, expected_ms - step_ms), expected_ms + step_ms), mono_ms)
+
+    def expiry_ms(self, *, wall_ms: int, mono_ms: int) -> int | None:
+        """The time by which something may have expired; None: nothing has, for all that is known."""
+        if self._elapsed is None or not self._is_heard(mono_ms):
+            return None
+        clocks = self._clocks(wall_ms, mono_ms)
+        return None if _are_apart(min(clocks), max(clocks)) else min(clocks)
+
+    def stamp_ms(self, *, wall_ms: int, mono_ms: int) -> int:
+        """What the time is called in what is written now: the own clock's, unless others refute it."""
+        elapsed = self._elapsed
+        if elapsed is not None and not _are_apart(wall_ms, elapsed.at(mono_ms)):
+            return wall_ms
+        clocks = self._clocks(wall_ms, mono_ms)
+        if elapsed is None:
+            best_ms = max(clocks)
+        else:
+            middle_ms = sorted(clocks)[1] if len(clocks) > 2 else elapsed.at(mono_ms)
+            best_ms = max(elapsed.at(mono_ms), middle_ms)
+        return best_ms if _are_apart(wall_ms, best_ms) else wall_ms
+
+    def leap(self, *, wall_ms: int, mono_ms: int) -> ClockLeap | None:
+        """How far the clocks disagree; None: they agree, or there is nothing to compare with."""
+        controller = self._controller
+        if controller is None:
+            return None
+        controller_ms = controller.at(mono_ms)
+        if self._elapsed is None:
+            if not _are_apart(wall_ms, controller_ms):
+                return None
+            return ClockLeap(ahead_of_controller_ms=wall_ms - controller_ms)
+        elapsed_ms = self._elapsed.at(mono_ms)
+        clocks = (wall_ms, elapsed_ms, controller_ms)
+        if not _are_apart(min(clocks), max(clocks)):
+            return None
+        return ClockLeap(
+            ahead_of_controller_ms=wall_ms - controller_ms, ahead_of_elapsed_ms=wall_ms - elapsed_ms
+        )
+
+    def _is_heard(self, mono_ms: int) -> bool:
+        return self._controller is not None and mono_ms - self._controller.mono_ms <= READING_MS_MAX
+
+    def _clocks(self, wall_ms: int, mono_ms: int) -> list[int]:
+        known = [reading.at(mono_ms) for reading in (self._elapsed, self._controller) if reading is not None]
+        return [wall_ms, *known]
+
+
+def _are_apart(one_ms: int, other_ms: int) -> bool:
+    return abs(one_ms - other_ms) > LEAP_MS_MIN
