@@ -234,6 +234,12 @@ class DataDirectory:
         await self._threads.run(
             lambda: self._log_dir.on_registered(cluster_id=cluster_id, broker_epoch=broker_epoch)
         )
+        if not self._log_dir.is_witnessed:
+            _log.warning(
+                "%s: this kernel or file system can't prove that what a killed process wrote is still there: "
+                "after each stop that is not clean this broker gives up its seats, as after a power loss",
+                self._log_dir.path,
+            )
 
     def start_saving_controller_epoch(self, controller_epoch: int) -> None:
         """One write at a time, and only upwards: of two threads the later could else be done first."""

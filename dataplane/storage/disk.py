@@ -5,14 +5,20 @@ that the rules of durability can be read in one place: a *file's bytes* are dura
 (create, rename, unlink) after `fsync_dir` of its directory (KAFKA-3968: a fresh segment vanished with a power
 cut).
 
+A *witness* is a mark on a file that only the kernel's memory holds: it outlives processes and bind mounts,
+and is gone once the file system was mounted anew, and at the latest with the kernel.
+
 Paths are strings with "/". Failures are OSError; what they mean (the directory is finished) is decided above.
 No mmap: an error on a mapped page is a signal that kills the process.
 """
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
+import struct
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -21,6 +27,24 @@ Buffer = bytes | bytearray | memoryview
 
 IOV_MAX = 1024
 """Linux takes so many buffers in one pwritev."""
+
+F_GET_RW_HINT, F_SET_RW_HINT = 1035, 1036
+RWH_WRITE_LIFE_EXTREME = 5
+"""The witness: a hint how long a file's data will live. Linux (4.13 on) keeps it in the inode in memory, and
+no file system writes it to the medium."""
+LOCAL_FILE_SYSTEMS = frozenset(
+    {
+        0xEF53,  # ext2, ext3, ext4
+        0x58465342,  # xfs
+        0x9123683E,  # btrfs
+        0xF2F52010,  # f2fs
+        0x01021994,  # tmpfs
+        0x794C7630,  # overlayfs
+    }
+)
+"""`f_type` of those whose inodes in memory do not outlive what their files hold: a network file system's may
+stay while its server goes back, and ZFS rolls a mounted one back."""
+STATFS_BYTES = 512
 
 
 class DirectoryLocked(Exception):
@@ -47,6 +71,12 @@ class File(Protocol):
     def truncate(self, size_bytes: int) -> None: ...
 
     def fsync(self) -> None: ...
+
+    def set_witness(self) -> bool:
+        """From now on `has_witness`, for as long as this file stays in the kernel's memory. False: this
+        kernel or file system has no such mark."""
+
+    def has_witness(self) -> bool: ...
 
     def close(self) -> None:
         """Idempotent. Only for a file that nobody else can hold; otherwise drop the reference."""
@@ -132,6 +162,24 @@ class PosixFile:
     def fsync(self) -> None:
         os.fsync(self._fd)
 
+    def set_witness(self) -> bool:
+        if sys.platform != "linux" or _file_system_of(self._fd) not in LOCAL_FILE_SYSTEMS:
+            return False
+        try:
+            fcntl.fcntl(self._fd, F_SET_RW_HINT, struct.pack("@Q", RWH_WRITE_LIFE_EXTREME))
+        except OSError:  # an older kernel, or one that lets only the file's owner
+            return False
+        return self.has_witness()
+
+    def has_witness(self) -> bool:
+        if sys.platform != "linux" or _file_system_of(self._fd) not in LOCAL_FILE_SYSTEMS:
+            return False
+        try:
+            (hint,) = struct.unpack("@Q", fcntl.fcntl(self._fd, F_GET_RW_HINT, bytes(8)))
+        except OSError:
+            return False
+        return bool(hint == RWH_WRITE_LIFE_EXTREME)
+
     def close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
@@ -188,6 +236,14 @@ class PosixDisk:
             os.close(fd)
             raise
         return PosixFile(fd)
+
+
+def _file_system_of(fd: int) -> int:
+    """`f_type` of statfs(2), which Python does not give; -1 where it can't be had."""
+    found = ctypes.create_string_buffer(STATFS_BYTES)
+    if ctypes.CDLL(None).fstatfs(fd, found) != 0:
+        return -1
+    return ctypes.c_ulong.from_buffer(found).value
 
 
 def read_whole(disk: Disk, path: str, *, bytes_max: int) -> bytes | None:

@@ -3,6 +3,7 @@
     meta.json                  cluster id, broker id, directory uuid, broker epoch, boot id
     clean-shutdown             the marker; absent while a process uses the directory
     .lock                      flock against a second process
+    .witness                   in memory, not on disk, marked: see below
     *-checkpoint               high watermarks, recovery points, log starts
     <topic>-<partition>.<id>/  one log; topic cut to TOPIC_PREFIX_MAX characters, so that with the topic id
                                and a suffix it fits a file name of 255; partition.json holds the whole name
@@ -16,7 +17,13 @@ The shutdown protocol, on which the controller's trust rests (KIP-966, I11):
   never when loading did not finish (KAFKA-15375) or the directory failed;
 - the boot id in meta.json is that of the last incarnation that *registered*. It changes only together with
   the broker epoch, after registration: a process that dies before telling the controller about a machine
-  crash leaves the evidence in place, and the next one still reports it.
+  crash leaves the evidence in place, and the next one still reports it;
+- the witness (disk.py) is set after that, last of all, and looked at before anything is written: where it
+  stands, this mount has kept in memory all that was written since some incarnation registered on it. A volume
+  that was detached and attached again, on this machine or another, comes without it. A process that dies
+  before the witness was set costs its successor a seat, never a record. The file stays open, and is written
+  to at each checkpoint: neither an inode in use nor one with a page in the cache is dropped for want of
+  memory.
 
 A replica's directory is deleted only on the caller's positive evidence (I22): renamed at once, unlinked in a
 thread. Everything doubtful is renamed into quarantine/, never removed, never cut.
@@ -64,6 +71,7 @@ from dataplane.storage.tail_cache import TailBudget
 
 MARKER_FILE = "clean-shutdown"
 LOCK_FILE = ".lock"
+WITNESS_FILE = ".witness"
 PARTITION_FILE = "partition.json"
 DIVERGENT = "divergent"
 QUARANTINE = "quarantine"
@@ -108,6 +116,7 @@ class LogDir:
         meta: LogDirMeta,
         last_shutdown: ShutdownKind,
         lock: File,
+        witness: File,
         boot_id: str,
         options: LogOptions,
         tail_budget: TailBudget,
@@ -121,8 +130,11 @@ class LogDir:
         self.logs: dict[PartitionKey, PartitionLog] = {}
         self.problems: list[str] = []
         """Checkpoint files that could not be believed: slower, not wrong."""
+        self.is_witnessed = False
+        """Whether this incarnation's successor can prove that only a process died."""
         self._disk = disk
         self._lock = lock
+        self._witness = witness
         self._boot_id = boot_id
         self._options = options
         self._is_loaded = False
@@ -154,6 +166,7 @@ class LogDir:
         self._guarded("writing meta.json", lambda: self._replace(META_FILE, encode_meta(meta)))
         self.meta = meta
         self._is_registered = True
+        self.is_witnessed = self._guarded("setting the witness", self._witness.set_witness)
 
     # ---- loading
 
@@ -328,16 +341,20 @@ class LogDir:
         if may_mark:
             marker = json.dumps({"broker_epoch": self.meta.broker_epoch}).encode()
             self._guarded("writing the clean-shutdown marker", lambda: self._replace(MARKER_FILE, marker))
-        self._lock.close()
+        self._close()
         return may_mark
 
     def abandon(self) -> None:
         """Let go of the directory without any claim (after a failure, and in tests a crash)."""
         for log in self.logs.values():
             log.abandon()
-        self._lock.close()
+        self._close()
 
     # ---- inside
+
+    def _close(self) -> None:
+        self._witness.close()
+        self._lock.close()
 
     def _guarded(self, doing: str, action: Callable[[], _T]) -> _T:
         self.health.check()
@@ -361,6 +378,7 @@ class LogDir:
         }
         write_checkpoint(self._disk, self.path, HIGH_WATERMARKS, self._high_watermarks)
         write_checkpoint(self._disk, self.path, LOG_STARTS, log_starts)
+        self._witness.pwrite(b"\n", 0)
 
     def _persist_lowered(self) -> None:
         """Called inline by a truncation below the recovery point or the log start, before it cuts. Rare:
@@ -450,7 +468,10 @@ def open_log_dir(
             lock = disk.lock(f"{path}/{LOCK_FILE}")
         except DirectoryLocked:
             raise LogDirRefused(f"{path} is in use by another process") from None
-        meta, kind = _identify_directory(disk, path, broker_id=broker_id, boot_id=boot_id)
+        witness = disk.open(f"{path}/{WITNESS_FILE}", create=True)
+        meta, kind = _identify_directory(
+            disk, path, broker_id=broker_id, boot_id=boot_id, has_witness=witness.has_witness()
+        )
         if meta is None:
             meta = LogDirMeta("", broker_id, new_dir_id, NO_BROKER_EPOCH, boot_id)
             replace_durably(disk, f"{path}/{META_FILE}", encode_meta(meta))
@@ -462,6 +483,7 @@ def open_log_dir(
         meta=meta,
         last_shutdown=kind,
         lock=lock,
+        witness=witness,
         boot_id=boot_id,
         options=options or LogOptions(),
         tail_budget=tail_budget or TailBudget(),
@@ -469,7 +491,7 @@ def open_log_dir(
 
 
 def _identify_directory(
-    disk: Disk, path: str, *, broker_id: int, boot_id: str
+    disk: Disk, path: str, *, broker_id: int, boot_id: str, has_witness: bool
 ) -> tuple[LogDirMeta | None, ShutdownKind]:
     marker = read_whole(disk, f"{path}/{MARKER_FILE}", bytes_max=META_BYTES_MAX)
     if marker is not None:
@@ -483,7 +505,9 @@ def _identify_directory(
     meta = decode_meta(encoded)
     if meta.broker_id != broker_id:
         raise LogDirRefused(f"{path} belongs to broker {meta.broker_id}, not {broker_id}")
-    return meta, shutdown_kind(meta, marker_broker_epoch=decode_marker(marker), boot_id=boot_id)
+    return meta, shutdown_kind(
+        meta, marker_broker_epoch=decode_marker(marker), boot_id=boot_id, has_witness=has_witness
+    )
 
 
 def _encode_partition(partition: PartitionId) -> bytes:

@@ -86,14 +86,19 @@ class BrokerNode:
         self._cluster.world.note(f"{self.name} starts, life {self.lives}")
         self._cluster.spawn(self._live, self.process)
 
-    def crash(self, machine: Random | None = None, *, torn_bytes: int = 0) -> None:
+    def crash(self, machine: Random | None = None, *, reboots: bool = True, torn_bytes: int = 0) -> None:
         """The process is killed, or the whole machine loses power: what a disk keeps then, `machine`
-        chooses. torn_bytes: the other simulation's way to die within an append; here `kill_at` does it."""
+        chooses. Without `reboots` only the volume goes, and the machine runs on. torn_bytes: the other
+        simulation's way to die within an append; here `kill_at` does it."""
         del torn_bytes
         if machine is None:
             self._kill()
-        else:
+        elif reboots:
             self._power_off(machine)
+        else:
+            self._kill()
+            self._cluster.world.note(f"{self.name} loses its volume")
+            self.host.memory.crash_machine(machine)
 
     def _kill(self) -> None:
         """The kernel keeps what was written, and ends the connections."""
@@ -127,6 +132,16 @@ class BrokerNode:
         assert not self.is_up
         self.host = DiskHost(MemoryDisk())
         self._cluster.world.note(f"{self.name} gets a new disk")
+
+    def copy_disk(self) -> MemoryDisk:
+        return self.host.memory.snapshot()
+
+    def restore_disk(self, copy: MemoryDisk, *, reboots: bool = True) -> None:
+        """The broker is down. It will come back with an older state of its disk."""
+        assert not self.is_up
+        self.boots += reboots
+        self.host.memory.restore(copy)
+        self._cluster.world.note(f"{self.name} gets an older copy of its disk")
 
     def pause(self) -> None:
         assert self.process is not None

@@ -26,6 +26,8 @@ SHARED = {
         "kill_leader",
         "power_cut",
         "replace_disk",
+        "reattach_disk",
+        "old_disk",
         "stop_broker",
         "pause_broker",
         "pause_leader",

@@ -115,6 +115,14 @@ class FencedFile:
         self._disk.change("fsync", self._path)
         self._file.fsync()
 
+    def set_witness(self) -> bool:
+        self._disk.change("set_witness", self._path)
+        return self._file.set_witness()
+
+    def has_witness(self) -> bool:
+        self._disk.check()
+        return self._file.has_witness()
+
     def close(self) -> None:
         if not self._disk.life.is_dead:
             self._file.close()

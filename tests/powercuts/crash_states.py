@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+from controller.contract.session import ShutdownKind
 from tests.powercuts.ledger import Ledger
 from tests.powercuts.verdict import Recovered, differences, judge, recover
 from tests.powercuts.workload import Workload
@@ -26,7 +27,10 @@ LOOK_SHARE = 0.25
 KILL_SHARE = 0.2
 """So many states are those of a killed process; the others, of a power cut."""
 AGAIN_SHARE = 0.25
-"""So many recoveries are repeated on the same bytes, and after a second crash."""
+"""So many recoveries are repeated on the same bytes, after a second crash, and after a kill before they were
+registered."""
+SAME_BOOT_SHARE = 0.3
+"""So many power cuts are those of a volume alone: it comes back under the same kernel."""
 DURING_RECOVERY_SHARE = 0.04
 """So many recoveries are cut short, at each of their own operations with DURING_SHARE."""
 DURING_SHARE = 0.2
@@ -96,17 +100,26 @@ class _Explorer:
         if self.random.random() < DURING_RECOVERY_SHARE:
             self._during_recovery(image, where, is_power_cut=is_power_cut)
             return
+        is_same_boot = is_power_cut and self.random.random() < SAME_BOOT_SHARE
+        kind = "volume back" if is_same_boot else kind
         is_repeated = self.random.random() < AGAIN_SHARE
         twin = image.process_crash_image(self.random) if is_repeated else None
-        found = self._judged(image, kind, where, is_power_cut=is_power_cut)
+        found = self._judged(image, kind, where, is_power_cut=is_power_cut, is_same_boot=is_same_boot)
         if twin is None:
             return
         self._same(found, twin, f"{kind}, recovered twice", where, is_power_cut=is_power_cut)
+        unregistered = image.process_crash_image(self.random)
+        again = recover(unregistered, PATH, is_power_cut=is_power_cut, is_same_boot=is_same_boot)
+        self.explored.count("killed before it was registered")
+        if found.kind is ShutdownKind.MACHINE_CRASH and again.kind is not found.kind:
+            self._note([f"kind: {found.kind} was told nobody, and is {again.kind} now"], where, kind)
         second = _image(image, self.random, is_power_cut=True)
         self._same(found, second, "power cut after recovery", where, is_power_cut=True)
 
-    def _judged(self, image: MemoryDisk, kind: str, where: str, *, is_power_cut: bool) -> Recovered:
-        found = recover(image, PATH, is_power_cut=is_power_cut)
+    def _judged(
+        self, image: MemoryDisk, kind: str, where: str, *, is_power_cut: bool, is_same_boot: bool
+    ) -> Recovered:
+        found = recover(image, PATH, is_power_cut=is_power_cut, is_same_boot=is_same_boot)
         self.explored.count(kind)
         self._note(judge(found, self.ledger.expected(), is_power_cut=is_power_cut), where, kind)
         return found

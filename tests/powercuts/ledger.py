@@ -180,6 +180,7 @@ class Expected:
     absent: set[PartitionKey] = field(default_factory=set)
     kinds: frozenset[ShutdownKind] = frozenset()
     broker_epochs: frozenset[int] = frozenset()
+    is_witnessed: bool = True
 
     def widened(self, later: Expected) -> Expected:
         """For an observer who knows that the moment lies between two."""
@@ -196,13 +197,15 @@ class Expected:
             self.absent | later.absent | only_one,
             self.kinds | later.kinds,
             self.broker_epochs | later.broker_epochs,
+            self.is_witnessed and later.is_witnessed,
         )
 
 
 class Ledger:
     """live: by partition. ghosts: deleted logs whose deletion need not be durable yet. unmade: being created.
     kinds: how a start after a crash now may say that this process stopped (a crash's kind depends on the
-    crash)."""
+    crash). is_witnessed: whether the mount's witness stands, without which a kill can't be told from a power
+    cut."""
 
     def __init__(self) -> None:
         self.live: dict[PartitionKey, Incarnation] = {}
@@ -210,6 +213,7 @@ class Ledger:
         self.unmade: set[PartitionKey] = set()
         self.kinds = frozenset({ShutdownKind.FIRST_START})
         self.broker_epochs = frozenset({-1})
+        self.is_witnessed = False
 
     def creating(self, partition: PartitionId) -> Incarnation:
         key = (partition.topic_id, partition.partition)
@@ -233,7 +237,7 @@ class Ledger:
         for key, ghosts in self.ghosts.items():
             absent.update({key} - self.live.keys())
             logs.setdefault(key, []).extend(map(_ghost, ghosts))
-        return Expected(logs, absent, self.kinds, self.broker_epochs)
+        return Expected(logs, absent, self.kinds, self.broker_epochs, self.is_witnessed)
 
     def incarnations(self) -> Iterator[tuple[PartitionKey, Incarnation]]:
         return iter(sorted(self.live.items()))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from dataplane.storage import checkpoints, log_dir, partition_log, segment
+from dataplane.storage import checkpoints, log_dir, log_dir_identity, partition_log, segment
 from dataplane.storage.index import SparseIndex
 from dataplane.storage.log_dir import LogDir
 from dataplane.storage.partition_log import PartitionLog
@@ -174,3 +174,36 @@ def checkpoints_of_a_predecessor() -> Patches:
         return original(self, partition, now_ms=now_ms)
 
     return [(LogDir, "create", create)]
+
+
+@plant(breaks="the page cache lived if the mount did, not if the kernel did (3.8)")
+def boot_id_alone_believed() -> Patches:
+    original = log_dir_identity.shutdown_kind
+
+    def shutdown_kind(meta: Any, **evidence: Any) -> Any:
+        return original(meta, **evidence | {"has_witness": True})
+
+    return [(log_dir, "shutdown_kind", shutdown_kind)]
+
+
+@plant(breaks="a machine crash that the controller has not heard of is not forgotten (3.8)")
+def boot_id_written_before_registration() -> Patches:
+    original = LogDir.on_registering
+
+    def on_registering(self: LogDir, incarnation_id: str) -> None:
+        self.meta = replace(self.meta, boot_id=self._boot_id)
+        original(self, incarnation_id)
+        self._witness.set_witness()
+
+    return [(LogDir, "on_registering", on_registering)]
+
+
+@plant(breaks="a volume that came back, of which the controller has not heard, is not forgotten (3.8)")
+def witness_set_before_registration() -> Patches:
+    original = LogDir.on_registering
+
+    def on_registering(self: LogDir, incarnation_id: str) -> None:
+        original(self, incarnation_id)
+        self._witness.set_witness()
+
+    return [(LogDir, "on_registering", on_registering)]

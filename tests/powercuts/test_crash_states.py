@@ -54,6 +54,9 @@ def test_every_crash_state_recovers_to_what_was_promised(seed: int) -> None:
         "power cut",
         "kill",
         "power cut, recovered twice",
+        "volume back",
+        "volume back, recovered twice",
+        "killed before it was registered",
         "kill, recovered twice",
         "power cut after recovery",
         "power cut during recovery",
@@ -87,6 +90,9 @@ QUICK = {
     "crc_unchecked_on_recovery",
     "rename_without_fsync",
     "recovery_point_not_lowered",
+    "boot_id_alone_believed",
+    "boot_id_written_before_registration",
+    "witness_set_before_registration",
 }
 
 

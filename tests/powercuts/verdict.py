@@ -4,7 +4,8 @@ Each finding begins with the rule that it breaks:
 
     damaged    recovery refuses a log although nothing but the crash happened to it
     absent     a log is gone, or one is back that was deleted
-    kind       the directory says of itself what is not so (clean stop, broker epoch)
+    kind       the directory says of itself what is not so (clean stop, broker epoch), or forgets a crash that
+               it has told nobody of
     lost       a promised batch is not there, byte for byte
     chain      the log is no prefix of anything it ever held: an unknown batch, or a mixture of two pasts
     start      the log start is beyond what was ever deleted, or the high watermark beyond what was committed
@@ -59,9 +60,10 @@ class Recovered:
     problems: list[str]
 
 
-def recover(disk: Disk, path: str, *, is_power_cut: bool) -> Recovered:
-    """A start of the storage engine, up to its registration, which does not come."""
-    boot_id = f"after {BOOT_ID}" if is_power_cut else BOOT_ID
+def recover(disk: Disk, path: str, *, is_power_cut: bool, is_same_boot: bool = False) -> Recovered:
+    """A start of the storage engine, up to its registration, which does not come. is_same_boot: the power cut
+    was that of a volume, which was detached and attached again, and the kernel has gone on."""
+    boot_id = f"after {BOOT_ID}" if is_power_cut and not is_same_boot else BOOT_ID
     found = Recovered(ShutdownKind.FIRST_START, -1, {}, {}, {}, [])
     try:
         log_dir = open_log_dir(
@@ -80,6 +82,7 @@ def recover(disk: Disk, path: str, *, is_power_cut: bool) -> Recovered:
                 found.problems.append(f"damaged: {entry.name} is stray, with data: {entry.reason}")
         for key, log in log_dir.logs.items():
             _take(found, log_dir, key, log)
+        log_dir.on_registering("successor")
     except LogError as error:
         found.problems.append(f"damaged: {error}")
     except Exception as error:  # whatever it is: a start must not end so
@@ -184,6 +187,8 @@ def _judge_identity(found: Recovered, expected: Expected, *, is_power_cut: bool)
         for kind in expected.kinds
         if kind in (ShutdownKind.CLEAN, ShutdownKind.FIRST_START) or kind is crash
     }
+    if not expected.is_witnessed and crash in possible:
+        possible.add(ShutdownKind.MACHINE_CRASH)  # what can't be proved costs a seat
     wrong = []
     if found.kind not in possible:
         wrong.append(f"kind: {found.kind} where only {sorted(possible)} can be")

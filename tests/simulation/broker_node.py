@@ -92,6 +92,8 @@ class Disk:
     cluster_id: str | None = None
     broker_epoch: int = -1
     last_boot_id: int = 0
+    #: Set by a registered incarnation; only in memory, so it goes with the mount.
+    has_witness: bool = False
     clean_marker: int | None = None
     unanswered: tuple[str, ...] = ()
     asides: int = 0
@@ -106,6 +108,7 @@ class Disk:
             self,
             failing=None,
             hung=False,
+            has_witness=False,
             logs={key: log.copy() for key, log in self.logs.items()},
             high_watermarks=dict(self.high_watermarks),
         )
@@ -121,7 +124,7 @@ class Disk:
             return ShutdownKind.FIRST_START
         if self.clean_marker == self.broker_epoch:
             return ShutdownKind.CLEAN
-        if self.last_boot_id == self.boot_id:
+        if self.last_boot_id == self.boot_id and self.has_witness:
             return ShutdownKind.PROCESS_CRASH
         return ShutdownKind.MACHINE_CRASH
 
@@ -242,9 +245,10 @@ class BrokerNode:
     def life_of(incarnation: str) -> int:
         return int(incarnation.rpartition("#")[2])
 
-    def crash(self, *, machine: Random | None = None, torn_bytes: int = 0) -> None:
-        """The process ends without a word. machine: what was not flushed goes too, by these choices.
-        torn_bytes: it died in an append, and so many bytes of that batch are there (S11)."""
+    def crash(self, *, machine: Random | None = None, reboots: bool = True, torn_bytes: int = 0) -> None:
+        """The process ends without a word. machine: what was not flushed goes too, by these choices; without
+        `reboots` the machine runs on, and only its volume was away (S41). torn_bytes: it died in an append,
+        and so many bytes of that batch are there (S11)."""
         self.cluster.marks.on_crash(self)
         self.is_up = False
         self.is_paused = False
@@ -252,14 +256,16 @@ class BrokerNode:
         self.replicas = {}
         self.network.close(self.name)
         if machine is not None:
-            self.disk.boot_id += 1
+            self.disk.boot_id += reboots
+            self.disk.has_witness = False
             for _, log in sorted(self.disk.logs.items()):
                 log.crash(machine)
                 self.cluster.marks.on_power_cut(log)
         if torn_bytes:
             for log in self.disk.logs.values():
                 log.die_in_append(bytes(torn_bytes) if not log.batches else log.batches[-1].data[:torn_bytes])
-        self.events.note(f"{self.name} {'loses power' if machine is not None else 'is killed'}")
+        how = "is killed" if machine is None else "loses power" if reboots else "loses its volume"
+        self.events.note(f"{self.name} {how}")
         self.cluster.on_broker_down(self)
 
     def replace_disk(self) -> None:
@@ -268,10 +274,13 @@ class BrokerNode:
         self.cluster.oracle.on_log_replaced(self.broker_id)
         self.events.note(f"{self.name} gets an empty disk")
 
-    def restore_disk(self, copy: Disk) -> None:
-        """An earlier copy of its disk, in another boot of the machine: nothing that runs survives that."""
+    def copy_disk(self) -> Disk:
+        return self.disk.copy()
+
+    def restore_disk(self, copy: Disk, *, reboots: bool = True) -> None:
+        """An earlier copy of its disk; in another boot of the machine, or attached to the one that runs."""
         assert not self.is_up
-        boot_id = self.disk.boot_id + 1
+        boot_id = self.disk.boot_id + reboots
         self.disk = copy.copy()
         self.disk.boot_id = boot_id
         self.cluster.oracle.on_log_replaced(self.broker_id)
@@ -370,6 +379,7 @@ class BrokerNode:
             self.disk.cluster_id = response.cluster_id
             self.disk.broker_epoch = response.broker_epoch
             self.disk.last_boot_id = self.disk.boot_id
+            self.disk.has_witness = True
             self.disk.unanswered = ()
             self.applied = (-1, -1)
             self.events.note(f"{self.name} registered, broker epoch {self.broker_epoch}")

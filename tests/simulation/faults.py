@@ -13,6 +13,7 @@ from random import Random
 from tests.simulation import (
     kinds_brokers,
     kinds_controllers,
+    kinds_disks,
     kinds_network,
     kinds_operators,
     kinds_plans,
@@ -26,6 +27,7 @@ __all__ = [
     "FaultPlanner",
     "kinds_brokers",
     "kinds_controllers",
+    "kinds_disks",
     "kinds_network",
     "kinds_operators",
     "kinds_plans",
@@ -33,7 +35,15 @@ __all__ = [
 ]
 
 
-MODULES = (kinds_brokers, kinds_controllers, kinds_network, kinds_operators, kinds_plans, kinds_scripts)
+MODULES = (
+    kinds_brokers,
+    kinds_controllers,
+    kinds_network,
+    kinds_operators,
+    kinds_plans,
+    kinds_scripts,
+    kinds_disks,
+)
 _PLACE = {module.__name__: number for number, module in enumerate(MODULES)}
 
 #: One strike in so many is followed by another within this time: what is rare alone is found in the moment

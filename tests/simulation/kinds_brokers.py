@@ -170,24 +170,34 @@ def replace_disk(cluster: Cluster, *, broker: int, for_ms: int, salt: int, over_
 
 def _draw_old_disk(cluster: Cluster, random: Random) -> Arguments | None:
     drawn = draw_loss(cluster, random)
-    return None if drawn is None else drawn | {"age_ms": random.choice((300, 2_000, 8_000))}
+    if drawn is None:
+        return None
+    return drawn | {"age_ms": random.choice((300, 2_000, 8_000)), "reboots": random.random() < 0.5}
 
 
-@kind(_draw_old_disk)
+@kind(_draw_old_disk, family="disk")
 def old_disk(
-    cluster: Cluster, *, broker: int, age_ms: int, for_ms: int, salt: int, over_budget: bool = False
+    cluster: Cluster,
+    *,
+    broker: int,
+    age_ms: int,
+    for_ms: int,
+    salt: int,
+    over_budget: bool = False,
+    reboots: bool = True,
 ) -> bool:
-    """The machine dies `age_ms` from now, and comes back with the copy of its disk that is made now."""
+    """The machine dies `age_ms` from now, and comes back with the copy of its disk that is made now; without
+    `reboots` only the process dies, and the copy is attached to the machine that runs on (S42)."""
     del salt
     node = cluster.brokers[broker]
     if not node.is_up:
         return False
-    copy = node.disk.copy()
+    copy = node.copy_disk()
 
     def restore() -> None:
         if node.is_up and cluster.budget.spend(node, over_budget=over_budget):
             node.crash()
-            node.restore_disk(copy)
+            node.restore_disk(copy, reboots=reboots)
             back_after(cluster, node, for_ms)
 
     cluster.ongoing.later(age_ms, restore)

@@ -24,13 +24,15 @@ class Write(NamedTuple):
 
 
 class Inode:
-    """A file's bytes. pending: what happened since the last fsync, oldest first."""
+    """A file's bytes. pending: what happened since the last fsync, oldest first. has_witness: the mark that
+    is only in the kernel's memory."""
 
-    __slots__ = ("data", "pending")
+    __slots__ = ("data", "has_witness", "pending")
 
     def __init__(self, data: bytearray | None = None) -> None:
         self.data = bytearray() if data is None else data
         self.pending: list[Write] = []
+        self.has_witness = False
 
     def write(self, new: bytes, position: int) -> None:
         data = self.data
@@ -170,6 +172,7 @@ def _mixed_sectors(inode: Inode, versions: list[bytearray], random: Random) -> b
 def clone_inode(inode: Inode) -> Inode:
     clone = Inode(bytearray(inode.data))
     clone.pending = list(inode.pending)
+    clone.has_witness = inode.has_witness
     return clone
 
 

@@ -82,6 +82,41 @@ def boot_id_not_compared() -> Patches:
 
 @plant(
     breaks="I11",
+    seen="a volume that was detached and attached again is taken for a killed process: the boot id alone is "
+    "believed (3.8)",
+    family="disk",
+)
+def boot_id_alone_believed() -> Patches:
+    original = Disk.shutdown_kind
+
+    def shutdown_kind(self: Disk) -> Any:
+        kind = original(self)
+        is_same_kernel = self.last_boot_id == self.boot_id
+        return ShutdownKind.PROCESS_CRASH if kind is ShutdownKind.MACHINE_CRASH and is_same_kernel else kind
+
+    return [(Disk, "shutdown_kind", shutdown_kind)]
+
+
+@plant(
+    breaks="I11",
+    seen="what proves that only a process died is written down before the controller has heard how the last "
+    "one stopped: one that dies between makes a lost volume forgotten (3.8)",
+    seeds_max=120,
+    family="disk",
+)
+def proof_written_before_registration() -> Patches:
+    original = BrokerNode._register
+
+    def register(self: BrokerNode, *evidence: Any) -> None:
+        self.disk.last_boot_id = self.disk.boot_id
+        self.disk.has_witness = True
+        original(self, *evidence)
+
+    return [(BrokerNode, "_register", register)]
+
+
+@plant(
+    breaks="I11",
     seen="the clean marker of an earlier stop is still believed (3.8)",
     seeds_max=120,
     scenario="S2",

@@ -104,6 +104,74 @@ def test_a_killed_process_is_told_from_a_rebooted_machine() -> None:
     assert log_dir.last_shutdown is ShutdownKind.MACHINE_CRASH
 
 
+def test_a_volume_that_was_away_is_told_from_a_killed_process_by_its_witness_alone() -> None:
+    """The kernel is the same, and every boot id; but what was not synced may be gone."""
+    disk = MemoryDisk()
+    running(disk)
+    disk.crash_machine(Random(3))
+    assert start(disk, boot_id="boot-1").last_shutdown is ShutdownKind.MACHINE_CRASH
+
+
+def test_an_older_copy_of_a_disk_has_no_witness() -> None:
+    disk = MemoryDisk()
+    running(disk)
+    disk.restore(disk.snapshot())
+    assert start(disk, boot_id="boot-1").last_shutdown is ShutdownKind.MACHINE_CRASH
+
+
+def test_where_no_witness_is_to_be_had_only_a_clean_stop_is_believed() -> None:
+    disk = MemoryDisk()
+    disk.has_witnesses = False
+    log_dir = running(disk)
+    assert not log_dir.is_witnessed
+    log_dir.close_cleanly({})
+    log_dir = running(disk)
+    assert log_dir.last_shutdown is ShutdownKind.CLEAN
+    disk.crash_process()
+    assert start(disk).last_shutdown is ShutdownKind.MACHINE_CRASH
+
+
+@pytest.mark.parametrize("boot_id", ["boot-1", "boot-2"])
+def test_a_crash_is_told_by_whoever_is_the_first_to_register_after_it(boot_id: str) -> None:
+    """A start dies at each of its steps, and a second one looks at what it left: until a registration was
+    recorded, the crash before it is not forgotten. After that, the second stop was that of a process; or is
+    not known to have been, where the witness was not set yet."""
+    disk = MemoryDisk()
+    running(disk)
+    disk.crash_machine(Random(3))
+    found: list[tuple[int, ShutdownKind]] = []
+
+    def die(operation: str, path: str, is_done: bool) -> None:
+        log_dir = start(disk.process_crash_image(Random(1)), boot_id=boot_id)
+        found.append((log_dir.previous_broker_epoch, log_dir.last_shutdown))
+
+    disk.on_operation = die
+    log_dir = start(disk, boot_id=boot_id)
+    log_dir.load_all(now_ms=0)
+    log_dir.on_registering("one")
+    log_dir.on_registered(cluster_id="cluster", broker_epoch=6)
+    log_dir.checkpoint_high_watermarks({})
+    assert len(found) > 20
+    assert {kind for epoch, kind in found if epoch == 5} == {ShutdownKind.MACHINE_CRASH}
+    assert {kind for epoch, kind in found if epoch == 6} == {
+        ShutdownKind.MACHINE_CRASH,
+        ShutdownKind.PROCESS_CRASH,
+    }
+    assert found == sorted(found, key=lambda each: (each[0], each[1] is ShutdownKind.PROCESS_CRASH))
+
+
+def test_a_real_file_keeps_its_witness_over_closing_and_no_copy_has_it(tmp_path: Path) -> None:
+    disk = PosixDisk()
+    path = str(tmp_path / "witness")
+    file = disk.open(path, create=True)
+    assert not file.has_witness()
+    is_kept = file.set_witness()  # False where this machine has no such mark
+    file.close()
+    assert disk.open(path).has_witness() is is_kept
+    (tmp_path / "copy").write_bytes((tmp_path / "witness").read_bytes())
+    assert not disk.open(str(tmp_path / "copy")).has_witness()
+
+
 def test_an_unreported_machine_crash_is_not_forgotten_by_a_second_crash() -> None:
     """Else the seat of a replica that lost unflushed bytes would be kept: acknowledged loss."""
     disk = MemoryDisk()
