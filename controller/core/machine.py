@@ -164,6 +164,12 @@ class ClusterMachine:
         self._schedule(now_ms)
         return Step(tuple(draft.records), tuple(draft.effects), reply)
 
+    def forgive_silence(self, deaf_ms: int, now_ms: int) -> None:
+        """For so long, since the last step, heartbeats were not counted: it counts against no broker. Call it
+        before the step that would judge by it."""
+        if deaf_ms > 0:
+            self._sessions.forgive_silence(deaf_ms, now_ms)
+
     def _dispatch(self, draft: Draft, event: Event, now_ms: int) -> Reply | None:
         match event:
             case Heartbeat():

@@ -7,7 +7,8 @@
 A new incarnation takes its id only when the old one's session is over (S37), or when its disk proves the old
 one finished: a clean marker is written last of all. Whatever it can't vouch for is taken away in records
 that precede the one with its new broker epoch (I11). Silence counts from when a heartbeat *arrived*; a new
-controller treats unfenced brokers as heard from when it took over (2.10, S18). Nothing here weighs on
+controller treats unfenced brokers as heard from when it took over, and one that was held or had no authority
+takes that time off every silence (2.10, S18). Nothing here weighs on
 durability: fencing early is always safe, and late costs only time.
 """
 
@@ -303,6 +304,14 @@ class Sessions:
             may_shut_down=may_shut_down,
             remaining_leaderships=len(image.leader_of.get(broker_id, {})),
         )
+
+    def forgive_silence(self, deaf_ms: int, now_ms: int) -> None:
+        """Silence is counted only while the controller listens (2.10). Fencing later costs only time: a
+        broker's lease ends by its own clock."""
+        self._is_stale = True
+        for session in self._by_id.values():
+            if session.last_seen_ms is not None:
+                session.last_seen_ms = min(session.last_seen_ms + deaf_ms, now_ms)
 
     def _see(self, broker_id: int, seen_ms: int) -> None:
         session = self._by_id[broker_id]

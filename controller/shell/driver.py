@@ -103,6 +103,7 @@ class ClusterDriver:
 
     Args:
         store: loaded; owned from now on.
+        deaf_ms: for how long heartbeats were not counted, of this process's life (loop_watch.py).
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class ClusterDriver:
         listeners: Listeners,
         options: ControllerOptions,
         outbox: Outbox | None,
+        deaf_ms: Callable[[], int],
     ) -> None:
         self.cluster = store.cluster
         self.published = Published(self.cluster)
@@ -131,6 +133,8 @@ class ClusterDriver:
         self._listeners = listeners
         self._options = options
         self._outbox = outbox
+        self._count_deaf_ms = deaf_ms
+        self._deaf_ms = 0
         self._machine: ClusterMachine | None = None
         self._waiting: list[_Waiting] = []
         self._waiting_records = 0
@@ -170,6 +174,7 @@ class ClusterDriver:
             options=self._options,
             now_ms=self._clock.now_mono_ms(),
         )
+        self._deaf_ms = self._count_deaf_ms()
         self._unreported = dict.fromkeys(speculative.partitions)
         self.taken_over_ms = self._clock.now_mono_ms()
 
@@ -222,8 +227,11 @@ class ClusterDriver:
         )
 
     def _step(self, event: Event) -> Step:
+        now_ms = self._clock.now_mono_ms()
+        deaf_ms, self._deaf_ms = self._deaf_ms, self._count_deaf_ms()
+        self.machine.forgive_silence(self._deaf_ms - deaf_ms, now_ms)
         try:
-            step = self.machine.step(event, self._clock.now_mono_ms())
+            step = self.machine.step(event, now_ms)
         except Exception as error:
             # A fault of ours. What the machine holds now is anybody's guess; what ZooKeeper holds is whole.
             log.exception("step_failed cluster=%s event=%s", self.cluster, type(event).__name__)

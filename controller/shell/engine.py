@@ -34,6 +34,7 @@ from controller.shell.clock import Clock, Ids, RandomBytes
 from controller.shell.driver import SLICE_RECORDS, ClusterDriver, Outbox
 from controller.shell.leadership import CLUSTERS_PATH, ActiveController, Leadership, Resigned, Term
 from controller.shell.listeners import ListenerAnswer, Listeners
+from controller.shell.loop_watch import LoopWatch
 from controller.shell.meta import (
     Committed,
     Meta,
@@ -94,7 +95,6 @@ class Engine:
             listeners=listeners,
             controller_id=self.controller_id,
             url=url,
-            proof_gap_ms_max=options.grace_ms // 2,
             may_stand=not is_observer,
         )
         self._drivers: dict[str, ClusterDriver] = {}
@@ -106,6 +106,7 @@ class Engine:
         self._cluster_added = anyio.Event()
         self._serving: Term | None = None
         self._stands_down = anyio.Event()
+        self.loop_watch = LoopWatch(clock.now_mono_ms, is_heard=lambda: self.role == "active")
         #: Of terms that have ended; the present one's are with its drivers.
         self.unclean_elections = 0
         self.persisted_records = 0
@@ -371,6 +372,7 @@ class Engine:
         """Takes part in the election and serves terms until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._refresh_copies)
+            tasks.start_soon(self.loop_watch.run, self._clock)
             task_status.started()
             async with anyio.create_task_group() as standing:
                 standing.start_soon(self._leadership.run, self._serve)
@@ -438,6 +440,7 @@ class Engine:
             listeners=self._listeners,
             options=self.options,
             outbox=self._outbox,
+            deaf_ms=self.loop_watch.deaf_ms,
         )
         await driver.build()
         self._drivers[cluster] = driver

@@ -11,7 +11,9 @@ when it was sent. kazoo's `Election.run` is not used: the function it runs is no
 session is lost.
 
 A term ends for good when the session is lost or the claim has gone; the next one reads everything anew. A
-lost connection only suspends authority, and the next proof gives it back.
+lost connection, a slow ZooKeeper or a held loop only suspend authority, and the next proof gives it back,
+however long that took: while the claim stood no other controller was elected or wrote, so the image is still
+true. What was not heard meanwhile counts against no broker (loop_watch.py).
 
 A standby does not have to wait for the dead controller's session to expire: it holds a connection to the
 active one's listener, and when that ends and the listener refuses another, it removes the claim itself. A
@@ -106,7 +108,6 @@ class Term:
         epoch_version: int,
         session_id: int,
         session_timeout_ms: int,
-        proof_gap_ms_max: int,
         clock: Clock,
     ) -> None:
         self.controller_epoch = claim.controller_epoch
@@ -116,9 +117,7 @@ class Term:
         self.epoch_check = Check(EPOCH_PATH, epoch_version)
         self._clock = clock
         self._authority_ms = session_timeout_ms - session_timeout_ms // MARGIN_FRACTION
-        self._proof_gap_ms_max = proof_gap_ms_max
         self._proof_sent_ms: int | None = None
-        self._last_proof_sent_ms: int | None = None
         self._suspended_at_ms: int | None = None
         self._ended = anyio.Event()
         self.end_reason: str | None = None
@@ -136,12 +135,6 @@ class Term:
         """An answer arrived that shows the claim standing at some moment after `sent_ms`."""
         if self._suspended_at_ms is not None and sent_ms <= self._suspended_at_ms:
             return
-        last_ms = self._last_proof_sent_ms
-        if last_ms is not None and sent_ms - last_ms > self._proof_gap_ms_max:
-            self.resign(f"no authority for {sent_ms - last_ms} ms: nobody's silence can be judged any more")
-            return
-        if last_ms is None or sent_ms > last_ms:
-            self._last_proof_sent_ms = sent_ms
         if self._proof_sent_ms is None or sent_ms > self._proof_sent_ms:
             self._proof_sent_ms = sent_ms
 
@@ -167,9 +160,6 @@ class Leadership:
         controller_id: unique per process.
         url: where brokers and operators reach this controller, as told to the others.
         may_stand: False for a controller that only shows what others do.
-        proof_gap_ms_max: a term that was without proof of its authority for longer ends. Heartbeats are not
-            counted meanwhile, so everybody would seem silent afterwards; a new term waits the whole grace
-            before it fences anyone.
     """
 
     def __init__(
@@ -181,7 +171,6 @@ class Leadership:
         listeners: Listeners,
         controller_id: str,
         url: str,
-        proof_gap_ms_max: int,
         may_stand: bool = True,
     ) -> None:
         self._meta = meta
@@ -190,7 +179,6 @@ class Leadership:
         self._listeners = listeners
         self._controller_id = controller_id
         self._url = url
-        self._proof_gap_ms_max = proof_gap_ms_max
         self._may_stand = may_stand
         self._pending_claim: ClaimRow | None = None
         self.term: Term | None = None
@@ -312,7 +300,6 @@ class Leadership:
             epoch_version=epoch_version,
             session_id=session_id,
             session_timeout_ms=session.timeout_ms,
-            proof_gap_ms_max=self._proof_gap_ms_max,
             clock=self._clock,
         )
         if session.session_id != session_id or session.state is SessionState.LOST:

@@ -42,6 +42,11 @@ class EngineCollector(Collector):
         )
         yield _gauge(f"{_OURS}controller_epoch", "Of the active controller", engine.controller_epoch)
         yield _counter(f"{_OURS}elections_won", "Times this process became active", engine.elections_won)
+        yield _gauge(
+            f"{_OURS}loop_held_ms_max",
+            "Longest time for which the event loop was held since the start, ms",
+            engine.loop_watch.held_ms_max,
+        )
         drivers = list(engine.drivers()) if is_active else []
         yield _counter(
             f"{_OURS}persisted_records",

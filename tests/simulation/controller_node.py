@@ -30,10 +30,11 @@ from controller.core.events import (
     Tick,
 )
 from controller.core.image import ClusterImage
-from controller.core.machine import ClusterMachine
+from controller.core.machine import ClusterMachine, Step
 from controller.core.options import ControllerOptions
 from controller.core.records import (
     BrokerRecord,
+    Cause,
     ClusterRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -43,15 +44,19 @@ from controller.core.records import (
     TopicRecord,
 )
 from controller.core.stream import build_update
+from controller.shell.loop_watch import LoopWatch
 from tests.simulation.clock import NodeClock
 from tests.simulation.events import Events, Timer
 from tests.simulation.network import Network
+from tests.simulation.violation import Violation
 from tests.simulation.zookeeper import ModelZooKeeper, Outcome
 
 if TYPE_CHECKING:
     from tests.simulation.sightings import Sightings
 
 CLUSTER = "prod"
+#: How often a node shows its watch that it runs.
+BEAT_MS = 200
 
 
 def row_key(record: Record) -> str:
@@ -112,6 +117,7 @@ class ControllerNode:
     life: int = 0
     is_up: bool = False
     is_paused: bool = False
+    is_held: bool = False
     controller_epoch: int = -1
     machine: ClusterMachine | None = None
     published: ClusterImage = field(default_factory=ClusterImage)
@@ -123,9 +129,14 @@ class ControllerNode:
     elections: int = 0
     tick_timer: Timer | None = None
     clock: NodeClock = field(init=False)
+    watch: LoopWatch = field(init=False)
+    deaf_ms: int = 0
+    #: By broker id and epoch: since when heartbeats have arrived without a gap, and the last.
+    arrivals: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.clock = NodeClock(self.events)
+        self.watch = LoopWatch(lambda: self.clock.mono_ms, is_heard=self.is_authoritative)
 
     # --- life -------------------------------------------------------------------------------------------
 
@@ -139,11 +150,12 @@ class ControllerNode:
         self.zookeeper.connect(self.session)
         self.network.listen(self.name, self._on_request)
         self._keep_session(self.life)
+        self._beat()
 
     def crash(self) -> None:
         """SIGKILL: nothing is said, nothing in memory survives; the session ends when the server says so."""
         self.is_up = False
-        self.is_paused = False
+        self.is_paused = self.is_held = False
         self.parked.clear()
         self.network.close(self.name)
         self._forget()
@@ -152,9 +164,20 @@ class ControllerNode:
         """SIGSTOP: deliveries, completions and timers wait; the world goes on (S16)."""
         self.is_paused = True
 
+    def hold(self) -> None:
+        """The loop is held by work: as a pause, but for the session, which threads keep alive."""
+        self.is_paused = self.is_held = True
+        self._ping(self.life)
+
+    def _ping(self, life: int) -> None:
+        if self.is_held and self.life == life:
+            self.zookeeper.is_alive(self.session)
+            pause_ms = self.zookeeper.options.session_timeout_ms / 12
+            self.events.after(pause_ms, partial(self._ping, life))
+
     def resume(self) -> None:
         self.marks.on_controller_resumes(self)
-        self.is_paused = False
+        self.is_paused = self.is_held = False
         parked, self.parked = self.parked, []
         for call in parked:
             call()
@@ -163,6 +186,7 @@ class ControllerNode:
         self.machine = None
         self.controller_epoch = -1
         self.queue.clear()
+        self.arrivals.clear()
         self.persisting = False
         for poll in self.polls:
             poll.timer.cancel()
@@ -210,6 +234,7 @@ class ControllerNode:
         self.controller_epoch = epoch
         rows = self.zookeeper.read_all()
         self.published = image_from(rows)
+        self.deaf_ms = self.watch.deaf_ms()
         self.machine = ClusterMachine(
             image_from(rows),
             cluster=CLUSTER,
@@ -229,16 +254,47 @@ class ControllerNode:
     def _submit_tick(self) -> None:
         self.submit(Tick(wall_ms=self.clock.wall_ms), lambda _: None)
 
+    def _beat(self) -> None:
+        self.watch.beat(0)
+        self._after(BEAT_MS, self._beat)
+
+    def _step(self, machine: ClusterMachine, event: Event) -> Step:
+        deaf_ms, self.deaf_ms = self.deaf_ms, self.watch.deaf_ms()
+        machine.forgive_silence(self.deaf_ms - deaf_ms, self.clock.mono_ms)
+        epochs = {broker_id: row.broker_epoch for broker_id, row in machine.image.brokers.items()}
+        step = machine.step(event, self.clock.mono_ms)
+        for record in step.records:
+            if isinstance(record, BrokerRecord) and record.change.cause is Cause.BROKER_FENCED:
+                broker_id = record.registration.broker_id
+                self._check_silence(broker_id, epochs[broker_id])
+        return step
+
+    def _note_arrival(self, broker_id: int, broker_epoch: int) -> None:
+        now_ms = self.clock.mono_ms
+        since_ms, last_ms = self.arrivals.get((broker_id, broker_epoch), (now_ms, now_ms))
+        if now_ms - last_ms > self.options.grace_ms // 2:
+            since_ms = now_ms
+        self.arrivals[broker_id, broker_epoch] = since_ms, now_ms
+
+    def _check_silence(self, broker_id: int, broker_epoch: int) -> None:
+        """A broker is fenced for silence. Its heartbeats, counted or not, must have failed to arrive."""
+        now_ms, grace_ms = self.clock.mono_ms, self.options.grace_ms
+        since_ms, last_ms = self.arrivals.get((broker_id, broker_epoch), (now_ms, now_ms))
+        if now_ms - since_ms > grace_ms and now_ms - last_ms <= grace_ms // 2:
+            raise Violation("2.10", f"{self.name} fences broker {broker_id}, whose heartbeats arrived")
+
     def _drain(self) -> None:
         machine = self.machine
         if machine is None or self.persisting or not self.queue:
             return
+        # In production heartbeats are stepped during a write, before the tick that judges by them.
+        self.queue = deque(sorted(self.queue, key=lambda pending: isinstance(pending.event, Tick)))
         records: list[Record] = []
         replies: list[tuple[Callable[[Any], None], Any]] = []
         probes: list[ProbeBroker] = []
         while self.queue:
             pending = self.queue.popleft()
-            step = machine.step(pending.event, self.clock.mono_ms)
+            step = self._step(machine, pending.event)
             records.extend(step.records)
             replies.append((pending.answer, step.reply))
             probes.extend(effect for effect in step.effects if isinstance(effect, ProbeBroker))
@@ -352,6 +408,8 @@ class ControllerNode:
 
     def _on_request(self, source: str, request: Any, answer: Callable[[Any], None]) -> None:
         received_ms = self.clock.mono_ms
+        if isinstance(request, HeartbeatRequest) and self.machine is not None:
+            self._note_arrival(request.broker_id, request.broker_epoch)
         self._guarded(self.life, lambda: self._dispatch(request, answer, received_ms))()
 
     def _dispatch(self, request: Any, answer: Callable[[Any], None], received_ms: int) -> None:

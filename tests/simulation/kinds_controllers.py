@@ -64,6 +64,33 @@ def pause_controller(cluster: Cluster, *, controller: str, for_ms: int) -> bool:
     return True
 
 
+def _draw_busy(cluster: Cluster, random: Random) -> Arguments | None:
+    node = cluster.active_controller()
+    if node is None or node.is_paused:
+        return None
+    grace_ms = cluster.options.grace_ms
+    return {"controller": node.name, "for_ms": random.choice([grace_ms // 4, grace_ms, 3 * grace_ms])}
+
+
+@kind(_draw_busy, family="pauses")
+def busy_controller(cluster: Cluster, *, controller: str, for_ms: int) -> bool:
+    """The active controller's loop is held by its own work. Its session lives on, for threads keep it;
+    nothing that arrives is read meanwhile."""
+    node = _named(cluster, controller)
+    if not node.is_up or node.is_paused:
+        return False
+    node.hold()
+    cluster.events.note(f"{node.name} is busy")
+
+    def release() -> None:
+        if node.is_up and node.is_held:
+            cluster.events.note(f"{node.name} is done")
+            node.resume()
+
+    cluster.ongoing.begin(nodes=(node.name,), for_ms=for_ms, end=release)
+    return True
+
+
 def _draw_nothing(cluster: Cluster, random: Random) -> Arguments | None:
     return {} if cluster.zookeeper.leader is not None else None
 

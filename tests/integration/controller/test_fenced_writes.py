@@ -59,7 +59,6 @@ class Elected:
             listeners=TcpListeners(clock),
             controller_id=name,
             url="http://127.0.0.1:1",
-            proof_gap_ms_max=3_000,
         )
 
     async def serve(self, term: Term) -> None:

@@ -235,3 +235,12 @@ def dead_replica_elected() -> Patches:
         return after
 
     return [(election, "settle", settle)]
+
+
+@plant(
+    breaks="2.10",
+    seen="a held controller fences everybody: no heartbeat was counted while it was busy (KAFKA-15019)",
+    family="pauses",
+)
+def own_hold_counts_as_silence() -> Patches:
+    return [(Sessions, "forgive_silence", lambda self, deaf_ms, now_ms: None)]

@@ -32,6 +32,20 @@ POWER_CUT, FIRST = ShutdownKind.MACHINE_CRASH, ShutdownKind.FIRST_START
 DAY_MS = 86_400_000
 
 
+# --- silence ---
+
+
+def test_silence_that_the_controller_could_not_have_heard_is_taken_off() -> None:
+    cluster = Cluster()
+    cluster.now_ms += cluster.options.grace_ms + 1
+    cluster.machine.forgive_silence(2_000, cluster.now_ms)
+    cluster.step(Tick(wall_ms=0))
+    assert not any(broker.fenced for broker in cluster.image.brokers.values())
+    cluster.now_ms += 2_000
+    cluster.step(Tick(wall_ms=0))
+    assert all(broker.fenced for broker in cluster.image.brokers.values())
+
+
 # --- from unknown to active ------------------------------------------------------------------------
 
 

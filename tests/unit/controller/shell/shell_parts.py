@@ -167,7 +167,6 @@ async def begin_term(meta: MemoryMeta, clock: VirtualClock) -> Term:
         epoch_version=node.version,
         session_id=meta.session.session_id,
         session_timeout_ms=4_000,
-        proof_gap_ms_max=3_000,
         clock=clock,
     )
     term.prove(clock.now_mono_ms())

@@ -205,6 +205,28 @@ async def test_a_silent_broker_is_fenced_after_the_grace_and_its_partitions_move
         assert {state.leader for state in image.partitions_of(TOPIC_ID)} == {1, 2}
 
 
+async def test_time_without_authority_counts_against_no_broker_and_ends_no_term(
+    zookeeper: MemoryZooKeeper, meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    engine = make_engine(meta, clock)
+    async with running(engine):
+        brokers = await form_cluster(engine)
+        zookeeper.latency_ms = 20_000
+        await anyio.sleep(18)
+        with pytest.raises(NotActive):
+            await brokers[0].heartbeat()
+        zookeeper.latency_ms = 1
+        await until_active([engine])
+        await anyio.sleep(2)  # With the three seconds of authority before: less than the grace.
+        assert not any(broker.fenced for broker in engine.image("prod").image.brokers.values())
+        for broker in brokers[:2]:
+            await broker.heartbeat()
+        await anyio.sleep(2)  # The third is silent for more than the grace by now.
+        image = engine.image("prod").image
+        assert [image.brokers[n].fenced for n in (1, 2, 3)] == [False, False, True]
+        assert (engine.controller_epoch, engine.elections_won) == (1, 1)
+
+
 async def test_a_late_heartbeat_and_a_refusing_listener_fence_without_waiting_for_the_grace(
     meta: MemoryMeta, clock: VirtualClock
 ) -> None:
