@@ -78,6 +78,10 @@ class EnginePort(Protocol):
         """Most severe first. Raises NotActive, UnknownCluster."""
         ...
 
+    def went_back(self, cluster: str) -> str | None:
+        """How it is known that ZooKeeper lost metadata of this cluster; None when it is not."""
+        ...
+
     def reassignments(self, cluster: str) -> Sequence[ReassignmentProgress]:
         """Every running one, by topic id and partition. Raises NotActive, UnknownCluster."""
         ...

@@ -340,6 +340,11 @@ CATALOGUE: Mapping[str, Kind] = {
         "wait as long as Retry-After says; repeated writes are safe with an Idempotency-Key",
         retryable=True,
     ),
+    "metadata_went_back": Kind(
+        503,
+        "ZooKeeper lost metadata that it once held",
+        "nothing is decided for this cluster until it is recovered; docs/backup.md tells how",
+    ),
     "no_active_controller": Kind(
         503, "No controller is active at the moment", "an election is under way; try again", retryable=True
     ),

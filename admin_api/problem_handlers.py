@@ -16,7 +16,14 @@ from starlette.routing import BaseRoute, Match
 from admin_api.envelope import REQUEST_ID_SCOPE_KEY
 from admin_api.problem import UNKNOWN_ENTITY, FieldProblem, ProblemError, problem_response
 from controller.audit.store import AuditRejected, AuditUnavailable
-from controller.shell.outcomes import ClusterExists, NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+from controller.shell.outcomes import (
+    ClusterExists,
+    MetadataWentBack,
+    NotActive,
+    OutcomeUnknown,
+    Overloaded,
+    UnknownCluster,
+)
 
 ERRORS_SHOWN_MAX = 20
 
@@ -27,6 +34,7 @@ EngineFailure = (
     | ClusterExists
     | OutcomeUnknown
     | Overloaded
+    | MetadataWentBack
     | AuditUnavailable
     | AuditRejected
 )
@@ -36,6 +44,7 @@ ENGINE_FAILURES: tuple[type[Exception], ...] = (
     ClusterExists,
     OutcomeUnknown,
     Overloaded,
+    MetadataWentBack,
     AuditUnavailable,
     AuditRejected,
 )
@@ -68,6 +77,8 @@ def problem_of(failure: EngineFailure, *, target: str, retry_after_s: int) -> Pr
             )
         case Overloaded():
             return ProblemError("overloaded", "too many changes wait to be persisted", headers=again)
+        case MetadataWentBack():
+            return ProblemError("metadata_went_back", str(failure))
         case AuditUnavailable() | AuditRejected():
             return ProblemError("audit_unavailable", "the audit database does not answer", headers=again)
         case _:

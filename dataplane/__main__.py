@@ -36,8 +36,9 @@ from dataplane.shell.config import (
     read_properties,
     split_pair,
 )
+from dataplane.shell.controller_client import Seen
 from dataplane.shell.controller_session import RegistrationRefused
-from dataplane.shell.data_directory import load_logs, read_controller_epoch
+from dataplane.shell.data_directory import load_logs, read_seen
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_dir import LogDir, open_log_dir
@@ -143,7 +144,7 @@ class OpenedBroker:
 
     broker: Broker
     log_dir: LogDir
-    controller_epoch_seen: int
+    seen: Seen
 
 
 def open_broker(settings: BrokerSettings, ports: Ports, *, data_dir: str, boot_id: str) -> OpenedBroker:
@@ -161,8 +162,8 @@ def open_broker(settings: BrokerSettings, ports: Ports, *, data_dir: str, boot_i
     _log.info("%s: last shutdown was %s", data_dir, log_dir.last_shutdown.value)
     loaded = load_logs(log_dir, wall_ms=ports.clock.wall_ms)
     _log.info("%d logs open", len(loaded.logs))
-    epoch_seen = read_controller_epoch(ports.disk, data_dir)
-    return OpenedBroker(Broker(settings, ports, log_dir, loaded), log_dir, epoch_seen)
+    seen = read_seen(ports.disk, data_dir)
+    return OpenedBroker(Broker(settings, ports, log_dir, loaded), log_dir, seen)
 
 
 def _calm_the_collector() -> None:
@@ -181,7 +182,7 @@ async def _run_broker(settings: BrokerSettings, opened: OpenedBroker) -> int:
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
 
                 async def run() -> None:
-                    await broker.run(controller_epoch_seen=opened.controller_epoch_seen)
+                    await broker.run(seen=opened.seen)
 
                 nursery.start_soon(run)
                 await anext(aiter(signals))

@@ -74,7 +74,8 @@ class ClusterView(View):
     health: str = Field(
         description=(
             "`ok`; `degraded`: some partition has too few replicas in sync, or a broker is down; "
-            "`critical`: some partition has no leader or refuses acks=all"
+            "`critical`: some partition has no leader or refuses acks=all; "
+            "`metadata_went_back`: ZooKeeper lost what it once held, and nothing is decided: see the alarms"
         ),
         examples=["ok"],
     )

@@ -77,7 +77,9 @@ def cluster_view(engine: EnginePort, name: str, view: Published, *, in_full: boo
     image = view.image
     partitions = partition_counts(image)
     statuses = [broker.status for broker in image.brokers.values()]
-    if partitions.leaderless or partitions.under_min_isr:
+    if engine.went_back(name) is not None:
+        health = "metadata_went_back"
+    elif partitions.leaderless or partitions.under_min_isr:
         health = "critical"
     elif partitions.under_replicated or BrokerStatus.FENCED in statuses:
         health = "degraded"

@@ -44,7 +44,7 @@ from controller.shell.broker_api import (
     read_body,
     refused_body,
 )
-from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+from controller.shell.outcomes import MetadataWentBack, NotActive, OutcomeUnknown, Overloaded, UnknownCluster
 
 _CLIENT_ID: Final = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 
@@ -95,6 +95,8 @@ async def _carry_out(
         return AdminResponse(error=ControllerError.NOT_CONTROLLER, active_controller=not_active.active_url)
     except UnknownCluster:
         return AdminResponse(error=ControllerError.UNKNOWN_CLUSTER)
+    except MetadataWentBack:
+        return AdminResponse(error=ControllerError.METADATA_WENT_BACK)
     except Overloaded:
         return AdminResponse(error=ControllerError.OPERATION_NOT_ATTEMPTED)
     except OutcomeUnknown:

@@ -175,7 +175,8 @@ class OperationsRunner:
                 self._read_under = epoch
             progress: dict[str, Progress] = {}
             for row in tuple(self._running.values()):
-                await self._advance(row, progress)
+                if self._engine.went_back(row.cluster) is None:
+                    await self._advance(row, progress)
         except (AuditUnavailable, AuditRejected) as error:
             _log.warning("operations wait: audit database unavailable: %s", error)
         except (NotActive, Overloaded, OutcomeUnknown) as error:

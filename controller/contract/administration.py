@@ -188,3 +188,4 @@ class AdminResponse(msgspec.Struct, frozen=True, kw_only=True):
     controller_epoch: int = -1
     outcomes: tuple[AdminOutcome, ...] = ()
     active_controller: str | None = None
+    lineage: str = ""

@@ -39,3 +39,5 @@ class ControllerError(StrEnum):
     NEW_LEADER_ELECTED = "new_leader_elected"
     #: The write may or may not have happened. Ask again with the same proposal id.
     OUTCOME_UNKNOWN = "outcome_unknown"
+    #: Somebody knows of metadata that ZooKeeper no longer has: this controller decides nothing (section 11).
+    METADATA_WENT_BACK = "metadata_went_back"

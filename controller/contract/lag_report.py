@@ -15,6 +15,7 @@ import msgspec
 
 from controller.contract.errors import ControllerError
 from controller.contract.partition_state import LeaderRecovery, PartitionState
+from controller.contract.session import Witness
 
 #: Elections that a replica tells of with its log end: enough to find where two logs part.
 LOG_EPOCHS_MAX: Final = 64
@@ -114,6 +115,7 @@ class LagReport(msgspec.Struct, frozen=True, kw_only=True):
     lags: tuple[PartitionLag, ...] = ()
     problems: tuple[ReplicaProblem, ...] = ()
     log_ends: tuple[ReplicaLogEnd, ...] = ()
+    witness: Witness | None = None
 
 
 class IsrProposalResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,3 +134,4 @@ class LagReportResponse(msgspec.Struct, frozen=True, kw_only=True):
     controller_epoch: int = -1
     results: tuple[IsrProposalResult, ...] = ()
     active_controller: str | None = None
+    lineage: str = ""

@@ -72,3 +72,4 @@ class PreflightResponse(msgspec.Struct, frozen=True, kw_only=True):
     error: ControllerError = ControllerError.NONE
     controller_epoch: int = -1
     active_controller: str | None = None
+    lineage: str = ""

@@ -52,6 +52,21 @@ class BrokerStatus(StrEnum):
     SHUTTING_DOWN = "shutting_down"  # leads nothing, joins no ISR, still follows
 
 
+class Witness(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest that a broker was ever told by a controller, over restarts: what ZooKeeper held then, it
+    must hold still. A controller that finds less in ZooKeeper knows that ZooKeeper went back.
+
+    lineage: the random id of the term that `controller_epoch` numbers; "": not known. One number with two
+        lineages is proof of two histories.
+    records: how many records had ever been persisted for the cluster, as of the latest batch; -1: not known.
+    """
+
+    cluster_id: str
+    controller_epoch: int
+    lineage: str = ""
+    records: int = -1
+
+
 class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`POST /internal/clusters/{cluster}/brokers/{id}:register`. Idempotent per `incarnation_id`.
 
@@ -77,6 +92,7 @@ class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
     unanswered_incarnation_ids: tuple[str, ...] = ()
     cluster_id: str | None = None
     version: str = ""
+    witness: Witness | None = None
 
 
 class RegisterResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +110,7 @@ class RegisterResponse(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_ms: int = 500
     #: The active controller's URL, when the one asked is not it and knows.
     active_controller: str | None = None
+    lineage: str = ""
 
 
 class ClockLeap(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +136,7 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     wants_shutdown: bool = False
     #: While the broker's clocks disagree; nothing is deleted by time there.
     clock_leap: ClockLeap | None = None
+    witness: Witness | None = None
 
 
 class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,3 +158,4 @@ class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):
     preflight: tuple[PreflightTarget, ...] | None = None
     #: The controller's wall clock as it answers; -1: not told.
     wall_ms: int = -1
+    lineage: str = ""

@@ -16,6 +16,7 @@ import msgspec
 
 from controller.contract.errors import ControllerError
 from controller.contract.partition_state import PartitionState, TopicState
+from controller.contract.session import Witness
 
 
 class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,13 +36,15 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 class ApplyFailure(msgspec.Struct, frozen=True, kw_only=True):
     """An entry that the broker could not apply; the others of the batch were applied.
-    code: as ReplicaProblem.code."""
+    code: as ReplicaProblem.code; or `ahead`: the broker holds a newer state, whose epochs these are (I6).
+    """
 
     topic_id: str
     partition: int
     partition_epoch: int
     code: str
     detail: str = ""
+    leader_epoch: int = -1
 
 
 class PollRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +58,7 @@ class PollRequest(msgspec.Struct, frozen=True, kw_only=True):
     applied_sequence: int = -1
     failures: tuple[ApplyFailure, ...] = ()
     wait_ms_max: int = 10_000
+    witness: Witness | None = None
 
 
 class UpdateBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +68,7 @@ class UpdateBatch(msgspec.Struct, frozen=True, kw_only=True):
 
     deleted_topics: ids whose logs are to be deleted; repeated until every replica has acknowledged.
     cluster_configs: cluster-wide defaults that brokers need (dotted Kafka names).
+    lineage, records: what the broker will be a witness of (session.Witness).
     """
 
     error: ControllerError = ControllerError.NONE
@@ -78,6 +83,8 @@ class UpdateBatch(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[PartitionState, ...] = ()
     cluster_configs: dict[str, str] = {}
     active_controller: str | None = None
+    lineage: str = ""
+    records: int = -1
 
 
 class ProducerIdsRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,3 +102,4 @@ class ProducerIdsResponse(msgspec.Struct, frozen=True, kw_only=True):
     first_producer_id: int = -1
     count: int = 0
     active_controller: str | None = None
+    lineage: str = ""

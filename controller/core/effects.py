@@ -17,6 +17,8 @@ from controller.contract.partition_state import PartitionKey
 class AlarmCode(StrEnum):
     """What an operator is paged for. The names are stable: dashboards match on them."""
 
+    #: ZooKeeper lost what it once held: the controller decides nothing for this cluster (section 11).
+    METADATA_WENT_BACK = "metadata_went_back"
     PARTITION_LEADERLESS = "partition_leaderless"
     PARTITION_BELOW_MIN_ISR = "partition_below_min_isr"
     #: A leader was chosen uncleanly and has not confirmed its log yet.
@@ -24,6 +26,8 @@ class AlarmCode(StrEnum):
     LOG_MISSING = "log_missing"
     STORAGE_ERROR = "storage_error"
     REPLICA_QUARANTINED = "replica_quarantined"
+    #: A log that holds records was set aside, because the metadata does not mention it.
+    LOG_SET_ASIDE = "log_set_aside"
     REPLICA_DIVERGENT = "replica_divergent"
     #: A problem code that this controller does not know.
     REPLICA_PROBLEM = "replica_problem"

@@ -15,7 +15,13 @@ import msgspec
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
-from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
+from controller.contract.session import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+    Witness,
+)
 from controller.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
 from controller.core.loss import LossPreview
 from controller.core.records import BrokerRegistration
@@ -60,6 +66,7 @@ class BrokerApplied(_Event, frozen=True, kw_only=True):
     controller_epoch: int
     sequence: int
     failures: tuple[ApplyFailure, ...] = ()
+    witness: Witness | None = None
 
 
 class Report(_Event, frozen=True, kw_only=True):
@@ -296,6 +303,8 @@ class RefusalCode(StrEnum):
     NO_REASSIGNMENT_IN_PROGRESS = "no_reassignment_in_progress"
     #: Carried out now, it would leave too few replicas in sync, or nobody who may lead.
     REASSIGNMENT_NOT_SAFE = "reassignment_not_safe"
+    #: ZooKeeper lost what it once held: nothing is decided until the metadata is recovered.
+    METADATA_WENT_BACK = "metadata_went_back"
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):

@@ -77,6 +77,7 @@ class ClusterImage:
         "partitions",
         "preferred_counts",
         "reassigning",
+        "records_before",
         "recovering",
         "registered_sequences",
         "replicas_of",
@@ -126,6 +127,8 @@ class ClusterImage:
         self.demoted: dict[int, None] = {}
         #: Partitions with `new_replicas`, and the sequence from which a broker has seen them.
         self.unconfirmed_new: dict[PartitionKey, int] = {}
+        #: Records persisted in the cluster's life, less `sequence`.
+        self.records_before = 0
         self._entries_max = change_log_entries_max
         self._changes: list[Changed] = []
         self._changes_start = start_sequence  # sequence before the first remembered change

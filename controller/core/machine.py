@@ -25,7 +25,7 @@ from controller.core.alarms import (
 from controller.core.broker_configs import configure_brokers
 from controller.core.configs import INT64_MAX, is_leader_rebalance_enabled
 from controller.core.draft import Draft, actor_of
-from controller.core.effects import Alarm, AlarmCode, Effect
+from controller.core.effects import Alarm, AlarmCode, AlarmKey, Effect
 from controller.core.election import (
     can_lead_preferred,
     elect_preferred,
@@ -90,6 +90,7 @@ from controller.core.topics import (
     finish_deletions,
     remove_orphans,
 )
+from controller.core.witnesses import HINT, TermStart, evidence_in, evidence_in_rows, reply_of_halted
 
 #: Partitions whose new replicas are confirmed per tick; the rest follows at the next.
 CONFIRMATIONS_MAX = 2_000
@@ -108,6 +109,9 @@ class ClusterMachine:
     """Every decision about one cluster, for the life of one controller epoch.
 
     image: the speculative image; the machine owns it. lags: the latest report of each partition's leader.
+    terms: those that wrote the image's rows, ascending, the present one last.
+    went_back: the evidence that ZooKeeper lost some of them; the machine decides nothing from then on, and
+        only a new one, under another term, may.
     The first step, whatever its event, also finishes what a predecessor left undone: submit a Tick at once.
     """
 
@@ -125,6 +129,8 @@ class ClusterMachine:
         "image",
         "lags",
         "options",
+        "terms",
+        "went_back",
     )
 
     def __init__(
@@ -135,8 +141,11 @@ class ClusterMachine:
         controller_epoch: int,
         options: ControllerOptions,
         now_ms: int,
+        terms: tuple[TermStart, ...] = (),
     ) -> None:
         self.image = image
+        self.terms = terms or (TermStart(controller_epoch=controller_epoch),)
+        self.went_back: str | None = None
         self.cluster = cluster
         self.controller_epoch = controller_epoch
         self.options = options
@@ -154,6 +163,13 @@ class ClusterMachine:
 
     def step(self, event: Event, now_ms: int) -> Step:
         draft = Draft(self.image, wall_ms=event.wall_ms)
+        if self.went_back is None:
+            self.went_back = self.evidence(event)
+            if self.went_back is not None:
+                draft.effects.append(_went_back_alarm(self.went_back))
+        if self.went_back is not None:
+            reply = reply_of_halted(event, evidence=self.went_back, controller_epoch=self.controller_epoch)
+            return Step((), tuple(draft.effects), reply)
         if not self._has_taken_over:
             self._take_over(draft)
         reply = self._dispatch(draft, event, now_ms)
@@ -169,6 +185,11 @@ class ClusterMachine:
         before the step that would judge by it."""
         if deaf_ms > 0:
             self._sessions.forgive_silence(deaf_ms, now_ms)
+
+    def evidence(self, event: Event) -> str | None:
+        """Whether the event shows that ZooKeeper went back. Ask before `step`, which halts by it: what is
+        evidence under a standing term is nothing but news under one that has ended."""
+        return evidence_in_rows(self.terms) or evidence_in(self.image, self.terms, event)
 
     def _dispatch(self, draft: Draft, event: Event, now_ms: int) -> Reply | None:
         match event:
@@ -297,6 +318,10 @@ class ClusterMachine:
 
     def _on_problem(self, draft: Draft, broker_id: int, problem: ReplicaProblem) -> None:
         key = (problem.topic_id, problem.partition)
+        if problem.code == "set_aside":
+            alarm = replica_alarm(AlarmCode.LOG_SET_ASIDE, key, broker_id)
+            self._alarms.raise_alarm(draft, alarm, f"broker {broker_id}: {problem.detail[:500]}")
+            return
         state = self.image.partitions.get(key)
         if state is None or problem.leader_epoch not in (-1, state.leader_epoch):
             return
@@ -443,6 +468,8 @@ class ClusterMachine:
 
     def next_deadline_ms(self) -> int | None:
         """When to submit the next Tick, on the clock of `now_ms`. May be early, never late."""
+        if self.went_back is not None:
+            return None
         deadlines = (self._sessions.next_deadline_ms(self.image), self._confirm_at_ms, self._preferred_at_ms)
         return min((d for d in deadlines if d is not None), default=None)
 
@@ -450,7 +477,8 @@ class ClusterMachine:
 
     def alarms(self) -> tuple[Alarm, ...]:
         """Everything an operator should know now, most severe first."""
-        return self._alarms.alarms(self.image)
+        halted = () if self.went_back is None else (_went_back_alarm(self.went_back),)
+        return halted + self._alarms.alarms(self.image)
 
     def explain(self, key: PartitionKey) -> tuple[ReplicaVerdict, ...]:
         """Why a partition has no leader, replica by replica; empty when it has one, or is not known."""
@@ -487,3 +515,8 @@ class ClusterMachine:
     def applied_sequences(self) -> dict[int, int]:
         """How far each broker has applied this controller's stream."""
         return dict(sorted(self._sessions.applied.items()))
+
+
+def _went_back_alarm(evidence: str) -> Alarm:
+    detail = f"metadata went back: {evidence}. Nothing is decided for this cluster; {HINT}"
+    return Alarm(key=AlarmKey(code=AlarmCode.METADATA_WENT_BACK), detail=detail)

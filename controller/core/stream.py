@@ -83,7 +83,12 @@ def plan_update(
 
 
 def build_range(
-    image: ClusterImage, update: UpdateRange, *, controller_epoch: int, broker_epoch: int = -1
+    image: ClusterImage,
+    update: UpdateRange,
+    *,
+    controller_epoch: int,
+    broker_epoch: int = -1,
+    lineage: str = "",
 ) -> UpdateBatch:
     """The content of a range. The states are those of `image`, which may be newer than `to_sequence`: a
     later delta then repeats them, and an equal partition epoch is ignored (I6)."""
@@ -100,6 +105,8 @@ def build_range(
                 state for state in image.partitions.values() if is_announced(image, state.topic_id)
             ),
             cluster_configs=image.configs,
+            lineage=lineage,
+            records=image.records_before + update.to_sequence,
         )
     changes = image.changes_since(update.from_sequence)
     assert changes is not None
@@ -145,6 +152,8 @@ def build_range(
         deleted_topics=tuple(deleted),
         partitions=tuple(partitions.values()),
         cluster_configs=image.configs,  # whole every time: an empty one could not be told from unchanged
+        lineage=lineage,
+        records=image.records_before + update.to_sequence,
     )
 
 
@@ -154,6 +163,7 @@ def build_update(
     *,
     controller_epoch: int,
     partitions_max: int = DELTA_PARTITIONS_MAX,
+    lineage: str = "",
 ) -> UpdateBatch | None:
     """The whole answer to a poll; None: nothing new, wait."""
     error = check_poll(image, request)
@@ -162,7 +172,13 @@ def build_update(
     update = plan_update(image, request, controller_epoch=controller_epoch, partitions_max=partitions_max)
     if update is None:
         return None
-    return build_range(image, update, controller_epoch=controller_epoch, broker_epoch=request.broker_epoch)
+    return build_range(
+        image,
+        update,
+        controller_epoch=controller_epoch,
+        broker_epoch=request.broker_epoch,
+        lineage=lineage,
+    )
 
 
 def is_announced(image: ClusterImage, topic_id: str) -> bool:

@@ -235,6 +235,7 @@ class BrokerApi:
             controller_epoch=body.applied_controller_epoch,
             sequence=body.applied_sequence,
             failures=body.failures,
+            witness=body.witness,
             wall_ms=self._wall_ms(),
         )
 
@@ -270,7 +271,7 @@ class BrokerApi:
             return Response(status_code=499)  # Nobody reads it.
         if answer is None:
             # Nothing happened: the same position again, so that the broker sees a live controller.
-            answer = msgspec.json.encode(
+            answer = self._encode(
                 UpdateBatch(
                     controller_epoch=self._epoch(),
                     broker_epoch=body.broker_epoch,
@@ -287,8 +288,10 @@ class BrokerApi:
             raise NotActive(None)
         image = driver.published.image
         error = check_poll(image, body)
+        if driver.machine.went_back is not None:
+            error = ControllerError.METADATA_WENT_BACK
         if error is not ControllerError.NONE:
-            return msgspec.json.encode(UpdateBatch(error=error, controller_epoch=self._epoch()))
+            return self._encode(UpdateBatch(error=error, controller_epoch=self._epoch()))
         update = plan_update(image, body, controller_epoch=self._epoch())
         if update is None:
             return None
@@ -298,6 +301,7 @@ class BrokerApi:
             update,
             controller_epoch=self._epoch(),
             broker_epoch=body.broker_epoch,
+            lineage=self._engine.lineage,
         )
 
     # -- one question, one answer --
@@ -353,7 +357,10 @@ class BrokerApi:
         return answer_type(error=code, controller_epoch=epoch, active_controller=active_url)
 
     def _render(self, answer: Answer) -> Response:
-        return _json(msgspec.json.encode(answer))
+        return _json(self._encode(answer))
+
+    def _encode(self, answer: Answer) -> bytes:
+        return msgspec.json.encode(msgspec.structs.replace(answer, lineage=self._engine.lineage))
 
     def _epoch(self) -> int:
         return self._engine.controller_epoch
@@ -380,12 +387,15 @@ class EncodedBatches:
         *,
         controller_epoch: int,
         broker_epoch: int,
+        lineage: str = "",
     ) -> bytes:
         # A range holds the states of the image as it is now: the key names that moment as well.
         key = (cluster, controller_epoch, update, image.sequence)
         halves = self._kept.get(key)
         if halves is None:
-            batch = build_range(image, update, controller_epoch=controller_epoch, broker_epoch=_MARK)
+            batch = build_range(
+                image, update, controller_epoch=controller_epoch, broker_epoch=_MARK, lineage=lineage
+            )
             head, found, tail = msgspec.json.encode(batch).partition(_MARKED_FIELD)
             assert found, "UpdateBatch has a broker_epoch"
             halves = self._kept[key] = (head, tail)

@@ -30,7 +30,16 @@ from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import PartitionKey
 from controller.contract.session import HeartbeatResponse
 from controller.core.effects import Alarm, AlarmKey, ClearAlarm, Effect, Note, ProbeBroker
-from controller.core.events import BrokerApplied, BrokerProvenDead, Event, Heartbeat, Reply, Report, Tick
+from controller.core.events import (
+    BrokerApplied,
+    BrokerProvenDead,
+    Event,
+    Heartbeat,
+    OperatorEvent,
+    Reply,
+    Report,
+    Tick,
+)
 from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine, Step
 from controller.core.options import ControllerOptions
@@ -39,7 +48,7 @@ from controller.shell.clock import Clock
 from controller.shell.leadership import Resigned, Term
 from controller.shell.listeners import ListenerAnswer, Listeners, is_proven_dead
 from controller.shell.metadata_store import ClusterStore, Conflict, Fenced
-from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded
+from controller.shell.outcomes import MetadataWentBack, NotActive, OutcomeUnknown, Overloaded
 from controller.shell.published import PersistedChange, Published, observe, render
 
 log = logging.getLogger(__name__)
@@ -173,8 +182,11 @@ class ClusterDriver:
             controller_epoch=self._term.controller_epoch,
             options=self._options,
             now_ms=self._clock.now_mono_ms(),
+            terms=self._store.terms_with(self._term),
         )
         self._deaf_ms = self._count_deaf_ms()
+        for image in (speculative, self.published.image):
+            image.records_before = self._store.record_number - image.sequence
         self._unreported = dict.fromkeys(speculative.partitions)
         self.taken_over_ms = self._clock.now_mono_ms()
 
@@ -192,12 +204,20 @@ class ClusterDriver:
             NotActive: no authority; nothing was done.
             Overloaded: nothing was done.
             OutcomeUnknown: the term ended while the write was on its way.
+            MetadataWentBack: to an operator's event; nothing was done.
         """
         if not self._term.has_authority:
             raise NotActive(None)
         if self._waiting_records >= UNPERSISTED_RECORDS_MAX or len(self._waiting) >= UNPERSISTED_EVENTS_MAX:
             raise Overloaded
+        if self.machine.went_back is None and self.machine.evidence(event) is not None:
+            # To a controller that was replaced, everything newer looks like a ZooKeeper that went back.
+            await self._term.proven_after(self._clock.now_mono_ms())
+            if not self._term.has_authority:
+                raise NotActive(None)
         step = self._step(event)
+        if self.machine.went_back is not None and isinstance(event, OperatorEvent):
+            raise MetadataWentBack(self.cluster, self.machine.went_back)
         if isinstance(event, Report):
             self._remember_lags(event)
         elif isinstance(event, BrokerApplied):

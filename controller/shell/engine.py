@@ -142,6 +142,11 @@ class Engine:
         return -1 if active is None else active.controller_epoch
 
     @property
+    def lineage(self) -> str:
+        """Of the term being served; "": none is."""
+        return "" if self._serving is None else self._serving.lineage
+
+    @property
     def zookeeper_connected(self) -> bool:
         return self._meta.session.state is SessionState.CONNECTED
 
@@ -260,9 +265,8 @@ class Engine:
         operations = cluster_creation(
             name,
             record,
-            epoch_check=term.epoch_check,
+            term=term,
             write_id=self._ids.new_id(),
-            controller_epoch=term.controller_epoch,
         )
         match await self._meta.start_write(operations).outcome():
             case Committed():
@@ -317,6 +321,12 @@ class Engine:
     def alarms(self, cluster: str) -> tuple[Alarm, ...]:
         """Most severe first. Raises NotActive on a standby, which has no machine to ask; UnknownCluster."""
         return self._driver(cluster).machine.alarms()
+
+    def went_back(self, cluster: str) -> str | None:
+        """Why ZooKeeper must have lost metadata of this cluster, for which nothing is decided any more; None:
+        nothing speaks for it, or this controller is not active."""
+        driver = self._drivers.get(cluster)
+        return None if driver is None else driver.machine.went_back
 
     def reassignments(self, cluster: str) -> tuple[ReassignmentProgress, ...]:
         """Every running reassignment: how far, and what holds it up. Raises NotActive on a standby, which

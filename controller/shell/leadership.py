@@ -69,10 +69,12 @@ GOODBYE_TIMEOUT_MS: Final = 1_000
 
 class EpochRow(msgspec.Struct, frozen=True, kw_only=True):
     """`/controller_epoch`. The znode's version is what writes check; the number is what people and brokers
-    see."""
+    see. lineage: the random id of the term that has the number (its claim's id): where ZooKeeper goes back,
+    the number is given again, and its lineage is not."""
 
     controller_epoch: int
     controller_id: str = ""
+    lineage: str = ""
 
 
 class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +113,7 @@ class Term:
         clock: Clock,
     ) -> None:
         self.controller_epoch = claim.controller_epoch
+        self.lineage = claim.claim_id
         self.claim = claim
         self.session_id = session_id
         #: Goes into every write.
@@ -119,6 +122,7 @@ class Term:
         self._authority_ms = session_timeout_ms - session_timeout_ms // MARGIN_FRACTION
         self._proof_sent_ms: int | None = None
         self._suspended_at_ms: int | None = None
+        self._proved = anyio.Event()
         self._ended = anyio.Event()
         self.end_reason: str | None = None
 
@@ -137,6 +141,13 @@ class Term:
             return
         if self._proof_sent_ms is None or sent_ms > self._proof_sent_ms:
             self._proof_sent_ms = sent_ms
+            self._proved.set()
+            self._proved = anyio.Event()
+
+    async def proven_after(self, asked_ms: int) -> None:
+        """Waits until something sent after `asked_ms` has shown the claim standing, or the term has ended."""
+        while not self._ended.is_set() and (self._proof_sent_ms is None or self._proof_sent_ms <= asked_ms):
+            await self._proved.wait()
 
     def suspend(self) -> None:
         """The connection was lost: no authority until something sent from now on is answered."""
@@ -148,6 +159,7 @@ class Term:
         if not self._ended.is_set():
             self.end_reason = reason
             self._ended.set()
+            self._proved.set()
 
     async def ended(self) -> None:
         await self._ended.wait()
@@ -258,7 +270,7 @@ class Leadership:
             controller_epoch=epoch,
             claim_id=self._ids.new_id(),
         )
-        row = EpochRow(controller_epoch=epoch, controller_id=self._controller_id)
+        row = EpochRow(controller_epoch=epoch, controller_id=self._controller_id, lineage=claim.claim_id)
         self._pending_claim = claim
         sent_ms = self._clock.now_mono_ms()
         outcome = await self._meta.start_write(

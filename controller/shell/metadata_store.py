@@ -38,10 +38,10 @@ from controller.core.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from controller.core.witnesses import TermStart
 from controller.shell.clock import Clock, Ids
 from controller.shell.leadership import Term
 from controller.shell.meta import (
-    Check,
     Committed,
     Create,
     Delete,
@@ -57,6 +57,7 @@ from controller.shell.meta import (
 )
 from controller.shell.rows import (
     PARTITIONS_PER_CHUNK,
+    TERMS_MAX,
     ZNODE_BYTES_MAX,
     BrokerRow,
     ClusterRow,
@@ -92,6 +93,7 @@ WRITES_IN_FLIGHT_MAX: Final = 4
 READ_BACK_PAUSE_MS: Final = 20
 _PATH_BYTES: Final = 160
 _SMALL_ROW_BYTES: Final = 600
+_TERM_BYTES: Final = 110
 
 
 class Fenced(Exception):
@@ -151,6 +153,8 @@ class ClusterStore:
         self._head_version = -1
         #: Number of the last record, over the cluster's life.
         self.record_number = 0
+        self._loaded_records = 0
+        self._terms: tuple[TermStart, ...] = ()
         self._cluster: tuple[ClusterRecord, int, int] | None = None  # record, number, znode version
         self._producer_ids: tuple[ProducerIdsRecord, int, int] | None = None
         self._brokers: dict[int, tuple[BrokerRecord, int, int]] = {}
@@ -172,12 +176,26 @@ class ClusterStore:
             return False
         self._head_version = head.version
         try:
-            self.record_number = msgspec.json.decode(head.data, type=HeadRow).records
+            head_row = msgspec.json.decode(head.data, type=HeadRow)
+            self.record_number = self._loaded_records = head_row.records
+            self._terms = head_row.terms
             await self._load_cluster_rows()
             await self._load_topics()
         except (msgspec.MsgspecError, ValueError) as error:
             raise MetadataCorrupt(f"cluster {self.cluster!r}: {error}") from error
         return True
+
+    def terms_with(self, term: Term) -> tuple[TermStart, ...]:
+        """The terms that wrote here, as loaded, and `term`, which is about to."""
+        mine = TermStart(
+            controller_epoch=term.controller_epoch, lineage=term.lineage, records=self._loaded_records
+        )
+        if self._terms and (self._terms[-1].controller_epoch, self._terms[-1].lineage) == (
+            mine.controller_epoch,
+            mine.lineage,
+        ):
+            return self._terms
+        return (*self._terms[1 - TERMS_MAX :], mine)
 
     @property
     def head_version(self) -> int:
@@ -492,7 +510,12 @@ class ClusterStore:
     def _seal(self, batch: _Batch, term: Term) -> _Write:
         """Encodes what the batch touched, and moves the versions on as if it had been applied."""
         write_id = self._ids.new_id()
-        head = HeadRow(write_id=write_id, controller_epoch=term.controller_epoch, records=self.record_number)
+        head = HeadRow(
+            write_id=write_id,
+            controller_epoch=term.controller_epoch,
+            records=self.record_number,
+            terms=self.terms_with(term),
+        )
         operations: list[Operation] = [
             term.epoch_check,
             SetData(head_path(self.cluster), encode_row(head), self._head_version),
@@ -553,7 +576,7 @@ class ClusterStore:
 class _Batch:
     """What the records of one write have touched so far."""
 
-    bytes_max: int = 2 * _PATH_BYTES + _SMALL_ROW_BYTES
+    bytes_max: int = 2 * _PATH_BYTES + _SMALL_ROW_BYTES + TERMS_MAX * _TERM_BYTES
     operations_max: int = 2
     extra: list[Operation] = field(default_factory=list)
     deletions: list[Operation] = field(default_factory=list)
@@ -589,13 +612,12 @@ def _cluster_row(record: ClusterRecord, number: int) -> ClusterRow:
     )
 
 
-def cluster_creation(
-    cluster: str, record: ClusterRecord, *, epoch_check: Check, write_id: str, controller_epoch: int
-) -> list[Operation]:
+def cluster_creation(cluster: str, record: ClusterRecord, *, term: Term, write_id: str) -> list[Operation]:
     """One write that makes an empty cluster; rejected at index 1 when the name is taken."""
-    head = HeadRow(write_id=write_id, controller_epoch=controller_epoch, records=1)
+    start = TermStart(controller_epoch=term.controller_epoch, lineage=term.lineage, records=0)
+    head = HeadRow(write_id=write_id, controller_epoch=term.controller_epoch, records=1, terms=(start,))
     return [
-        epoch_check,
+        term.epoch_check,
         Create(cluster_path(cluster), encode_row(_cluster_row(record, 1))),
         Create(head_path(cluster), encode_row(head)),
         Create(brokers_path(cluster), b""),

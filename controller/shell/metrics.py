@@ -61,6 +61,11 @@ class EngineCollector(Collector):
         images = [(driver.cluster, driver.published.image) for driver in drivers]
         yield from _cluster_gauges(images)
         yield _by_cluster(
+            f"{_OURS}metadata_went_back",
+            "1 where ZooKeeper lost metadata that it once held, and nothing is decided any more",
+            [(driver.cluster, int(driver.machine.went_back is not None)) for driver in drivers],
+        )
+        yield _by_cluster(
             f"{_OURS}persist_milliseconds",
             "Duration of the last write to ZooKeeper",
             [(driver.cluster, driver.persist_ms_last) for driver in drivers],

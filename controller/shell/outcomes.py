@@ -34,3 +34,12 @@ class OutcomeUnknown(Exception):
 
 class Overloaded(Exception):
     """More is waiting to be persisted than `UNPERSISTED_RECORDS_MAX` allows. Nothing was done; try again."""
+
+
+class MetadataWentBack(Exception):
+    """ZooKeeper lost what it once held of this cluster, and nothing is decided until an operator has
+    recovered it. Nothing was done. `evidence`: how that is known."""
+
+    def __init__(self, cluster: str, evidence: str) -> None:
+        super().__init__(f"the metadata of cluster {cluster!r} went back: {evidence}")
+        self.evidence = evidence

@@ -33,6 +33,7 @@ from controller.contract.partition_state import (
     TopicState,
 )
 from controller.core.records import BrokerRegistration, Change, PartitionRecord
+from controller.core.witnesses import TermStart
 
 PARTITIONS_PER_CHUNK: Final = 100
 #: ZooKeeper refuses a request above jute.maxbuffer, 1 MiB unless configured, by closing the connection; a
@@ -44,14 +45,20 @@ REASON_CHARS_MAX: Final = 1_000
 CHUNK_PREFIX: Final = "partitions-"
 
 
+#: Terms that a cluster's head remembers. A broker that was away for longer is compared by numbers alone.
+TERMS_MAX: Final = 16
+
+
 class HeadRow(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster's last write. Every write sets it under the version that the write before left behind, so
     writes form a chain: one can't be applied without its predecessors, and after a lost answer this row says
-    which was the last to be applied (S17). records: how many records were ever persisted."""
+    which was the last to be applied (S17). records: how many records were ever persisted. terms: the latest
+    TERMS_MAX that wrote here, ascending, to hold what brokers were told against (core/witnesses.py)."""
 
     write_id: str
     controller_epoch: int
     records: int
+    terms: tuple[TermStart, ...] = ()
 
 
 class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -35,7 +35,7 @@ from dataplane.shell.clock import Clock, SystemClock, Timekeeper
 from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.config import BrokerConfig, TopicSettings
 from dataplane.shell.connection import Connection
-from dataplane.shell.controller_client import ControllerClient
+from dataplane.shell.controller_client import ControllerClient, Seen
 from dataplane.shell.controller_session import BrokerIdentity, ControllerSession
 from dataplane.shell.data_directory import DataDirectory, Loaded
 from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
@@ -287,7 +287,7 @@ class Broker:
     # Life
 
     async def run(
-        self, *, controller_epoch_seen: int, task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED
+        self, *, seen: Seen, task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Serve until cancelled or told to shut down. Raises RegistrationRefused, LogDirRefused, OSError."""
         settings, ports = self.settings, self._ports
@@ -319,12 +319,12 @@ class Broker:
             cluster=settings.cluster,
             broker_id=settings.broker_id,
             clock=ports.clock,
-            controller_epoch_seen=controller_epoch_seen,
-            on_higher_epoch=self.directory.start_saving_controller_epoch,
+            seen=seen,
+            on_seen=self.directory.start_saving_seen,
             transport=ports.controller_transport,
             token=settings.controller_token,
         )
-        self.lease.on_controller_epoch(controller_epoch_seen)
+        self.lease.on_controller_epoch(seen.controller_epoch)
         preflight = Preflight(
             broker_id=settings.broker_id,
             broker_epoch=lambda: self.session.broker_epoch,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import httpx
 import msgspec
@@ -20,7 +20,13 @@ from controller.contract.administration import AdminRequest, AdminResponse
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
 from controller.contract.preflight import PreflightReport, PreflightResponse
-from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
+from controller.contract.session import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+    Witness,
+)
 from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse, UpdateBatch
 from dataplane.shell.clock import Clock
 
@@ -42,6 +48,17 @@ class OutcomeUnknown(ControllerUnavailable):
     """It was sent, must not be sent twice, and was not answered."""
 
 
+class Seen(NamedTuple):
+    """The latest word of any controller that this broker ever had, restarts included (I5): see Witness."""
+
+    controller_epoch: int = -1
+    lineage: str = ""
+    records: int = -1
+
+
+UNTOLD = Seen()
+
+
 class Answer(Protocol):
     @property
     def error(self) -> ControllerError: ...
@@ -51,6 +68,9 @@ class Answer(Protocol):
 
     @property
     def active_controller(self) -> str | None: ...
+
+    @property
+    def lineage(self) -> str: ...
 
 
 AnswerType = TypeVar("AnswerType", bound=Answer)
@@ -70,8 +90,8 @@ class ControllerClient:
         cluster: str,
         broker_id: int,
         clock: Clock,
-        controller_epoch_seen: int = -1,
-        on_higher_epoch: Callable[[int], None] | None = None,
+        seen: Seen = UNTOLD,
+        on_seen: Callable[[Seen], None] | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         token: str | None = None,
     ) -> None:
@@ -79,7 +99,7 @@ class ControllerClient:
         self._current = self._urls[0]
         self._prefix = f"/internal/clusters/{cluster}/brokers/{broker_id}"
         self._clock = clock
-        self._on_higher_epoch = on_higher_epoch
+        self._on_seen = on_seen
         timeout = httpx.Timeout(REQUEST_TIMEOUT_MS / 1000, connect=CONNECT_TIMEOUT_S)
         headers = {"content-type": "application/json", "accept": "application/json"}
         if token is not None:
@@ -93,12 +113,32 @@ class ControllerClient:
         self._polls = httpx.AsyncClient(
             timeout=timeout, headers=headers, transport=transport, trust_env=False, verify=verify
         )
-        #: The highest controller epoch seen by this broker in its life, restarts included (I5).
-        self.controller_epoch_seen = controller_epoch_seen
+        self.seen = seen
 
     @property
     def current_url(self) -> str:
         return self._current
+
+    def witness(self, cluster_id: str | None) -> Witness | None:
+        """What to tell every controller; None before the first word of one."""
+        if cluster_id is None or self.seen.controller_epoch < 0:
+            return None
+        return Witness(
+            cluster_id=cluster_id,
+            controller_epoch=self.seen.controller_epoch,
+            lineage=self.seen.lineage,
+            records=self.seen.records,
+        )
+
+    def note_records(self, records: int) -> None:
+        """A batch was applied that said how many records there are."""
+        if records > self.seen.records:
+            self._see(self.seen._replace(records=records))
+
+    def _see(self, seen: Seen) -> None:
+        self.seen = seen
+        if self._on_seen is not None:
+            self._on_seen(seen)
 
     async def aclose(self) -> None:
         await self._requests.aclose()
@@ -203,15 +243,19 @@ class ControllerClient:
         epoch = answer.controller_epoch
         if epoch < 0:  # an error from a controller that could not look into the cluster
             return True
-        if epoch < self.controller_epoch_seen:
+        seen = self.seen
+        if epoch < seen.controller_epoch:
             _log.warning(
-                "ignored an answer under controller epoch %d: %d was seen", epoch, self.controller_epoch_seen
+                "ignored an answer under controller epoch %d: %d was seen", epoch, seen.controller_epoch
             )
             return False
-        if epoch > self.controller_epoch_seen:
-            self.controller_epoch_seen = epoch
-            if self._on_higher_epoch is not None:
-                self._on_higher_epoch(epoch)
+        if epoch == seen.controller_epoch and "" != answer.lineage != seen.lineage != "":
+            _log.warning("ignored an answer: controller epoch %d has two histories", epoch)
+            return False
+        if epoch > seen.controller_epoch:
+            self._see(seen._replace(controller_epoch=epoch, lineage=answer.lineage))
+        elif answer.lineage and not seen.lineage:
+            self._see(seen._replace(lineage=answer.lineage))
         return True
 
     def _next_url(self, url: str, hint: str | None, asked: Sequence[str]) -> str | None:

@@ -37,6 +37,7 @@ from controller.contract.session import (
     RegisterRequest,
     RegisterResponse,
     ShutdownKind,
+    Witness,
 )
 from controller.contract.updates import ApplyFailure, PollRequest, UpdateBatch
 from dataplane.core.lease import Lease
@@ -151,6 +152,10 @@ class ControllerSession:
         #: Set unless an earlier process of this broker id is believed to live: see _register.
         self.may_listen = trio.Event()
 
+    @property
+    def _witness(self) -> Witness | None:
+        return self._client.witness(self._cluster_id)
+
     def wake_report(self) -> None:
         """Something is worth telling now: a proposal or a problem."""
         self._wake_report.set()
@@ -196,6 +201,7 @@ class ControllerSession:
                 unanswered_incarnation_ids=unanswered,
                 cluster_id=self._cluster_id,
                 version=identity.version,
+                witness=self._witness,
             )
             try:
                 response = await self._client.register(request)
@@ -268,6 +274,7 @@ class ControllerSession:
                 offline_log_dir_ids=self._offline_log_dir_ids(),
                 wants_shutdown=self.wants_shutdown,
                 clock_leap=self._leap(),
+                witness=self._witness,
             )
             try:
                 response = await self._client.heartbeat(request, timeout_ms=HEARTBEAT_TIMEOUT_MS)
@@ -316,6 +323,7 @@ class ControllerSession:
                 applied_controller_epoch=self._applied[0],
                 applied_sequence=self._applied[1],
                 failures=self._failures,
+                witness=self._witness,
             )
             try:
                 batch = await self._client.poll(request)
@@ -340,6 +348,7 @@ class ControllerSession:
             self._failures = tuple(await self._apply(batch))
             # Only now: a batch counts as applied when its effects are complete (I25).
             self._applied = position
+            self._client.note_records(batch.records)
             self.has_full_state = self.has_full_state or batch.full
             self._lease.on_applied(controller_epoch=batch.controller_epoch, sequence=batch.sequence)
             if self.status is not BrokerStatus.ACTIVE:
@@ -371,6 +380,7 @@ class ControllerSession:
                 lags=tuple(lags),
                 problems=problems,
                 log_ends=log_ends,
+                witness=self._witness,
             )
             try:
                 response = await self._client.report(report)

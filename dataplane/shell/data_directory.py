@@ -18,6 +18,7 @@ from dataplane.core.effects import WriteAside
 from dataplane.core.log_port import LogChanged, LogError
 from dataplane.shell.clock import Clock
 from dataplane.shell.config import TopicSettings
+from dataplane.shell.controller_client import Seen
 from dataplane.shell.partitions import HostedPartition
 from dataplane.shell.threads import Threads
 from dataplane.storage.disk import Disk, read_whole, replace_durably
@@ -30,7 +31,9 @@ from dataplane.storage.recovery import DamagedLog
 _log = logging.getLogger(__name__)
 
 CONTROLLER_EPOCH_FILE = "controller-epoch"
-CONTROLLER_EPOCH_BYTES_MAX = 32
+CONTROLLER_EPOCH_BYTES_MAX = 128
+SAVE_RECORDS_EVERY_MS = 1_000
+"""A witness of the last second is worth less than a durable write for each change in the cluster."""
 LOADED_LOGGED_EVERY = 1_000
 
 
@@ -42,13 +45,19 @@ class Loaded:
     problems: tuple[ReplicaProblem, ...]
 
 
-def read_controller_epoch(disk: Disk, path: str) -> int:
-    """The highest controller epoch that this directory's broker ever saw, or -1 (I5)."""
+def read_seen(disk: Disk, path: str) -> Seen:
+    """The latest controller's word that this directory's broker ever had (I5). An older release kept the
+    controller epoch alone."""
     encoded = read_whole(disk, f"{path}/{CONTROLLER_EPOCH_FILE}", bytes_max=CONTROLLER_EPOCH_BYTES_MAX)
     try:
-        return -1 if encoded is None else int(encoded)
+        match (encoded or b"").split():
+            case [epoch]:
+                return Seen(int(epoch))
+            case [epoch, records, *lineage]:
+                return Seen(int(epoch), b"".join(lineage).decode("ascii"), int(records))
     except ValueError:
-        return -1
+        pass
+    return Seen()
 
 
 def load_logs(log_dir: LogDir, *, wall_ms: Callable[[], int]) -> Loaded:
@@ -125,8 +134,8 @@ class DataDirectory:
         self._on_storage_error = on_storage_error
         self._asides: dict[tuple[PartitionKey, int], None] = {}
         #: The highest that was to be saved.
-        self._controller_epoch = -1
-        self._is_saving_controller_epoch = False
+        self._seen = Seen()
+        self._is_saving_seen = False
 
     @property
     def path(self) -> str:
@@ -241,26 +250,27 @@ class DataDirectory:
                 self._log_dir.path,
             )
 
-    def start_saving_controller_epoch(self, controller_epoch: int) -> None:
-        """One write at a time, and only upwards: of two threads the later could else be done first."""
-        self._controller_epoch = max(self._controller_epoch, controller_epoch)
-        if not self._is_saving_controller_epoch:
-            self._is_saving_controller_epoch = True
-            self._spawn(self._save_controller_epoch)
+    def start_saving_seen(self, seen: Seen) -> None:
+        """One write at a time: of two threads the earlier could else be done last."""
+        self._seen = seen
+        if not self._is_saving_seen:
+            self._is_saving_seen = True
+            self._spawn(self._save_seen)
 
-    async def _save_controller_epoch(self) -> None:
+    async def _save_seen(self) -> None:
         path = f"{self._log_dir.path}/{CONTROLLER_EPOCH_FILE}"
-        saved = -1
+        saved = Seen()
         try:
-            while saved < self._controller_epoch:
-                epoch = self._controller_epoch
-                content = str(epoch).encode("ascii")
+            while saved != self._seen:
+                if saved.controller_epoch == self._seen.controller_epoch:
+                    await self._clock.sleep_ms(SAVE_RECORDS_EVERY_MS)
+                saved = self._seen
+                content = f"{saved.controller_epoch} {saved.records} {saved.lineage}".encode("ascii")
                 await self._threads.run(partial(replace_durably, self._disk, path, content))
-                saved = epoch
         except OSError as error:
             self._on_storage_error(str(error))
         finally:
-            self._is_saving_controller_epoch = False
+            self._is_saving_seen = False
 
     def high_watermark(self, key: PartitionKey) -> int:
         return self._log_dir.stored_high_watermark(key)

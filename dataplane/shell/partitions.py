@@ -279,6 +279,9 @@ class PartitionTable:
                 if isinstance(hosted_or_failure, ApplyFailure):
                     return hosted_or_failure
                 hosted = hosted_or_failure
+            held = hosted.replica.state
+            if held is not None and is_behind(state, held):
+                return ahead(held)
             now_ms = self._clock.mono_ms()
             self.run_effects(hosted, hosted.replica.on_partition_state(state, now_ms=now_ms))
             self.served_learners.note(key, hosted.replica)
@@ -366,6 +369,19 @@ class PartitionTable:
             self._note_left_behind(log, error)
 
     async def _quarantine(self, log: PartitionLog, reason: str) -> None:
+        partition = log.partition
+        if log.log_end_offset > log.log_start_offset:
+            count = log.log_end_offset - log.log_start_offset
+            self._report(
+                ReplicaProblem(
+                    topic_id=partition.topic_id,
+                    partition=partition.partition,
+                    code="set_aside",
+                    detail=f"{partition.topic}-{partition.partition} with {count} records: {reason}",
+                    first_offset=log.log_start_offset,
+                    next_offset=log.log_end_offset,
+                )
+            )
         try:
             await self._store.quarantine_log(log, reason)
         except LogError as error:
@@ -573,6 +589,22 @@ def _failure(state: PartitionState, code: str, detail: str) -> ApplyFailure:
         partition_epoch=state.partition_epoch,
         code=code,
         detail=detail,
+    )
+
+
+def is_behind(state: PartitionState, held: PartitionState) -> bool:
+    """Whether a batch brings less than is held: the answer to a proposal overtook it, or the controller
+    forgot what it had decided. The controller knows which."""
+    return state.partition_epoch < held.partition_epoch or state.leader_epoch < held.leader_epoch
+
+
+def ahead(held: PartitionState) -> ApplyFailure:
+    return ApplyFailure(
+        topic_id=held.topic_id,
+        partition=held.partition,
+        partition_epoch=held.partition_epoch,
+        leader_epoch=held.leader_epoch,
+        code="ahead",
     )
 
 

@@ -205,7 +205,7 @@ class BrokerNode:
         )
         opened = open_broker(settings, ports, data_dir=DATA_DIR, boot_id=f"{self.name}-{self.boots}")
         self.broker = opened.broker
-        await opened.broker.run(controller_epoch_seen=opened.controller_epoch_seen)
+        await opened.broker.run(seen=opened.seen)
 
     async def _shut_down(self, life: Life, broker: Broker) -> None:
         with trio.CancelScope() as scope:

@@ -23,6 +23,7 @@ from controller.contract.session import (
     RegisterRequest,
     RegisterResponse,
     ShutdownKind,
+    Witness,
 )
 from controller.contract.throttles import is_learner
 from controller.contract.updates import ApplyFailure, BrokerEndpoint, PollRequest, UpdateBatch
@@ -46,6 +47,8 @@ from dataplane.core.log_port import LogError
 from dataplane.core.replica import FetchedPartition, Replica, ReplicaOptions, Role
 from dataplane.core.results import LATEST_TIMESTAMP, OffsetResult
 from dataplane.core.throttle import LearnerThrottle
+from dataplane.shell.controller_client import UNTOLD, Seen
+from dataplane.shell.partitions import ahead, is_behind
 from dataplane.wire.errors import ErrorCode
 from dataplane.wire.record_batch import decode_header
 from tests.simulation.clients import READ_BYTES_MAX, ProduceAnswer, ProduceCall, ReadAnswer, ReadCall
@@ -98,6 +101,7 @@ class Disk:
     unanswered: tuple[str, ...] = ()
     asides: int = 0
     quarantined: dict[PartitionKey, MemoryLog] = field(default_factory=dict)
+    seen: Seen = UNTOLD
     #: What every write fails with; whether an fsync hangs (S28, S29).
     failing: str | None = None
     hung: bool = False
@@ -346,6 +350,27 @@ class BrokerNode:
     def _controller(self) -> str:
         return self.controllers[self.controller]
 
+    @property
+    def witness(self) -> Witness | None:
+        seen = self.disk.seen
+        if self.disk.cluster_id is None or seen.controller_epoch < 0:
+            return None
+        return Witness(cluster_id=self.disk.cluster_id, **seen._asdict())
+
+    def _hear(self, answer: RegisterResponse | HeartbeatResponse | UpdateBatch) -> bool:
+        """As dataplane.shell.controller_client does; False: of a controller that is not to be believed."""
+        seen = self.disk.seen
+        epoch = answer.controller_epoch
+        if epoch < 0:
+            return True
+        if epoch < seen.controller_epoch:
+            return False
+        if epoch == seen.controller_epoch and "" != answer.lineage != seen.lineage != "":
+            return False
+        if epoch > seen.controller_epoch:
+            self.disk.seen = seen._replace(controller_epoch=epoch, lineage=answer.lineage)
+        return True
+
     def _register(self, kind: ShutdownKind, previous_epoch: int, unanswered: tuple[str, ...]) -> None:
         request = RegisterRequest(
             broker_id=self.broker_id,
@@ -357,6 +382,7 @@ class BrokerNode:
             previous_broker_epoch=previous_epoch,
             unanswered_incarnation_ids=unanswered,
             cluster_id=self.disk.cluster_id,
+            witness=self.witness,
         )
 
         controller = self._controller
@@ -368,7 +394,7 @@ class BrokerNode:
             )
 
         def answered(response: RegisterResponse) -> None:
-            if response.error is not ControllerError.NONE:
+            if not self._hear(response) or response.error is not ControllerError.NONE:
                 again()
                 return
             first = not self.registered
@@ -400,11 +426,15 @@ class BrokerNode:
             applied_sequence=self.applied[1],
             wants_shutdown=self.wants_shutdown,
             offline_log_dir_ids=(self.disk.directory_id,) if self.directory_failed else (),
+            witness=self.witness,
         )
 
         controller = self._controller
 
         def answered(response: HeartbeatResponse) -> None:
+            if not self._hear(response):
+                self._leave_controller(controller)
+                return
             self.lease.on_heartbeat_acked(response, sent_ms=sent_ms, now_ms=self.now_ms)
             self.cluster.marks.on_heartbeat(response.error)
             if response.error in (
@@ -444,10 +474,11 @@ class BrokerNode:
             applied_controller_epoch=self.applied[0],
             applied_sequence=self.applied[1],
             failures=tuple(self.failures),
+            witness=self.witness,
         )
 
         def answered(batch: UpdateBatch) -> None:
-            if batch.error is ControllerError.NONE:
+            if self._hear(batch) and batch.error is ControllerError.NONE:
                 self.failures = []
                 self._apply(batch)
                 self._after(0.1, self._poll)
@@ -494,6 +525,8 @@ class BrokerNode:
         for state in batch.partitions:
             self._apply_partition(state)
         self.applied = (batch.controller_epoch, batch.sequence)
+        seen = self.disk.seen
+        self.disk.seen = seen._replace(records=max(seen.records, batch.records))
         self.lease.on_applied(controller_epoch=batch.controller_epoch, sequence=batch.sequence)
         self.cluster.on_applied(self)
 
@@ -550,6 +583,10 @@ class BrokerNode:
             )
             self.replicas[key] = replica
         self.cluster.marks.on_state(self, replica, state)
+        held = replica.state
+        if held is not None and is_behind(state, held):
+            self.failures.append(ahead(held))
+            return
         self._run(key, replica.on_partition_state(state, now_ms=self.now_ms))
         self._classify(key, replica)
         self.cluster.oracle.on_replica_touched(self, key)
@@ -607,6 +644,7 @@ class BrokerNode:
             proposals=proposals,
             problems=problems,
             lags=tuple(lag for _, r in leading if (lag := r.lag(now_ms)) is not None),
+            witness=self.witness,
         )
 
         def done() -> None:

@@ -86,6 +86,7 @@ class Cluster:
                 controller_options,
                 self._is_broker_listening,
                 self._on_published,
+                self._on_went_back,
                 self.marks,
                 poll_wait_ms=options.poll_wait_ms,
             )
@@ -311,6 +312,11 @@ class Cluster:
                 f"{state.leader} le {state.leader_epoch} pe {state.partition_epoch} isr {state.isr} "
                 f"elr {state.elr}"
             )
+
+    def _on_went_back(self, controller: ControllerNode) -> None:
+        if not self.zookeeper.times_back:
+            assert controller.machine is not None
+            raise Violation("went back", f"ZooKeeper did not: {controller.machine.went_back}")
 
     # --- for tests that play by hand --------------------------------------------------------------------
 

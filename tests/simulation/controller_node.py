@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
+import msgspec
+
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
 from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
@@ -44,7 +46,9 @@ from controller.core.records import (
     TopicRecord,
 )
 from controller.core.stream import build_update
+from controller.core.witnesses import TermStart
 from controller.shell.loop_watch import LoopWatch
+from controller.shell.rows import TERMS_MAX
 from tests.simulation.clock import NodeClock
 from tests.simulation.events import Events, Timer
 from tests.simulation.network import Network
@@ -112,6 +116,7 @@ class ControllerNode:
     #: Whether a broker's process is running: the truth that a refused connection shows.
     is_broker_listening: Callable[[int], bool]
     on_published: Callable[[ControllerNode, Record], None]
+    on_went_back: Callable[[ControllerNode], None]
     marks: Sightings
     poll_wait_ms: int = 1_000
     life: int = 0
@@ -119,6 +124,10 @@ class ControllerNode:
     is_paused: bool = False
     is_held: bool = False
     controller_epoch: int = -1
+    lineage: str = ""
+    terms: tuple[TermStart, ...] = ()
+    #: Persisted in the cluster's life, as far as this controller has decided.
+    records: int = 0
     machine: ClusterMachine | None = None
     published: ClusterImage = field(default_factory=ClusterImage)
     queue: deque[Pending] = field(default_factory=deque)
@@ -233,14 +242,21 @@ class ControllerNode:
         self.marks.on_takeover(self)
         self.controller_epoch = epoch
         rows = self.zookeeper.read_all()
+        self.lineage = f"{self.session}@{self.events.now_ms}"
+        self.records, terms = rows.get("head", (0, ()))
+        mine = TermStart(controller_epoch=epoch, lineage=self.lineage, records=self.records)
+        self.terms = (*terms[1 - TERMS_MAX :], mine)
         self.published = image_from(rows)
         self.deaf_ms = self.watch.deaf_ms()
+        image = image_from(rows)
+        self.published.records_before = image.records_before = self.records - image.sequence
         self.machine = ClusterMachine(
-            image_from(rows),
+            image,
             cluster=CLUSTER,
             controller_epoch=epoch,
             options=self.options,
             now_ms=self.clock.mono_ms,
+            terms=self.terms,
         )
         self.events.note(f"{self.name} leads, controller epoch {epoch}")
         self._submit_tick()
@@ -294,7 +310,11 @@ class ControllerNode:
         probes: list[ProbeBroker] = []
         while self.queue:
             pending = self.queue.popleft()
+            knew = machine.went_back
             step = self._step(machine, pending.event)
+            if machine.went_back is not None and knew is None:
+                self.events.note(f"{self.name} halts: {machine.went_back}")
+                self.on_went_back(self)
             records.extend(step.records)
             replies.append((pending.answer, step.reply))
             probes.extend(effect for effect in step.effects if isinstance(effect, ProbeBroker))
@@ -314,6 +334,8 @@ class ControllerNode:
             if isinstance(record, RemoveTopicRecord):
                 prefix = f"partition/{record.topic_id}/"
                 writes.extend((k, None) for k in list(self.zookeeper.nodes) if k.startswith(prefix))
+        self.records += len(records)
+        writes.append(("head", (self.records, self.terms)))
         writes.append(("write_id", write_id))
         life = self.life
 
@@ -410,7 +432,11 @@ class ControllerNode:
         received_ms = self.clock.mono_ms
         if isinstance(request, HeartbeatRequest) and self.machine is not None:
             self._note_arrival(request.broker_id, request.broker_epoch)
-        self._guarded(self.life, lambda: self._dispatch(request, answer, received_ms))()
+
+        def signed(reply: Any) -> None:
+            answer(msgspec.structs.replace(reply, lineage=self.lineage) if self.machine else reply)
+
+        self._guarded(self.life, lambda: self._dispatch(request, signed, received_ms))()
 
     def _dispatch(self, request: Any, answer: Callable[[Any], None], received_ms: int) -> None:
         wall_ms = self.clock.wall_ms
@@ -420,11 +446,12 @@ class ControllerNode:
             return
         match request:
             case RegisterRequest():
-                self.submit(RegisterBroker(wall_ms=wall_ms, request=request), answer)
+                self._take(RegisterBroker(wall_ms=wall_ms, request=request), request, answer)
             case HeartbeatRequest():
-                self.submit(Heartbeat(wall_ms=wall_ms, request=request, received_ms=received_ms), answer)
+                beat = Heartbeat(wall_ms=wall_ms, request=request, received_ms=received_ms)
+                self._take(beat, request, answer)
             case LagReport():
-                self.submit(Report(wall_ms=wall_ms, request=request), answer)
+                self._take(Report(wall_ms=wall_ms, request=request), request, answer)
             case PollRequest():
                 applied = BrokerApplied(
                     wall_ms=wall_ms,
@@ -433,10 +460,31 @@ class ControllerNode:
                     controller_epoch=request.applied_controller_epoch,
                     sequence=request.applied_sequence,
                     failures=request.failures,
+                    witness=request.witness,
                 )
-                self.submit(applied, lambda reply: self._on_applied(request, answer, reply.error))
+
+                def go_on(reply: Any) -> None:
+                    if isinstance(reply, UpdateBatch):
+                        answer(reply)
+                    else:
+                        self._on_applied(request, answer, reply.error)
+
+                self._take(applied, request, go_on)
             case _:
                 raise AssertionError(request)
+
+    def _take(self, event: Event, request: Any, answer: Callable[[Any], None]) -> None:
+        """To a controller that was replaced, everything newer looks like a ZooKeeper that went back: it looks
+        whether its claim still stands before it believes that."""
+        machine = self.machine
+        assert machine is not None
+        if machine.went_back is None and machine.evidence(event) is not None:
+            epoch = self.zookeeper.nodes["controller_epoch"].value
+            is_current = self.zookeeper.leader == self.session and epoch == self.controller_epoch
+            if not is_current or not self.zookeeper.reaches(self.session):
+                answer(refuse(request))
+                return
+        self.submit(event, answer)
 
     def _on_applied(
         self, request: PollRequest, answer: Callable[[Any], None], error: ControllerError
@@ -447,6 +495,9 @@ class ControllerNode:
         self._answer_poll(request, answer)
 
     def _answer_poll(self, request: PollRequest, answer: Callable[[Any], None]) -> None:
+        if self.machine is None or self.machine.went_back is not None:
+            answer(refuse(request))
+            return
         batch = build_update(self.published, request, controller_epoch=self.controller_epoch)
         if batch is not None:
             answer(batch)

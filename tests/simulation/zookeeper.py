@@ -69,6 +69,8 @@ class ModelZooKeeper:
     is_reachable: Callable[[str], bool] | None = None
     watch_delays_ms: list[int] = field(default_factory=list)
     leaderless_since_ms: int = 0
+    #: How often what it holds was put back to what it once held.
+    times_back: int = 0
     _losses: list[float] = field(default_factory=list)
 
     @property

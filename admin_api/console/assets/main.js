@@ -119,8 +119,8 @@ async function everyOne(path) {
 }
 
 function worst(clusters) {
-  const rank = { critical: 0, degraded: 1, ok: 2 };
-  return [...clusters].sort((a, b) => (rank[a.health] ?? 3) - (rank[b.health] ?? 3))[0];
+  const rank = { metadata_went_back: 0, critical: 1, degraded: 2, ok: 3 };
+  return [...clusters].sort((a, b) => (rank[a.health] ?? 4) - (rank[b.health] ?? 4))[0];
 }
 
 function connection(level, ...text) {

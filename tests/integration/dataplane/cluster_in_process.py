@@ -47,7 +47,7 @@ from controller.core.stream import build_update
 from dataplane.shell.broker import Broker, BrokerSettings, Ports
 from dataplane.shell.clock import SystemClock
 from dataplane.shell.config import parse_config
-from dataplane.shell.data_directory import load_logs, read_controller_epoch
+from dataplane.shell.data_directory import load_logs, read_seen
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.tail_cache import TailBudget
@@ -300,9 +300,7 @@ class ClusterInProcess:
         async def run(*, task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED) -> None:
             try:
                 with scope:
-                    await broker.run(
-                        controller_epoch_seen=read_controller_epoch(disk, data_dir), task_status=task_status
-                    )
+                    await broker.run(seen=read_seen(disk, data_dir), task_status=task_status)
             finally:
                 done.set()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import trio
 
 from controller.contract.session import ShutdownKind
+from dataplane.shell.controller_client import Seen
 from tests.integration.dataplane.clients import produce, read
 from tests.integration.dataplane.cluster_in_process import cluster_in_process
 
@@ -91,7 +92,7 @@ def test_a_broker_that_is_stopped_while_it_starts_stops_cleanly(tmp_path: Path) 
                         nursery.cancel_scope.cancel()
 
                     nursery.start_soon(stop)
-                    nursery.start_soon(partial(broker.run, controller_epoch_seen=0))
+                    nursery.start_soon(partial(broker.run, seen=Seen(0)))
             log_dir.abandon()
             running = await cluster.start(1)
             assert running.log_dir.last_shutdown is ShutdownKind.CLEAN

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from controller.contract.session import Witness
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 from tests.unit.admin_api.rest_parts import ACTOR, controller, pointers, problem
 
@@ -248,3 +249,19 @@ async def test_one_resource_has_an_etag_that_moves_with_it(zookeeper: MemoryZooK
             await broker.apply()
         await rest.clock.sleep_ms(2_000)
         assert (await rest.client.get(path)).headers["etag"] != before
+
+
+async def test_metadata_that_went_back_is_told_wherever_an_operator_looks(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        (broker, *_) = await rest.form()
+        cluster = (await rest.client.get("/clusters/prod")).json()
+        broker.witness = Witness(cluster_id=cluster["cluster_id"], controller_epoch=99)
+        await broker.heartbeat()
+        assert (await rest.client.get("/clusters/prod")).json()["health"] == "metadata_went_back"
+        (alarm, *_) = (await rest.client.get("/clusters/prod/alarms")).json()["items"]
+        assert alarm["code"] == "metadata_went_back"
+        assert "broker 1 was told of controller epoch 99" in alarm["detail"]
+        refused = await rest.post("/topics", {"name": "orders", "partitions": 3})
+        assert problem(refused) == (503, "metadata_went_back")
+        metrics = (await rest.client.get("/metrics")).text
+        assert 'springtide_controller_metadata_went_back{cluster="prod"} 1.0' in metrics

@@ -48,9 +48,6 @@ def test_a_report_of_an_unknown_broker_or_an_earlier_incarnation_is_not_read() -
 PROPOSALS: list[tuple[str, dict[str, object], int, str]] = [
     ("unknown topic", {"topic_id": topic_id(9)}, 1, "unknown_topic_id"),
     ("unknown partition", {"partition": 9}, 1, "unknown_topic_or_partition"),
-    ("a leader epoch that I don't know", {"leader_epoch": 1}, 1, "not_controller"),
-    ("a partition epoch that I don't know", {"partition_epoch": 2}, 1, "not_controller"),
-    ("an unknown epoch, even from a stranger", {"leader_epoch": 1}, 2, "not_controller"),
     ("an earlier leader epoch", {"leader_epoch": -1}, 1, "fenced_leader_epoch"),
     ("an earlier leader epoch, even from a stranger", {"leader_epoch": -1}, 2, "fenced_leader_epoch"),
     ("not the leader", {}, 2, "invalid_request"),

@@ -23,6 +23,7 @@ from controller.contract.session import (
     RegisterRequest,
     RegisterResponse,
     ShutdownKind,
+    Witness,
 )
 from controller.core.events import AdmitBrokers, BrokerApplied, Heartbeat, RegisterBroker
 from controller.core.options import ControllerOptions
@@ -177,9 +178,8 @@ async def make_cluster(meta: Meta, term: Term, *, cluster: str = "prod") -> None
     operations = cluster_creation(
         cluster,
         ClusterRecord(cluster_id="CCCCCCCCCCCCCCCCCCCCCC", change=CHANGE),
-        epoch_check=term.epoch_check,
+        term=term,
         write_id="first",
-        controller_epoch=term.controller_epoch,
     )
     await meta.start_write(operations).outcome()
 
@@ -244,6 +244,7 @@ class Broker:
         self.cluster = cluster
         self.broker_id = broker_id
         self.broker_epoch = -1
+        self.witness: Witness | None = None
         self.request = RegisterRequest(
             broker_id=broker_id,
             incarnation_id=f"{broker_id}-{incarnation}",
@@ -269,6 +270,7 @@ class Broker:
             broker_id=self.broker_id,
             broker_epoch=self.broker_epoch,
             incarnation_id=self.request.incarnation_id,
+            witness=self.witness,
         )
         event = Heartbeat(
             request=request, received_ms=self.engine.clock.now_mono_ms(), wall_ms=self.wall_ms()

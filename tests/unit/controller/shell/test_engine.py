@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import anyio
@@ -10,7 +11,7 @@ import pytest
 
 from controller.audit.change import AuditedChange, Entity
 from controller.contract.errors import ControllerError
-from controller.contract.session import BrokerStatus
+from controller.contract.session import BrokerStatus, Witness
 from controller.core.events import (
     AlterReassignments,
     ConfigureCluster,
@@ -20,10 +21,16 @@ from controller.core.events import (
     TopicCreated,
 )
 from controller.core.options import ControllerOptions
-from controller.shell.leadership import EPOCH_PATH
+from controller.shell.leadership import ACTIVE_PATH, EPOCH_PATH
 from controller.shell.listeners import ListenerAnswer
-from controller.shell.meta import SetData
-from controller.shell.outcomes import ClusterExists, NotActive, OutcomeUnknown, UnknownCluster
+from controller.shell.meta import ANY_VERSION, Delete, SetData
+from controller.shell.outcomes import (
+    ClusterExists,
+    MetadataWentBack,
+    NotActive,
+    OutcomeUnknown,
+    UnknownCluster,
+)
 from tests.simulation.memory_zookeeper import LostAnswer, MemoryMeta, MemoryZooKeeper
 from tests.unit.controller.shell.shell_parts import (
     TOPIC_ID,
@@ -389,3 +396,48 @@ async def test_a_fault_of_the_machine_ends_the_term_and_not_the_controller(
         assert engine.controller_epoch == 2
         answer = await Broker(engine, 1).register()
         assert answer.error is ControllerError.NONE
+
+
+async def test_a_zookeeper_that_went_back_is_known_by_what_brokers_were_told(
+    zookeeper: MemoryZooKeeper, clock: VirtualClock
+) -> None:
+    """The same controller epoch is given twice, on two histories; and a broker knows of both."""
+    first = make_engine(zookeeper.connect(), clock, name="c1")
+    async with running(first):
+        await form_cluster(first)
+        before = dict(zookeeper.nodes)
+    async with running(make_engine(zookeeper.connect(), clock, name="c2")):
+        epoch_lost = json.loads(zookeeper.nodes[EPOCH_PATH].data)
+    zookeeper.nodes = {path: node for path, node in before.items() if not node.owner}
+    third = make_engine(zookeeper.connect(), clock, name="c3")
+    async with running(third):
+        assert third.controller_epoch == epoch_lost["controller_epoch"]
+        broker = Broker(third, 1)
+        await broker.register()
+        witness = Witness(
+            cluster_id=third.image("prod").image.cluster_id,
+            controller_epoch=epoch_lost["controller_epoch"],
+            lineage=epoch_lost["lineage"],
+        )
+        broker.witness = witness
+        assert (await broker.heartbeat()).error is ControllerError.METADATA_WENT_BACK
+        with pytest.raises(MetadataWentBack):
+            await third.submit("prod", create_topic())
+        assert third.went_back("prod") is not None
+
+
+async def test_to_a_controller_that_was_replaced_a_newer_word_is_no_evidence(
+    zookeeper: MemoryZooKeeper, clock: VirtualClock
+) -> None:
+    engine = make_engine(zookeeper.connect(), clock)
+    async with running(engine):
+        brokers = await form_cluster(engine)
+        driver = engine.driver("prod")
+        other = zookeeper.connect()
+        await other.start_write([Delete(ACTIVE_PATH, ANY_VERSION)]).outcome()
+        brokers[0].witness = Witness(
+            cluster_id=engine.image("prod").image.cluster_id, controller_epoch=engine.controller_epoch + 1
+        )
+        with pytest.raises(NotActive):
+            await brokers[0].heartbeat()
+        assert driver.machine.went_back is None

@@ -87,7 +87,7 @@ async def test_winning_raises_the_epoch_in_the_write_that_claims(
         ]
         assert claims == [[EPOCH_PATH, ACTIVE_PATH]]
         epoch = msgspec.json.decode(zookeeper.nodes[EPOCH_PATH].data, type=EpochRow)
-        assert epoch == EpochRow(controller_epoch=1, controller_id="c1")
+        assert epoch == EpochRow(controller_epoch=1, controller_id="c1", lineage=candidate.terms[0].lineage)
         assert candidate.terms[0].epoch_check.version == zookeeper.nodes[EPOCH_PATH].version
 
     await compete(candidate, then=then)

@@ -18,9 +18,10 @@ from controller.contract.administration import (
     TopicToDelete,
 )
 from controller.contract.errors import ControllerError
+from controller.contract.session import Witness
 from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse
 from dataplane.shell.clock import SystemClock
-from dataplane.shell.controller_client import ControllerClient, ControllerUnavailable, OutcomeUnknown
+from dataplane.shell.controller_client import ControllerClient, ControllerUnavailable, OutcomeUnknown, Seen
 
 ONE, TWO, THREE = "http://one:1", "http://two:2", "http://three:3"
 REQUEST = ProducerIdsRequest(broker_id=1, broker_epoch=1)
@@ -54,7 +55,7 @@ def ask(
             cluster="prod",
             broker_id=1,
             clock=SystemClock(),
-            controller_epoch_seen=seen,
+            seen=Seen(seen),
             transport=httpx.MockTransport(handle),
         )
         outcome: object = None
@@ -65,7 +66,7 @@ def ask(
             outcome = error
         finally:
             await client.aclose()
-        return outcome, asked, client.controller_epoch_seen
+        return outcome, asked, client.seen.controller_epoch
 
     return trio.run(run)
 
@@ -169,7 +170,7 @@ def administer(answers: Answers, *, seen: int = -1) -> tuple[object, list[str]]:
             cluster="prod",
             broker_id=1,
             clock=SystemClock(),
-            controller_epoch_seen=seen,
+            seen=Seen(seen),
             transport=httpx.MockTransport(handle),
         )
         call = DeleteTopicsCall(topics=(TopicToDelete(name="orders"),))
@@ -209,3 +210,38 @@ def test_administration_is_not_sent_again_where_it_may_have_been_done(
     outcome, asked = administer({ONE: first, TWO: told(DELETED)}, seen=4)
     assert isinstance(outcome, OutcomeUnknown)
     assert asked == [ONE]
+
+
+def test_one_controller_epoch_of_two_lineages_is_believed_in_the_first() -> None:
+    """The second was minted by a ZooKeeper that went back: what it says would take back what was told."""
+
+    async def run() -> tuple[object, Seen]:
+        answers = {
+            ONE: ok(controller_epoch=7, lineage="first"),
+            TWO: ok(controller_epoch=7, lineage="second"),
+        }
+
+        def handle(request: httpx.Request) -> httpx.Response:
+            return answers[f"{request.url.scheme}://{request.url.host}:{request.url.port}"]()
+
+        told: list[Seen] = []
+        client = ControllerClient(
+            urls=(ONE, TWO),
+            cluster="prod",
+            broker_id=1,
+            clock=SystemClock(),
+            transport=httpx.MockTransport(handle),
+            on_seen=told.append,
+        )
+        await client.allocate_producer_ids(REQUEST)
+        client.note_records(40)
+        answers[ONE] = refuse
+        with pytest.raises(ControllerUnavailable):
+            await client.allocate_producer_ids(REQUEST)
+        await client.aclose()
+        assert told == [Seen(7, "first"), Seen(7, "first", 40)]
+        return client.witness("C"), client.seen
+
+    witness, seen = trio.run(run)
+    assert seen == Seen(7, "first", 40)
+    assert witness == Witness(cluster_id="C", controller_epoch=7, lineage="first", records=40)

@@ -277,7 +277,7 @@ def test_s16_what_a_replaced_controller_says_is_not_applied() -> None:
 
     bench = during(3_000, prepare)
     assert [(batch.controller_epoch, batch.sequence) for batch in bench.applied] == [(3, 1)]
-    assert bench.client.controller_epoch_seen == 3
+    assert bench.client.seen.controller_epoch == 3
 
 
 def test_i8_a_batch_for_an_earlier_incarnation_is_not_applied() -> None:

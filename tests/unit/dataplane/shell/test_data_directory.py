@@ -11,7 +11,8 @@ import trio.testing
 from shell_kit import PATH, Node
 
 from dataplane.core.effects import WriteAside
-from dataplane.shell.data_directory import _why_aside, read_controller_epoch
+from dataplane.shell.controller_client import Seen
+from dataplane.shell.data_directory import _why_aside, read_seen
 from tests.simulation.memory_disk import MemoryDisk
 
 T = TypeVar("T")
@@ -70,13 +71,13 @@ def test_the_controller_epoch_on_disk_never_goes_back_whatever_thread_is_done_fi
                 node.spawned.clear()
 
             for controller_epoch in (7, 8, 9):
-                node.directory.start_saving_controller_epoch(controller_epoch)
+                node.directory.start_saving_seen(Seen(controller_epoch))
                 begin_spawned()
                 await trio.testing.wait_all_tasks_blocked()
             while begun := [event for event in reversed(threads.may_begin) if not event.is_set()]:
                 begun[0].set()
                 await trio.testing.wait_all_tasks_blocked()
-        assert read_controller_epoch(disk, PATH) == 9
+        assert read_seen(disk, PATH) == Seen(9)
 
     trio.run(test)
 
@@ -87,10 +88,10 @@ def test_a_failing_disk_does_not_keep_later_controller_epochs_from_being_saved()
         node = Node(disk)
         disk.fail_next("fsync", OSError("EIO"), path_contains="controller-epoch")
         for controller_epoch in (7, 8):
-            node.directory.start_saving_controller_epoch(controller_epoch)
+            node.directory.start_saving_seen(Seen(controller_epoch))
             for work in node.spawned:
                 await work()
             node.spawned.clear()
-        assert read_controller_epoch(disk, PATH) == 8
+        assert read_seen(disk, PATH) == Seen(8)
 
     trio.run(test)
