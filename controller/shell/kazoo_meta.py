@@ -9,6 +9,8 @@ Three things kazoo does that would hurt (docs/replication.md 8.6), and what is d
 - Its callbacks run in kazoo's threads. They only append to one queue; a single thread of ours carries the
   queue's items to the event loop, in order. kazoo's threads therefore never wait for the loop, which could
   deadlock a stopping process and would delay the session's own pings.
+- What proves that our claim still stands is asked and judged in threads alone (`keep_reading`), so it
+  waits for nothing that the loop does.
 
 A request made while the connection is down would sit in kazoo's queue and be sent whenever it returns; so
 requests are refused here unless the session is connected.
@@ -18,8 +20,10 @@ from __future__ import annotations
 
 import functools
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
+from types import NoneType
 from typing import Any, Final, assert_never
 
 import anyio
@@ -38,6 +42,7 @@ from kazoo.exceptions import (
 )
 from kazoo.retry import KazooRetry
 
+from controller.shell.clock import Clock
 from controller.shell.meta import (
     Check,
     Committed,
@@ -61,6 +66,8 @@ RECONNECT_DELAY_S: Final = 0.05
 RECONNECT_DELAY_MAX_S: Final = 0.5
 #: Reads of one `get_many` that are on their way at a time: bounds the bytes that wait to be decoded.
 READS_IN_FLIGHT_MAX: Final = 256
+#: Reads of one `keep_reading` that are on their way at a time.
+REPEATED_READS_MAX: Final = 8
 
 _STATES: Final = {
     KazooState.CONNECTED: SessionState.CONNECTED,
@@ -125,6 +132,45 @@ class _Watch:
         await self._changed.wait()
 
 
+class _RepeatedRead:
+    """See `Meta.keep_reading`. Everything but `stop` runs in threads."""
+
+    def __init__(
+        self, client: KazooClient, path: str, clock: Clock, on_read: Callable[[int, Node | None], bool]
+    ) -> None:
+        self.nudge = threading.Event()
+        self._client = client
+        self._path = path
+        self._clock = clock
+        self._on_read = on_read
+        self._is_over = False
+        self._in_flight = 0  # Raised by one thread, set to zero by the other: a bound, not a count.
+
+    def stop(self) -> None:
+        self._is_over = True
+        self.nudge.set()
+
+    def run_in_worker_thread(self, pause_ms: int) -> None:
+        while not self._is_over:
+            if self._client.connected and self._in_flight < REPEATED_READS_MAX:
+                self._in_flight += 1
+                sent_ms = self._clock.now_mono_ms()
+                synced = self._client.sync_async(self._path)
+                read = self._client.get_async(self._path)  # Answered after the sync.
+                read.rawlink(functools.partial(self._answer_in_kazoo_thread, sent_ms, synced))
+            self.nudge.wait(pause_ms / 1000)
+            self.nudge.clear()
+
+    def _answer_in_kazoo_thread(self, sent_ms: int, synced: Any, read: Any) -> None:
+        """`synced`, `read`: kazoo's IAsyncResult."""
+        self._in_flight = 0
+        is_gone = isinstance(read.exception, NoNodeError)
+        if isinstance(synced.exception, NoneType | NoNodeError) and (is_gone or read.exception is None):
+            node = None if is_gone else _node(read.value)
+            if not self._is_over and not self._on_read(sent_ms, node):
+                self.stop()
+
+
 class KazooMeta:
     """One ZooKeeper session over kazoo. `run` holds it open; it reconnects and renews the session by itself.
 
@@ -149,6 +195,8 @@ class KazooMeta:
         self._capture_negotiated_timeout()
         self._session = Session(SessionState.LOST, 0, 0, session_timeout_ms)
         self._session_changed = anyio.Event()
+        #: Set by each change of the connection: whoever reads repeatedly reads now.
+        self._nudges: dict[threading.Event, None] = {}
         self._arrivals: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     def _capture_negotiated_timeout(self) -> None:
@@ -224,6 +272,8 @@ class KazooMeta:
     def _on_state_in_kazoo_thread(self, state: str) -> None:
         session_id = self._client.client_id[0] if self._client.client_id is not None else 0
         self._arrivals.put(functools.partial(self._set_session, _STATES[state], session_id))
+        for nudge in list(self._nudges):
+            nudge.set()
 
     def _set_session(self, state: SessionState, session_id: int) -> None:
         self._session = Session(state, self._session.generation + 1, session_id, self._negotiated_ms)
@@ -270,6 +320,22 @@ class KazooMeta:
         if synced.error is not None and not isinstance(synced.error, NoNodeError):
             raise MetaUnavailable(_describe(synced.error)) from synced.error
         return await self._read(read)
+
+    async def keep_reading(
+        self, path: str, *, pause_ms: int, clock: Clock, on_read: Callable[[int, Node | None], bool]
+    ) -> None:
+        reading = _RepeatedRead(self._client, self._root + path, clock, on_read)
+        self._nudges[reading.nudge] = None
+        try:
+            await anyio.to_thread.run_sync(
+                reading.run_in_worker_thread,
+                pause_ms,
+                abandon_on_cancel=True,
+                limiter=anyio.CapacityLimiter(1),
+            )
+        finally:
+            reading.stop()
+            del self._nudges[reading.nudge]
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         nodes: list[Node | None] = []
@@ -319,14 +385,7 @@ class KazooMeta:
             return None
         if answer.error is not None:
             raise MetaUnavailable(_describe(answer.error)) from answer.error
-        data, stat = answer.value
-        return Node(
-            data=data,
-            version=stat.version,
-            owner=stat.ephemeralOwner,
-            created_zxid=stat.czxid,
-            modified_ms=stat.mtime,
-        )
+        return _node(answer.value)
 
     def _require_connection(self) -> None:
         if not self._is_connected:
@@ -355,6 +414,18 @@ class KazooMeta:
             await answer.wait()
             if answer.error is not None and not isinstance(answer.error, NodeExistsError):
                 raise MetaUnavailable(_describe(answer.error)) from answer.error
+
+
+def _node(value: Any) -> Node:
+    """Of what kazoo's `get` gives."""
+    data, stat = value
+    return Node(
+        data=data,
+        version=stat.version,
+        owner=stat.ephemeralOwner,
+        created_zxid=stat.czxid,
+        modified_ms=stat.mtime,
+    )
 
 
 def _call_each(arrivals: Sequence[Callable[[], None]]) -> None:

@@ -136,7 +136,9 @@ class Term:
         )
 
     def prove(self, sent_ms: int) -> None:
-        """An answer arrived that shows the claim standing at some moment after `sent_ms`."""
+        """An answer arrived that shows the claim standing at some moment after `sent_ms`. Called in any
+        thread: while the loop is held, authority goes on. A suspension at the same moment may be overlooked
+        for the life of this proof, which is true all the same."""
         if self._suspended_at_ms is not None and sent_ms <= self._suspended_at_ms:
             return
         if self._proof_sent_ms is None or sent_ms > self._proof_sent_ms:
@@ -422,21 +424,15 @@ class Leadership:
 
     async def _keep_proving(self, term: Term) -> None:
         pause_ms = max(1, self._meta.session.timeout_ms // PROOFS_PER_SESSION)
-        while True:
-            session = self._meta.session
-            sent_ms = self._clock.now_mono_ms()
-            try:
-                node = await self._meta.get_synced(ACTIVE_PATH)
-            except MetaUnavailable:
-                await self._connected()
-                await self._clock.sleep_ms(1)  # So that it counts as sent after the suspension.
-                continue
-            if not self._is_claim_of(term, node):
-                term.resign("the claim is gone")
-                return
-            term.prove(sent_ms)
-            with self._clock.timeout_ms(pause_ms):
-                await self._meta.session_changed(session)  # A new connection is worth a proof at once.
+
+        def on_read(sent_ms: int, node: Node | None) -> bool:
+            is_ours = self._is_claim_of(term, node)
+            if is_ours:
+                term.prove(sent_ms)
+            return is_ours
+
+        await self._meta.keep_reading(ACTIVE_PATH, pause_ms=pause_ms, clock=self._clock, on_read=on_read)
+        term.resign("the claim is gone")
 
     async def _follow_session(self, term: Term) -> None:
         session = self._meta.session

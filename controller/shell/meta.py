@@ -12,10 +12,12 @@ still happen as long as the session lives. Whoever gets `Unknown` reads back bef
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+from controller.shell.clock import Clock
 
 #: A version that no znode has: the operation does not look at versions.
 ANY_VERSION = -1
@@ -173,6 +175,14 @@ class Meta(Protocol):
     async def get_synced(self, path: str) -> Node | None:
         """Reads after ZooKeeper's leader has seen us: what is returned was true after the call began, and our
         session was alive then. Raises MetaUnavailable."""
+        ...
+
+    async def keep_reading(
+        self, path: str, *, pause_ms: int, clock: Clock, on_read: Callable[[int, Node | None], bool]
+    ) -> None:
+        """Reads as `get_synced` does, every `pause_ms` and at once after a reconnection, and tells when each
+        read was sent and what it found. Returns when `on_read` returns False. It is called in another thread
+        where the store has threads: an answer waits neither for the loop nor for what the loop does."""
         ...
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import trio
 
+from controller.shell.clock import Clock
 from controller.shell.listeners import PROBE_TIMEOUT_MS, ListenerAnswer
 from controller.shell.meta import (
     MetaUnavailable,
@@ -25,7 +26,7 @@ from tests.fullstack.life import Life, Shield
 from tests.fullstack.sockets import SimChannel, SimNet
 from tests.fullstack.zookeeper import ZooKeeperHost
 from tests.simulation.memory_disk import MemoryDisk
-from tests.simulation.memory_zookeeper import MemoryMeta
+from tests.simulation.memory_zookeeper import MemoryMeta, keep_reading
 
 T = TypeVar("T")
 
@@ -318,6 +319,11 @@ class FencedMeta:
 
     async def get_synced(self, path: str) -> Node | None:
         return await self.get(path)
+
+    async def keep_reading(
+        self, path: str, *, pause_ms: int, clock: Clock, on_read: Callable[[int, Node | None], bool]
+    ) -> None:
+        await keep_reading(self, path, pause_ms=pause_ms, clock=clock, on_read=on_read)
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         self._check()

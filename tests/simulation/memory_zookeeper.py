@@ -11,18 +11,20 @@ tests/integration runs the same operations against this model and a real ZooKeep
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import anyio
 import anyio.lowlevel
 
+from controller.shell.clock import Clock
 from controller.shell.meta import (
     ANY_VERSION,
     Check,
     Committed,
     Create,
     Delete,
+    Meta,
     MetaUnavailable,
     Node,
     Operation,
@@ -253,6 +255,11 @@ class MemoryMeta:
     async def get_synced(self, path: str) -> Node | None:
         return await self.get(path)
 
+    async def keep_reading(
+        self, path: str, *, pause_ms: int, clock: Clock, on_read: Callable[[int, Node | None], bool]
+    ) -> None:
+        await keep_reading(self, path, pause_ms=pause_ms, clock=clock, on_read=on_read)
+
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         await self._reach()
         return [self._server.nodes.get(path) for path in paths]
@@ -304,3 +311,24 @@ class MemoryMeta:
         self._session = Session(state, self._session.generation + 1, session_id, self._session.timeout_ms)
         self._changed.set()
         self._changed = anyio.Event()
+
+
+async def keep_reading(
+    meta: Meta, path: str, *, pause_ms: int, clock: Clock, on_read: Callable[[int, Node | None], bool]
+) -> None:
+    """`Meta.keep_reading` where there are no threads."""
+    is_wanted = True
+    while is_wanted:
+        session = meta.session
+        sent_ms = clock.now_mono_ms()
+        try:
+            node = await meta.get_synced(path)
+        except MetaUnavailable:
+            while session.state is not SessionState.CONNECTED:
+                session = await meta.session_changed(session)
+            await clock.sleep_ms(1)  # So that it counts as sent after the suspension.
+            continue
+        is_wanted = on_read(sent_ms, node)
+        if is_wanted:
+            with clock.timeout_ms(pause_ms):
+                await meta.session_changed(session)
