@@ -5,10 +5,10 @@ of partitions that are *due* (mentioned by the request, appended to, or left ove
 full), and an answer looks at those only. A partition that nobody touched costs nothing, per request and per
 wake-up.
 
-Being followed through a session is evidence too: `Contact` carries the time of the session's last request to
-every replica whose follower fetches through it, so that an idle follower counts as alive without being
-looked at. A follower that stops following takes the partition out of the session (or drops it), and the
-evidence ends with it.
+Being followed through a session is evidence too: `Contact` carries the times of the session's last request to
+every replica whose follower fetches through it, so that an idle follower counts as alive without being looked
+at. What a request proves is dated by the answer that it follows, not by its arrival. A follower that stops
+following takes the partition out of the session (or drops it), and the evidence ends with it.
 
 The leader epoch is not judged here but with each evaluation: the session remembers the epoch that the
 fetcher stated, and hands it to the replica every time (KAFKA-9338: Kafka's incremental fetches once skipped
@@ -40,12 +40,32 @@ _EPOCH_MAX = 2**31 - 1
 
 class Contact:
     """When a fetch session was last heard from (monotonic ms). Shared by reference with the replicas whose
-    followers fetch through it."""
+    followers fetch through it.
 
-    __slots__ = ("last_fetch_ms",)
+    last_fetch_ms: when its last request *arrived*, which may be long after the fetcher sent it: this process
+        may have been paused meanwhile. It says no more than that nobody should hurry to evict the follower.
+    vouched_ms: when the answer was sent that its last request followed. The fetcher sent that request later,
+        so at this time at the earliest it was still following; NEVER_MS before its second request.
+    """
+
+    __slots__ = ("_answered_ms", "last_fetch_ms", "vouched_ms")
 
     def __init__(self, last_fetch_ms: int = NEVER_MS) -> None:
         self.last_fetch_ms = last_fetch_ms
+        self.vouched_ms = NEVER_MS
+        self._answered_ms = NEVER_MS
+
+    def on_request(self, now_ms: int) -> None:
+        """The next request of the session, which its fetcher makes after the answer to the one before."""
+        self.last_fetch_ms = now_ms
+        self.vouched_ms = self._answered_ms
+
+    def on_answer(self, now_ms: int) -> None:
+        """An answer is about to be sent; `now_ms` was read before it was made."""
+        self._answered_ms = now_ms
+
+    def end(self) -> None:
+        self.last_fetch_ms = self.vouched_ms = self._answered_ms = NEVER_MS
 
 
 class FetchPartition(NamedTuple):
@@ -305,7 +325,7 @@ class FetchSessions:
         session.next_epoch = session.next_epoch + 1 if session.next_epoch < _EPOCH_MAX else 1
         session.is_full_answer = False
         session.last_used_ms = now_ms
-        session.contact.last_fetch_ms = now_ms
+        session.contact.on_request(now_ms)
         self._sessions.move_to_end(session.session_id)
         for mentioned in request.partitions:
             if session._mention(mentioned):
@@ -362,7 +382,7 @@ class FetchSessions:
 
     def close(self, session: FetchSession) -> None:
         """It is no evidence of anything from here on."""
-        session.contact.last_fetch_ms = NEVER_MS
+        session.contact.end()
         if self._sessions.get(session.session_id) is session:
             del self._sessions[session.session_id]
             self._partition_count -= len(session)

@@ -68,6 +68,13 @@ class FollowerProgress:
             return self.last_fetch_ms
         return contact.last_fetch_ms
 
+    @property
+    def vouched_ms(self) -> int:
+        """When it was certainly still following in this leader epoch, however late its fetch was read: what a
+        fetch arrived at, or when a parked one was looked at again, proves nothing (2.9, S52)."""
+        contact = self.contact
+        return NEVER_MS if contact is None else contact.vouched_ms
+
     def on_fetch(
         self,
         *,
@@ -210,11 +217,11 @@ class InSyncSet:
         )
 
     def stands_in_for_the_lease(self, *, now_ms: int, lease_ms: int) -> bool:
-        """At least max(2, min) committed members, and every maximal one kept fetching in this leader epoch
-        within the lease time: none of them has been told of another leader before that."""
+        """At least max(2, min) committed members, and every maximal one followed in this leader epoch within
+        the lease time: none of them has led since."""
         if len(self.state.isr) < max(2, self.state.min_insync_replicas):
             return False
-        return all(now_ms - follower.last_heard_ms < lease_ms for follower in self.waited_for)
+        return all(now_ms - follower.vouched_ms < lease_ms for follower in self.waited_for)
 
     # What happens.
 

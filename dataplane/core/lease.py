@@ -45,7 +45,7 @@ class Lease:
     )
 
     def __init__(self) -> None:
-        #: Length of the lease as last granted; also how fresh a follower's fetch must be when it has lapsed.
+        #: Length of the lease as last granted; also for how long a follower vouches when it has lapsed.
         self.lease_ms = 0
         #: The controller said that this broker may not lead (or has not said yet that it may): unlike after
         #: mere silence, nothing stands in for the lease.

@@ -121,7 +121,7 @@ class Fetches:
             # The fetcher has given up on it, or it would not ask again; but its answer keeps its place in the
             # connection's order, so it gets one.
             self._unpark(earlier)
-            self._answer(earlier, [])
+            self._answer(earlier, [], self._clock.mono_ms())
         now_ms = self._clock.mono_ms()
         answers, has_reason = self._evaluate(fetch, now_ms)
         if (
@@ -131,7 +131,7 @@ class Fetches:
             or (fetch.session.session_id != NO_SESSION and fetch.session.is_full_answer)
             or self.parked >= PARKED_MAX
         ):
-            self._answer(fetch, answers)
+            self._answer(fetch, answers, now_ms)
             return
         if fetch.session.is_replica and answers:  # news, but only of high watermarks
             fetch.deadline_ms = min(fetch.deadline_ms, now_ms + HIGH_WATERMARK_TELL_MS)
@@ -164,7 +164,7 @@ class Fetches:
                     answers, has_reason = self._evaluate(fetch, now_ms)
                     if has_reason or fetch.is_gone():
                         self._unpark(fetch)
-                        self._answer(fetch, answers)
+                        self._answer(fetch, answers, now_ms)
 
     def _tell_soon(self, session: FetchSession) -> None:
         fetch = session.parked
@@ -222,9 +222,11 @@ class Fetches:
             budget -= PARTITION_OVERHEAD_BYTES if size == 0 else 0
         return answers, has_reason or total >= fetch.min_bytes
 
-    def _answer(self, fetch: Fetch, answers: list[FetchedAnswer]) -> None:
+    def _answer(self, fetch: Fetch, answers: list[FetchedAnswer], now_ms: int) -> None:
+        """`now_ms`: read before the answer was made, so that what follows it is never dated too late."""
         fetch.is_answered = True
         session = fetch.session
+        session.contact.on_answer(now_ms)
         for answer in answers:
             result = answer.result
             session.settle(
@@ -266,7 +268,7 @@ class Fetches:
             heappop(self._timers)
             answers, _ = self._evaluate(fetch, now_ms)
             self._unpark(fetch)
-            self._answer(fetch, answers)
+            self._answer(fetch, answers, now_ms)
         return None
 
     async def run_timers(self, end_turn: Callable[[], None]) -> None:

@@ -41,7 +41,7 @@ from dataplane.core.effects import (
     StopFetching,
     WriteAside,
 )
-from dataplane.core.fetch_session import HIGH_WATERMARK_TELL_MS, FetchPosition
+from dataplane.core.fetch_session import HIGH_WATERMARK_TELL_MS, Contact, FetchPosition
 from dataplane.core.lease import Lease
 from dataplane.core.log_port import LogError
 from dataplane.core.replica import FetchedPartition, Replica, ReplicaOptions, Role
@@ -67,11 +67,30 @@ PRODUCE_WAIT_MS = 3_000
 
 
 class FetchCall(NamedTuple):
-    """What a follower sends its leader: all partitions it follows there."""
+    """What a follower sends its leader: all partitions it follows there. follows: the name of the answer that
+    it had last on this connection, if it had one; a session's epoch says the same (KIP-227)."""
 
     broker_id: int
     broker_epoch: int
     partitions: tuple[tuple[PartitionKey, FetchPosition], ...]
+    follows: tuple[int, int] | None = None
+
+
+class FetchAnswer(dict[PartitionKey, FetchedPartition]):
+    """name: (life of the leader, number)."""
+
+    def __init__(self, name: tuple[int, int], partitions: dict[PartitionKey, FetchedPartition]) -> None:
+        super().__init__(partitions)
+        self.name = name
+
+
+@dataclass(slots=True)
+class FollowerContact:
+    """What a leader's end of a fetch session remembers of a follower."""
+
+    contact: Contact
+    keys: frozenset[PartitionKey]
+    answer: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)
@@ -169,6 +188,12 @@ class BrokerNode:
     problems_seen: list[ReplicaProblem] = field(default_factory=list)
     parked_fetches: dict[int, ParkedFetch] = field(default_factory=dict)
     told: dict[tuple[int, PartitionKey], int] = field(default_factory=dict)
+    #: As a leader, of each follower; as a follower, the name of each leader's last answer.
+    contacts: dict[int, FollowerContact] = field(default_factory=dict)
+    answer_count: int = 0
+    answers_had: dict[int, tuple[int, int]] = field(default_factory=dict)
+    #: When it sent the last heartbeat that was acknowledged, by no clock of its own.
+    heard_ms: int = -(2**60)
     #: Partitions whose news has not been looked at yet on behalf of parked fetches.
     woken: dict[PartitionKey, None] = field(default_factory=dict)
     directory_failed: bool = False
@@ -225,6 +250,9 @@ class BrokerNode:
         self.applied = (-1, -1)
         self.parked_fetches = {}
         self.told = {}
+        self.contacts = {}
+        self.answers_had = {}
+        self.heard_ms = -(2**60)
         self.owed = {}
         self.woken = {}
         self.directory_failed = False
@@ -417,7 +445,7 @@ class BrokerNode:
         self._call(controller, request, answered, again)
 
     def _heartbeat(self) -> None:
-        sent_ms = self.now_ms
+        sent_ms, true_sent_ms = self.now_ms, self.events.now_ms
         request = HeartbeatRequest(
             broker_id=self.broker_id,
             broker_epoch=self.broker_epoch,
@@ -444,8 +472,10 @@ class BrokerNode:
                 self._register(self.disk.shutdown_kind(), self.disk.broker_epoch, ())
             elif response.error is not ControllerError.NONE:
                 self._leave_controller(controller)
-            elif self.wants_shutdown and response.may_shut_down:
-                self._finish_shutdown()
+            else:
+                self.heard_ms = max(self.heard_ms, true_sent_ms)
+                if self.wants_shutdown and response.may_shut_down:
+                    self._finish_shutdown()
 
         def lost() -> None:
             self._leave_controller(controller)
@@ -719,6 +749,8 @@ class BrokerNode:
             case LeadershipChanged():
                 self._wake(key)
                 replica = self.replicas[key]
+                if replica.role is Role.LEADER:
+                    self.cluster.oracle.on_leadership_began(self, key)
                 self.events.note(
                     f"{self.name} {key[0][:4]}-{key[1]} {replica.role} epoch {replica.leader_epoch}"
                 )
@@ -803,12 +835,14 @@ class BrokerNode:
             return
 
         def lost() -> None:
+            self.answers_had.pop(leader_id, None)
             for key, _ in partitions:
                 if key in self.throttle:
                     self.throttle.release(key, self.now_ms)
             again(20)
 
-        def answered(answer: dict[PartitionKey, FetchedPartition]) -> None:
+        def answered(answer: FetchAnswer) -> None:
+            self.answers_had[leader_id] = answer.name
             got = False
             for key, position in partitions:
                 replica, fetched = self.replicas.get(key), answer.get(key)
@@ -838,7 +872,8 @@ class BrokerNode:
                 again(15 + 30 * self.random.random())
 
         wait_ms = self.cluster.options.fetch_wait_ms
-        request = FetchCall(self.broker_id, self.broker_epoch, tuple(partitions))
+        follows = self.answers_had.get(leader_id)
+        request = FetchCall(self.broker_id, self.broker_epoch, tuple(partitions), follows)
         self._call(
             f"broker-{leader_id}",
             request,
@@ -871,6 +906,7 @@ class BrokerNode:
     def _on_fetch(self, request: FetchCall, answer: Callable[[Any], None]) -> None:
         """Answer at once what is news; park the rest, as the data plane's shell does."""
         wait_ms = self.cluster.options.fetch_wait_ms
+        self._note_contact(request)
         answers = {key: self._serve(request, key, position) for key, position in request.partitions}
         if not wait_ms or is_news(answers):
             self._answer_fetch(request, answers, answer)
@@ -885,6 +921,21 @@ class BrokerNode:
             request, answer, self._after(wait_ms, lambda: self._end_wait(request))
         )
 
+    def _note_contact(self, request: FetchCall) -> None:
+        """The bookkeeping of fetch sessions: what follows another answer than the last one begins anew."""
+        keys = frozenset(key for key, _ in request.partitions)
+        known = self.contacts.get(request.broker_id)
+        if known is None or request.follows is None or known.answer != request.follows:
+            if known is not None:
+                known.contact.end()
+            self.contacts[request.broker_id] = FollowerContact(Contact(self.now_ms), keys)
+            return
+        known.contact.on_request(self.now_ms)
+        for key in sorted(known.keys - keys):
+            if key in self.replicas:
+                self.replicas[key].on_replica_gone(request.broker_id, known.contact)
+        known.keys = keys
+
     def _answer_fetch(
         self,
         request: FetchCall,
@@ -893,7 +944,12 @@ class BrokerNode:
     ) -> None:
         for key, fetched in answers.items():
             self.told[(request.broker_id, key)] = fetched.high_watermark
-        answer(answers)
+        self.answer_count += 1
+        name = (self.life, self.answer_count)
+        known = self.contacts[request.broker_id]
+        known.answer = name
+        known.contact.on_answer(self.now_ms)
+        answer(FetchAnswer(name, answers))
 
     def _end_wait(self, request: FetchCall) -> None:
         parked = self.parked_fetches.get(request.broker_id)
@@ -941,6 +997,7 @@ class BrokerNode:
         replica = self.replicas.get(request.key)
         if replica is None:
             return ReadAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, ())
+        self.cluster.oracle.on_replica_touched(self, request.key)
         if request.offset is None:
             found = replica.list_offset(
                 LATEST_TIMESTAMP, leader_epoch=request.leader_epoch, now_ms=self.now_ms
@@ -977,6 +1034,7 @@ class BrokerNode:
             last_fetched_epoch=position.last_fetched_epoch,
             max_bytes=min(position.max_bytes, self.cluster.options.fetch_bytes_max),
             now_ms=self.now_ms,
+            contact=self.contacts[request.broker_id].contact,
         )
         self.cluster.marks.on_fetch_served(replica, request.broker_id, position, result, effects)
         if result.error is ErrorCode.NONE and result.diverging is None:

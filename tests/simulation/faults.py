@@ -16,6 +16,7 @@ from tests.simulation import (
     kinds_disks,
     kinds_network,
     kinds_operators,
+    kinds_pauses,
     kinds_plans,
     kinds_scripts,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "kinds_disks",
     "kinds_network",
     "kinds_operators",
+    "kinds_pauses",
     "kinds_plans",
     "kinds_scripts",
 ]
@@ -43,6 +45,7 @@ MODULES = (
     kinds_plans,
     kinds_scripts,
     kinds_disks,
+    kinds_pauses,
 )
 _PLACE = {module.__name__: number for number, module in enumerate(MODULES)}
 

@@ -339,12 +339,12 @@ def _pause(cluster: Cluster, broker_id: int, for_ms: int) -> bool:
     return True
 
 
-@kind(draw_pause)
+@kind(draw_pause, family="pauses")
 def pause_broker(cluster: Cluster, *, broker: int, for_ms: int) -> bool:
     """SIGSTOP: deliveries and timers wait, the world goes on (S35)."""
     return _pause(cluster, broker, for_ms)
 
 
-@kind(draw_leader_pause)
+@kind(draw_leader_pause, family="pauses")
 def pause_leader(cluster: Cluster, *, broker: int, for_ms: int) -> bool:
     return _pause(cluster, broker, for_ms)

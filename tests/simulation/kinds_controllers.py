@@ -46,7 +46,7 @@ def kill_controller(cluster: Cluster, *, controller: str, for_ms: int) -> bool:
     return True
 
 
-@kind(_draw_controller)
+@kind(_draw_controller, family="pauses")
 def pause_controller(cluster: Cluster, *, controller: str, for_ms: int) -> bool:
     """S16: it wakes up after its successor took over."""
     node = _named(cluster, controller)

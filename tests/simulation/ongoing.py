@@ -18,6 +18,7 @@ class Ongoing:
 
     nodes: frozenset[str]
     end: Callable[[], None]
+    ends_ns: int = 0
     timer: Timer | None = None
 
 
@@ -40,6 +41,11 @@ class OngoingFaults:
         lasting_ns = self._events.now_ns - self._since_ns if self._ongoing else 0
         return (self._lasted_ns + lasting_ns) // MS
 
+    @property
+    def last_end_ms(self) -> int:
+        """When the last of them ends."""
+        return max((fault.ends_ns for fault in self._ongoing), default=0) // MS + 1
+
     def _note_end(self) -> None:
         """One has just ended."""
         if not self._ongoing:
@@ -54,6 +60,7 @@ class OngoingFaults:
             self._note_end()
             fault.end()
 
+        fault.ends_ns = self._events.now_ns + int(for_ms * MS)
         fault.timer = self._events.after(for_ms, ends)
         if not self._ongoing:
             self._since_ns = self._events.now_ns

@@ -8,6 +8,8 @@ to the same step.
     a replica was touched     I26; I13 of what is newly below its watermark;   O(1) if nothing moved, else
                               I2 if it leads and it, the controller's state    O(batches that moved)
                               or its promise changed since
+    a replica was touched     2.9: it answers for no leadership that another   O(1) unless another leads
+                              replica has had for longer than a lease
     a fetch was served        I7, I8                                           O(1)
     a high watermark moved    I3 by our own list of fetches; I1 of every       O(replicas + new batches)
                               candidate
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
 
+CLOCK_SLACK = 1.06
+"""Clocks run up to 5 % slow."""
+
+
 class Content(NamedTuple):
     """What a batch is, wherever it stands. A CRC alone is not enough: among some hundred thousand batches of
     a sweep two different ones had the same (seed 300)."""
@@ -55,6 +61,14 @@ class Committed(NamedTuple):
     next_offset: int
     leader_epoch: int
     content: Content
+
+
+class Began(NamedTuple):
+    """A leadership began, in true time."""
+
+    leader_epoch: int
+    leader: int
+    at_ms: int
 
 
 def content_of(header: BatchHeader) -> Content:
@@ -102,6 +116,7 @@ class Oracle:
         self._evidence: dict[tuple[int, int, PartitionKey, int], dict[int, int]] = {}
         self._leaders: dict[tuple[PartitionKey, int], int] = {}
         self._partition_epochs: dict[PartitionKey, int] = {}
+        self._began: defaultdict[PartitionKey, list[Began]] = defaultdict(list)
         self._superset_checked: dict[PartitionKey, tuple[Any, Any, Any]] = {}
         #: Partitions whose log an operator chose by hand (losses.py): the mark's leader epoch and where the
         #: ghost was cut; -1 before that election. What was cut off is lost for all to see.
@@ -129,6 +144,12 @@ class Oracle:
             state = self.cluster.truth(key)
             if state is not None and state.leader == broker.broker_id:
                 self._check_quorum_superset(key, state, replica)
+            else:
+                self._check_quiet(broker, key, replica)
+
+    def on_leadership_began(self, broker: BrokerNode, key: PartitionKey) -> None:
+        began = Began(broker.replicas[key].leader_epoch, broker.broker_id, self.cluster.events.now_ms)
+        self._began[key].append(began)
 
     def on_fetch_served(
         self,
@@ -331,6 +352,26 @@ class Oracle:
                     f"controller isr {state.isr} elr {state.elr}",
                 )
         self._superset_checked[key] = (state, held, pending)
+
+    def _check_quiet(self, broker: BrokerNode, key: PartitionKey, replica: Replica) -> None:
+        """2.9: longer than a lease after another began to lead, and after the last heartbeat that counts was
+        sent, a leader of an earlier epoch answers nothing, whatever its followers sent it. (While it has its
+        lease it may be as stale as its metadata stream is slow.)"""
+        if key in self.conceded or not replica.may_serve(broker.now_ms):
+            return
+        for began in self._began[key]:
+            if began.leader_epoch > replica.leader_epoch and began.leader != broker.broker_id:
+                break
+        else:
+            return
+        since_ms = max(began.at_ms, broker.heard_ms)
+        silent_ms = self.cluster.events.now_ms - since_ms
+        if silent_ms > self.cluster.options.lease_ms * CLOCK_SLACK:
+            raise Violation(
+                "2.9",
+                f"{key} broker {broker.broker_id} would answer for leader epoch {replica.leader_epoch} "
+                f"{silent_ms} ms after broker {began.leader} began to lead in {began.leader_epoch}",
+            )
 
     # --- the end ----------------------------------------------------------------------------------------
 

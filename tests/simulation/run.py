@@ -167,6 +167,8 @@ def _run_phases(cluster: Cluster, planner: FaultPlanner | Replayer, faults_ms: i
     _expire_sessions(cluster)
     cluster.run_until(events.now_ms + faults_ms)
     planner.stop()
+    if cluster.options.family == "pauses":  # it is about what comes after them
+        cluster.run_until(max(events.now_ms, cluster.ongoing.last_end_ms))
     random = keyed_random(cluster.seed, "core")
     core = draw_core(cluster, random)
     if can_serve(cluster, cluster.brokers) and not cluster.budget.is_exceeded:

@@ -263,6 +263,35 @@ def older_state_applied() -> Patches:
 
 
 @plant(
+    breaks="2.9",
+    seen="issue 13: a fetch vouches for a lease from when it is read, not from when it was made",
+    seeds_max=60,
+    scenario="S52",
+    family="pauses",
+)
+def fetches_vouch_from_their_arrival() -> Patches:
+    return [(FollowerProgress, "vouched_ms", property(lambda self: self.last_heard_ms))]
+
+
+@plant(
+    breaks="2.9",
+    seen="issue 13: a parked fetch that is looked at again vouches once more",
+    seeds_max=200,
+    scenario="S52",
+    family="pauses",
+)
+def parked_fetches_vouch_again() -> Patches:
+    original = FollowerProgress.on_fetch
+
+    def on_fetch(self: FollowerProgress, **kwargs: Any) -> None:
+        original(self, **kwargs)
+        if self.contact is not None:
+            self.contact.vouched_ms = kwargs["now_ms"]
+
+    return [(FollowerProgress, "on_fetch", on_fetch)]
+
+
+@plant(
     breaks="L1", seen="KAFKA-9198: waiting producers are forgotten on demotion", seeds_max=60, scenario="S35"
 )
 def waiters_kept_on_demotion() -> Patches:

@@ -1,8 +1,11 @@
-"""S13, S15, S35: leases. They buy silence; what is committed never rests on them."""
+"""S13, S15, S35, S52: leases. They buy silence; what is committed never rests on them."""
 
 from __future__ import annotations
 
+from dataplane.wire.errors import ErrorCode
+from dataplane.wire.records import NewRecord, encode_batch
 from tests.simulation.broker_node import BrokerNode
+from tests.simulation.clients import ProduceAnswer, ProduceCall, ReadAnswer, ReadCall
 from tests.simulation.scenarios.registry import scenario
 from tests.simulation.scenarios.script import Script
 
@@ -81,3 +84,36 @@ def leader_paused_beyond_its_lease(s: Script) -> None:
     )
     s.until("A answers", lambda: bool(late.answers))
     s.expect("2.9", "A acknowledges nothing that it wrote in its sleep", not late.is_acked)
+
+
+@scenario("S52", fetch_wait_ms=500)
+def leader_asked_in_its_sleep(s: Script) -> None:
+    """The leader stands still for 18 s. Its followers' last fetches, and questions of clients that were asked
+    long after the next election, lie in its sockets; one fetch was parked before. It answers none of them."""
+    a = s.a
+    s.traffic()
+    s.run_for(2_000)
+    s.reached("its followers vouch for it", may_vouch(s, a))
+    s.quiet()
+    s.run_for(100)
+    s.reached("fetches of both followers are parked", len(a.parked_fetches) == 2)
+    a.pause()
+    s.until("another leads", lambda: s.leads(s.b) or s.leads(s.c))
+    s.run_for(12_000)
+    answers: list[ReadAnswer | ProduceAnswer] = []
+    batch = encode_batch([NewRecord(timestamp=0, key=None, value=b"late")])
+    for call in (ReadCall(s.key, -1, None), ReadCall(s.key, -1, 0), ProduceCall(s.key, batch, acks=1)):
+        s.network.call("client", a.name, call, answers.append, timeout_ms=5_000, on_timeout=lambda: None)
+    s.run_for(5)
+    a.resume()
+    s.until("A answers", lambda: len(answers) == 3)
+    refused = [answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER for answer in answers]
+    s.expect("2.9", "A gives neither end nor records, and takes no batch with acks=1", all(refused))
+
+
+def may_vouch(s: Script, broker: BrokerNode) -> bool:
+    """Whether the followers alone would carry its leadership."""
+    leader = s.replica(broker)._leader
+    return leader is not None and leader.in_sync.stands_in_for_the_lease(
+        now_ms=broker.now_ms, lease_ms=broker.lease.lease_ms
+    )

@@ -150,6 +150,13 @@ class Bench:
             contact=contact,
         )
 
+    def follow(self, replica_id: int, fetch_offset: int) -> tuple[FetchResult, Effects]:
+        """A fetch that comes at once in answer to what the leader sent just now."""
+        contact = Contact()
+        contact.on_answer(self.now_ms)
+        contact.on_request(self.now_ms)
+        return self.fetch(replica_id, fetch_offset, contact=contact)
+
     def consume(
         self,
         fetch_offset: int,

@@ -169,6 +169,21 @@ def test_a_full_fetch_replaces_the_session_and_ends_its_evidence() -> None:
     assert len(table) == 1
 
 
+def test_s52_a_request_vouches_as_of_the_answer_that_it_follows() -> None:
+    table = sessions()
+    session = opened(table, asked(A), now_ms=5)
+    contact = session.contact
+    assert contact.vouched_ms == NEVER_MS
+    contact.on_answer(7)
+    opened(table, session=(100, 1), now_ms=18_000)  # it lay in the socket
+    assert (contact.last_fetch_ms, contact.vouched_ms) == (18_000, 7)
+    contact.on_answer(18_001)
+    assert contact.vouched_ms == 7  # until the next request
+    table.close(session)
+    contact.on_answer(18_002)
+    assert contact.vouched_ms == NEVER_MS
+
+
 def test_a_fetch_without_a_session_can_wait_as_well() -> None:
     table = sessions()
     session = opened(table, asked(A), session=(0, -1), replica_id=-1, broker_epoch=-1)

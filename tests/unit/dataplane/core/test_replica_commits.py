@@ -153,12 +153,12 @@ def test_s13_a_lapsed_leader_alone_stops_acking_serving_and_deleting() -> None:
 def test_a_lapsed_leader_goes_on_while_enough_members_keep_fetching_from_it() -> None:
     bench = under_lease()
     bench.now_ms += 90
-    bench.fetch(2, 0)
-    bench.fetch(3, 0)
-    bench.now_ms += 90  # the session is over, the last fetches are 90 ms old
+    bench.follow(2, 0)
+    bench.follow(3, 0)
+    bench.now_ms += 90  # the session is over, the last answers that were followed are 90 ms old
     assert bench.append("a")[0].is_waiting
-    bench.fetch(2, 1)
-    assert bench.fetch(3, 1)[1][-1] == CompleteProduce(("a",), ErrorCode.NONE)
+    bench.follow(2, 1)
+    assert bench.follow(3, 1)[1][-1] == CompleteProduce(("a",), ErrorCode.NONE)
     bench.now_ms += 100  # broker 2 and 3 were told of another leader: no fetch any more
     assert bench.append()[0] == LAPSED
     assert not bench.replica.may_serve(bench.now_ms)
@@ -167,9 +167,45 @@ def test_a_lapsed_leader_goes_on_while_enough_members_keep_fetching_from_it() ->
 def test_one_silent_member_is_enough_to_end_the_stand_in() -> None:
     bench = under_lease()
     bench.now_ms += 90
-    bench.fetch(2, 0)
+    bench.follow(2, 0)
+    bench.follow(3, 0)
     bench.now_ms += 90
-    bench.fetch(2, 0)
+    bench.follow(2, 0)
+    assert bench.replica.may_serve(bench.now_ms)
+    bench.now_ms += 10
+    assert not bench.replica.may_serve(bench.now_ms)
+
+
+def test_s52_fetches_that_lay_in_the_socket_while_the_leader_was_paused_vouch_for_nothing() -> None:
+    bench = under_lease()
+    session = {member: Contact() for member in (2, 3)}
+    for member, contact in session.items():
+        bench.fetch(member, 0, contact=contact)
+        contact.on_answer(bench.now_ms)
+    bench.now_ms += 18_000
+    for member, contact in session.items():
+        contact.on_request(bench.now_ms)
+        bench.fetch(member, 0, contact=contact)
+    now_ms = bench.now_ms
+    assert bench.append(acks=1)[0] == LAPSED
+    assert bench.replica.list_offset(-1, leader_epoch=-1, now_ms=now_ms) == OffsetResult(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
+    assert bench.replica.describe_producers(now_ms).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert bench.consume(0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for contact in session.values():  # those that follow what it sends after the pause do
+        contact.on_answer(now_ms)
+        contact.on_request(now_ms + 1)
+    assert bench.replica.may_serve(now_ms + 1)
+
+
+def test_s52_a_parked_fetch_that_is_looked_at_again_vouches_for_nothing() -> None:
+    bench = under_lease()
+    parked = Contact()
+    bench.fetch(2, 0, contact=parked)
+    bench.now_ms += 500
+    bench.follow(3, 0)
+    bench.fetch(2, 0, contact=parked)
     assert not bench.replica.may_serve(bench.now_ms)
 
 
@@ -179,7 +215,8 @@ def test_an_incremental_session_that_holds_the_partition_counts_as_fetching() ->
     bench.fetch(2, 0, contact=contact)
     bench.fetch(3, 0, contact=contact)
     bench.now_ms += 500
-    contact.last_fetch_ms = bench.now_ms - 50
+    contact.on_answer(bench.now_ms - 50)
+    contact.on_request(bench.now_ms)
     assert bench.replica.may_serve(bench.now_ms)
     bench.replica.on_replica_gone(3, contact)
     assert not bench.replica.may_serve(bench.now_ms)
@@ -187,8 +224,8 @@ def test_an_incremental_session_that_holds_the_partition_counts_as_fetching() ->
 
 def test_nothing_stands_in_for_a_lease_that_the_controller_took_away() -> None:
     bench = under_lease()
-    bench.fetch(2, 0)
-    bench.fetch(3, 0)
+    bench.follow(2, 0)
+    bench.follow(3, 0)
     bench.lease.on_heartbeat_acked(
         HeartbeatResponse(controller_epoch=1, status=BrokerStatus.FENCED),
         sent_ms=bench.now_ms,
@@ -200,9 +237,9 @@ def test_nothing_stands_in_for_a_lease_that_the_controller_took_away() -> None:
 def test_a_lapse_freezes_the_high_watermark_and_fails_all_waiters_at_the_next_tick() -> None:
     bench = under_lease()
     bench.append("a")
-    bench.fetch(2, 1)
+    bench.follow(2, 1)
     bench.now_ms += 100
-    assert bench.fetch(3, 1)[0].error is ErrorCode.NONE  # followers are served, with a frozen high watermark
+    assert bench.follow(3, 1)[0].error is ErrorCode.NONE  # followers are served, with a frozen high watermark
     bench.now_ms += 100
     assert bench.fetch(3, 1)[0].high_watermark == 0
     assert bench.tick() == (

@@ -49,6 +49,7 @@ class Leader:
 
     def _respond(self, fetch: Fetch, session: FetchSession, answers: list[FetchedAnswer]) -> None:
         self._session_id = session.session_id
+        self.contact = session.contact
         for answer in answers:
             handler._count(self.context, answer.followed.key, session, answer.size_bytes)
         self.sent.append({answer.followed.key[0]: answer.size_bytes for answer in answers})
@@ -252,3 +253,24 @@ def test_lifting_a_leaders_rate_and_joining_the_isr_end_the_waiting() -> None:
         assert leader.node.table.served_learners.by_partition == {(TOPIC_ID, 0): ()}
 
     on_a_throttled_leader(test)
+
+
+def test_s52_what_a_follower_answers_is_dated_by_the_answer_that_it_follows() -> None:
+    def test(leader: Leader) -> None:
+        clock = leader.node.clock
+        began_ms = clock.mono_ms()
+        leader.ask({TOPIC_ID: 0, OTHER_ID: 0})
+        contact = leader.contact
+        clock.now_ms += 18_000  # it stands still, with the next fetch in its socket
+        leader.ask({})
+        assert (contact.vouched_ms, contact.last_fetch_ms) == (began_ms, began_ms + 18_000)
+        clock.now_ms += 400  # that one was parked; now it is answered
+        leader.node.produce(size=BATCH_BYTES)
+        leader.fetches.on_data_appended((TOPIC_ID, 0))
+        leader.fetches.wake()
+        assert contact.vouched_ms == began_ms
+        clock.now_ms += 5
+        leader.ask({TOPIC_ID: 1})
+        assert contact.vouched_ms == began_ms + 18_400
+
+    on_a_leader(test, replica_id=2)
