@@ -12,7 +12,7 @@ WHERE: dict[str, str] = {
         f"S{number}": "sim"
         for number in (
             *range(1, 29),
-            *(30, 31, 32, 34, 35, 36, 38, 39),
+            *(30, 31, 32, 34, 35, 36, 38, 39, 52),
         )
     },
     "S29": "tests/integration/dataplane/test_disk_trouble.py::test_s28_a_slow_fsync_",

@@ -57,7 +57,7 @@ def test_what_the_scripts_break_on_purpose_is_seen() -> None:
 
 
 def test_every_scenario_of_the_rule_book_is_somewhere() -> None:
-    assert sorted(WHERE, key=lambda number: int(number[1:])) == [f"S{n}" for n in range(1, 41)]
+    assert {f"S{n}" for n in range(1, 41)} <= set(WHERE)  # the numbers after these have gaps
     assert {number for number, where in WHERE.items() if where == "sim"} == {s.number for s in SCENARIOS}
     for where in WHERE.values():
         if "::" in where:
