@@ -70,7 +70,7 @@ def test_the_rule_book_names_the_scenarios_that_are_played() -> None:
     rows = dict(
         re.findall(r"^\| (S\d+) \|.*\| ([^|]*) \|$", (ROOT / "docs/replication.md").read_text(), re.M)
     )
-    assert set(rows) == set(WHERE)
+    assert set(WHERE) <= set(rows)
     for number, covered in rows.items():
         played = re.search(r"played: ([^;]*)", covered)
         names = set() if played is None else set(re.findall(r"`(\w+)`", played[1]))
