@@ -95,6 +95,8 @@ class ReplicaLogEnd(msgspec.Struct, frozen=True, kw_only=True):
     leader_epoch: of the state without a leader. high_watermark: as this replica knows it, at most the true
         one. epochs: the latest LOG_EPOCHS_MAX entries of its leader-epoch history, as (leader epoch, start
         offset), ascending; they tell where two logs part (KIP-101).
+    seal_chain_epoch: the chain epoch of the log's seal: it holds all that its replica ever vouched for, if
+        that is still the broker's chain epoch (docs/replication.md 3.9); -1: it has no seal.
     """
 
     topic_id: str
@@ -104,6 +106,7 @@ class ReplicaLogEnd(msgspec.Struct, frozen=True, kw_only=True):
     log_end_offset: int
     high_watermark: int
     epochs: tuple[tuple[int, int], ...] = ()
+    seal_chain_epoch: int = -1
 
 
 class LagReport(msgspec.Struct, frozen=True, kw_only=True):

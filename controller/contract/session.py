@@ -111,6 +111,8 @@ class RegisterResponse(msgspec.Struct, frozen=True, kw_only=True):
     #: The active controller's URL, when the one asked is not it and knows.
     active_controller: str | None = None
     lineage: str = ""
+    #: Goes into the seals of logs (docs/replication.md 3.9): a seal proves something as long as this stays.
+    chain_epoch: int = -1
 
 
 class ClockLeap(msgspec.Struct, frozen=True, kw_only=True):

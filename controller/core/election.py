@@ -2,8 +2,9 @@
 
 A leader is elected cleanly from the ISR, in assignment order; when no member of the ISR can lead, from the
 ELR, alone in its ISR (sound because an ISR below the minimum commits nothing: KIP-966). Otherwise the
-partition stays without a leader and an operator is told why (3.3); a topic may opt into an unclean election
-(3.5). Only a registered, unfenced broker that is not shutting down is ever elected (S38).
+partition stays without a leader and an operator is told why (3.3); unless a sealed log proves that it is
+whole (3.9), or the topic opted into an unclean election (3.5). Only a registered, unfenced broker that is not
+shutting down is ever elected (S38).
 
 Restarts: a new incarnation is first fenced like a dead broker, whatever stopped it. A process crash leaves
 the page cache, so its seats turn into ELR seats where the ISR falls below the minimum, never into nothing;
@@ -13,16 +14,18 @@ epoch without it, and takes it back only through a fetch of the new broker epoch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
+from controller.contract.lag_report import ReplicaLogEnd
 from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from controller.core.assignment import first_leader
 from controller.core.configs import is_unclean_election_allowed
 from controller.core.draft import Draft
 from controller.core.image import ClusterImage
 from controller.core.isr import NOBODY, advance, with_unclean_leader
+from controller.core.loss import sealed_candidate
 from controller.core.records import Cause, Change
 
 
@@ -144,6 +147,20 @@ def elect_leaderless(draft: Draft, broker_id: int) -> int:
             elect_uncleanly_if_allowed(draft, key)
         count += image.partitions[key].leader != NO_LEADER
     return count
+
+
+def elect_sealed(draft: Draft, key: PartitionKey, told: Mapping[int, ReplicaLogEnd]) -> bool:
+    """Elect the replica whose sealed log proves that it holds every committed record, when power loss has
+    taken all seats (3.9). It leads alone; the others come back by fetching. False: none is proven."""
+    state = draft.image.partitions.get(key)
+    candidate = None if state is None else sealed_candidate(draft.image, state, told)
+    if state is None or candidate is None:
+        return False
+    after = advance(state, isr=(candidate,), leader=candidate)
+    assert after is not None
+    reason = f"the sealed log of broker {candidate} holds all that was committed"
+    draft.write_partition(after, draft.change(Cause.SEALED_LEADER_ELECTED, reason=reason))
+    return True
 
 
 def elect_uncleanly_if_allowed(draft: Draft, key: PartitionKey) -> bool:

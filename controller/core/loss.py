@@ -12,13 +12,16 @@ either holds beyond that, the other lacks, even at the same offsets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from controller.contract.lag_report import LOG_EPOCHS_MAX, PartitionLag, ReplicaLogEnd
 from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from controller.core.image import ClusterImage
+
+SEALS_MIN: Final = 2
+"""Members with a seal, for an election by it: one disk alone may have gone back."""
 
 
 class HeldBy(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +82,40 @@ class LossPreview(msgspec.Struct, frozen=True, kw_only=True):
         return min(known, key=lambda c: (c.lost_committed or 0, c.lost_records or 0), default=None)
 
 
+def sealed_candidate(
+    image: ClusterImage, state: PartitionState, told: Mapping[int, ReplicaLogEnd]
+) -> int | None:
+    """Return the replica that provably holds every committed record of a partition that has lost all its
+    seats; None if there is none (3.9).
+
+    Nothing was committed since the ISR last had the minimum, so each member of last_known_elr held all of it
+    when its seat was taken, and one whose log is sealed under the broker's chain epoch still does. A disk
+    that was put back to an earlier state of the same incarnation has an old seal, so one seal is no proof:
+    two members must have one, and no replica may have told of more than the candidate holds.
+    """
+    if state.leader != NO_LEADER or state.isr or state.elr:
+        return None
+    sealed = [
+        broker_id
+        for broker_id in state.last_known_elr
+        if broker_id in told
+        and image.is_eligible(broker_id)
+        and told[broker_id].seal_chain_epoch == image.brokers[broker_id].chain_epoch >= 0
+    ]
+    if len(sealed) < SEALS_MIN:
+        return None
+    return next((broker_id for broker_id in sealed if not _is_exceeded(broker_id, told)), None)
+
+
+def _is_exceeded(broker_id: int, told: Mapping[int, ReplicaLogEnd]) -> bool:
+    log = told[broker_id]
+    return any(
+        other.high_watermark > log.log_end_offset or _held_beyond(log, other_id, other, 0).records > 0
+        for other_id, other in told.items()
+        if other_id != broker_id
+    )
+
+
 class _Told(NamedTuple):
     broker_epoch: int
     log_end: ReplicaLogEnd
@@ -107,6 +144,10 @@ class LogEnds:
         if key not in self._told and len(self._told) >= len(image.leaderless):
             self._told = {known: told for known, told in self._told.items() if known in image.leaderless}
         self._told.setdefault(key, {})[broker_id] = _Told(broker_epoch, log_end)
+
+    @property
+    def keys(self) -> tuple[PartitionKey, ...]:
+        return tuple(self._told)
 
     def of(self, image: ClusterImage, state: PartitionState) -> dict[int, ReplicaLogEnd]:
         """By broker, in assignment order: told under this very state, by the registered incarnation."""

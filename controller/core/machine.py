@@ -9,6 +9,7 @@ give the same records.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, assert_never
 
 from controller.contract.errors import ControllerError
@@ -29,6 +30,7 @@ from controller.core.effects import Alarm, AlarmCode, AlarmKey, Effect
 from controller.core.election import (
     can_lead_preferred,
     elect_preferred,
+    elect_sealed,
     eligible_ids,
     hand_over_demoted,
     repair,
@@ -173,6 +175,8 @@ class ClusterMachine:
         if not self._has_taken_over:
             self._take_over(draft)
         reply = self._dispatch(draft, event, now_ms)
+        if isinstance(event, Report | Heartbeat | BrokerApplied):
+            self._elect_sealed(draft, event)
         follow_up(draft, draft.records)
         if self.image.deletions:
             self._finish_deletions(draft)
@@ -255,6 +259,17 @@ class ClusterMachine:
     def _finish_deletions(self, draft: Draft) -> None:
         if finish_deletions(draft, self._sessions.applied):
             self.lags = {key: lag for key, lag in self.lags.items() if key in self.image.partitions}
+
+    def _elect_sealed(self, draft: Draft, event: Report | Heartbeat | BrokerApplied) -> None:
+        """A log end that was told, or a broker that is trusted again, may be the missing proof (3.9)."""
+        keys: Iterable[PartitionKey]
+        if isinstance(event, Report):
+            keys = [(log_end.topic_id, log_end.partition) for log_end in event.request.log_ends]
+        else:
+            keys = self._log_ends.keys if draft.records else ()
+        for key in keys:
+            if key in self.image.leaderless:
+                elect_sealed(draft, key, self._log_ends.of(self.image, self.image.partitions[key]))
 
     # --- what brokers say -------------------------------------------------------------------------------
 

@@ -58,6 +58,7 @@ class Cause(StrEnum):
     ISR_CHANGE_REFUSED = "isr_change_refused"
     LEADER_RECOVERED = "leader_recovered"
     LEADER_ELECTED = "leader_elected"
+    SEALED_LEADER_ELECTED = "sealed_leader_elected"
     PREFERRED_LEADER_ELECTED = "preferred_leader_elected"
     UNCLEAN_LEADER_ELECTED = "unclean_leader_elected"
     REASSIGNMENT_STARTED = "reassignment_started"
@@ -100,6 +101,8 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     configs: its own settings, over the cluster's, under Kafka's names (configs.BROKER_SETTINGS).
     rack: what counts. assigned_rack: set by an operator, over what the process says, which is own_rack then.
     labels: an operator's notes; nothing here reads them.
+    chain_epoch: the broker epoch with which an unbroken chain of incarnations on these directories began; -1:
+        unknown, until the next registration. Seals of logs name it (3.9).
     """
 
     broker_id: int
@@ -123,6 +126,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     last_shutdown: ShutdownKind = ShutdownKind.FIRST_START
     registered_at_ms: int = 0
     version: str = ""
+    chain_epoch: int = -1
 
     @property
     def status(self) -> BrokerStatus:

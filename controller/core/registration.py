@@ -42,6 +42,17 @@ def follows(before: BrokerRegistration, request: RegisterRequest) -> bool:
     )
 
 
+def continues_chain(before: BrokerRegistration, request: RegisterRequest) -> bool:
+    """Whether these are the very directories that the registered incarnation left, however it stopped: what
+    it durably wrote down is there. An older copy of them, or others, begins a new chain (3.9)."""
+    return (
+        before.chain_epoch >= 0
+        and follows(before, request)
+        and set(before.log_dir_ids) == set(request.log_dir_ids)
+        and not before.offline_log_dir_ids
+    )
+
+
 def proves_end(before: BrokerRegistration, request: RegisterRequest) -> bool:
     """A clean marker names the incarnation that wrote it, is its last write, and is deleted by the first act
     of a start: who presents the marker of the registered epoch is its successor, not its double."""

@@ -30,7 +30,13 @@ from controller.core.election import drain, elect_leaderless, vacate_seats
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
 from controller.core.records import BrokerRegistration, Cause
-from controller.core.registration import check_registration, has_usable_dir, proves_end, vouches_for_seats
+from controller.core.registration import (
+    check_registration,
+    continues_chain,
+    has_usable_dir,
+    proves_end,
+    vouches_for_seats,
+)
 
 
 class Session:
@@ -138,6 +144,7 @@ class Sessions:
             return self._refuse_duplicate(draft, before, request, now_ms)
         if before is not None:
             self._end_incarnation(draft, before, request)
+        is_continued = before is not None and continues_chain(before, request)
         assigned = None if before is None else before.assigned_rack
         registration = BrokerRegistration(
             broker_id=request.broker_id,
@@ -159,6 +166,7 @@ class Sessions:
             last_shutdown=request.last_shutdown,
             registered_at_ms=draft.wall_ms,
             version=request.version,
+            chain_epoch=before.chain_epoch if before and is_continued else image.last_broker_epoch + 1,
         )
         draft.write_broker(
             registration,
@@ -254,6 +262,7 @@ class Sessions:
             heartbeat_interval_ms=self._options.heartbeat_interval_ms,
             lease_ms=self._options.lease_ms,
             retry_after_ms=self._options.registration_retry_ms,
+            chain_epoch=registration.chain_epoch,
         )
 
     # --- heartbeats, positions --------------------------------------------------------------------------

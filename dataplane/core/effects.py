@@ -92,6 +92,11 @@ class PersistEpochs(msgspec.Struct, frozen=True):
     the port wrote it already, so only a machine crash can lose it, and that costs the replica its seat."""
 
 
+class Vouch(msgspec.Struct, frozen=True):
+    """The log is sealed, and records were written beyond its seal: remove the seal, durably, or make the
+    records durable, in a thread; then call `on_vouched`. May come again while the first is under way."""
+
+
 class ReportProblem(msgspec.Struct, frozen=True):
     """Put it in the next lag report, and send one soon. Deliver at least once."""
 
@@ -116,6 +121,7 @@ Effect = (
     | BackOff
     | WriteAside
     | PersistEpochs
+    | Vouch
     | ReportProblem
     | Note
 )
@@ -129,3 +135,4 @@ LEADERSHIP_CHANGED = LeadershipChanged()
 PROPOSAL_READY = ProposalReady()
 STOP_FETCHING = StopFetching()
 PERSIST_EPOCHS = PersistEpochs()
+VOUCH = Vouch()

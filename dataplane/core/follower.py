@@ -35,6 +35,7 @@ from dataplane.core.effects import (
     NO_EFFECTS,
     PERSIST_EPOCHS,
     STOP_FETCHING,
+    VOUCH,
     BackOff,
     Effects,
     Note,
@@ -113,13 +114,20 @@ class Follower:
 
     def standing_effects(self) -> Effects:
         if self.phase is Phase.FETCHING:
+            if self._must_vouch:
+                return (STOP_FETCHING, VOUCH)
             return (StartFetching(self._state.leader, self._state.leader_epoch),)
         if self.phase is Phase.HOLDING and self._hold is not None and self._retry_aside_ms is None:
             return (STOP_FETCHING, self._hold)
         return (STOP_FETCHING,)
 
+    @property
+    def _must_vouch(self) -> bool:
+        """A fetch from the log's end would vouch for more than a sealed log may."""
+        return self._log.vouched_end_offset < self._log.log_end_offset
+
     def next_fetch(self) -> FetchPosition | None:
-        if self.phase is not Phase.FETCHING:
+        if self.phase is not Phase.FETCHING or self._must_vouch:
             return None
         log = self._log
         return FetchPosition(
@@ -166,6 +174,8 @@ class Follower:
             start = min(fetched.log_start_offset, self._watermark.offset)
             if start > log.log_start_offset:
                 log.advance_log_start(start)
+        if len(fetched.records) and self._must_vouch:
+            effects = (*effects, STOP_FETCHING, VOUCH)
         return effects
 
     def _reconcile(self) -> Effects:
@@ -348,7 +358,7 @@ class Follower:
             if unproven < log.log_end_offset:
                 return self._hold_for(first_offset=unproven, cut_offset=leader_start_offset)
             self._restart_at(leader_start_offset)
-            return NO_EFFECTS
+            return (STOP_FETCHING, VOUCH) if self._must_vouch else NO_EFFECTS
         return self._quarantine(
             leader_start_offset, f"ahead of leader {self._state.leader} in the same epochs"
         )

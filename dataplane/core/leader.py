@@ -24,6 +24,7 @@ from dataplane.core.effects import (
     HIGH_WATERMARK_MOVED,
     NO_EFFECTS,
     PROPOSAL_READY,
+    VOUCH,
     CompleteProduce,
     Effect,
     Effects,
@@ -173,6 +174,8 @@ class Leader:
         effects = _APPENDED
         if not in_sync.waited_for:  # a follower has yet to fetch it, else
             effects += self.commit(now_ms)
+        if log.vouched_end_offset < log.log_end_offset:
+            effects += (VOUCH,)
         is_waiting = acks == ACKS_ALL and self._watermark.offset < log.log_end_offset
         if is_waiting:
             self._purgatory.add(
@@ -223,7 +226,7 @@ class Leader:
         watermark = self._watermark
         in_sync = self._in_sync
         end_offset = self._log.log_end_offset
-        committable = committable_offset(end_offset, in_sync.waited_for)
+        committable = committable_offset(self._log.vouched_end_offset, in_sync.waited_for)
         if committable <= watermark.offset or in_sync.is_under_min or not self.may_serve(now_ms):
             return NO_EFFECTS
         for follower in in_sync.outsiders:
@@ -424,7 +427,9 @@ class Leader:
 
     def begin(self, now_ms: int) -> Effects:
         """Once, when the leadership begins: a sole member commits what it holds."""
-        return self.commit(now_ms) + self._ask(now_ms)
+        log = self._log
+        vouch: Effects = (VOUCH,) if log.vouched_end_offset < log.log_end_offset else NO_EFFECTS
+        return self.commit(now_ms) + self._ask(now_ms) + vouch
 
     def on_state(self, state: PartitionState, now_ms: int) -> Effects:
         """A newer state of this leader epoch: a smaller maximal ISR or minimum may commit (KAFKA-13091)."""

@@ -75,6 +75,15 @@ class LogPort(Protocol):
     def log_end_offset(self) -> int: ...
 
     @property
+    def vouched_end_offset(self) -> int:
+        """Up to where this replica may say that it has the records: log_end_offset, but for a sealed log
+        (docs/replication.md 3.9). Where it lies below, the effect `Vouch` asks for more."""
+
+    @property
+    def seal_chain_epoch(self) -> int:
+        """The chain epoch under which this log was sealed; -1: it proves nothing by itself."""
+
+    @property
     def size_bytes(self) -> int: ...
 
     def size_below(self, offset: int) -> int:

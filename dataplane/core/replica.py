@@ -334,6 +334,15 @@ class Replica:
             )
         )
 
+    def on_vouched(self, *, now_ms: int) -> Effects:
+        """What the effect `Vouch` asked for is durable: the leader may commit, the follower fetches on."""
+        try:
+            if self._leader is not None:
+                return self._leader.begin(now_ms)
+            return NO_EFFECTS if self._follower is None else self._follower.standing_effects()
+        except LogError as error:
+            return self._go_offline(str(error))
+
     def on_broker_changed(self, broker_id: int, *, now_ms: int) -> Effects:
         """The endpoint of one of its brokers changed in the live table: a new incarnation, or (in)active."""
         return NO_EFFECTS if self._leader is None else self._leader.on_broker_changed(broker_id, now_ms)

@@ -115,6 +115,7 @@ class Broker:
         self.lease = Lease()
         self._produces = Produces(self.counters)
         self.directory = DataDirectory(
+            broker_id=settings.broker_id,
             disk=ports.disk,
             log_dir=log_dir,
             settings_for=self.topic_settings,
@@ -271,6 +272,7 @@ class Broker:
 
     async def _on_registered(self, response: RegisterResponse) -> None:
         await self.directory.on_registered(cluster_id=response.cluster_id, broker_epoch=response.broker_epoch)
+        self.directory.seals.chain_epoch = response.chain_epoch
         self.view.cluster_id = response.cluster_id
 
     def _on_connection_closed(self, connection: Connection) -> None:

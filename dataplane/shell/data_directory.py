@@ -20,6 +20,7 @@ from dataplane.shell.clock import Clock
 from dataplane.shell.config import TopicSettings
 from dataplane.shell.controller_client import Seen
 from dataplane.shell.partitions import HostedPartition
+from dataplane.shell.seals import Seals
 from dataplane.shell.threads import Threads
 from dataplane.storage.disk import Disk, read_whole, replace_durably
 from dataplane.storage.divergent import NotWritten, write_aside
@@ -117,6 +118,7 @@ class DataDirectory:
     def __init__(
         self,
         *,
+        broker_id: int,
         disk: Disk,
         log_dir: LogDir,
         settings_for: Callable[[str], TopicSettings],
@@ -132,6 +134,9 @@ class DataDirectory:
         self._threads = threads
         self._spawn = spawn
         self._on_storage_error = on_storage_error
+        self.seals = Seals(
+            broker_id=broker_id, threads=threads, spawn=spawn, on_storage_error=on_storage_error
+        )
         self._asides: dict[tuple[PartitionKey, int], None] = {}
         #: The highest that was to be saved.
         self._seen = Seen()
@@ -215,6 +220,9 @@ class DataDirectory:
                     self._on_storage_error(str(failure))
 
         self._spawn(work)
+
+    def start_vouching(self, hosted: HostedPartition, done: Callable[[], None]) -> None:
+        self.seals.start_vouching(hosted, done)
 
     async def delete_log(self, log: PartitionLog) -> None:
         path = self._log_dir.delete((log.partition.topic_id, log.partition.partition))

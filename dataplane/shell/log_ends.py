@@ -38,6 +38,7 @@ def log_end_of(replica: Replica) -> ReplicaLogEnd | None:
         epochs=tuple(
             (entry.leader_epoch, entry.start_offset) for entry in log.epochs.entries[-LOG_EPOCHS_MAX:]
         ),
+        seal_chain_epoch=log.seal_chain_epoch,
     )
 
 

@@ -21,6 +21,7 @@ from dataplane.shell.config import BrokerConfig, TopicSettings
 from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.partitions import HostedPartition, PartitionTable
+from dataplane.shell.seals import ROUND_MS
 from dataplane.shell.threads import Threads
 from dataplane.storage.health import ClosedLog
 
@@ -88,6 +89,7 @@ class Maintenance:
         nursery.start_soon(
             self._every, number("producer.id.expiration.check.interval.ms"), self.expire_producers
         )
+        nursery.start_soon(self._every, ROUND_MS, self.seal_idle)
 
     async def _every(self, interval_ms: int, work: Callable[[], object]) -> None:
         while True:
@@ -207,6 +209,9 @@ class Maintenance:
             expired = log.producers.expire(now_ms=expiry_ms, expiration_ms=expiration_ms)
             if expired:
                 _log.info("%s-%d: forgot %d idle producers", hosted.topic, hosted.partition, expired)
+
+    async def seal_idle(self) -> None:
+        await self._directory.seals.seal_idle(self._table)
 
     async def checkpoint_high_watermarks(self) -> None:
         offsets = {hosted.key: hosted.replica.high_watermark for hosted in self._table}

@@ -43,6 +43,7 @@ from dataplane.core.effects import (
     ReportProblem,
     StartFetching,
     StopFetching,
+    Vouch,
     WriteAside,
 )
 from dataplane.core.lease import Lease
@@ -130,6 +131,9 @@ class LogStore(Protocol):
         """Copy a range to `divergent/` in a thread; `done` gets None or what went wrong."""
 
     def start_persist_epochs(self, hosted: HostedPartition) -> None: ...
+
+    def start_vouching(self, hosted: HostedPartition, done: Callable[[], None]) -> None:
+        """Open a sealed log, or make it durable, in a thread; then call `done`."""
 
     async def delete_log(self, log: PartitionLog) -> None:
         """Out of sight at once (rename), gone later."""
@@ -466,6 +470,8 @@ class PartitionTable:
                     self._write_aside(hosted, effect)
                 case PersistEpochs():
                     self._store.start_persist_epochs(hosted)
+                case Vouch():
+                    self._vouch(hosted)
                 case ReportProblem(problem=problem):
                     self._report(problem)
                 case Note(text=text, is_warning=is_warning):
@@ -489,6 +495,14 @@ class PartitionTable:
             self._end_turn()
 
         self._store.start_aside(hosted, effect, done)
+
+    def _vouch(self, hosted: HostedPartition) -> None:
+        def done() -> None:
+            if self._hosted.get(hosted.key) is hosted:
+                self.run_effects(hosted, hosted.replica.on_vouched(now_ms=self._clock.mono_ms()))
+                self._end_turn()
+
+        self._store.start_vouching(hosted, done)
 
     def _report(self, problem: ReplicaProblem) -> None:
         if len(self._problems) >= UNREPORTED_PROBLEMS_MAX:

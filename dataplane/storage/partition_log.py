@@ -32,6 +32,7 @@ from dataplane.storage.disk import Buffer, Disk, replace_durably
 from dataplane.storage.health import ClosedLog, CorruptLog, DirectoryHealth
 from dataplane.storage.reads import find_max_timestamp, find_timestamp, read_segments, segment_index
 from dataplane.storage.retention import SegmentView, segments_to_delete
+from dataplane.storage.seal import Seal, remove_seal, write_seal
 from dataplane.storage.segment import Segment, create_segment, index_path, log_path
 from dataplane.storage.snapshots import ProducerSnapshots
 from dataplane.storage.tail_cache import GATHER_BYTES_MAX, TailCache
@@ -115,6 +116,9 @@ class PartitionLog:
         self._lowest_cut: int | None = None  # since the running flush began
         self._cut_under_way: int | None = None
         self._changes = 0  # cuts and deletions, counted before each begins
+        self._seal: Seal | None = None
+        self._is_seal_durable = False
+        self._vouched_max = 0  # while there is a seal
 
     # ---- what it holds
 
@@ -125,6 +129,20 @@ class PartitionLog:
     @property
     def log_end_offset(self) -> int:
         return self._log_end_offset
+
+    @property
+    def vouched_end_offset(self) -> int:
+        """See LogPort."""
+        return self._log_end_offset if self._seal is None else min(self._log_end_offset, self._vouched_max)
+
+    @property
+    def seal_chain_epoch(self) -> int:
+        """See LogPort."""
+        return self._seal.chain_epoch if self._seal is not None and self._is_seal_durable else -1
+
+    @property
+    def is_sealed(self) -> bool:
+        return self._seal is not None
 
     @property
     def size_bytes(self) -> int:
@@ -483,6 +501,46 @@ class PartitionLog:
                 if now_ms is not None:
                     self._last_flush_ms = now_ms
                 return self.recovery_point
+
+    # ---- its seal (seal.py). The caller lets no two of these run at once.
+
+    def adopt_seal(self, seal: Seal) -> None:
+        """The log was opened, and holds what its stored seal promises."""
+        self._seal, self._is_seal_durable, self._vouched_max = seal, True, seal.end_offset
+
+    def begin_seal(self, chain_epoch: int) -> None:
+        """From now on nothing more is vouched for. On the loop; `store_seal` in a thread follows."""
+        self._seal = Seal(
+            chain_epoch=chain_epoch, leader_epoch=self._epochs.latest, end_offset=self._log_end_offset
+        )
+        self._is_seal_durable, self._vouched_max = False, self._log_end_offset
+
+    def store_seal(self) -> None:
+        """Flush, then store the seal that was begun; not of a log that was cut meanwhile. In a thread."""
+        seal = self._seal
+        assert seal is not None
+        if self.flush() >= seal.end_offset:
+            try:
+                write_seal(self._disk, self.directory, seal)
+            except OSError as error:
+                raise self._failed(error, "sealing") from error
+            self._is_seal_durable = True
+
+    def remove_seal(self) -> None:
+        """Durably; then `open_seal` on the loop. In a thread."""
+        self._check_usable()
+        try:
+            remove_seal(self._disk, self.directory)
+        except OSError as error:
+            raise self._failed(error, "unsealing") from error
+
+    def open_seal(self) -> None:
+        """The stored seal is gone: everything written may be vouched for."""
+        self._seal, self._is_seal_durable = None, False
+
+    def vouch_for_flushed(self) -> None:
+        """The seal stays: what is fsynced may be vouched for all the same."""
+        self._vouched_max = max(self._vouched_max, self.recovery_point)
 
     def persist_epochs(self) -> None:
         """Make the leader-epoch file durable. For a thread."""

@@ -47,6 +47,7 @@ from dataplane.storage.partition_log import (
     PartitionId,
     PartitionLog,
 )
+from dataplane.storage.seal import read_seal, remove_seal
 from dataplane.storage.segment import (
     ScanStop,
     Segment,
@@ -430,8 +431,16 @@ class _Recovery:
         log.rebuild_producers(is_recovery=not is_clean)
         if not is_clean or self.are_epochs_rebuilt:
             log.settle_after_recovery()
+        self._adopt_seal(log)
         self.report.log_end_offset = log_end_offset
         return log
+
+    def _adopt_seal(self, log: PartitionLog) -> None:
+        seal = read_seal(self.disk, self.directory)
+        if seal is not None and seal.is_kept_by(log.epochs, log_end_offset=log.log_end_offset):
+            log.adopt_seal(seal)
+        else:
+            remove_seal(self.disk, self.directory)
 
 
 def _latest_before(epochs: LeaderEpochs, log_offset: int) -> int:

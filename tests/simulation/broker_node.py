@@ -39,6 +39,7 @@ from dataplane.core.effects import (
     ReportProblem,
     StartFetching,
     StopFetching,
+    Vouch,
     WriteAside,
 )
 from dataplane.core.fetch_session import HIGH_WATERMARK_TELL_MS, Contact, FetchPosition
@@ -48,7 +49,9 @@ from dataplane.core.replica import FetchedPartition, Replica, ReplicaOptions, Ro
 from dataplane.core.results import LATEST_TIMESTAMP, OffsetResult
 from dataplane.core.throttle import LearnerThrottle
 from dataplane.shell.controller_client import UNTOLD, Seen
+from dataplane.shell.log_ends import log_end_of
 from dataplane.shell.partitions import ahead, is_behind
+from dataplane.storage.seal import Seal
 from dataplane.wire.errors import ErrorCode
 from dataplane.wire.record_batch import decode_header
 from tests.simulation.clients import READ_BYTES_MAX, ProduceAnswer, ProduceCall, ReadAnswer, ReadCall
@@ -179,6 +182,9 @@ class BrokerNode:
     failures: list[ApplyFailure] = field(default_factory=list)
     problems: list[ReplicaProblem] = field(default_factory=list)
     applied: tuple[int, int] = (-1, -1)
+    #: Of the registration, and where the logs ended in the last round of sealing.
+    chain_epoch: int = -1
+    seen_ends: dict[PartitionKey, int] = field(default_factory=dict)
     controller: int = 0
     reporting: bool = False
     report_soon: bool = False
@@ -248,6 +254,8 @@ class BrokerNode:
         self.failures = []
         self.problems = []
         self.applied = (-1, -1)
+        self.chain_epoch = -1
+        self.seen_ends = {}
         self.parked_fetches = {}
         self.told = {}
         self.contacts = {}
@@ -272,6 +280,7 @@ class BrokerNode:
         self._after(self.cluster.options.checkpoint_ms, self._checkpoint)
         self._after(self.cluster.options.flush_ms * self.random.random(), self._flush)
         self._after(self.cluster.options.tick_ms, self._tick)
+        self._after(self.cluster.options.flush_ms, self._seal_idle)
 
     @staticmethod
     def life_of(incarnation: str) -> int:
@@ -432,6 +441,7 @@ class BrokerNode:
             self.lease.on_controller_epoch(response.controller_epoch)
             self.disk.cluster_id = response.cluster_id
             self.disk.broker_epoch = response.broker_epoch
+            self.chain_epoch = response.chain_epoch
             self.disk.last_boot_id = self.disk.boot_id
             self.disk.has_witness = True
             self.disk.unanswered = ()
@@ -665,7 +675,8 @@ class BrokerNode:
         for key, _ in leading:
             self.cluster.oracle.on_replica_touched(self, key)
         problems, self.problems = tuple(self.problems), []
-        if not proposals and not problems:
+        ends = [end for _, r in sorted(self.replicas.items()) if (end := log_end_of(r)) is not None]
+        if not proposals and not problems and not ends:
             return
         self.reporting = True
         report = LagReport(
@@ -675,6 +686,7 @@ class BrokerNode:
             problems=problems,
             lags=tuple(lag for _, r in leading if (lag := r.lag(now_ms)) is not None),
             witness=self.witness,
+            log_ends=tuple(ends),
         )
 
         def done() -> None:
@@ -729,6 +741,8 @@ class BrokerNode:
                 self._after(delay_ms, lambda: self.backing_off.discard(key))
             case WriteAside():
                 self._write_aside(key, effect)
+            case Vouch():
+                self._after(self.random.randint(1, 30), partial(self._vouch, key))
             case ProposalReady():
                 self._after(1, self._report)
             case ReportProblem(problem=problem):
@@ -777,6 +791,40 @@ class BrokerNode:
             self.cluster.marks.on_written_aside(effects)
             self._run(key, effects)
             self.cluster.oracle.on_replica_touched(self, key)
+
+    def _vouch(self, key: PartitionKey) -> None:
+        """The seal's removal is durable."""
+        replica = self.replicas.get(key)
+        log = self.disk.logs.get(key)
+        if replica is None or log is None or replica.log is not log or self.disk.failing is not None:
+            return
+        log.open_seal()
+        self.cluster.marks.reached("seal.opened")
+        self._run(key, replica.on_vouched(now_ms=self.now_ms))
+        self.cluster.oracle.on_replica_touched(self, key)
+
+    def _seal_idle(self) -> None:
+        """See dataplane/shell/seals.py: what was not written to since the last round, and has a seat."""
+        seen, self.seen_ends = self.seen_ends, {}
+        for key, replica in sorted(self.replicas.items()):
+            log, state = self.disk.logs.get(key), replica.state
+            if log is None or state is None or self.disk.failing is not None or self.disk.hung:
+                continue
+            self.seen_ends[key] = log.log_end_offset
+            if (
+                seen.get(key) == log.log_end_offset
+                and not log.is_sealed
+                and self.chain_epoch >= 0
+                and (self.broker_id in state.isr or self.broker_id in state.elr)
+            ):
+                log.begin_seal(self.chain_epoch)
+                self._after(self.random.randint(1, 30), partial(self._store_seal, key, log, log.seal))
+        self._after(self.cluster.options.flush_ms, self._seal_idle)
+
+    def _store_seal(self, key: PartitionKey, log: MemoryLog, seal: Seal) -> None:
+        if log.seal is seal and self.disk.failing is None and self.disk.logs.get(key) is log:
+            log.store_seal()
+            self.cluster.marks.reached("seal.stored")
 
     def _tick(self) -> None:
         now_ms = self.now_ms

@@ -371,4 +371,6 @@ class Cluster:
         self.history.operations.clear()
 
 
-_ELECTIONS = frozenset({Cause.LEADER_ELECTED, Cause.BROKER_DIED, Cause.BROKER_FENCED})
+_ELECTIONS = frozenset(
+    {Cause.LEADER_ELECTED, Cause.SEALED_LEADER_ELECTED, Cause.BROKER_DIED, Cause.BROKER_FENCED}
+)

@@ -155,6 +155,26 @@ def power_cut(cluster: Cluster, *, broker: int, for_ms: int, salt: int, over_bud
     return True
 
 
+def _draw_total_power_loss(cluster: Cluster, random: Random) -> Arguments | None:
+    drawn = draw_loss(cluster, random) if cluster.options.over_budget else None
+    return None if drawn is None else drawn | {"for_ms": random.randint(20, 4_000)}
+
+
+@kind(_draw_total_power_loss, family="disk")
+def total_power_loss(
+    cluster: Cluster, *, broker: int, for_ms: int, salt: int, over_budget: bool = False
+) -> bool:
+    """All machines of brokers lose power in one moment. What was sealed is elected by itself (3.9), and
+    everything else waits for an operator."""
+    del broker  # of the arguments that all lossy strikes have
+    struck = [node for node in cluster.brokers.values() if node.is_up]
+    for node in struck:
+        cluster.budget.spend(node, over_budget=over_budget)
+        node.crash(machine=Random(salt + node.broker_id))
+        back_after(cluster, node, for_ms)
+    return bool(struck)
+
+
 @kind(draw_loss)
 def replace_disk(cluster: Cluster, *, broker: int, for_ms: int, salt: int, over_budget: bool = False) -> bool:
     """S1: the broker comes back with an empty disk."""

@@ -38,6 +38,9 @@ DECLARED: dict[str, int] = {
     "leaderless": COMMON,
     "leaderless.with.elr": COMMON,
     "unclean.restart": COMMON,
+    "seal.stored": COMMON,
+    "seal.opened": COMMON,
+    "election.of.a.sealed.log": WATCHED,
     "log.lost": WATCHED,
     # Promises (proposals) and their answers.
     "proposal.accepted": COMMON,

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.log_port import Buffer, LogError, LogSlice, TimestampHit
 from dataplane.core.producer_state import ProducerStates
+from dataplane.storage.seal import Seal
 from dataplane.wire.record_batch import BatchHeader, CorruptBatch, crc_is_valid, iter_headers
 from dataplane.wire.records import iter_records
 
@@ -50,6 +51,38 @@ class MemoryLog:
         self._scanned_batches = 0
         self._torn = b""
         self._is_tail_lost = False
+        #: The seal on the disk and in memory, and whether the disk has it (storage/seal.py).
+        self.seal: Seal | None = None
+        self._is_seal_durable = False
+
+    @property
+    def vouched_end_offset(self) -> int:
+        seal = self.seal
+        return self.log_end_offset if seal is None else min(self.log_end_offset, seal.end_offset)
+
+    @property
+    def seal_chain_epoch(self) -> int:
+        return self.seal.chain_epoch if self.seal is not None and self._is_seal_durable else -1
+
+    @property
+    def is_sealed(self) -> bool:
+        return self.seal is not None
+
+    def begin_seal(self, chain_epoch: int) -> None:
+        self.seal = Seal(
+            chain_epoch=chain_epoch, leader_epoch=self._epochs.latest, end_offset=self.log_end_offset
+        )
+        self._is_seal_durable = False
+
+    def store_seal(self) -> None:
+        self.flush()
+        assert self.seal is not None
+        self._is_seal_durable = self.log_end_offset >= self.seal.end_offset
+
+    def open_seal(self) -> None:
+        """Its removal is durable."""
+        self._touch_disk()
+        self.seal, self._is_seal_durable = None, False
 
     @property
     def size_bytes(self) -> int:
@@ -211,6 +244,8 @@ class MemoryLog:
         other._flushed_batches = len(self._batches)
         other._scanned_batches = self._scanned_batches
         other._torn = self._torn
+        if self._is_seal_durable:
+            other.seal, other._is_seal_durable = self.seal, True
         other.recover()  # rebuilds the producers' states
         return other
 
@@ -261,6 +296,11 @@ class MemoryLog:
         self._epochs.reconcile(reconciled)
         self._is_tail_lost = False
         self._flushed_batches = len(self._batches)
+        seal = self.seal
+        if seal is not None and not (
+            self._is_seal_durable and seal.is_kept_by(self._epochs, log_end_offset=self.log_end_offset)
+        ):
+            self.seal, self._is_seal_durable = None, False
 
     def _scan(self, found: bytes) -> None:
         view = memoryview(found)

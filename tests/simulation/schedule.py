@@ -102,8 +102,9 @@ class Replayer:
         self.stopped = False
 
     def start(self) -> None:
-        for strike in self.given:
-            self.cluster.events.at(strike.at_ms, partial(self._strike, strike))
+        events = self.cluster.events
+        for strike in self.given:  # one that is older than today's set-up strikes at once
+            events.at(max(strike.at_ms, events.now_ms + 1), partial(self._strike, strike))
 
     def _strike(self, strike: Strike) -> None:
         if not self.stopped and apply(self.cluster, strike):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tests.simulation.controller_node import ControllerNode
 
 _BY_CAUSE = {
+    Cause.SEALED_LEADER_ELECTED: "election.of.a.sealed.log",
     Cause.ISR_SHRUNK: "isr.shrunk",
     Cause.ISR_EXPANDED: "isr.expanded",
     Cause.PREFERRED_LEADER_ELECTED: "election.of.preferred.leader",

@@ -146,3 +146,13 @@ def torn_batch_kept() -> Patches:
             original(self)
 
     return [(MemoryLog, "recover", recover)]
+
+
+@plant(breaks="I1", seen="3.9: a sealed log vouches for what its seal does not cover", scenario="S63")
+def vouched_beyond_the_seal() -> Patches:
+    return [(MemoryLog, "vouched_end_offset", property(lambda self: self.log_end_offset))]
+
+
+@plant(breaks="I1", seen="3.9: a seal of another incarnation's disk is believed", scenario="S64")
+def seal_of_an_older_copy_believed() -> Patches:
+    return [(sessions, "continues_chain", lambda before, request: True)]

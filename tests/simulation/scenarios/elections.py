@@ -6,6 +6,7 @@ from controller.contract.partition_state import NO_LEADER
 from controller.core.events import ElectUnclean
 from dataplane.core.replica import Role
 from dataplane.wire.errors import ErrorCode
+from tests.simulation.broker_node import BrokerNode
 from tests.simulation.scenarios.registry import scenario
 from tests.simulation.scenarios.script import Script
 
@@ -70,6 +71,12 @@ def power_lost_everywhere(s: Script) -> None:
         "nobody leads or is eligible who can't prove its log whole",
         s.state.leader == NO_LEADER and not s.state.isr and not s.state.elr,
     )
+    _choose(s, a)
+    s.reached("what B had beyond A is set aside", b.disk.asides > 0)
+
+
+def _choose(s: Script, broker: BrokerNode) -> None:
+    """An operator gives up what this replica's log lacks, and elects it."""
     s.cluster.oracle.concede(s.key)
     s.submit(
         ElectUnclean(
@@ -77,13 +84,89 @@ def power_lost_everywhere(s: Script) -> None:
             actor="operator",
             topic_id=s.key[0],
             partition=s.key[1],
-            broker_id=a.broker_id,
+            broker_id=broker.broker_id,
             partition_epoch=s.state.partition_epoch,
         )
     )
-    s.until("A leads", lambda: s.leads(a))
-    s.until("all are in sync", lambda: s.in_isr(a, b, c))
-    s.reached("what B had beyond A is set aside", b.disk.asides > 0)
+    s.until(f"broker {broker.broker_id} leads", lambda: s.leads(broker))
+    s.until("all are in sync", lambda: s.in_isr(s.a, s.b, s.c))
+
+
+def _seal_all(s: Script) -> None:
+    s.until(
+        "all logs are sealed",
+        lambda: all(broker.disk.logs[s.key].seal_chain_epoch >= 0 for broker in (s.a, s.b, s.c)),
+    )
+
+
+def _lose_power_everywhere(s: Script) -> None:
+    for broker in (s.a, s.b, s.c):
+        s.power_cut(broker)
+
+
+def _all_lack(s: Script, committed: int) -> bool:
+    """No disk has the last committed record. A log's end is what it was until it recovers."""
+    logs = [broker.disk.logs[s.key] for broker in (s.a, s.b, s.c)]
+    return all(log.batches[-1].header.next_offset < committed for log in logs)
+
+
+def _come_back(s: Script) -> None:
+    for broker in (s.a, s.b, s.c):
+        broker.start()
+    s.until("all are registered", lambda: all(broker.registered for broker in (s.a, s.b, s.c)))
+
+
+@scenario("S62", min_insync_replicas=2)
+def power_lost_everywhere_while_nothing_was_written(s: Script) -> None:
+    """All three logs were sealed: each proves itself whole, and one leads without an operator."""
+    s.write_acked(s.producer(), s.a)
+    _seal_all(s)
+    _lose_power_everywhere(s)
+    s.reached("no machine runs", not any(broker.is_up for broker in (s.a, s.b, s.c)))
+    _come_back(s)
+    s.must("L1", "a sealed log is elected", lambda: s.state.leader != NO_LEADER)
+    s.expect("I15", "nobody was elected uncleanly", s.state.unclean_leader_epoch == -1)
+    s.until("all are in sync", lambda: s.in_isr(s.a, s.b, s.c))
+
+
+@scenario("S63", min_insync_replicas=2)
+def power_lost_everywhere_after_a_seal_was_opened(s: Script) -> None:
+    """A record is acknowledged after all logs were sealed, and all lose it: no seal may stand for it."""
+    producer = s.producer()
+    s.write_acked(producer, s.a)
+    _seal_all(s)
+    s.write_acked(producer, s.a)
+    committed = s.committed
+    _lose_power_everywhere(s)
+    s.reached("all have lost the record", _all_lack(s, committed))
+    _come_back(s)
+    s.run_for(2_000)
+    s.expect("I1", "nobody is elected who lacks a committed record", s.state.leader == NO_LEADER)
+    _choose(s, s.a)
+
+
+@scenario("S64", min_insync_replicas=2)
+def older_copies_of_sealed_disks(s: Script) -> None:
+    """Two disks come back as they were sealed under earlier incarnations; the third loses what came after."""
+    producer = s.producer()
+    s.write_acked(producer, s.a)
+    _seal_all(s)
+    copies = {broker.broker_id: broker.disk.copy() for broker in (s.b, s.c)}
+    for broker in (s.b, s.c):
+        s.kill(broker)
+        s.restart(broker)
+        s.until("all are in sync again", lambda: s.in_isr(s.a, s.b, s.c))
+    s.until("A leads", lambda: s.leads(s.a))
+    s.write_acked(producer, s.a)
+    committed = s.committed
+    _lose_power_everywhere(s)
+    for broker in (s.b, s.c):
+        broker.restore_disk(copies[broker.broker_id])
+    s.reached("all lack the record", _all_lack(s, committed))
+    _come_back(s)
+    s.run_for(2_000)
+    s.expect("I1", "nobody is elected who lacks a committed record", s.state.leader == NO_LEADER)
+    _choose(s, s.a)
 
 
 @scenario("S14")
@@ -173,23 +256,11 @@ def disk_error_at_the_leader(s: Script) -> None:
     a.replace_disk()
 
 
-@scenario("S36")
+@scenario("S36", controllers=2)
 def two_expire_in_one_tick(s: Script) -> None:
-    """A and B fall silent together, and the controller looks again when both are over their grace."""
+    """A and B fall silent together, and one look finds both over their grace."""
     a, b, c = s.a, s.b, s.c
-    controller = s.controller
-    a.pause()
-    b.pause()
-    s.run_for(controller.options.grace_ms - 600)
-    controller.pause()
-    s.run_for(1_500)
-    epoch = s.state.partition_epoch
-    controller.resume()
-    s.until("the controller has looked", lambda: s.state.partition_epoch > epoch)
-    fenced = (
-        {n for n, r in controller.machine.image.brokers.items() if r.fenced} if controller.machine else set()
-    )
-    s.reached("both are fenced by the same write", fenced == {a.broker_id, b.broker_id})
+    s.expire_together(a, b)
     s.expect("3.4", "nobody who was silent leads", s.state.leader == c.broker_id)
     s.expect("3.4", "nobody who is silent is in the ISR", s.in_isr(c))
 

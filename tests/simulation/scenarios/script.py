@@ -317,6 +317,20 @@ class Script:
             lambda: broker.registered and broker.broker_id in self.state.isr and self.key in broker.replicas,
         )
 
+    def expire_together(self, *brokers: BrokerNode) -> None:
+        """These fall silent, and a controller that takes over, and so has heard of nobody, fences all of them
+        in one look."""
+        first = self.controller
+        for broker in brokers:
+            broker.pause()
+        first.crash()
+        other = next(c for c in self.cluster.controllers if c is not first)
+        self.until("the other has taken over", lambda: other.machine is not None)
+        epoch = self.state.partition_epoch
+        self.until("it has looked", lambda: self.state.partition_epoch > epoch)
+        fenced = {n for n, r in other.machine.image.brokers.items() if r.fenced} if other.machine else set()
+        self.reached("both are fenced by the same write", fenced == {b.broker_id for b in brokers})
+
     def power_cut(self, broker: BrokerNode, *, batches_kept: int = 0, torn_bytes: int = 0) -> None:
         """The machine dies: of the batches that were not flushed so many remain, and a piece of the next."""
         broker.crash()

@@ -71,7 +71,11 @@ def test_the_rule_book_names_the_scenarios_that_are_played() -> None:
         re.findall(r"^\| (S\d+) \|.*\| ([^|]*) \|$", (ROOT / "docs/replication.md").read_text(), re.M)
     )
     assert set(WHERE) <= set(rows)
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     for number, covered in rows.items():
+        if number not in WHERE:  # then its row says which tests it has
+            named = re.findall(r"`(test_\w+)", covered)
+            assert named and all(f"def {name}" in tests for name in named), number
         played = re.search(r"played: ([^;]*)", covered)
         names = set() if played is None else set(re.findall(r"`(\w+)`", played[1]))
         assert names == {s.name for s in SCENARIOS if s.number == number}, number

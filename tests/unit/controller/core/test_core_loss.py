@@ -14,13 +14,19 @@ from controller.contract.lag_report import (
     PartitionLag,
     ReplicaLogEnd,
 )
+from controller.contract.session import ShutdownKind
 from controller.core.events import ElectUnclean, LeadersElected, Refusal, RefusalCode, Report
 from controller.core.loss import LossPreview, parting_offset
 from controller.core.records import Cause
 
 
 def log_end(
-    end: int, *epochs: tuple[int, int], leader_epoch: int = 0, start: int = 0, high_watermark: int = 0
+    end: int,
+    *epochs: tuple[int, int],
+    leader_epoch: int = 0,
+    start: int = 0,
+    high_watermark: int = 0,
+    seal_chain_epoch: int = -1,
 ) -> ReplicaLogEnd:
     return ReplicaLogEnd(
         topic_id=topic_id(),
@@ -30,6 +36,7 @@ def log_end(
         log_end_offset=end,
         high_watermark=high_watermark,
         epochs=epochs,
+        seal_chain_epoch=seal_chain_epoch,
     )
 
 
@@ -222,3 +229,78 @@ def test_the_parting_offset_is_where_the_records_first_differ(logs: tuple[list[i
 
 def starts(records: list[int]) -> tuple[tuple[int, int], ...]:
     return tuple((epoch, records.index(epoch)) for epoch in sorted(set(records)))
+
+
+# --- sealed logs (3.9) ---
+
+
+def without_power(*, chain_epochs: bool = True) -> Cluster:
+    """Brokers 1 to 3 lost power together and are back; nobody has a seat."""
+    cluster = Cluster(brokers=(1, 2, 3))
+    cluster.create((1, 2, 3), configs={"min.insync.replicas": "2"})
+    for broker_id in (1, 2, 3):
+        cluster.kill(broker_id)
+    for broker_id in (1, 2, 3):
+        cluster.register(
+            broker_id,
+            "b",
+            last_shutdown=ShutdownKind.MACHINE_CRASH,
+            previous_broker_epoch=None if chain_epochs else -2,
+        )
+    for broker_id in (1, 2, 3):
+        cluster.heartbeat(broker_id)
+    state = cluster.partition()
+    assert (state.leader, state.isr, state.elr, set(state.last_known_elr)) == (-1, (), (), {2, 3})
+    return cluster
+
+
+def tell_sealed(cluster: Cluster, broker_id: int, end: int) -> None:
+    chain_epoch = cluster.broker(broker_id).chain_epoch
+    tell(cluster, broker_id, end, (0, 0), seal_chain_epoch=chain_epoch)
+
+
+def test_of_two_sealed_logs_one_is_elected_without_an_operator() -> None:
+    cluster = without_power()
+    tell_sealed(cluster, 2, 50)
+    assert cluster.partition().leader == -1  # one disk alone may have gone back
+    tell_sealed(cluster, 3, 50)
+    state = cluster.partition()
+    assert (state.leader, state.isr, state.unclean_leader_epoch) == (2, (2,), -1)
+
+
+def test_of_two_sealed_logs_the_longer_one_is_elected() -> None:
+    cluster = without_power()
+    tell_sealed(cluster, 2, 40)
+    tell_sealed(cluster, 3, 50)
+    assert cluster.partition().leader == 3
+
+
+def test_a_seal_of_another_chain_of_incarnations_proves_nothing() -> None:
+    cluster = without_power(chain_epochs=False)
+    assert cluster.broker(2).chain_epoch == cluster.broker(2).broker_epoch
+    for broker_id in (2, 3):
+        tell(cluster, broker_id, 50, (0, 0), seal_chain_epoch=1)
+    assert cluster.partition().leader == -1
+
+
+def test_a_replica_that_holds_more_than_the_sealed_ones_keeps_the_decision_with_the_operator() -> None:
+    cluster = without_power()
+    tell(cluster, 1, 60, (0, 0))
+    tell_sealed(cluster, 2, 50)
+    tell_sealed(cluster, 3, 50)
+    assert cluster.partition().leader == -1
+
+
+def test_a_high_watermark_beyond_the_sealed_logs_keeps_the_decision_with_the_operator() -> None:
+    cluster = without_power()
+    tell(cluster, 1, 50, (0, 0), high_watermark=51)
+    tell_sealed(cluster, 2, 50)
+    tell_sealed(cluster, 3, 50)
+    assert cluster.partition().leader == -1
+
+
+def test_a_sealed_log_that_had_no_seat_at_the_end_proves_nothing() -> None:
+    cluster = without_power()
+    tell_sealed(cluster, 1, 50)  # 2 and 3 went on without it
+    tell_sealed(cluster, 2, 50)
+    assert cluster.partition().leader == -1

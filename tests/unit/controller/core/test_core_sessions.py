@@ -58,6 +58,7 @@ def test_a_broker_waits_until_admitted_and_is_trusted_once_it_has_applied_its_ad
         broker_epoch=1,
         status=BrokerStatus.WAITING,
         retry_after_ms=cluster.options.registration_retry_ms,
+        chain_epoch=1,
     )
     assert cluster.heartbeat(7).status is BrokerStatus.WAITING
     cluster.ask(AdmitBrokers(wall_ms=0, actor="ann", broker_ids=(7,)), BrokersAdmitted)

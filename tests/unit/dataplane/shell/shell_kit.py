@@ -173,6 +173,7 @@ class Node:
         self.produces = Produces(self.counters)
         self.spawned: list[Callable[[], Awaitable[None]]] = []
         self.directory = DataDirectory(
+            broker_id=1,
             disk=disk,
             log_dir=self.log_dir,
             settings_for=self.settings_for,

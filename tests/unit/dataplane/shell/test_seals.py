@@ -1,0 +1,139 @@
+"""Idle logs with a seat are sealed; the first record afterwards is committed once the seal is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+from shell_kit import Node, batch_of, state
+
+from controller.contract.partition_state import PartitionState
+from dataplane.core.results import FetchedPartition
+from dataplane.wire.record_batch import decode_header
+from tests.simulation.memory_disk import MemoryDisk
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    trio.run(test)
+
+
+async def node_with(applied: PartitionState, **configs: str) -> Node:
+    node = Node(MemoryDisk(), configs=configs)
+    node.directory.seals.chain_epoch = 5
+    await node.apply(applied, full=True)
+    return node
+
+
+async def seal(node: Node) -> None:
+    for _ in range(2):
+        await node.maintenance.seal_idle()
+
+
+ALONE = state(replicas=(1,), isr=(1,), new_replicas=(1,))
+
+
+def test_a_log_is_sealed_when_nothing_was_written_since_the_last_round() -> None:
+    async def test() -> None:
+        node = await node_with(ALONE)
+        node.produce()
+        await node.maintenance.seal_idle()
+        assert not node.log().is_sealed
+        node.produce()
+        await node.maintenance.seal_idle()
+        assert not node.log().is_sealed
+        await node.maintenance.seal_idle()
+        assert node.log().seal_chain_epoch == 5
+
+    run(test)
+
+
+def test_before_its_registration_a_broker_seals_nothing() -> None:
+    async def test() -> None:
+        node = await node_with(ALONE)
+        node.directory.seals.chain_epoch = -1
+        await seal(node)
+        assert not node.log().is_sealed
+
+    run(test)
+
+
+def test_a_replica_without_a_seat_is_not_sealed() -> None:
+    async def test() -> None:
+        node = await node_with(state(replicas=(2, 1), isr=(2,), leader=2))
+        await seal(node)
+        assert not node.log().is_sealed
+
+    run(test)
+
+
+def test_a_leader_commits_the_first_record_after_a_seal_when_the_seal_is_durably_gone() -> None:
+    async def test() -> None:
+        node = await node_with(ALONE)
+        node.produce()
+        await seal(node)
+        assert node.hosted().replica.high_watermark == 1
+        node.produce()
+        assert node.hosted().replica.high_watermark == 1
+        await node.work()
+        assert (node.hosted().replica.high_watermark, node.log().seal_chain_epoch) == (2, -1)
+
+    run(test)
+
+
+def test_with_flush_messages_1_the_seal_stays_and_records_count_when_they_are_durable() -> None:
+    async def test() -> None:
+        node = await node_with(ALONE, **{"log.flush.interval.messages": "1"})
+        await node.maintenance.seal_idle()
+        node.produce(3)
+        assert node.hosted().replica.high_watermark == 0
+        await node.work()
+        assert (node.hosted().replica.high_watermark, node.log().seal_chain_epoch) == (3, 5)
+
+    run(test)
+
+
+def test_a_follower_asks_for_more_only_when_it_may_vouch_for_what_it_has() -> None:
+    async def test() -> None:
+        node = await node_with(state(replicas=(2, 1), isr=(2, 1), new_replicas=(1, 2), leader=2))
+        await seal(node)
+        replica = node.hosted().replica
+        position = replica.next_fetch()
+        assert position is not None
+        effects = replica.on_fetched(
+            FetchedPartition(
+                records=batch_of(base_offset=0, leader_epoch=1), high_watermark=0, log_start_offset=0
+            ),
+            leader_epoch=1,
+            fetch_offset=0,
+            now_ms=0,
+            wall_ms=0,
+        )
+        node.table.run_effects(node.hosted(), effects)
+        assert replica.next_fetch() is None
+        await node.work()
+        position = replica.next_fetch()
+        assert position is not None
+        assert position.fetch_offset == 1
+
+    run(test)
+
+
+def test_a_record_that_comes_while_the_seal_is_stored_waits_for_both() -> None:
+    async def test() -> None:
+        node = await node_with(ALONE)
+        hosted = node.hosted()
+        log = hosted.log
+        store = log.store_seal
+        appended = batch_of(base_offset=0, leader_epoch=1)
+
+        def store_while_it_is_written_to() -> None:
+            log.append([decode_header(appended)], [appended], now_ms=0)
+            node.directory.start_vouching(hosted, lambda: None)
+            store()
+
+        log.store_seal = store_while_it_is_written_to  # type: ignore[method-assign]
+        await seal(node)
+        await node.work()
+        assert (log.vouched_end_offset, log.seal_chain_epoch) == (1, -1)
+
+    run(test)

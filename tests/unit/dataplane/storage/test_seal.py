@@ -1,0 +1,120 @@
+"""A seal stands for what its replica vouched for, through every crash, and for nothing more."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from storage_batches import DIRECTORY, append, batch, open_log
+
+from controller.contract.session import ShutdownKind
+from dataplane.storage.partition_log import PartitionLog
+from dataplane.storage.recovery import OpenedLog
+from dataplane.storage.seal import SEAL_FILE
+from tests.simulation.memory_disk import MemoryDisk
+
+CHAIN_EPOCH = 7
+SEAL_PATH = f"{DIRECTORY}/{SEAL_FILE}"
+
+
+def opened(disk: MemoryDisk, kind: ShutdownKind = ShutdownKind.CLEAN, **offsets: int) -> PartitionLog:
+    entry = open_log(disk, last_shutdown=kind, **offsets)
+    assert isinstance(entry, OpenedLog)
+    return entry.log
+
+
+def sealed(disk: MemoryDisk, *, records: int = 3) -> PartitionLog:
+    log = opened(disk, ShutdownKind.FIRST_START)
+    for offset in range(records):
+        append(log, batch(offset))
+    log.begin_seal(CHAIN_EPOCH)
+    log.store_seal()
+    return log
+
+
+def test_a_log_is_vouched_for_up_to_its_end_until_it_is_sealed() -> None:
+    log = opened(MemoryDisk(), ShutdownKind.FIRST_START)
+    append(log, batch(0))
+    assert (log.vouched_end_offset, log.seal_chain_epoch) == (1, -1)
+    log.begin_seal(CHAIN_EPOCH)
+    assert (log.vouched_end_offset, log.seal_chain_epoch) == (1, -1)  # not durable yet: it proves nothing
+    append(log, batch(1))
+    assert log.vouched_end_offset == 1
+    log.store_seal()
+    assert log.seal_chain_epoch == CHAIN_EPOCH
+
+
+def test_what_is_written_behind_a_seal_counts_when_the_seal_is_gone_or_the_bytes_are_durable() -> None:
+    disk = MemoryDisk()
+    log = sealed(disk)
+    append(log, batch(3), batch(4))
+    assert (log.vouched_end_offset, log.log_end_offset) == (3, 5)
+    log.flush()
+    log.vouch_for_flushed()
+    assert (log.vouched_end_offset, log.seal_chain_epoch) == (5, CHAIN_EPOCH)
+    append(log, batch(5))
+    assert log.vouched_end_offset == 5
+    log.remove_seal()
+    log.open_seal()
+    assert (log.vouched_end_offset, log.seal_chain_epoch) == (6, -1)
+    assert not disk.exists(SEAL_PATH)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_seal_is_found_after_a_power_cut_with_all_that_it_covers(seed: int) -> None:
+    disk = MemoryDisk()
+    log = sealed(disk)
+    append(log, batch(3), batch(4))
+    disk.crash_machine(Random(seed))
+    log = opened(disk, ShutdownKind.MACHINE_CRASH)
+    assert log.log_end_offset >= 3
+    assert (log.vouched_end_offset, log.seal_chain_epoch) == (3, CHAIN_EPOCH)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_seal_that_was_removed_does_not_come_back(seed: int) -> None:
+    disk = MemoryDisk()
+    log = sealed(disk)
+    append(log, batch(3))
+    log.remove_seal()
+    disk.crash_machine(Random(seed))
+    log = opened(disk, ShutdownKind.MACHINE_CRASH)
+    assert (log.vouched_end_offset, log.seal_chain_epoch) == (log.log_end_offset, -1)
+
+
+def test_a_seal_that_the_log_no_longer_reaches_proves_nothing_and_goes() -> None:
+    disk = MemoryDisk()
+    log = sealed(disk)
+    log.truncate_to(1)
+    log.flush()
+    disk.crash_process()
+    assert opened(disk, ShutdownKind.PROCESS_CRASH).seal_chain_epoch == -1
+    assert not disk.exists(SEAL_PATH)
+
+
+def test_a_seal_of_an_epoch_that_was_replaced_proves_nothing() -> None:
+    disk = MemoryDisk()
+    log = sealed(disk)
+    log.truncate_to(2)
+    append(log, batch(2, leader_epoch=4), batch(3, leader_epoch=4))
+    log.flush()
+    disk.crash_process()
+    assert opened(disk, ShutdownKind.PROCESS_CRASH).seal_chain_epoch == -1
+
+
+def test_a_log_that_was_cut_while_its_seal_was_stored_gets_none() -> None:
+    disk = MemoryDisk()
+    log = opened(disk, ShutdownKind.FIRST_START)
+    append(log, batch(0), batch(1))
+    log.begin_seal(CHAIN_EPOCH)
+    log.truncate_to(1)
+    log.store_seal()
+    assert (log.seal_chain_epoch, disk.exists(SEAL_PATH)) == (-1, False)
+
+
+def test_a_seal_that_can_not_be_read_is_none() -> None:
+    disk = MemoryDisk()
+    log = sealed(disk)
+    log.close_cleanly()
+    disk.content(SEAL_PATH)[:] = b"{"
+    assert opened(disk, recovery_point=3).seal_chain_epoch == -1
