@@ -74,7 +74,8 @@ class ReplicaProblem(msgspec.Struct, frozen=True, kw_only=True):
 
     code: `log_missing` (in ISR or ELR but no log on an otherwise intact disk), `quarantined` (a truncation
         below its own high watermark without an unclean mark was refused), `divergent` (a suffix was written
-        aside before a truncation), `storage_error`.
+        aside before a truncation), `storage_error`, `log_short` (after a machine crash the log ends at
+        `next_offset`, below `high_watermark`, which was known to be committed).
     """
 
     topic_id: str

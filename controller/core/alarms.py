@@ -8,7 +8,7 @@ who is alive but may lack acknowledged records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -30,6 +30,7 @@ _SEVERITY = {code: rank for rank, code in enumerate(AlarmCode)}
 #: truncation is what should happen after a failover with unacknowledged records.
 PROBLEM_ALARMS = {
     "log_missing": AlarmCode.LOG_MISSING,
+    "log_short": AlarmCode.LOG_SHORT,
     "storage_error": AlarmCode.STORAGE_ERROR,
     "quarantined": AlarmCode.REPLICA_QUARANTINED,
 }
@@ -124,7 +125,7 @@ def _ahead(ms: int) -> str:
 class AlarmBook:
     """The alarms that are up. At most one per key; replica and broker alarms are bounded by `alarms_max`."""
 
-    __slots__ = ("_alarms_max", "_others", "_partitions", "_troubled")
+    __slots__ = ("_alarms_max", "_others", "_partitions", "_troubled", "_unproven")
 
     def __init__(self, *, alarms_max: int) -> None:
         self._alarms_max = alarms_max
@@ -132,6 +133,8 @@ class AlarmBook:
         self._others: dict[AlarmKey, str] = {}
         #: Partitions with replica alarms, and those alarms.
         self._troubled: dict[PartitionKey, dict[AlarmKey, None]] = {}
+        #: By broker, where it lost a seat unproven and is not in sync yet.
+        self._unproven: dict[int, dict[PartitionKey, None]] = {}
 
     def raise_alarm(self, draft: Draft, key: AlarmKey, detail: str) -> None:
         if self._others.get(key) == detail:
@@ -152,8 +155,23 @@ class AlarmBook:
                     del self._troubled[key.partition_key]
             draft.effects.append(ClearAlarm(key=key))
 
+    def raise_unproven(self, draft: Draft, broker_id: int, keys: Iterable[PartitionKey], detail: str) -> None:
+        """A broker lost these seats, and how much its logs lack is not known. Clears when all are in sync."""
+        self._unproven.setdefault(broker_id, {}).update(dict.fromkeys(keys))
+        self.raise_alarm(draft, AlarmKey(code=AlarmCode.LOGS_UNPROVEN, broker_id=broker_id), detail)
+
+    def _settle_unproven(self, draft: Draft, key: PartitionKey, *, whole: Collection[int] | None) -> None:
+        """Those in `whole` have this partition again; None: it is gone."""
+        for broker_id, keys in list(self._unproven.items()):
+            if whole is None or broker_id in whole:
+                keys.pop(key, None)
+            if not keys:
+                del self._unproven[broker_id]
+                self.clear_alarm(draft, AlarmKey(code=AlarmCode.LOGS_UNPROVEN, broker_id=broker_id))
+
     def clear_broker(self, draft: Draft, broker_id: int) -> None:
         """A broker was removed: nothing about it or its replicas concerns anyone."""
+        self._unproven.pop(broker_id, None)
         for key in [key for key in self._others if key.broker_id == broker_id]:
             self.clear_alarm(draft, key)
 
@@ -180,6 +198,7 @@ class AlarmBook:
         image = draft.image
         if (
             self._troubled
+            or self._unproven
             or any(self._partitions.values())
             or image.leaderless
             or image.below_min
@@ -204,6 +223,9 @@ class AlarmBook:
                 del up[key]
                 draft.effects.append(ClearAlarm(key=_partition_alarm(code, key)))
         state = image.partitions.get(key)
+        if self._unproven:
+            gone = () if state is None else [b for b in self._unproven if b not in state.replicas]
+            self._settle_unproven(draft, key, whole=None if state is None else (*state.isr, *gone))
         if state is not None and key in self._troubled:
             for alarm in list(self._troubled[key]):
                 # Whoever is in sync is whole again, and one that was moved away concerns nobody.
@@ -213,6 +235,9 @@ class AlarmBook:
     def _forget_topic(self, draft: Draft, topic_id: str) -> None:
         for key in [key for key in self._others if key.topic_id == topic_id]:
             self.clear_alarm(draft, key)
+        for keys in list(self._unproven.values()):
+            for partition in [partition for partition in keys if partition[0] == topic_id]:
+                self._settle_unproven(draft, partition, whole=None)
 
     def alarms(self, image: ClusterImage) -> tuple[Alarm, ...]:
         """Everything that is up, most severe first, partitions described as they stand now."""

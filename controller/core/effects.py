@@ -29,6 +29,8 @@ class AlarmCode(StrEnum):
     #: A log that holds records was set aside, because the metadata does not mention it.
     LOG_SET_ASIDE = "log_set_aside"
     REPLICA_DIVERGENT = "replica_divergent"
+    #: A replica's log ends below what is known to be committed.
+    LOG_SHORT = "log_short"
     #: A problem code that this controller does not know.
     REPLICA_PROBLEM = "replica_problem"
     #: A learner lags more and more under the rates set for it: its move will never be complete.
@@ -39,6 +41,8 @@ class AlarmCode(StrEnum):
     #: A broker's clock, the controller's and the time that has passed disagree: nothing expires there.
     CLOCK_LEAP = "clock_leap"
     BROKER_FENCED = "broker_fenced"
+    #: A broker came back without proof that its logs are whole, and lost its seats. Until all are in sync.
+    LOGS_UNPROVEN = "logs_unproven"
 
 
 class AlarmKey(msgspec.Struct, frozen=True, kw_only=True, order=True):

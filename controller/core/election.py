@@ -68,10 +68,10 @@ def eligible_ids(image: ClusterImage) -> frozenset[int]:
 
 def vacate_seats(
     draft: Draft, broker_id: int, change: Change, *, excluded: bool, applied_sequence: int = -1
-) -> int:
+) -> list[PartitionKey]:
     """Take every ISR seat and leadership from a broker that is fenced in the image, and with `excluded` its
-    ELR seats too. Partitions it leads come first: they are the ones that clients wait for. Returns how many
-    partitions changed.
+    ELR seats too. Partitions it leads come first: they are the ones that clients wait for. Returns those that
+    changed.
 
     applied_sequence: how far the broker had applied this controller's stream. A replica whose creation lies
     before has made its log, and is new no more: should it return without one, that is a loss (3.8)."""
@@ -82,7 +82,7 @@ def vacate_seats(
     led = image.leader_of.get(broker_id, {})
     keys = [*led, *(key for key in image.seats_of.get(broker_id, {}) if key not in led)]
     out = broker_id if excluded else NOBODY
-    count = 0
+    changed = []
     for key in keys:
         has_log = image.unconfirmed_new.get(key, applied_sequence + 1) <= applied_sequence
         confirmed = (broker_id,) if has_log else ()
@@ -96,11 +96,11 @@ def vacate_seats(
         )
         if after is None:
             continue
-        count += 1
+        changed.append(key)
         draft.write_partition(after, change)
         if after.leader == NO_LEADER:
             elect_uncleanly_if_allowed(draft, key)
-    return count
+    return changed
 
 
 def vacate_seat(draft: Draft, key: PartitionKey, broker_id: int, change: Change) -> bool:

@@ -367,6 +367,8 @@ class ClusterMachine:
             return
         detail = detail[:500]
         alarm = PROBLEM_ALARMS.get(code, AlarmCode.REPLICA_PROBLEM)
+        if alarm is AlarmCode.LOG_SHORT and broker_id in state.isr:
+            return  # told late: what was missing has been copied since
         name = f"{state.topic}-{state.partition}"
         self._alarms.raise_alarm(
             draft,

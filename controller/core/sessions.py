@@ -217,13 +217,15 @@ class Sessions:
         if not before.fenced:
             draft.write_broker(msgspec.structs.replace(before, fenced=True), change)
         applied = self.applied.get(before.broker_id, -1)
-        count = vacate_seats(draft, before.broker_id, change, excluded=not vouched, applied_sequence=applied)
-        if not vouched and count:
-            draft.note(
-                cause.value,
-                f"broker {before.broker_id} can't prove that its logs are whole: its seats were taken away",
-                broker=before.broker_id,
-                partitions=count,
+        keys = vacate_seats(draft, before.broker_id, change, excluded=not vouched, applied_sequence=applied)
+        if not vouched and keys:
+            self._alarms.raise_unproven(
+                draft,
+                before.broker_id,
+                keys,
+                f"broker {before.broker_id} can't prove that its logs are whole (last stop: "
+                f"{request.last_shutdown.value}): its seats in {len(keys)} partitions were taken away. What "
+                "they lack is not known; each is whole again once it is in sync",
             )
 
     def _refuse_duplicate(
@@ -377,7 +379,7 @@ class Sessions:
             if broker.admitted and not broker.shutting_down:
                 self._raise_fenced(draft, broker_id, reason)
         applied = self.applied.get(broker_id, -1)
-        count = vacate_seats(draft, broker_id, change, excluded=excluded, applied_sequence=applied)
+        count = len(vacate_seats(draft, broker_id, change, excluded=excluded, applied_sequence=applied))
         self._by_id[broker_id].required_sequence = image.sequence
         self._is_stale = True
         self.has_news = True

@@ -64,6 +64,21 @@ def read_seen(disk: Disk, path: str) -> Seen:
 def load_logs(log_dir: LogDir, *, wall_ms: Callable[[], int]) -> Loaded:
     """Open or recover every log. Damaged ones go to quarantine, whole. Scans and fsyncs: call it in a thread,
     or before the loop runs. Raises LogError."""
+    logs, problems = _load_logs(log_dir, wall_ms)
+    if log_dir.is_refuted:
+        _log.error("%s: not all that the last process wrote is here: a machine crash", log_dir.path)
+        log_dir.begin_anew()
+        logs, more = _load_logs(log_dir, wall_ms)
+        problems += more
+    log_dir.finish_loading()
+    for problem in log_dir.problems:
+        _log.warning("%s", problem)
+    return Loaded(tuple(logs), tuple(problems))
+
+
+def _load_logs(
+    log_dir: LogDir, wall_ms: Callable[[], int]
+) -> tuple[list[PartitionLog], list[ReplicaProblem]]:
     logs: list[PartitionLog] = []
     problems: list[ReplicaProblem] = []
     names = log_dir.partition_names()
@@ -77,8 +92,9 @@ def load_logs(log_dir: LogDir, *, wall_ms: Callable[[], int]) -> Loaded:
                     topic_id=entry.partition.topic_id,
                     partition=entry.partition.partition,
                     code="log_missing",
-                    detail=f"damaged: {entry.reason}; set aside as {moved}",
+                    detail=f"damaged: {entry.reason}; ends at {entry.valid_end_offset}; set aside as {moved}",
                     next_offset=entry.valid_end_offset,
+                    high_watermark=entry.high_watermark,
                 )
             )
         elif isinstance(entry, StrayDirectory):
@@ -96,12 +112,24 @@ def load_logs(log_dir: LogDir, *, wall_ms: Callable[[], int]) -> Loaded:
                 )
             for note in report.notes:
                 _log.info("%s: %s", name, note)
+            if report.missing is not None:
+                problems.append(_missing(entry.log.partition, *report.missing))
         if number % LOADED_LOGGED_EVERY == 0:
             _log.info("opened %d of %d logs", number, len(names))
-    log_dir.finish_loading()
-    for problem in log_dir.problems:
-        _log.warning("%s", problem)
-    return Loaded(tuple(logs), tuple(problems))
+    return logs, problems
+
+
+def _missing(partition: PartitionId, log_end_offset: int, high_watermark: int) -> ReplicaProblem:
+    detail = f"ends at {log_end_offset} after a machine crash, {high_watermark} was known to be committed"
+    _log.error("%s-%d %s", partition.topic, partition.partition, detail)
+    return ReplicaProblem(
+        topic_id=partition.topic_id,
+        partition=partition.partition,
+        code="log_short",
+        detail=detail,
+        next_offset=log_end_offset,
+        high_watermark=high_watermark,
+    )
 
 
 def _why_aside(effect: WriteAside) -> str:
@@ -283,9 +311,14 @@ class DataDirectory:
     def high_watermark(self, key: PartitionKey) -> int:
         return self._log_dir.stored_high_watermark(key)
 
-    def write_high_watermarks(self, offsets: dict[PartitionKey, int]) -> None:
-        """Thread."""
-        self._log_dir.checkpoint_high_watermarks(offsets)
+    @property
+    def cuts(self) -> int:
+        """To be read with the high watermarks that are to be written."""
+        return self._log_dir.cuts
+
+    def write_high_watermarks(self, offsets: dict[PartitionKey, int], cuts: int) -> bool:
+        """False: a log was cut meanwhile, and nothing was written. Thread."""
+        return self._log_dir.checkpoint_high_watermarks(offsets, cuts=cuts)
 
     def write_recovery_points(self) -> None:
         """Thread."""

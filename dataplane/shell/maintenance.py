@@ -34,6 +34,9 @@ STALL_MS_MIN = 50
 """A loop that comes back so much later than asked was blocked, or starved of processor time."""
 STALL_LOGGED_MS_MIN = 1_000
 BACKGROUND_THREADS_MAX = 2
+FIRST_CHECKPOINT_MS = 500
+"""Within so long the first high watermark of a partition that a process has is stored. What a follower
+refuses to cut (I15) must not be less because a process is young."""
 
 
 class Maintenance:
@@ -81,6 +84,7 @@ class Maintenance:
             number("replica.high.watermark.checkpoint.interval.ms"),
             self.checkpoint_high_watermarks,
         )
+        nursery.start_soon(self._every, FIRST_CHECKPOINT_MS, self.checkpoint_first_high_watermarks)
         nursery.start_soon(
             self._every,
             number("log.flush.offset.checkpoint.interval.ms"),
@@ -214,8 +218,19 @@ class Maintenance:
         await self._directory.seals.seal_idle(self._table)
 
     async def checkpoint_high_watermarks(self) -> None:
-        offsets = {hosted.key: hosted.replica.high_watermark for hosted in self._table}
-        await self._in_thread(partial(self._directory.write_high_watermarks, offsets))
+        stored = [(hosted, hosted.replica.high_watermark) for hosted in self._table]
+        offsets = {hosted.key: high_watermark for hosted, high_watermark in stored}
+        work = partial(self._directory.write_high_watermarks, offsets, self._directory.cuts)
+        if await self._threads.run(work, limiter=self._limiter):
+            for hosted, high_watermark in stored:
+                hosted.is_high_watermark_stored = hosted.is_high_watermark_stored or high_watermark > 0
+
+    async def checkpoint_first_high_watermarks(self) -> None:
+        if any(
+            not hosted.is_high_watermark_stored and hosted.replica.high_watermark > 0
+            for hosted in self._table
+        ):
+            await self.checkpoint_high_watermarks()
 
     async def checkpoint_recovery_points(self) -> None:
         await self._in_thread(self._directory.write_recovery_points)

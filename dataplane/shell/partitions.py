@@ -71,6 +71,7 @@ class HostedPartition:
         "bytes_in",
         "bytes_out",
         "caught_up_epoch",
+        "is_high_watermark_stored",
         "is_learner",
         "key",
         "lag_reported",
@@ -102,6 +103,8 @@ class HostedPartition:
         self.is_learner = False
         #: Leader epoch in which it had reached the high watermark: its leader may wait for it since.
         self.caught_up_epoch = -1
+        #: Whether a checkpoint of this process has one that is not 0: until then it is due early.
+        self.is_high_watermark_stored = False
         #: From the topic's configuration; None: no bound.
         self.max_message_bytes = 1_048_588
         self.segment_bytes = 2**30

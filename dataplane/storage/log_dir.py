@@ -25,6 +25,11 @@ The shutdown protocol, on which the controller's trust rests (KIP-966, I11):
   to at each checkpoint: neither an inode in use nor one with a page in the cache is dropped for want of
   memory.
 
+- a log that lacks what its stop should have left (recovery.py) refutes all of that: the stop was a machine
+  crash, which is written down before that log is moved, and the others are opened once more as after one. So
+  that nothing else looks like it, a stored high watermark never lies beyond its log's end: it is lowered
+  before a cut and, after a machine crash, before the witness vouches for the logs again.
+
 A replica's directory is deleted only on the caller's positive evidence (I22): renamed at once, unlinked in a
 thread. Everything doubtful is renamed into quarantine/, never removed, never cut.
 """
@@ -130,6 +135,10 @@ class LogDir:
         self.logs: dict[PartitionKey, PartitionLog] = {}
         self.problems: list[str] = []
         """Checkpoint files that could not be believed: slower, not wrong."""
+        self.is_refuted = False
+        """A log has shown that the last stop was not what it seems: `begin_anew`."""
+        self.cuts = 0
+        """How many cuts there were. High watermarks that were read before the last one are not stored."""
         self.is_witnessed = False
         """Whether this incarnation's successor can prove that only a process died."""
         self._disk = disk
@@ -142,7 +151,9 @@ class LogDir:
         self._checkpoint_lock = Lock()
         self._damaged: dict[PartitionKey, str] = {}  # their checkpoints are evidence until quarantined
         self._is_forgotten_stored = False  # a checkpoint file still speaks of a log that is gone
-        self._settings = LogSettings(disk, options, self.health, tail_budget, self._persist_lowered)
+        self._settings = LogSettings(
+            disk, options, self.health, tail_budget, self._persist_lowered, self._lower_high_watermark
+        )
         self._high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS)
         self._log_starts = self._read_checkpoint(LOG_STARTS)
@@ -162,6 +173,8 @@ class LogDir:
         LogDirRefused if the directory belongs to another cluster."""
         if self.meta.cluster_id and self.meta.cluster_id != cluster_id:
             raise LogDirRefused(f"{self.path} belongs to cluster {self.meta.cluster_id}, not {cluster_id}")
+        with self._checkpoint_lock:
+            self._guarded("writing checkpoints", self._write_starts)
         meta = LogDirMeta(cluster_id, self.meta.broker_id, self.meta.dir_id, broker_epoch, self._boot_id)
         self._guarded("writing meta.json", lambda: self._replace(META_FILE, encode_meta(meta)))
         self.meta = meta
@@ -215,7 +228,18 @@ class LogDir:
             self.logs[key] = entry.log
         else:
             self._damaged[key] = path
+            if entry.refutes:
+                self._refute()
         return entry
+
+    def begin_anew(self) -> None:
+        """After all was loaded, if `is_refuted`: close the logs, and load them as after a machine crash. The
+        damaged ones are in quarantine by now. Thread."""
+        assert self.is_refuted and not self._damaged
+        for log in self.logs.values():
+            log.abandon()
+        self.logs.clear()
+        self.last_shutdown = ShutdownKind.MACHINE_CRASH
 
     def finish_loading(self) -> None:
         """Every name was loaded: from now on a clean stop may be recorded. Thread."""
@@ -224,6 +248,9 @@ class LogDir:
         for offsets in (self._high_watermarks, self._recovery_points, self._log_starts):
             for key in [key for key in offsets if key not in known]:
                 self._forget(key)
+        for key, log in self.logs.items():
+            if self._high_watermarks.get(key, 0) > log.log_end_offset:
+                self._high_watermarks[key] = log.log_end_offset
         self.checkpoint_recovery_points()
 
     def load_all(self, *, now_ms: int) -> list[LoadedEntry]:
@@ -312,11 +339,21 @@ class LogDir:
 
     # ---- checkpoints
 
-    def checkpoint_high_watermarks(self, high_watermarks: dict[PartitionKey, int]) -> None:
-        """All replicas' high watermarks, and the log starts with them. Thread."""
+    def checkpoint_high_watermarks(
+        self, high_watermarks: dict[PartitionKey, int], *, cuts: int | None = None
+    ) -> bool:
+        """All replicas' high watermarks, and the log starts with them. False: nothing was written, for a log
+        was cut since they were read, when `cuts` was so high. Thread."""
         with self._checkpoint_lock:
-            self._high_watermarks = self._stored(self._high_watermarks) | high_watermarks
+            if cuts not in (None, self.cuts):
+                return False
+            self._high_watermarks = self._stored(self._high_watermarks) | {
+                key: min(high_watermark, self.logs[key].end_of_batches)
+                for key, high_watermark in high_watermarks.items()
+                if key in self.logs
+            }
             self._guarded("writing checkpoints", self._write_starts)
+            return True
 
     def checkpoint_recovery_points(self) -> None:
         """After flushes. Thread."""
@@ -386,6 +423,25 @@ class LogDir:
         self.checkpoint_recovery_points()
         with self._checkpoint_lock:
             self._guarded("writing checkpoints", self._write_starts)
+
+    def _lower_high_watermark(self, partition: PartitionId, end_offset: int) -> None:
+        """Called inline by a cut, before it: else the next start would take it for a loss. Below its high
+        watermark a log is cut under an unclean mark only (I15)."""
+        key = (partition.topic_id, partition.partition)
+        with self._checkpoint_lock:
+            self.cuts += 1
+            if self._high_watermarks.get(key, 0) > end_offset:
+                self._high_watermarks[key] = end_offset
+                self._guarded("writing checkpoints", self._write_starts)
+
+    def _refute(self) -> None:
+        """The proof that only the process died was none: it goes, durably, before the log does that says so,
+        lest a second start find nothing wrong any more."""
+        self.is_refuted = True
+        if self.meta.boot_id:
+            meta = replace(self.meta, boot_id="")
+            self._guarded("writing meta.json", lambda: self._replace(META_FILE, encode_meta(meta)))
+            self.meta = meta
 
     def _stored(self, offsets: dict[PartitionKey, int]) -> dict[PartitionKey, int]:
         """What stays in a checkpoint although its writer says nothing of it: partitions that are not loaded

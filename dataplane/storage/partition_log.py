@@ -87,6 +87,7 @@ class PartitionLog:
         log_end_offset: int,
         recovery_point: int,
         on_lowered: Callable[[], None],
+        on_cutting: Callable[[PartitionId, int], None],
         now_ms: int,
     ) -> None:
         assert segments, "a log has at least its active segment"
@@ -105,6 +106,7 @@ class PartitionLog:
         self._log_end_offset = log_end_offset
         self._size_bytes = sum(segment.size_bytes for segment in segments)
         self._on_lowered = on_lowered
+        self._on_cutting = on_cutting
         self._last_append_ms = now_ms
         self._last_flush_ms = now_ms
         self._refusal: LogError | None = None
@@ -343,6 +345,7 @@ class PartitionLog:
         self._changes += 1
         self._log_start_offset = offset
         lowest = min(offset, self._segments[0].base_offset)
+        self._on_cutting(self.partition, offset)
         try:
             with self._cutting(lowest):
                 active = self._replaced_by_one(offset, recovery_point_max=lowest)
@@ -365,6 +368,11 @@ class PartitionLog:
         if offset > self._log_start_offset:
             self._log_start_offset = offset
             self._epochs.truncate_from_start(offset)
+
+    @property
+    def end_of_batches(self) -> int:
+        """Where the next opening will find the log's end if nothing is lost: a gap at the end is no bytes."""
+        return self._segments[-1].next_offset
 
     # ---- rolling, retention
 
@@ -638,6 +646,7 @@ class PartitionLog:
         position = segment.size_bytes if found is None else found[0]
         end_offset = log_offset if found is None else min(log_offset, found[1].base_offset)
         end_offset = max(end_offset, self._log_start_offset)  # which may lie inside the batch that goes
+        self._on_cutting(self.partition, _end_of_batches(segment, end_offset))
         with self._cutting(segment.base_offset):
             self._lower_recovery_point(segment.base_offset, if_above=end_offset)
             self._drop_segments_after(keep, end_offset)
@@ -774,3 +783,12 @@ def _fsync_unless_gone(fsync: Callable[[], None]) -> None:
         fsync()
     except FileNotFoundError:
         return
+
+
+def _end_of_batches(segment: Segment, log_offset: int) -> int:
+    """Where the last batch below `log_offset` ends."""
+    found = segment.find(log_offset - 1)
+    if found is not None and found[1].base_offset < log_offset:
+        return log_offset
+    ends = (header.next_offset for _, header in segment.walk() if header.next_offset <= log_offset)
+    return max(ends, default=segment.base_offset)

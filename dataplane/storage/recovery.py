@@ -17,6 +17,10 @@ A cut never reaches below the recovery point: bytes that had been fsynced and ar
 *damage*, answered as DamagedLog with the files left as they are. The shell takes such a replica out
 (quarantine, out of the in-sync set, fetch again); cutting it and staying electable would be silent loss.
 
+A log that lacks what it should have after such a stop, for one that ends below the high watermark its broker
+had stored, also *refutes* how the process is said to have stopped: what is true of this log may be true of
+those beside it (`DamagedLog.refutes`). After a machine crash it is only told (`RecoveryReport.missing`).
+
 The scan checks length, magic, CRC, and that offsets and leader epochs never go back; a tail of zeros is an
 end, not a batch. What was scanned is fsynced before the recovery point moves up. Epochs, producer states and
 indexes of the scanned part come from the batches, never from files that may be younger or older than they.
@@ -71,8 +75,9 @@ _LEFTOVER_SUFFIXES = (".tmp", DELETED_SUFFIX, ".cleaned", ".swap")
 class RecoveryReport:
     """What opening a log did, for the log file and the controller.
 
-    scanned_bytes: read and checked by CRC. cut_bytes: dropped behind the last good batch, whole later
-        segments included. cut_reason: why the scan stopped there. log_end_offset: after the cut.
+    missing: after a machine crash, from the log's end to the high watermark that was stored: committed, and
+        not here. scanned_bytes: read and checked by CRC. cut_bytes: dropped behind the last good batch, whole
+        later segments included. cut_reason: why the scan stopped there. log_end_offset: after the cut.
     notes: everything else worth a line: files rebuilt, skipped, removed.
     """
 
@@ -82,6 +87,7 @@ class RecoveryReport:
     cut_bytes: int = 0
     cut_reason: ScanStop | None = None
     log_end_offset: int = 0
+    missing: tuple[int, int] | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -95,7 +101,10 @@ class OpenedLog:
 class DamagedLog:
     """Data that had been written whole is not what it was. Nothing was cut; the directory is as found.
 
-    valid_end_offset: how far the log could be read; recovery_point: how far it had been fsynced.
+    valid_end_offset: how far the log could be read; recovery_point: how far it had been fsynced;
+    high_watermark: how far this broker knew it to be committed. refutes: bytes are not there that a clean
+    stop or a dying process leaves. (Bytes that are there and are wrong have rotted, which says nothing of
+    other logs.)
     """
 
     partition: PartitionId
@@ -103,13 +112,16 @@ class DamagedLog:
     reason: str
     valid_end_offset: int
     recovery_point: int
+    high_watermark: int = 0
+    refutes: bool = False
 
 
 class _Damage(Exception):
-    def __init__(self, reason: str, valid_end_offset: int) -> None:
+    def __init__(self, reason: str, valid_end_offset: int, *, refutes: bool = True) -> None:
         super().__init__(reason)
         self.reason = reason
         self.valid_end_offset = valid_end_offset
+        self.refutes = refutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +134,8 @@ class LogSettings:
     tail_budget: TailBudget
     on_lowered: Callable[[], None]
     """Make a lowered recovery point or log start durable, before it returns."""
+    on_cutting: Callable[[PartitionId, int], None]
+    """A log is about to be cut to an offset: what is stored as committed must not lie beyond."""
 
 
 def open_partition_log(
@@ -150,11 +164,20 @@ def open_partition_log(
     try:
         return OpenedLog(recovery.run(), recovery.report)
     except _Damage as damage:
-        return DamagedLog(partition, directory, damage.reason, damage.valid_end_offset, recovery_point)
+        reason, valid_end_offset, refutes = damage.reason, damage.valid_end_offset, damage.refutes
     except CorruptLog as error:
-        return DamagedLog(partition, directory, str(error), recovery.valid_end_offset, recovery_point)
+        reason, valid_end_offset, refutes = str(error), recovery.valid_end_offset, False
     except OSError as error:
         raise settings.health.fail(error, f"recovering {directory}") from error
+    return DamagedLog(
+        partition,
+        directory,
+        reason,
+        valid_end_offset,
+        recovery_point,
+        high_watermark,
+        refutes=refutes and last_shutdown.is_intact,
+    )
 
 
 class _Recovery:
@@ -190,7 +213,7 @@ class _Recovery:
         path = f"{self.directory}/{DAMAGED_FILE}"
         damage = read_whole(self.disk, path, bytes_max=DAMAGED_BYTES_MAX)
         if damage is not None:
-            raise _Damage(f"found while it was in use: {damage.decode(errors='replace')}", 0)
+            raise _Damage(f"found while it was in use: {damage.decode(errors='replace')}", 0, refutes=False)
         bases, snapshot_offsets = self._read_directory()
         is_clean = self.last_shutdown is ShutdownKind.CLEAN
         # Before the segment that contains the recovery point, all was flushed.
@@ -206,6 +229,10 @@ class _Recovery:
         if self.valid_end_offset < self.recovery_point and bases:
             raise _Damage("the log ends below its recovery point", self.valid_end_offset)
         log_end_offset = self._settle_start_and_end(bases)
+        if log_end_offset < self.high_watermark:
+            if self.last_shutdown.is_intact:
+                raise _Damage(f"the log ends below its high watermark {self.high_watermark}", log_end_offset)
+            self.report.missing = (log_end_offset, self.high_watermark)
         self._settle_epochs(log_end_offset)
         return self._build(
             log_end_offset,
@@ -348,7 +375,8 @@ class _Recovery:
         end_offset = self.valid_end_offset
         later_bytes = [self._file_bytes(base) for base in later_bases]
         if end_offset < self.recovery_point:
-            raise _Damage(f"{where}: {stop.value} below the recovery point", end_offset)
+            is_rot = stop is ScanStop.CORRUPT
+            raise _Damage(f"{where}: {stop.value} below the recovery point", end_offset, refutes=not is_rot)
         if self.last_shutdown is ShutdownKind.PROCESS_CRASH:
             if stop is not ScanStop.TORN or any(later_bytes):
                 raise _Damage(f"{where}: {stop.value}, which no dying process leaves", end_offset)
@@ -426,6 +454,7 @@ class _Recovery:
             log_end_offset=log_end_offset,
             recovery_point=self.recovery_point,
             on_lowered=settings.on_lowered,
+            on_cutting=settings.on_cutting,
             now_ms=self.now_ms,
         )
         log.rebuild_producers(is_recovery=not is_clean)

@@ -274,6 +274,7 @@ class BrokerNode:
         self.disk.unanswered = (*unanswered, self.incarnation)[-UNANSWERED_INCARNATIONS_MAX:]
         for log in self.disk.logs.values():
             log.recover()
+        kind = self._held_against_high_watermarks(kind)
         self.network.listen(self.name, self._on_request)
         self.events.note(f"{self.name} starts ({kind.value})")
         self._register(kind, previous_epoch, unanswered)
@@ -281,6 +282,25 @@ class BrokerNode:
         self._after(self.cluster.options.flush_ms * self.random.random(), self._flush)
         self._after(self.cluster.options.tick_ms, self._tick)
         self._after(self.cluster.options.flush_ms, self._seal_idle)
+
+    def _held_against_high_watermarks(self, kind: ShutdownKind) -> ShutdownKind:
+        """A log that ends below what this disk says was committed refutes that only a process stopped: it is
+        set aside, and all seats go (5.4). After a machine crash it has lost what may be lost."""
+        disk = self.disk
+        short = [
+            key for key, log in disk.logs.items() if log.log_end_offset < disk.high_watermarks.get(key, 0)
+        ]
+        for key in short:
+            if kind.is_intact:
+                disk.quarantined[key] = disk.logs.pop(key)
+                del disk.high_watermarks[key]
+                self.events.note(f"{self.name} sets {key[0][:4]}-{key[1]} aside: it is too short")
+            else:
+                disk.high_watermarks[key] = disk.logs[key].log_end_offset
+        if not short or not kind.is_intact:
+            return kind
+        disk.has_witness = False
+        return ShutdownKind.MACHINE_CRASH
 
     @staticmethod
     def life_of(incarnation: str) -> int:
@@ -296,6 +316,9 @@ class BrokerNode:
         self.parked.clear()
         self.replicas = {}
         self.network.close(self.name)
+        for key, log in self.disk.logs.items():  # lowered before each cut
+            stored = self.disk.high_watermarks.get(key, 0)
+            self.disk.high_watermarks[key] = min(stored, log.log_end_offset)
         if machine is not None:
             self.disk.boot_id += reboots
             self.disk.has_witness = False

@@ -1,4 +1,4 @@
-"""Faults of volumes, which can go and come back while the machine that uses them runs on."""
+"""Faults of volumes, which can go and come back, or lose something, while their machine runs on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHORT_LIFE_MS = 300
 
 def _draw_reattach(cluster: Cluster, random: Random) -> Arguments | None:
     drawn = draw_loss(cluster, random)
-    return None if drawn is None else drawn | {"short_lives": random.choice((0, 0, 1, 2))}
+    return None if drawn is None else drawn | {"short_lives": random.choice((0, 1, 1, 2))}
 
 
 @kind(_draw_reattach, weight=2, family="disk")
@@ -41,6 +41,34 @@ def reattach_disk(
         _live_shortly(cluster, node, for_ms, short_lives)
     else:
         back_after(cluster, node, for_ms)
+    return True
+
+
+def _draw_cut(cluster: Cluster, random: Random) -> Arguments | None:
+    drawn = draw_loss(cluster, random)
+    if drawn is None:
+        return None
+    node = cluster.brokers[drawn["broker"]]
+    numbers = [number for number, key in enumerate(cluster.keys) if node.disk.high_watermarks.get(key, 0)]
+    return drawn | {"partition": random.choice(numbers)} if numbers else None
+
+
+@kind(_draw_cut, family="disk")
+def cut_log(
+    cluster: Cluster, *, broker: int, partition: int, for_ms: int, salt: int, over_budget: bool = False
+) -> bool:
+    """S44: the process is killed, and before it is started again one of its logs is cut below the high
+    watermark that it had stored. Boot and mount are the same: nothing but the log itself says so."""
+    node, key = cluster.brokers[broker], cluster.keys[partition]
+    log, high_watermark = node.disk.logs.get(key), node.disk.high_watermarks.get(key, 0)
+    if not node.is_up or log is None or log.log_start_offset >= min(high_watermark, log.log_end_offset):
+        return False
+    if not cluster.budget.spend(node, over_budget=over_budget):
+        return False
+    node.crash()
+    log.lose_end(Random(salt).randrange(log.log_start_offset, min(high_watermark, log.log_end_offset)))
+    cluster.oracle.on_log_replaced(broker)
+    back_after(cluster, node, for_ms)
     return True
 
 

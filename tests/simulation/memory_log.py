@@ -265,6 +265,16 @@ class MemoryLog:
         del self._bases[count:]
         self._scanned_batches = min(self._scanned_batches, count)
 
+    def lose_end(self, offset: int) -> None:
+        """Every batch that reaches beyond `offset` is gone, flushed or not."""
+        count = sum(header.next_offset <= offset for header, _ in self._batches)
+        self._is_tail_lost = True
+        self._torn = b""
+        del self._batches[count:]
+        del self._bases[count:]
+        self._flushed_batches = min(self._flushed_batches, count)
+        self._scanned_batches = min(self._scanned_batches, count)
+
     def die_in_append(self, written: bytes) -> None:
         """The process died while it wrote a batch: these first bytes of it are there."""
         self._torn = written

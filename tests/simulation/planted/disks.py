@@ -99,9 +99,19 @@ def boot_id_alone_believed() -> Patches:
 
 @plant(
     breaks="I11",
+    seen="a log that ends below the high watermark its broker stored opens without a word (5.4)",
+    family="disk",
+    seeds_max=120,
+)
+def short_log_opened() -> Patches:
+    return [(BrokerNode, "_held_against_high_watermarks", lambda self, kind: kind)]
+
+
+@plant(
+    breaks="I11",
     seen="what proves that only a process died is written down before the controller has heard how the last "
     "one stopped: one that dies between makes a lost volume forgotten (3.8)",
-    seeds_max=120,
+    seeds_max=240,
     family="disk",
 )
 def proof_written_before_registration() -> Patches:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from core_cluster import CLUSTER_ID, Cluster, seats, topic_id
 
+from controller.contract.errors import ControllerError
 from controller.contract.partition_state import NO_LEADER
 from controller.contract.session import (
     BrokerStatus,
@@ -292,6 +293,23 @@ def test_a_broker_that_restarts_unproven_before_anyone_noticed_is_excluded_all_t
     cluster.register(1, "b", last_shutdown=POWER_CUT)
     assert 1 not in (*cluster.partition(number=0).isr, *cluster.partition(number=0).elr)
     assert seats(cluster.partition(number=1)) == (NO_LEADER, (), ())
+
+
+def test_that_seats_were_taken_is_an_alarm_until_the_broker_is_in_sync_again() -> None:
+    """How much its logs lack is not known: that is more than a line in a log file."""
+    cluster = Cluster()
+    cluster.create_each((1, 2, 3), (2, 1, 3))
+    cluster.now_ms += cluster.options.grace_ms + 1
+    cluster.register(1, "b", last_shutdown=POWER_CUT)
+    unproven = AlarmKey(code=AlarmCode.LOGS_UNPROVEN, broker_id=1)
+    (alarm,) = (alarm for alarm in cluster.machine.alarms() if alarm.key == unproven)
+    assert "last stop: machine_crash): its seats in 2 partitions" in alarm.detail
+    cluster.heartbeat(1)
+    for number in range(2):
+        assert unproven in [alarm.key for alarm in cluster.machine.alarms()]
+        assert cluster.propose(2, 3, 1, base=cluster.partition(number=number)).error is ControllerError.NONE
+    assert unproven not in [alarm.key for alarm in cluster.machine.alarms()]
+    assert ClearAlarm(key=unproven) in cluster.last.effects
 
 
 def test_a_controller_that_dies_within_a_registration_leaves_what_a_repetition_finishes() -> None:

@@ -214,6 +214,22 @@ def test_high_watermarks_outlive_a_kill() -> None:
     run(test)
 
 
+def test_the_first_high_watermark_of_a_young_process_is_stored_early() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = await leading(disk)
+        await node.maintenance.checkpoint_first_high_watermarks()
+        assert read_checkpoint(disk, PATH, HIGH_WATERMARKS).offsets.get(KEY, 0) == 0
+        node.produce(7)
+        await node.maintenance.checkpoint_first_high_watermarks()
+        assert read_checkpoint(disk, PATH, HIGH_WATERMARKS).offsets == {KEY: 7}
+        node.produce(2)  # from now on the interval is soon enough
+        await node.maintenance.checkpoint_first_high_watermarks()
+        assert read_checkpoint(disk, PATH, HIGH_WATERMARKS).offsets == {KEY: 7}
+
+    run(test)
+
+
 def test_a_checkpoint_before_the_controller_has_spoken_keeps_the_marks_of_the_last_life() -> None:
     async def test() -> None:
         disk = MemoryDisk()

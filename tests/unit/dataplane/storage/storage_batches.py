@@ -56,7 +56,14 @@ def append(log: PartitionLog, *batches: bytes, now_ms: int = 1000) -> None:
 def settings_for(disk: Disk, *, options: LogOptions = SMALL, lowered: list[int] | None = None) -> LogSettings:
     """`lowered` counts the calls that persist a lowered recovery point."""
     calls = [] if lowered is None else lowered
-    return LogSettings(disk, options, DirectoryHealth("/data"), TailBudget(), lambda: calls.append(1))
+    return LogSettings(
+        disk,
+        options,
+        DirectoryHealth("/data"),
+        TailBudget(),
+        lambda: calls.append(1),
+        lambda _partition, _end_offset: None,
+    )
 
 
 def open_log(

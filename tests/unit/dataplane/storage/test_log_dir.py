@@ -160,6 +160,54 @@ def test_a_crash_is_told_by_whoever_is_the_first_to_register_after_it(boot_id: s
     assert found == sorted(found, key=lambda each: (each[0], each[1] is ShutdownKind.PROCESS_CRASH))
 
 
+def test_a_log_below_its_high_watermark_refutes_the_stop_and_a_second_start_does_not_forget_it() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    append(log_dir.create(ORDERS, now_ms=0), batch(0), batch(1))
+    log_dir.checkpoint_high_watermarks({KEY: 2})
+    disk.crash_process()
+    del disk.content(f"{ORDERS_PATH}/00000000000000000000.log")[len(batch(0)) :]
+    log_dir = start(disk)
+    assert log_dir.last_shutdown is ShutdownKind.PROCESS_CRASH
+    (entry,) = (log_dir.load(name, now_ms=0) for name in log_dir.partition_names())
+    assert isinstance(entry, DamagedLog)
+    log_dir.quarantine_directory(entry.directory)
+    log_dir.begin_anew()
+    assert log_dir.last_shutdown is ShutdownKind.MACHINE_CRASH
+    disk.crash_process()  # nobody has heard of it, and the log that told is gone
+    assert start(disk).last_shutdown is ShutdownKind.MACHINE_CRASH
+
+
+def test_a_cut_below_the_stored_high_watermark_is_no_loss_to_the_next_start() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    append(log, batch(0), batch(1), batch(2))
+    log_dir.checkpoint_high_watermarks({KEY: 3})
+    cuts = log_dir.cuts
+    log.truncate_to(1)  # under the mark of an unclean election
+    assert not log_dir.checkpoint_high_watermarks({KEY: 3}, cuts=cuts)  # what was read before the cut
+    disk.crash_process()
+    again = running(disk, broker_epoch=6)
+    assert (again.last_shutdown, again.logs[KEY].log_end_offset) == (ShutdownKind.PROCESS_CRASH, 1)
+
+
+def test_what_a_machine_crash_took_is_no_second_loss_to_a_kill_after_it() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    append(log, batch(0))
+    log.flush()
+    append(log, batch(1))
+    log_dir.checkpoint_high_watermarks({KEY: 2})
+    disk.crash_process()
+    del disk.content(f"{ORDERS_PATH}/00000000000000000000.log")[len(batch(0)) :]
+    assert running(disk, boot_id="boot-2", broker_epoch=6).logs[KEY].log_end_offset == 1
+    disk.crash_process()
+    again = running(disk, boot_id="boot-2", broker_epoch=7)
+    assert (again.last_shutdown, again.logs[KEY].log_end_offset) == (ShutdownKind.PROCESS_CRASH, 1)
+
+
 def test_a_real_file_keeps_its_witness_over_closing_and_no_copy_has_it(tmp_path: Path) -> None:
     disk = PosixDisk()
     path = str(tmp_path / "witness")

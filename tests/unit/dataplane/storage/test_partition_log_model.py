@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from hypothesis import HealthCheck, settings
@@ -58,10 +59,7 @@ class LogMachine(RuleBasedStateMachine):
             self.stored_recovery_point = min(self.stored_recovery_point, self.log.recovery_point)
             self.stored_log_start = min(self.stored_log_start, self.log.log_start_offset)
 
-        settings_ = settings_for(self.disk, options=self.options)
-        settings_ = type(settings_)(
-            settings_.disk, settings_.options, settings_.health, settings_.tail_budget, persist
-        )
+        settings_ = replace(settings_for(self.disk, options=self.options), on_lowered=persist)
         return opened(
             open_partition_log(
                 settings_,

@@ -106,6 +106,34 @@ def test_a_cut_below_the_high_watermark_after_a_process_crash_is_damage() -> Non
     assert isinstance(open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH, high_watermark=3), DamagedLog)
 
 
+@pytest.mark.parametrize("kind", [ShutdownKind.CLEAN, ShutdownKind.PROCESS_CRASH])
+def test_a_log_that_ends_below_its_high_watermark_refutes_that_only_a_process_stopped(
+    kind: ShutdownKind,
+) -> None:
+    """What was committed here can't be missing after such a stop: something else happened to this disk."""
+    disk, _ = written(3)
+    before = bytes(disk.content(FIRST_LOG))
+    entry = open_log(disk, last_shutdown=kind, high_watermark=5)
+    assert isinstance(entry, DamagedLog)
+    assert (entry.valid_end_offset, entry.high_watermark, entry.refutes) == (3, 5, True)
+    assert bytes(disk.content(FIRST_LOG)) == before
+
+
+def test_after_a_machine_crash_what_is_known_to_be_committed_and_is_missing_is_told() -> None:
+    disk, _ = written(3)
+    entry = open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH, high_watermark=5)
+    assert isinstance(entry, OpenedLog)
+    assert entry.report.missing == (3, 5)
+
+
+def test_rot_refutes_nothing_but_its_own_log() -> None:
+    disk, batches = written(5, flushed=4)
+    flip(disk, batches, 1)
+    entry = open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH, recovery_point=4, high_watermark=5)
+    assert isinstance(entry, DamagedLog)
+    assert not entry.refutes
+
+
 def test_no_segment_left_of_a_flushed_log_is_damage_and_of_a_new_one_is_not() -> None:
     disk, _ = written(3, flushed=3)
     disk.unlink(FIRST_LOG)
