@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -45,8 +45,8 @@ class OutboxClock(Protocol):
 
 #: The cluster's entities as they stand in the published image: one change each, `before` unset, with the
 #: cause, actor and time of the record that made it so. Nothing at all: this controller is no longer active,
-#: and its successor will fill the gap. Called on the event loop; must not block.
-Truth = Callable[[str], Sequence[AuditedChange]]
+#: and its successor will fill the gap. Called on the event loop; must not block. Read in a thread.
+Truth = Callable[[str], Iterable[AuditedChange]]
 
 
 class AuditOutbox:
@@ -163,7 +163,7 @@ class AuditOutbox:
         # recognised by their version.
         was_dropping = self._behind.pop(cluster)
         try:
-            rows = self._truth(cluster)
+            rows: list[AuditedChange] = await self._store.compute(partial(list, self._truth(cluster)))
             if not rows:
                 return  # not ours to tell any more, and surely not a cluster that lost everything it had
             epoch = max((row.controller_epoch for row in rows), default=-1)

@@ -9,7 +9,7 @@ controller can show every cluster, a standby with the age of what it shows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import anyio
@@ -364,12 +364,13 @@ class Engine:
         """Since this controller took the cluster over, or created it. Raises NotActive, UnknownCluster."""
         return self._clock.now_mono_ms() - self._driver(cluster).taken_over_ms
 
-    def truth(self, cluster: str) -> list[AuditedChange]:
-        """Every entity as it stands, for the audit to compare itself with. Empty when not active."""
+    def truth(self, cluster: str) -> Iterable[AuditedChange]:
+        """Every entity as it stands, for the audit to compare itself with; read it once, anywhere. Empty when
+        not active."""
         driver = self._drivers.get(cluster)
         if driver is None or self._serving is None:
-            return []
-        return list(truth(driver.published, controller_epoch=self._serving.controller_epoch))
+            return ()
+        return truth(driver.published, controller_epoch=self._serving.controller_epoch)
 
     def drivers(self) -> Iterator[ClusterDriver]:
         """Of a term being served, by name: for metrics."""

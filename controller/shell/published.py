@@ -179,41 +179,40 @@ def render(change: PersistedChange, *, cluster: str, controller_epoch: int) -> l
 
 
 def truth(published: Published, *, controller_epoch: int) -> Iterator[AuditedChange]:
-    """Every entity as it stands, with its own last change: what the audit compares itself with after a
-    gap."""
+    """Every entity as it stands now, with its own last change: what the audit compares itself with after a
+    gap. Collected at once, rendered as it is read, in any thread: rendering takes ten times as long."""
     image = published.image
     cluster = published.cluster
-
-    def whole(
-        entity: Entity, entity_id: str, change: Change, version: int, after: msgspec.Struct
-    ) -> AuditedChange:
-        return _audited(
-            cluster=cluster,
-            entity=entity,
-            entity_id=entity_id,
-            version=version,
-            change=change,
-            before=None,
-            after=after,
-            controller_epoch=controller_epoch,
-        )
-
+    entities: list[tuple[Entity, str | PartitionKey, Change, int, msgspec.Struct]] = []
     for (entity, entity_id), change in published.changes.items():
         version = published.versions[(entity, entity_id)]
         match entity:
             case Entity.CLUSTER:
-                yield whole(entity, entity_id, change, version, ClusterView.of(image))
+                entities.append((entity, entity_id, change, version, ClusterView.of(image)))
             case Entity.BROKER:
-                yield whole(entity, entity_id, change, version, image.brokers[int(entity_id)])
+                entities.append((entity, entity_id, change, version, image.brokers[int(entity_id)]))
             case Entity.TOPIC:
-                yield whole(entity, entity_id, change, version, image.topics[entity_id])
+                entities.append((entity, entity_id, change, version, image.topics[entity_id]))
             case Entity.PARTITION:
                 raise AssertionError("partitions keep their changes apart")
             case _:
                 assert_never(entity)
     for key, change in published.partition_changes.items():
         state = image.partitions[key]
-        yield whole(Entity.PARTITION, partition_id(*key), change, state.partition_epoch, state)
+        entities.append((Entity.PARTITION, key, change, state.partition_epoch, state))
+    return (
+        _audited(
+            cluster=cluster,
+            entity=entity,
+            entity_id=name if isinstance(name, str) else partition_id(*name),
+            version=version,
+            change=change,
+            before=None,
+            after=after,
+            controller_epoch=controller_epoch,
+        )
+        for entity, name, change, version, after in entities
+    )
 
 
 def _audited(

@@ -41,14 +41,14 @@ class ControllerProcess:
         self.process.start()
         self.process.wait_ready(lambda: self.metric("activecontrollercount") is not None)
 
-    def metric(self, name: str) -> float | None:
+    def metric(self, name: str, *, prefix: str = "kafka_controller_kafkacontroller_") -> float | None:
         """None while it does not answer."""
         try:
             text = self.http.get("/metrics").text
         except httpx.TransportError:
             return None
         for line in text.splitlines():
-            if line.startswith(f"kafka_controller_kafkacontroller_{name} "):
+            if line.startswith(f"{prefix}{name} "):
                 return float(line.split()[1])
         return None
 

@@ -76,9 +76,8 @@ async def make_cluster(meta: KazooMeta, term: Term) -> ClusterStore:
     operations = cluster_creation(
         "prod",
         ClusterRecord(cluster_id=IDS.new_id(), change=CHANGE),
-        epoch_check=term.epoch_check,
+        term=term,
         write_id=IDS.new_id(),
-        controller_epoch=term.controller_epoch,
     )
     assert await meta.start_write(operations).outcome() == Committed()
     return await load(meta)

@@ -66,7 +66,7 @@ def main(url: str, broker_id: int, port: int) -> None:
         }
         partitions = batch["partitions"]
         assert isinstance(partitions, list)
-        leaders = {str(state["partition"]): state["leader"] for state in partitions}
+        leaders = {f"{state['topic']}-{state['partition']}": state["leader"] for state in partitions}
         print(json.dumps({"at_ns": time.monotonic_ns(), "leaders": leaders}), flush=True)
     listener.close()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 
@@ -31,6 +33,7 @@ from controller.shell.outcomes import (
     OutcomeUnknown,
     UnknownCluster,
 )
+from controller.shell.rows import PARTITIONS_PER_CHUNK
 from tests.simulation.memory_zookeeper import LostAnswer, MemoryMeta, MemoryZooKeeper
 from tests.unit.controller.shell.shell_parts import (
     TOPIC_ID,
@@ -312,6 +315,47 @@ async def test_a_new_controller_waits_the_grace_before_it_fences_anyone(
         assert not any(broker.fenced for broker in second.image("prod").image.brokers.values())
         await anyio.sleep(1.5)
         assert all(broker.fenced for broker in second.image("prod").image.brokers.values())
+
+
+async def test_the_loop_turns_between_the_writes_of_a_creation_and_the_chunks_of_a_takeover(
+    zookeeper: MemoryZooKeeper, clock: VirtualClock
+) -> None:
+    """Each turn is one in which heartbeats are answered. Time stands still while turns are counted."""
+    zookeeper.latency_ms = 0
+    first_meta = zookeeper.connect()
+    first = make_engine(first_meta, clock, name="c1")
+    second = make_engine(zookeeper.connect(), clock, name="c2")
+
+    async def writes_by_turn(work: Callable[[], Awaitable[object]]) -> list[int]:
+        """How many writes ZooKeeper had seen by each turn of the loop."""
+        seen = [len(zookeeper.history)]
+        async with anyio.create_task_group() as tasks:
+
+            async def count() -> None:
+                while True:
+                    seen.append(len(zookeeper.history))
+                    await anyio.lowlevel.checkpoint()
+
+            tasks.start_soon(count)
+            await work()
+            tasks.cancel_scope.cancel()
+        return [*seen, len(zookeeper.history)]
+
+    async def take_over() -> None:
+        first_meta.lose_session()
+        for _ in range(100_000):
+            if second.role == "active":
+                return
+            await anyio.lowlevel.checkpoint()
+        raise AssertionError("nobody took over")
+
+    async with running(first, second):
+        await form_cluster(first)
+        seen = await writes_by_turn(lambda: first.submit("prod", create_topic(partitions=10_000)))
+        assert seen[-1] - seen[0] > 4
+        # Of two tasks that are ready trio runs either first, so a turn may see two writes: never more.
+        assert max(after - before for before, after in itertools.pairwise(seen)) <= 2
+        assert len(await writes_by_turn(take_over)) > 10_000 // PARTITIONS_PER_CHUNK
 
 
 async def test_a_cluster_is_created_once(meta: MemoryMeta, clock: VirtualClock) -> None:
