@@ -110,8 +110,18 @@ class ReplicaLogEnd(msgspec.Struct, frozen=True, kw_only=True):
     seal_chain_epoch: int = -1
 
 
+class CreatedLogs(msgspec.Struct, frozen=True, kw_only=True):
+    """Partitions of one topic that this broker stands in `new_replicas` of, and whose log is durably on its
+    disk: directory, identity, and their names. Only this ends being new (3.8), no applied position does."""
+
+    topic_id: str
+    partitions: tuple[int, ...]
+
+
 class LagReport(msgspec.Struct, frozen=True, kw_only=True):
-    """`POST /internal/clusters/{cluster}/brokers/{id}:report`. Any part may be empty."""
+    """`POST /internal/clusters/{cluster}/brokers/{id}:report`. Any part may be empty.
+
+    created: told once to each controller, after its FULL state, until a state no longer calls them new."""
 
     broker_id: int
     broker_epoch: int
@@ -120,6 +130,7 @@ class LagReport(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[ReplicaProblem, ...] = ()
     log_ends: tuple[ReplicaLogEnd, ...] = ()
     witness: Witness | None = None
+    created: tuple[CreatedLogs, ...] = ()
 
 
 class IsrProposalResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -42,8 +42,9 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
         can restore it; empty while none runs.
     throttle: bounds the learners of the running reassignment; None while none runs, so that it can't outlive
         it (KIP-73's throttles do).
-    new_replicas: those that the controller has not yet seen apply this partition. Only they may create an
-        empty log while they stand in `isr` or `elr`: anyone else who finds no log lost one (LOG_MISSING).
+    new_replicas: those that have not told the controller yet that their log is durably there
+        (lag_report.CreatedLogs). Only they may create an empty log while they stand in `isr` or `elr`: anyone
+        else who finds no log lost one (LOG_MISSING).
     leader: broker id, or NO_LEADER.
     leader_epoch: unique per leadership, strictly increasing (I7).
     partition_epoch: compare-and-set token, +1 per change (I6).

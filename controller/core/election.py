@@ -67,14 +67,19 @@ def eligible_ids(image: ClusterImage) -> frozenset[int]:
 
 
 def vacate_seats(
-    draft: Draft, broker_id: int, change: Change, *, excluded: bool, applied_sequence: int = -1
+    draft: Draft,
+    broker_id: int,
+    change: Change,
+    *,
+    excluded: bool,
+    created: Collection[PartitionKey] = (),
 ) -> list[PartitionKey]:
     """Take every ISR seat and leadership from a broker that is fenced in the image, and with `excluded` its
     ELR seats too. Partitions it leads come first: they are the ones that clients wait for. Returns those that
     changed.
 
-    applied_sequence: how far the broker had applied this controller's stream. A replica whose creation lies
-    before has made its log, and is new no more: should it return without one, that is a loss (3.8)."""
+    created: partitions whose log the broker said it has made. There it is new no more: should it return
+    without one, that is a loss (3.8)."""
     image = draft.image
     live = live_brokers(image)
     eligible = eligible_ids(image)
@@ -84,15 +89,13 @@ def vacate_seats(
     out = broker_id if excluded else NOBODY
     changed = []
     for key in keys:
-        has_log = image.unconfirmed_new.get(key, applied_sequence + 1) <= applied_sequence
-        confirmed = (broker_id,) if has_log else ()
         after = settle(
             image.partitions[key],
             live=live,
             eligible=eligible,
             demoted=image.demoted,
             excluded=out,
-            confirmed=confirmed,
+            confirmed=(broker_id,) if key in created else (),
         )
         if after is None:
             continue

@@ -125,10 +125,10 @@ class ClusterImage:
         self.reassigning: dict[PartitionKey, None] = {}
         #: Brokers that are to lead only what nobody else may.
         self.demoted: dict[int, None] = {}
-        #: Partitions with `new_replicas`, and the sequence from which a broker has seen them.
-        self.unconfirmed_new: dict[PartitionKey, int] = {}
         #: Records persisted in the cluster's life, less `sequence`.
         self.records_before = 0
+        #: Partitions with `new_replicas`.
+        self.unconfirmed_new: dict[PartitionKey, None] = {}
         self._entries_max = change_log_entries_max
         self._changes: list[Changed] = []
         self._changes_start = start_sequence  # sequence before the first remembered change
@@ -232,10 +232,10 @@ class ClusterImage:
                 self._unassign(key, before)
                 self._assign(key, state)
             self._reindex_seats(key, before, state)
-        if not state.new_replicas:
+        if state.new_replicas:
+            self.unconfirmed_new[key] = None
+        else:
             self.unconfirmed_new.pop(key, None)
-        elif before is None or not set(state.new_replicas) <= set(before.new_replicas):
-            self.unconfirmed_new[key] = self.sequence
         return Changed("partition", key)
 
     # --- indexes ----------------------------------------------------------------------------------------

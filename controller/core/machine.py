@@ -300,6 +300,7 @@ class ClusterMachine:
             return LagReportResponse(error=error, controller_epoch=self.controller_epoch)
         for problem in report.problems:
             self._on_problem(draft, report.broker_id, problem)
+        self._sessions.record_created(self.image, report.broker_id, report.created)
         for log_end in report.log_ends:
             self._log_ends.note(self.image, report.broker_id, report.broker_epoch, log_end)
         for lag in report.lags:
@@ -415,18 +416,18 @@ class ClusterMachine:
                 self._return_to_preferred(draft, now_ms)
 
     def _confirm_new_replicas(self, draft: Draft) -> None:
-        """Clear `new_replicas` of those seen to have applied the partition, so that a log which is missing
-        later counts as lost, not as new. It changes what brokers may do, so it takes a partition epoch like
+        """Clear `new_replicas` of those that have told of their log: one that is missing later counts as
+        lost, not as new. It changes what brokers may do, so it takes a partition epoch like
         any other change (I6); to be cheap it waits until every live one has confirmed, which makes one record
         in a partition's life, and members that join an ISR sooner are cleared in that record (isr.py)."""
         eligible = eligible_ids(self.image)
-        applied = self._sessions.applied
+        created = self._sessions.created
         change = draft.change(Cause.REPLICAS_CREATED)
         count = 0
-        for key, since in list(self.image.unconfirmed_new.items()):
+        for key in list(self.image.unconfirmed_new):
             state = self.image.partitions[key]
             live = [b for b in state.new_replicas if b in eligible]
-            if not live or any(applied.get(b, -1) < since for b in live):
+            if not live or any(key not in created.get(b, ()) for b in live):
                 continue
             after = advance(state, isr=state.isr, leader=state.leader, confirmed=live)
             assert after is not None
@@ -434,7 +435,8 @@ class ClusterMachine:
             count += 1
             if count >= CONFIRMATIONS_MAX:
                 self._sessions.has_news = True  # for the rest
-                return
+                break
+        self._sessions.forget_confirmed(self.image)
 
     def _return_to_preferred(self, draft: Draft, now_ms: int) -> None:
         """3.6: a preferred replica that has been in sync and eligible for the delay leads again, a bounded
@@ -467,7 +469,7 @@ class ClusterMachine:
         )
 
     def _schedule(self, now_ms: int) -> None:
-        """Set the rounds that have become necessary: confirmation once positions moved, so that one round
+        """Set the rounds that have become necessary: confirmation once logs were told of, so that one round
         serves many; the return of leaders while any is away from its place."""
         if self._confirm_at_ms is None and self._sessions.has_news and self.image.unconfirmed_new:
             self._confirm_at_ms = now_ms + self.options.new_replica_confirm_ms

@@ -14,9 +14,13 @@ durability: fencing early is always safe, and late costs only time.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from controller.contract.errors import ControllerError
+from controller.contract.lag_report import CreatedLogs
+from controller.contract.partition_state import PartitionKey
 from controller.contract.session import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -68,7 +72,8 @@ class Sessions:
     """All sessions of one cluster under one controller epoch.
 
     applied: how far each broker's present incarnation has applied this controller's stream.
-    has_news: a position has moved, or who is live has changed, since the machine last took note.
+    created: per broker, the partitions that it is new for and whose log its present incarnation has told of.
+    has_news: such a log was told of, or who is live has changed, since the machine last took note.
     """
 
     __slots__ = (
@@ -79,6 +84,7 @@ class Sessions:
         "_options",
         "applied",
         "controller_epoch",
+        "created",
         "has_news",
     )
 
@@ -95,6 +101,7 @@ class Sessions:
         self._options = options
         self.controller_epoch = controller_epoch
         self.applied: dict[int, int] = {}
+        self.created: dict[int, dict[PartitionKey, None]] = {}
         self.has_news = False
         self._by_id = {
             # A fenced broker holds no lease that matters: it is believed when it is heard.
@@ -177,6 +184,7 @@ class Sessions:
             ),
         )
         self.applied.pop(request.broker_id, None)
+        self.created.pop(request.broker_id, None)
         self._by_id[request.broker_id] = Session(last_seen_ms=now_ms, required_sequence=image.sequence)
         self._is_stale = True
         self._alarms.clear_alarm(draft, _broker_alarm(AlarmCode.DUPLICATE_BROKER, request.broker_id))
@@ -216,8 +224,8 @@ class Sessions:
         )
         if not before.fenced:
             draft.write_broker(msgspec.structs.replace(before, fenced=True), change)
-        applied = self.applied.get(before.broker_id, -1)
-        keys = vacate_seats(draft, before.broker_id, change, excluded=not vouched, applied_sequence=applied)
+        created = self.created.get(before.broker_id, ())
+        keys = vacate_seats(draft, before.broker_id, change, excluded=not vouched, created=created)
         if not vouched and keys:
             self._alarms.raise_unproven(
                 draft,
@@ -343,7 +351,22 @@ class Sessions:
         ):
             return
         self.applied[broker_id] = sequence
-        self.has_news = True
+
+    def record_created(self, image: ClusterImage, broker_id: int, created: Iterable[CreatedLogs]) -> None:
+        """Note the logs that a broker has made, as its own word about each; a position says nothing of them:
+        partitions come before the row that announces them (4.7), and creations lag behind (2.8)."""
+        known = self.created.setdefault(broker_id, {})
+        for logs in created:
+            for partition in logs.partitions:
+                key = (logs.topic_id, partition)
+                if key in image.unconfirmed_new and broker_id in image.partitions[key].new_replicas:
+                    known[key] = None
+                    self.has_news = True
+
+    def forget_confirmed(self, image: ClusterImage) -> None:
+        """Nobody is new there any more, and never will be again."""
+        for broker_id, keys in self.created.items():
+            self.created[broker_id] = {key: None for key in keys if key in image.unconfirmed_new}
 
     def unfence_if_ready(self, draft: Draft, broker_id: int, now_ms: int) -> None:
         """Trust a broker that is admitted, heard from, has a disk, and has applied all that it must."""
@@ -378,8 +401,8 @@ class Sessions:
             draft.write_broker(msgspec.structs.replace(broker, fenced=True), change)
             if broker.admitted and not broker.shutting_down:
                 self._raise_fenced(draft, broker_id, reason)
-        applied = self.applied.get(broker_id, -1)
-        count = len(vacate_seats(draft, broker_id, change, excluded=excluded, applied_sequence=applied))
+        created = self.created.get(broker_id, ())
+        count = len(vacate_seats(draft, broker_id, change, excluded=excluded, created=created))
         self._by_id[broker_id].required_sequence = image.sequence
         self._is_stale = True
         self.has_news = True
@@ -533,6 +556,7 @@ class Sessions:
     def forget(self, draft: Draft, broker_id: int) -> None:
         self._by_id.pop(broker_id, None)
         self.applied.pop(broker_id, None)
+        self.created.pop(broker_id, None)
         self._alarms.clear_broker(draft, broker_id)
         self._is_stale = True
 

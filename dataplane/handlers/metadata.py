@@ -87,7 +87,10 @@ def _topic(view: ClusterView, topic: TopicState, now_ms: int) -> dict[str, objec
 
 def _partition(view: ClusterView, state: PartitionState, now_ms: int) -> dict[str, object]:
     leader = state.leader
-    has_leader = leader != NO_LEADER and view.may_be_named_leader(leader, now_ms)
+    # Replicas make their logs in one order and at about one pace: where ours is still to come, the leader's
+    # may be too, and a client that is told to wait asks again sooner than one that was refused there.
+    is_unmade = (state.topic_id, state.partition) in view.unmade
+    has_leader = leader != NO_LEADER and not is_unmade and view.may_be_named_leader(leader, now_ms)
     return {
         "error_code": ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
         "partition_index": state.partition,

@@ -387,6 +387,7 @@ class Broker:
                 nursery.start_soon(self._serve_when_alone)
                 nursery.start_soon(self.fetches.run_timers, self.end_turn)
                 nursery.start_soon(self._maintenance.run)
+                nursery.start_soon(self.table.creator.run)
                 if self._status is not None:
                     nursery.start_soon(self._status.serve)
                     _log.info("metrics on http://%s:%d/metrics", *self._status.address)
@@ -434,6 +435,7 @@ class Broker:
         self.fetchers.stop()
         self.server.stop_serving()
         self._maintenance.stop()
+        await self.table.creator.stop()
         high_watermarks = {hosted.key: hosted.replica.high_watermark for hosted in self.table}
         is_clean = await self.directory.close_cleanly(high_watermarks)
         _log.info("everything is on disk%s", "" if is_clean else ", but no clean-shutdown marker was written")

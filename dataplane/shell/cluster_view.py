@@ -14,9 +14,9 @@ for a while, because librdkafka gives up a new leader when the old one vanishes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from controller.contract.partition_state import PartitionState, TopicState
+from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.updates import BrokerEndpoint, UpdateBatch
 
 SUSPICION_MS_MAX = 1_500
@@ -35,6 +35,7 @@ class ClusterView:
         "cluster_configs",
         "cluster_id",
         "topics",
+        "unmade",
     )
 
     def __init__(self) -> None:
@@ -46,6 +47,8 @@ class ClusterView:
         self._partitions: dict[str, dict[int, PartitionState]] = {}
         self._lost_at_ms: dict[int, int] = {}
         self._fenced_at_ms: dict[int, int] = {}
+        #: Partitions of which this broker has yet to make its replica.
+        self.unmade: Collection[PartitionKey] = ()
 
     def apply(self, batch: UpdateBatch, *, now_ms: int) -> None:
         """Take over what a batch says of the cluster; a FULL one replaces everything."""

@@ -22,6 +22,7 @@ import trio
 
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import (
+    CreatedLogs,
     IsrProposal,
     LagReport,
     LagReportResponse,
@@ -76,6 +77,10 @@ class ReportSource(Protocol):
     def untold_log_ends(self, *, count_max: int) -> Sequence[ReplicaLogEnd]: ...
 
     def on_log_ends_told(self, log_ends: Sequence[ReplicaLogEnd]) -> None: ...
+
+    def untold_creations(self, *, count_max: int) -> Sequence[CreatedLogs]: ...
+
+    def on_creations_told(self, created: Sequence[CreatedLogs]) -> None: ...
 
     def unreported_problems(self) -> Sequence[ReplicaProblem]: ...
 
@@ -371,7 +376,8 @@ class ControllerSession:
             proposals = tuple(self._reports.due_proposals(now_ms))
             problems = tuple(self._reports.unreported_problems())
             log_ends = tuple(self._reports.untold_log_ends(count_max=REPORT_PARTITIONS_MAX))
-            if not (lags or proposals or problems or log_ends):
+            created = tuple(self._reports.untold_creations(count_max=REPORT_PARTITIONS_MAX))
+            if not (lags or proposals or problems or log_ends or created):
                 continue
             report = LagReport(
                 broker_id=self._identity.broker_id,
@@ -381,6 +387,7 @@ class ControllerSession:
                 problems=problems,
                 log_ends=log_ends,
                 witness=self._witness,
+                created=created,
             )
             try:
                 response = await self._client.report(report)
@@ -395,6 +402,8 @@ class ControllerSession:
             if response.error is ControllerError.NONE:
                 self._reports.on_problems_reported(problems)
                 self._reports.on_log_ends_told(log_ends)
+                if response.controller_epoch >= self._applied[0]:  # not one that was replaced meanwhile
+                    self._reports.on_creations_told(created)
             self._reports.on_report_answered(response, self._clock.mono_ms())
 
     # Waiting and complaining

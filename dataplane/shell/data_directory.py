@@ -8,9 +8,12 @@ how bytes reach the disk is storage's.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
+
+import trio
 
 from controller.contract.lag_report import ReplicaProblem
 from controller.contract.partition_state import PartitionKey, PartitionState
@@ -36,6 +39,8 @@ CONTROLLER_EPOCH_BYTES_MAX = 128
 SAVE_RECORDS_EVERY_MS = 1_000
 """A witness of the last second is worth less than a durable write for each change in the cluster."""
 LOADED_LOGGED_EVERY = 1_000
+CREATING_THREADS: Final = 4
+"""That make logs side by side, so that one waits for its fsync while another works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +188,31 @@ class DataDirectory:
 
     # LogStore
 
-    async def create_log(self, state: PartitionState) -> PartitionLog:
-        partition = PartitionId(state.topic_id, state.topic, state.partition)
-        wall_ms = self._clock.wall_ms()
-        log = await self._threads.run(lambda: self._log_dir.create(partition, now_ms=wall_ms))
-        log.options = self._settings_for(state.topic_id).log
-        return log
+    async def create_logs(self, states: Sequence[PartitionState]) -> Sequence[PartitionLog]:
+        partitions = [PartitionId(state.topic_id, state.topic, state.partition) for state in states]
+        make = partial(self._log_dir.make, now_ms=self._clock.wall_ms())
+        logs: list[PartitionLog | None] = [None] * len(partitions)
+        failures: list[LogError] = []
+
+        async def make_some(first: int) -> None:
+            numbers = range(first, len(partitions), CREATING_THREADS)
+            try:
+                some = await self._threads.run(lambda: [make(partitions[number]) for number in numbers])
+            except LogError as failure:
+                failures.append(failure)
+            else:
+                logs[first::CREATING_THREADS] = some
+
+        async with trio.open_nursery() as nursery:
+            for first in range(min(CREATING_THREADS, len(partitions))):
+                nursery.start_soon(make_some, first)
+        if failures:
+            raise failures[0]
+        await self._threads.run(self._log_dir.sync_names)
+        made = [log for log in logs if log is not None]
+        for state, log in zip(states, made, strict=True):
+            log.options = self._settings_for(state.topic_id).log
+        return made
 
     def start_aside(
         self, hosted: HostedPartition, effect: WriteAside, done: Callable[[str | None], None]

@@ -3,7 +3,8 @@
 It applies the metadata stream entry by entry: topic deletions, then each partition's state, and at the
 end what follows for leaders from brokers that came, went or restarted. One bad entry fails alone and is
 reported; the others are applied, and the batch counts as applied when every entry's effects are complete
-(2.8, I25). A replica is never created where one should have been (LOG_MISSING), and a log is never
+(2.8, I25). Only logs that are still to be made come later (log_creator.py): each is told of by name when it
+is there. A replica is never created where one should have been (LOG_MISSING), and a log is never
 deleted without the topic's id among the deleted ones (I21, I22): what a FULL state does not mention is
 set aside in quarantine.
 
@@ -15,11 +16,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, assert_never
+from typing import Final, Protocol, assert_never
 
 import trio
 
 from controller.contract.lag_report import (
+    CreatedLogs,
     IsrProposal,
     IsrProposalResult,
     LagReportResponse,
@@ -30,6 +32,7 @@ from controller.contract.lag_report import (
 from controller.contract.partition_state import PartitionKey, PartitionState
 from controller.contract.throttles import LEADER_RATE, effective_rate
 from controller.contract.updates import ApplyFailure, BrokerEndpoint, UpdateBatch
+from dataplane.core.creations import UntoldCreations, may_create
 from dataplane.core.effects import (
     BackOff,
     CompleteProduce,
@@ -52,6 +55,7 @@ from dataplane.core.replica import Replica, ReplicaOptions, Role
 from dataplane.shell.clock import Clock
 from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.fetches import Fetches
+from dataplane.shell.log_creator import LogCreator, LogStore
 from dataplane.shell.log_ends import UntoldLogEnds
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.produces import Produces
@@ -62,6 +66,8 @@ _log = logging.getLogger(__name__)
 
 UNREPORTED_PROBLEMS_MAX = 10_000
 """Problems that wait for a controller; the oldest are dropped, they stand in the log file too."""
+ENTRIES_PER_TURN: Final = 256
+"""States applied before everything else on the loop gets its turn."""
 
 
 class HostedPartition:
@@ -122,28 +128,6 @@ class HostedPartition:
         return None if after is None else wall_ms + after
 
 
-class LogStore(Protocol):
-    """The data directory, as the table needs it. Methods that may block are awaited (threads)."""
-
-    async def create_log(self, state: PartitionState) -> PartitionLog:
-        """An empty log, its directory and id file durable. Raises LogError."""
-
-    def start_aside(
-        self, hosted: HostedPartition, effect: WriteAside, done: Callable[[str | None], None]
-    ) -> None:
-        """Copy a range to `divergent/` in a thread; `done` gets None or what went wrong."""
-
-    def start_persist_epochs(self, hosted: HostedPartition) -> None: ...
-
-    def start_vouching(self, hosted: HostedPartition, done: Callable[[], None]) -> None:
-        """Open a sealed log, or make it durable, in a thread; then call `done`."""
-
-    async def delete_log(self, log: PartitionLog) -> None:
-        """Out of sight at once (rename), gone later."""
-
-    async def quarantine_log(self, log: PartitionLog, reason: str) -> None: ...
-
-
 class Fetching(Protocol):
     """The replica fetchers."""
 
@@ -186,6 +170,11 @@ class PartitionTable:
         self._high_watermark_of = high_watermark_of
         self.served_learners = ServedLearners()
         self._log_ends = UntoldLogEnds()
+        self._created = UntoldCreations(broker_id)
+        self.creator = LogCreator(
+            store, on_made=self._on_made, on_failed=self._on_not_made, discard=self._discard
+        )
+        view.unmade = self.creator.pending.wanted
         self._hosted: dict[PartitionKey, HostedPartition] = {}
         self._by_name: dict[tuple[str, int], HostedPartition] = {}
         #: Found on disk at start, not yet claimed by a state.
@@ -258,10 +247,15 @@ class PartitionTable:
         failures: list[ApplyFailure] = []
         for topic_id in batch.deleted_topics:
             await self._delete_topic(topic_id)
-        for state in batch.partitions:
+        if batch.full:
+            self._created.on_full_state()
+        for number, state in enumerate(batch.partitions, start=1):
             failure = await self._apply_state(state)
             if failure is not None:
                 failures.append(failure)
+            if number % ENTRIES_PER_TURN == 0:
+                self._end_turn()
+                await trio.lowlevel.checkpoint()
         if batch.full:
             await self._quarantine_unmentioned(batch)
             for hosted in self:
@@ -272,6 +266,7 @@ class PartitionTable:
                 self._on_configs(hosted)
         self._tell_broker_changes(before)
         self._end_turn()
+        await self.creator.settle()
         return failures
 
     async def _apply_state(self, state: PartitionState) -> ApplyFailure | None:
@@ -281,19 +276,16 @@ class PartitionTable:
         try:
             if hosted is None:
                 if self._broker_id not in state.replicas:
+                    self.creator.pending.give_up(key)
                     return await self._leave_found_log(state)
-                hosted_or_failure = await self._host(state)
-                if isinstance(hosted_or_failure, ApplyFailure):
-                    return hosted_or_failure
-                hosted = hosted_or_failure
+                log = self._found.pop(key, None)
+                if log is None:
+                    return self._want_log(state)
+                hosted = self._host(state, log)
             held = hosted.replica.state
             if held is not None and is_behind(state, held):
                 return ahead(held)
-            now_ms = self._clock.mono_ms()
-            self.run_effects(hosted, hosted.replica.on_partition_state(state, now_ms=now_ms))
-            self.served_learners.note(key, hosted.replica)
-            if self._log_ends.on_applied(hosted):
-                self._wake_report()
+            self._enter(hosted, state)
             if self._broker_id not in state.replicas and _is_applied(hosted.replica, state):
                 # The controller has completed a reassignment: positive evidence that this copy may go (4.2).
                 self._forget(hosted)
@@ -304,24 +296,52 @@ class PartitionTable:
             return _failure(state, "storage_error", str(error))
         return None
 
-    async def _host(self, state: PartitionState) -> HostedPartition | ApplyFailure:
-        """Find the partition's log, or create it where that is allowed (3.8, 4.3)."""
+    def _enter(self, hosted: HostedPartition, state: PartitionState) -> None:
+        """The replica takes this state over, if it is newer than its own."""
+        now_ms = self._clock.mono_ms()
+        self.run_effects(hosted, hosted.replica.on_partition_state(state, now_ms=now_ms))
+        self.served_learners.note(hosted.key, hosted.replica)
+        has_log_end = self._log_ends.on_applied(hosted)
+        if self._created.on_applied(state) or has_log_end:
+            self._wake_report()
+
+    def _want_log(self, state: PartitionState) -> ApplyFailure | None:
+        """No log: have it made where that is allowed (3.8, 4.3). One whose log was found damaged just now is
+        not new, whatever the controller had time to note."""
         key = (state.topic_id, state.partition)
-        log = self._found.pop(key, None)
-        if log is None:
-            if not self._may_create(state):
-                detail = "in ISR or ELR, not new, and no log on this broker: its disk was wiped or lost"
-                self._report(
-                    ReplicaProblem(
-                        topic_id=state.topic_id,
-                        partition=state.partition,
-                        code="log_missing",
-                        detail=detail,
-                        leader_epoch=state.leader_epoch,
-                    )
-                )
-                return _failure(state, "log_missing", detail)
-            log = await self._store.create_log(state)
+        if may_create(state, self._broker_id, is_known_lost=key in self._set_aside):
+            self.creator.want(state)
+            return None
+        self.creator.pending.give_up(key)
+        detail = "in ISR or ELR, not new, and no log on this broker: its disk was wiped or lost"
+        self._report_about(state, "log_missing", detail)
+        return _failure(state, "log_missing", detail)
+
+    def _on_made(self, state: PartitionState, log: PartitionLog) -> None:
+        try:
+            hosted = self._host(state, log)
+            self._enter(hosted, state)
+        except LogError as error:
+            self._on_not_made(state, error)
+        self._end_turn()
+
+    def _on_not_made(self, state: PartitionState, error: LogError) -> None:
+        _failure(state, "storage_error", str(error))
+        self._report_about(state, "storage_error", str(error))
+
+    def _report_about(self, state: PartitionState, code: str, detail: str) -> None:
+        self._report(
+            ReplicaProblem(
+                topic_id=state.topic_id,
+                partition=state.partition,
+                code=code,
+                detail=detail,
+                leader_epoch=state.leader_epoch,
+            )
+        )
+
+    def _host(self, state: PartitionState, log: PartitionLog) -> HostedPartition:
+        key = (state.topic_id, state.partition)
         replica = Replica(
             broker_id=self._broker_id,
             topic_id=state.topic_id,
@@ -339,15 +359,6 @@ class PartitionTable:
         self._by_name[(state.topic, state.partition)] = hosted
         self._on_configs(hosted)
         return hosted
-
-    def _may_create(self, state: PartitionState) -> bool:
-        """A replica that stands in ISR or ELR without being new had a log: an empty one in its place would
-        be believed to hold every committed record; nor is one new whose log was found damaged just now,
-        whatever the controller had time to note. Anyone else starts from nothing and fetches."""
-        me = self._broker_id
-        if me not in state.isr and me not in state.elr and me != state.leader:
-            return True
-        return me in state.new_replicas and (state.topic_id, state.partition) not in self._set_aside
 
     async def _leave_found_log(self, state: PartitionState) -> ApplyFailure | None:
         log = self._found.pop((state.topic_id, state.partition), None)
@@ -368,6 +379,9 @@ class PartitionTable:
             await self._discard(hosted.log)
         for key in [key for key in self._found if key[0] == topic_id]:
             await self._discard(self._found.pop(key))
+        pending = self.creator.pending
+        for key in [key for key in pending.wanted if key[0] == topic_id]:
+            pending.give_up(key)
 
     async def _discard(self, log: PartitionLog) -> None:
         try:
@@ -414,6 +428,7 @@ class PartitionTable:
         self._proposals_ready.pop(hosted.key, None)
         self.served_learners.forget(hosted.key)
         self._log_ends.forget(hosted.key)
+        self._created.forget(hosted.key)
 
     async def _quarantine_unmentioned(self, batch: UpdateBatch) -> None:
         """A FULL state is everything there is. What it does not mention is set aside, never deleted (I22)."""
@@ -423,6 +438,8 @@ class PartitionTable:
             topic = log.partition.topic
             _log.warning("quarantining %s-%d (%s): the controller does not know it", topic, key[1], key[0])
             await self._quarantine(log, "not in the controller's full state")
+        for key in [key for key in self.creator.pending.wanted if key not in mentioned]:
+            self.creator.pending.give_up(key)
         for hosted in [hosted for hosted in self if hosted.key not in mentioned]:
             _log.warning("quarantining %s-%d: not in the full state", hosted.topic, hosted.partition)
             await self._remove(hosted, reason="not in the controller's full state")
@@ -567,6 +584,13 @@ class PartitionTable:
 
     def on_log_ends_told(self, log_ends: Sequence[ReplicaLogEnd]) -> None:
         if self._log_ends.on_told(log_ends):
+            self._wake_report()
+
+    def untold_creations(self, *, count_max: int) -> Sequence[CreatedLogs]:
+        return self._created.next(count_max=count_max)
+
+    def on_creations_told(self, created: Sequence[CreatedLogs]) -> None:
+        if self._created.on_told(created):
             self._wake_report()
 
     def unreported_problems(self) -> Sequence[ReplicaProblem]:

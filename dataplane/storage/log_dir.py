@@ -268,7 +268,19 @@ class LogDir:
     # ---- partitions
 
     def create(self, partition: PartitionId, *, now_ms: int) -> PartitionLog:
-        """A new, empty log; its identity is durable before its first batch. Fsyncs: thread."""
+        """A new, empty log, durable. Fsyncs: thread."""
+        log = self.make(partition, now_ms=now_ms)
+        self.sync_names()
+        return log
+
+    def sync_names(self) -> None:
+        """The logs made until now are durable after it. Fsyncs: thread."""
+        self._guarded(f"naming logs in {self.path}", lambda: self._disk.fsync_dir(self.path))
+
+    def make(self, partition: PartitionId, *, now_ms: int) -> PartitionLog:
+        """A new, empty log, whole on disk but for the name of its directory: many may share one `sync_names`,
+        before which nobody may rely on any of them. What a crash leaves of it is no partition, or an empty
+        one. Fsyncs: thread; several at once are fine."""
         self.health.check()
         path = f"{self.path}/{partition_directory(partition)}"
         key = (partition.topic_id, partition.partition)
@@ -281,8 +293,7 @@ class LogDir:
         try:
             assert not self._disk.exists(path), "a directory that was not loaded is not overwritten"
             self._disk.mkdir(path)
-            replace_durably(self._disk, f"{path}/{PARTITION_FILE}", _encode_partition(partition))
-            self._disk.fsync_dir(self.path)
+            self._write_new(f"{path}/{PARTITION_FILE}", _encode_partition(partition))
         except OSError as error:
             raise self.health.fail(error, f"creating {path}") from error
         entry = open_partition_log(
@@ -402,6 +413,15 @@ class LogDir:
 
     def _replace(self, name: str, data: bytes) -> None:
         replace_durably(self._disk, f"{self.path}/{name}", data)
+
+    def _write_new(self, path: str, data: bytes) -> None:
+        """Durable but for its name, which goes with its directory's first fsync, when the log is opened."""
+        file = self._disk.open(path, create=True)
+        try:
+            file.pwrite(data, 0)
+            file.fsync()
+        finally:
+            file.close()
 
     def _read_checkpoint(self, name: str) -> dict[PartitionKey, int]:
         found = read_checkpoint(self._disk, self.path, name)

@@ -208,6 +208,7 @@ class _Recovery:
         self.epochs = LeaderEpochs()
         self.pending_epochs: list[EpochStart] = []
         self.are_epochs_rebuilt = False
+        self.is_new = False
 
     def run(self) -> PartitionLog:
         path = f"{self.directory}/{DAMAGED_FILE}"
@@ -413,6 +414,7 @@ class _Recovery:
             )
             self.disk.fsync_dir(self.directory)
             self.valid_end_offset = self.log_start_offset
+            self.is_new = self.last_shutdown is ShutdownKind.FIRST_START  # nothing was found to be settled
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         if self.valid_end_offset >= self.log_start_offset:
             return self.valid_end_offset
@@ -458,7 +460,7 @@ class _Recovery:
             now_ms=self.now_ms,
         )
         log.rebuild_producers(is_recovery=not is_clean)
-        if not is_clean or self.are_epochs_rebuilt:
+        if not self.is_new and (not is_clean or self.are_epochs_rebuilt):
             log.settle_after_recovery()
         self._adopt_seal(log)
         self.report.log_end_offset = log_end_offset

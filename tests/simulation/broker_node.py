@@ -27,6 +27,7 @@ from controller.contract.session import (
 )
 from controller.contract.throttles import is_learner
 from controller.contract.updates import ApplyFailure, BrokerEndpoint, PollRequest, UpdateBatch
+from dataplane.core.creations import PendingCreations, UntoldCreations, may_create
 from dataplane.core.effects import (
     BackOff,
     CompleteProduce,
@@ -67,6 +68,12 @@ if TYPE_CHECKING:
 FETCH_SLACK_MS = 600
 THROTTLE_WINDOW_MS = 1_000
 PRODUCE_WAIT_MS = 3_000
+#: Logs are made a few at a time, mostly at once; now and then the disk has something else to do first.
+CREATIONS_AT_ONCE = 4
+CREATION_MS, SLOW_CREATION_MS = (2, 30), (300, 3_000)
+SLOW_CREATION_RATE = 0.05
+#: New replicas told of in one report.
+CREATIONS_TOLD_MAX = 20
 
 
 class FetchCall(NamedTuple):
@@ -211,11 +218,16 @@ class BrokerNode:
     #: Learners whose operation has a rate, and the leader epochs in which they need no turn any more.
     throttle: LearnerThrottle = field(init=False)
     caught_up: dict[PartitionKey, int] = field(default_factory=dict)
+    #: Logs that are still to be made, and those that the controller has not been told of.
+    creations: PendingCreations = field(default_factory=PendingCreations)
+    created: UntoldCreations = field(init=False)
+    in_hand: tuple[PartitionKey, ...] = ()
     clock: NodeClock = field(init=False)
 
     def __post_init__(self) -> None:
         self.clock = NodeClock(self.events)
         self.throttle = self._new_throttle()
+        self.created = UntoldCreations(self.broker_id)
 
     def _new_throttle(self) -> LearnerThrottle:
         options = self.cluster.options
@@ -250,6 +262,8 @@ class BrokerNode:
         self.backing_off = set()
         self.throttle = self._new_throttle()
         self.caught_up = {}
+        self.creations = PendingCreations()
+        self.created = UntoldCreations(self.broker_id)
         self.fetch_tasks = set()
         self.failures = []
         self.problems = []
@@ -319,6 +333,12 @@ class BrokerNode:
         for key, log in self.disk.logs.items():  # lowered before each cut
             stored = self.disk.high_watermarks.get(key, 0)
             self.disk.high_watermarks[key] = min(stored, log.log_end_offset)
+        if self.in_hand:
+            self.cluster.marks.reached("creation.cut.short")
+            for key in self.in_hand[: self.random.randrange(len(self.in_hand) + 1)]:
+                self.disk.logs[key] = MemoryLog()  # it was there, and nobody was told
+                self.cluster.logs_made.add((self.broker_id, key))
+            self.in_hand = ()
         if machine is not None:
             self.disk.boot_id += reboots
             self.disk.has_witness = False
@@ -585,8 +605,12 @@ class BrokerNode:
             self._delete_topic(topic_id)
         if batch.full:
             self._quarantine({topic.topic_id for topic in batch.topics})
+            self.created.on_full_state()
         for state in batch.partitions:
             self._apply_partition(state)
+        if self.creations.must_settle:
+            self.cluster.marks.reached("creation.given.up.in.hand")
+            return  # not applied yet: it asks for the same again
         self.applied = (batch.controller_epoch, batch.sequence)
         seen = self.disk.seen
         self.disk.seen = seen._replace(records=max(seen.records, batch.records))
@@ -597,8 +621,11 @@ class BrokerNode:
         for key in [k for k in self.replicas if k[0] == topic_id]:
             self._run(key, self.replicas[key].on_deleted(now_ms=self.now_ms))
             del self.replicas[key]
+            self.created.forget(key)
         for key in [k for k in self.disk.logs if k[0] == topic_id]:
             del self.disk.logs[key]
+        for key in [k for k in self.creations.wanted if k[0] == topic_id]:
+            self.creations.give_up(key)
 
     def _quarantine(self, known: set[str]) -> None:
         """I22: what a FULL state does not mention is set aside, not deleted: an older copy of a disk may hold
@@ -608,7 +635,10 @@ class BrokerNode:
             if key in self.replicas:
                 self._run(key, self.replicas[key].on_deleted(now_ms=self.now_ms))
                 del self.replicas[key]
+                self.created.forget(key)
             self.events.note(f"{self.name} sets {key[0][:4]}-{key[1]} aside: nobody knows it")
+        for key in [k for k in self.creations.wanted if k[0] not in known]:
+            self.creations.give_up(key)
 
     def _apply_partition(self, state: PartitionState) -> None:
         key = (state.topic_id, state.partition)
@@ -621,30 +651,26 @@ class BrokerNode:
         replica = self.replicas.get(key)
         if replica is None:
             if key not in self.disk.logs:
-                has_seat = self.broker_id in state.isr or self.broker_id in state.elr
-                if has_seat and self.broker_id not in state.new_replicas:
-                    self.failures.append(
-                        ApplyFailure(
-                            topic_id=state.topic_id,
-                            partition=state.partition,
-                            partition_epoch=state.partition_epoch,
-                            code="log_missing",
-                        )
-                    )
-                    return
-                self.disk.logs[key] = MemoryLog()
-                self.disk.logs[key].failing = self.disk.failing
-            replica = Replica(
-                broker_id=self.broker_id,
-                topic_id=state.topic_id,
-                partition=state.partition,
-                log=self.disk.logs[key],
-                lease=self.lease,
-                brokers=self.endpoints,
-                options=self.options,
-                high_watermark=self.disk.high_watermarks.get(key, 0),
-            )
-            self.replicas[key] = replica
+                self._want_log(state)
+                return
+            replica = self._host(key)
+        self._enter(replica, state)
+
+    def _host(self, key: PartitionKey) -> Replica:
+        replica = self.replicas[key] = Replica(
+            broker_id=self.broker_id,
+            topic_id=key[0],
+            partition=key[1],
+            log=self.disk.logs[key],
+            lease=self.lease,
+            brokers=self.endpoints,
+            options=self.options,
+            high_watermark=self.disk.high_watermarks.get(key, 0),
+        )
+        return replica
+
+    def _enter(self, replica: Replica, state: PartitionState) -> None:
+        key = (state.topic_id, state.partition)
         self.cluster.marks.on_state(self, replica, state)
         held = replica.state
         if held is not None and is_behind(state, held):
@@ -652,7 +678,52 @@ class BrokerNode:
             return
         self._run(key, replica.on_partition_state(state, now_ms=self.now_ms))
         self._classify(key, replica)
+        if self.created.on_applied(state):
+            self._after(1, self._report)
         self.cluster.oracle.on_replica_touched(self, key)
+
+    def _want_log(self, state: PartitionState) -> None:
+        key = (state.topic_id, state.partition)
+        if may_create(state, self.broker_id):
+            if key in self.creations.wanted:
+                self.cluster.marks.reached("creation.overtaken.by.a.newer.state")
+            self.creations.want(state)
+            if not self.in_hand:
+                self._make_logs()
+            return
+        self.creations.give_up(key)
+        if (self.broker_id, key) not in self.cluster.logs_made:
+            raise Violation("I11", f"{self.name} never had a log of {key}, and has to call it lost")
+        self.failures.append(
+            ApplyFailure(
+                topic_id=state.topic_id,
+                partition=state.partition,
+                partition_epoch=state.partition_epoch,
+                code="log_missing",
+            )
+        )
+
+    def _make_logs(self) -> None:
+        """A thread's work: the next few, while everything else goes on."""
+        states = self.creations.begin(count_max=CREATIONS_AT_ONCE)
+        self.in_hand = tuple((state.topic_id, state.partition) for state in states)
+        if self.in_hand:
+            is_slow = self.random.random() < SLOW_CREATION_RATE
+            self._after(self.random.uniform(*(SLOW_CREATION_MS if is_slow else CREATION_MS)), self._made)
+
+    def _made(self) -> None:
+        if self.disk.hung:
+            self._after(CREATION_MS[1], self._made)
+            return
+        keys, self.in_hand = self.in_hand, ()
+        for key in keys:
+            state = self.creations.end(key)
+            if state is not None:
+                log = self.disk.logs[key] = MemoryLog()
+                log.failing = self.disk.failing
+                self.cluster.logs_made.add((self.broker_id, key))
+                self._enter(self._host(key), state)
+        self._make_logs()
 
     def _classify(self, key: PartitionKey, replica: Replica) -> None:
         """Whether its fetches wait for their turn: a learner's do until it has reached the high watermark."""
@@ -672,6 +743,7 @@ class BrokerNode:
         start is set aside, because nobody said that its bytes may go (I22)."""
         replica = self.replicas.get(key)
         if replica is None:
+            self.creations.give_up(key)
             if key in self.disk.logs:
                 self.disk.quarantined[key] = self.disk.logs.pop(key)
                 self.events.note(f"{self.name} sets {key[0][:4]}-{key[1]} aside: it is no replica any more")
@@ -680,6 +752,7 @@ class BrokerNode:
         if replica.state is state:
             self._run(key, replica.on_deleted(now_ms=self.now_ms))
             del self.replicas[key], self.disk.logs[key]
+            self.created.forget(key)
             self.cluster.oracle.on_log_replaced(self.broker_id)
             self.events.note(f"{self.name} deletes {key[0][:4]}-{key[1]}: it was moved away")
 
@@ -699,7 +772,8 @@ class BrokerNode:
             self.cluster.oracle.on_replica_touched(self, key)
         problems, self.problems = tuple(self.problems), []
         ends = [end for _, r in sorted(self.replicas.items()) if (end := log_end_of(r)) is not None]
-        if not proposals and not problems and not ends:
+        created = self.created.next(count_max=CREATIONS_TOLD_MAX)
+        if not proposals and not problems and not ends and not created:
             return
         self.reporting = True
         report = LagReport(
@@ -710,6 +784,7 @@ class BrokerNode:
             lags=tuple(lag for _, r in leading if (lag := r.lag(now_ms)) is not None),
             witness=self.witness,
             log_ends=tuple(ends),
+            created=created,
         )
 
         def done() -> None:
@@ -720,6 +795,8 @@ class BrokerNode:
 
         def answered(response: LagReportResponse) -> None:
             if response.error is ControllerError.NONE:
+                if response.controller_epoch >= self.applied[0]:
+                    self.report_soon = self.created.on_told(created) or self.report_soon
                 for result in response.results:
                     key = (result.topic_id, result.partition)
                     replica = self.replicas.get(key)

@@ -89,6 +89,7 @@ class Cluster:
                 self._on_went_back,
                 self.marks,
                 poll_wait_ms=options.poll_wait_ms,
+                records_per_write=options.records_per_write,
             )
             for name in controllers
         ]
@@ -122,6 +123,8 @@ class Cluster:
         self.ongoing = OngoingFaults(self.events)
         self.budget = LossBudget(self)
         self.polling: dict[int, str] = {}
+        #: Who has ever made which log.
+        self.logs_made: set[tuple[int, PartitionKey]] = set()
         self.leader_changes = 0
         self.topic_created = False
 

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 CLUSTER = "prod"
 #: How often a node shows its watch that it runs.
 BEAT_MS = 200
+Replies = list[tuple[Callable[[Any], None], Any]]
 
 
 def row_key(record: Record) -> str:
@@ -119,6 +120,7 @@ class ControllerNode:
     on_went_back: Callable[[ControllerNode], None]
     marks: Sightings
     poll_wait_ms: int = 1_000
+    records_per_write: int = 1_000
     life: int = 0
     is_up: bool = False
     is_paused: bool = False
@@ -306,7 +308,7 @@ class ControllerNode:
         # In production heartbeats are stepped during a write, before the tick that judges by them.
         self.queue = deque(sorted(self.queue, key=lambda pending: isinstance(pending.event, Tick)))
         records: list[Record] = []
-        replies: list[tuple[Callable[[Any], None], Any]] = []
+        replies: Replies = []
         probes: list[ProbeBroker] = []
         while self.queue:
             pending = self.queue.popleft()
@@ -323,10 +325,16 @@ class ControllerNode:
             self._publish(records, replies, probes)
             return
         self.persisting = True
+        self._persist(records, replies, probes)
+
+    def _persist(self, records: list[Record], replies: Replies, probes: list[ProbeBroker]) -> None:
+        """In multis of at most so many records; each is published as soon as it stands, as the store does
+        with what is too large for one (4.7 rests on it). Replies wait for all of them."""
+        now, rest = records[: self.records_per_write], records[self.records_per_write :]
         self.write_count += 1
         write_id = f"{self.session}/{self.write_count}"
         writes: list[tuple[str, Any | None]] = []
-        for record in records:
+        for record in now:
             key = row_key(record)
             writes.append(
                 (key, None if isinstance(record, RemoveBrokerRecord | RemoveTopicRecord) else record)
@@ -341,9 +349,13 @@ class ControllerNode:
 
         def finished(outcome: Outcome) -> None:
             match outcome:
+                case Outcome.APPLIED if rest:
+                    self.marks.reached("controller.write.in.parts")
+                    self._publish(now, [], [])
+                    self._persist(rest, replies, probes)
                 case Outcome.APPLIED:
                     self.persisting = False
-                    self._publish(records, replies, probes)
+                    self._publish(now, replies, probes)
                     self._drain()
                 case Outcome.UNKNOWN:
                     # Read back before deciding anything: whoever wrote last left its write id.
@@ -373,7 +385,7 @@ class ControllerNode:
     def _publish(
         self,
         records: list[Record],
-        replies: list[tuple[Callable[[Any], None], Any]],
+        replies: Replies,
         probes: list[ProbeBroker],
     ) -> None:
         for record in records:

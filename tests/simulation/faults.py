@@ -13,6 +13,7 @@ from random import Random
 from tests.simulation import (
     kinds_brokers,
     kinds_controllers,
+    kinds_creation,
     kinds_disks,
     kinds_network,
     kinds_operators,
@@ -28,6 +29,7 @@ __all__ = [
     "FaultPlanner",
     "kinds_brokers",
     "kinds_controllers",
+    "kinds_creation",
     "kinds_disks",
     "kinds_network",
     "kinds_operators",
@@ -46,6 +48,7 @@ MODULES = (
     kinds_scripts,
     kinds_disks,
     kinds_pauses,
+    kinds_creation,
 )
 _PLACE = {module.__name__: number for number, module in enumerate(MODULES)}
 

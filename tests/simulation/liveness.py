@@ -139,6 +139,8 @@ def missing_in_core(cluster: Cluster, core: Collection[str]) -> tuple[str, str] 
             return "L2", f"{key} has no leader"
         if set(state.isr) != inside & set(state.replicas):
             return "L2", f"{key} isr {state.isr}, replicas {state.replicas}, core {sorted(inside)}"
+        if inside & set(state.new_replicas):
+            return "L4", f"{key} is still new on {state.new_replicas}"
         leader = cluster.brokers[state.leader].replicas.get(key)
         if leader is None or leader._leader is None:
             return "L2", f"{key} broker {state.leader} does not lead yet"

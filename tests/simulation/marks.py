@@ -42,6 +42,11 @@ DECLARED: dict[str, int] = {
     "seal.opened": COMMON,
     "election.of.a.sealed.log": WATCHED,
     "log.lost": WATCHED,
+    # Logs are made beside the stream.
+    "creation.overtaken.by.a.newer.state": COMMON,
+    "creation.given.up.in.hand": RARE,
+    "creation.cut.short": COMMON,
+    "controller.write.in.parts": COMMON,
     # Promises (proposals) and their answers.
     "proposal.accepted": COMMON,
     "proposal.outdated": COMMON,

@@ -15,6 +15,9 @@ from tests.simulation.events import keyed_random
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
+#: Partitions of a topic that clients use.
+PARTITIONS_USED_MAX = 2
+
 
 class Operator:
     """topics: name to id of those that exist. deleted: ids that were deleted, whose bytes must go."""
@@ -46,16 +49,16 @@ class Operator:
             if name in self.topics:
                 self.delete(controller, name)
             else:
-                self._create(controller, name)
+                self.create(controller, name)
         self._again()
 
-    def _create(self, controller: Any, name: str) -> None:
-        topic_id = base64.urlsafe_b64encode(self.random.randbytes(16)).decode().rstrip("=")
+    def create(self, controller: Any, name: str, topic_id: str | None = None, *, partitions: int = 1) -> None:
+        topic_id = topic_id or base64.urlsafe_b64encode(self.random.randbytes(16)).decode().rstrip("=")
         options = self.cluster.options
 
         def created(reply: Any) -> None:
             if isinstance(reply, TopicCreated):
-                self._on_created(name, topic_id)
+                self._on_created(name, topic_id, partitions)
 
         controller.submit(
             CreateTopic(
@@ -63,28 +66,28 @@ class Operator:
                 actor="operator",
                 topic_id=topic_id,
                 topic=name,
-                partitions=1,
+                partitions=partitions,
                 replication_factor=options.replication_factor,
                 configs=options.topic_configs,
             ),
             created,
         )
 
-    def _on_created(self, name: str, topic_id: str) -> None:
+    def _on_created(self, name: str, topic_id: str, partitions: int) -> None:
         cluster = self.cluster
-        key = (topic_id, 0)
-        if name in self.topics or key in cluster.living:
+        keys = [(topic_id, number) for number in range(partitions)]
+        if name in self.topics or keys[0] in cluster.living:
             return
         self.topics[name] = topic_id
         self.created_count += 1
         cluster.events.note(f"topic {name} {topic_id[:4]} is created")
-        cluster.keys.append(key)
-        cluster.living.add(key)
-        added = cluster.add_clients(key)
-        if any(producer.stopped for producer in cluster.producers):
-            for producer in added:
-                producer.stopped = True
-        cluster.start_clients(key)
+        cluster.keys += keys
+        cluster.living.update(keys)
+        is_over = any(producer.stopped for producer in cluster.producers)
+        for key in keys[:PARTITIONS_USED_MAX]:
+            for producer in cluster.add_clients(key):
+                producer.stopped = is_over
+            cluster.start_clients(key)
 
     def delete(self, controller: Any, name: str) -> None:
         topic_id = self.topics[name]
@@ -99,15 +102,12 @@ class Operator:
 
     def _on_deleted(self, name: str, topic_id: str) -> None:
         cluster = self.cluster
-        key = (topic_id, 0)
         del self.topics[name]
         self.deleted.append(topic_id)
-        cluster.keys.remove(key)
-        cluster.living.discard(key)
-        for producer in cluster.producers:
-            producer.stopped = producer.stopped or producer.key == key
-        for consumer in cluster.consumers:
-            consumer.stopped = consumer.stopped or consumer.key == key
+        cluster.keys[:] = [key for key in cluster.keys if key[0] != topic_id]
+        cluster.living = {key for key in cluster.living if key[0] != topic_id}
+        for client in (*cluster.producers, *cluster.consumers):
+            client.stopped = client.stopped or client.key[0] == topic_id
         cluster.history.deleted(topic_id)
         cluster.events.note(f"topic {name} {topic_id[:4]} is deleted")
 
@@ -124,8 +124,9 @@ class Operator:
         for path, node in list(self.cluster.zookeeper.nodes.items()):
             if path.startswith("topic/"):
                 state = node.value.state
-                if state.topic.startswith("side-") and not state.deleting and state.topic not in self.topics:
-                    self._on_created(state.topic, state.topic_id)
+                is_ours = state.topic.startswith(("side-", "many-"))
+                if is_ours and not state.deleting and state.topic not in self.topics:
+                    self._on_created(state.topic, state.topic_id, state.partitions)
 
     def is_settled(self) -> str | None:
         """L5: whatever was deleted is gone from the controller and from every disk that is there."""

@@ -32,6 +32,7 @@ class ClusterOptions:
     ongoing_max: faults that last at one time; more would leave nothing that could go wrong.
     over_budget: brokers may lose more than the promise covers; then a partition may stop, but not lie.
     plans: operators also move many partitions at once, empty brokers and retire them.
+    records_per_write: a step's records are persisted, and published, so many at a time.
     family: half of the strikes are of this family (schedule.FAMILIES); "": all kinds alike.
     """
 
@@ -69,6 +70,7 @@ class ClusterOptions:
     unclean_election: bool = False
     over_budget: bool = False
     plans: bool = False
+    records_per_write: int = 1_000
     family: str = ""
 
     @property
@@ -227,4 +229,5 @@ def draw_options(seed: int, shape: Shape | None = None) -> ClusterOptions:
         ongoing_max=random.choice((1, 2, 3, 6)),
         over_budget=random.random() < 0.1,
         plans=random.random() < 0.25,
+        records_per_write=random.choice((1_000, 7)),
     )

@@ -6,7 +6,17 @@ no switch. Each says what it breaks, where it was seen in the field, and how soo
 
 from __future__ import annotations
 
-from tests.simulation.planted import controllers, disks, followers, leaders, reassignments
+from tests.simulation.planted import controllers, creations, disks, followers, leaders, reassignments
 from tests.simulation.planted.plant import PLANTS, Plant, planted
 
-__all__ = ["PLANTS", "Plant", "controllers", "disks", "followers", "leaders", "planted", "reassignments"]
+__all__ = [
+    "PLANTS",
+    "Plant",
+    "controllers",
+    "creations",
+    "disks",
+    "followers",
+    "leaders",
+    "planted",
+    "reassignments",
+]

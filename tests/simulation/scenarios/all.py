@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.scenarios import (
     controllers,
+    creation,
     elections,
     in_sync,
     maintenance,
@@ -18,6 +19,7 @@ from tests.simulation.scenarios.registry import REGISTERED
 __all__ = [
     "SCENARIOS",
     "controllers",
+    "creation",
     "elections",
     "in_sync",
     "maintenance",

@@ -28,7 +28,7 @@ def hold_copies(s: Script, learner: BrokerNode) -> Held:
 def deleted_and_made_again_while_it_was_moved(s: Script) -> None:
     """D has copied a part and is down while the topic is deleted and made again under its name."""
     operator = s.cluster.operator
-    operator._create(s.controller, NAME)
+    operator.create(s.controller, NAME)
     s.until("it exists", lambda: NAME in operator.topics)
     old = (operator.topics[NAME], 0)
     s.traffic()
@@ -64,7 +64,7 @@ def deleted_and_made_again_while_it_was_moved(s: Script) -> None:
     )
     operator.delete(s.controller, NAME)
     s.until("it is deleted", lambda: NAME not in operator.topics)
-    operator._create(s.controller, NAME)
+    operator.create(s.controller, NAME)
     s.until("it exists again", lambda: NAME in operator.topics)
     new = (operator.topics[NAME], 0)
     s.traffic()

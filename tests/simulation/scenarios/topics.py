@@ -12,7 +12,7 @@ NAME = "side-0"
 def deleted_and_made_again_while_a_replica_was_away(s: Script) -> None:
     """C has the topic's records and is down while it is deleted and made again under its name."""
     operator = s.cluster.operator
-    operator._create(s.controller, NAME)
+    operator.create(s.controller, NAME)
     s.until("it exists", lambda: NAME in operator.topics)
     old = (operator.topics[NAME], 0)
     s.traffic()
@@ -25,7 +25,7 @@ def deleted_and_made_again_while_a_replica_was_away(s: Script) -> None:
     s.run_for(100)
     operator.delete(s.controller, NAME)
     s.until("it is deleted", lambda: NAME not in operator.topics)
-    operator._create(s.controller, NAME)
+    operator.create(s.controller, NAME)
     s.until("it exists again", lambda: NAME in operator.topics)
     new = (operator.topics[NAME], 0)
     s.traffic()

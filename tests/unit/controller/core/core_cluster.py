@@ -9,6 +9,7 @@ import msgspec
 
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import (
+    CreatedLogs,
     IsrMember,
     IsrProposal,
     IsrProposalResult,
@@ -195,6 +196,14 @@ class Cluster:
                 failures=failures,
             )
         )
+
+    def created(self, broker_id: int, *partitions: int, number: int = 0, epoch: int | None = None) -> Step:
+        """The broker says that these partitions' logs are on its disk; without any, all of the topic's."""
+        made = partitions or tuple(state.partition for state in self.image.partitions_of(topic_id(number)))
+        broker_epoch = self.broker(broker_id).broker_epoch if epoch is None else epoch
+        created = (CreatedLogs(topic_id=topic_id(number), partitions=made),)
+        report = LagReport(broker_id=broker_id, broker_epoch=broker_epoch, created=created)
+        return self.step(Report(wall_ms=0, request=report))
 
     def kill(self, *broker_ids: int) -> Step:
         for broker_id in broker_ids:

@@ -398,16 +398,18 @@ def test_with_a_minimum_of_one_an_isolated_leader_shrinks_to_itself_and_is_repla
 # --- lost logs -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("has_applied", "new_replicas"), [(True, (1, 2)), (False, (1, 2, 3))])
+@pytest.mark.parametrize(("has_log", "new_replicas"), [(True, (1, 2)), (False, (1, 2, 3))])
 def test_who_loses_its_seat_is_new_no_more_if_it_had_made_its_log(
-    has_applied: bool, new_replicas: tuple[int, ...]
+    has_log: bool, new_replicas: tuple[int, ...]
 ) -> None:
     """Its ELR seat says that it holds every committed record. Back without a log it must not begin an empty
-    one under that seat, as it may while the round that confirms new replicas has yet to come."""
+    one under that seat, as it may while the round that confirms new replicas has yet to come. What it has
+    applied is no word about its log: creations lag behind positions (2.8)."""
     cluster = Cluster()
     cluster.create((1, 2, 3), configs={"min.insync.replicas": "3"})
-    if has_applied:
-        cluster.heartbeat(3)
+    cluster.heartbeat(3)
+    if has_log:
+        cluster.created(3)
     cluster.kill(3)
     state = cluster.partition()
     assert (seats(state), state.new_replicas) == ((1, (1, 2), (3,)), new_replicas)
@@ -498,16 +500,17 @@ def test_a_problem_of_an_earlier_leader_epoch_is_history() -> None:
 # --- new replicas ----------------------------------------------------------------------------------
 
 
-def test_new_replicas_are_confirmed_in_one_record_once_every_live_one_has_applied() -> None:
+def test_new_replicas_are_confirmed_in_one_record_once_every_live_one_has_told_of_its_log() -> None:
     cluster = Cluster()
     cluster.create((1, 2, 3))
     created = cluster.partition()
     assert created.new_replicas == (1, 2, 3)
-    cluster.applied(1)
-    cluster.applied(2)
+    cluster.created(1)
+    cluster.created(2)
+    cluster.applied(3)  # which is no word about its log
     cluster.pass_ms(1_000)
     assert cluster.partition() == created
-    cluster.applied(3)
+    cluster.created(3)
     cluster.pass_ms(1_000)
     assert cluster.partition() == changed(created, new_replicas=(), partition_epoch=1)
     cluster.beat_all()
@@ -519,14 +522,64 @@ def test_a_dead_new_replica_does_not_hold_up_the_others() -> None:
     cluster = Cluster()
     cluster.create((1, 2, 3))
     cluster.kill(3)
-    cluster.applied(1)
-    cluster.applied(2)
+    cluster.created(1)
+    cluster.created(2)
     cluster.pass_ms(1_000)
     assert cluster.partition().new_replicas == (3,)
     cluster.restart(3)
-    cluster.beat_all()
+    cluster.created(3)
     cluster.pass_ms(1_000)
     assert cluster.partition().new_replicas == ()
+
+
+def test_s56_a_position_before_the_announcement_says_nothing_of_logs() -> None:
+    """Partitions are written, and published, before the row that announces their topic. A broker that polls
+    in between is answered with nothing, and has then applied a position beyond their records."""
+    cluster = Cluster()
+    cluster.create((1, 2, 3), (2, 3, 1), (3, 1, 2))
+    for broker_id in (1, 2, 3):
+        cluster.applied(broker_id, sequence=cluster.image.sequence - 1)
+    cluster.pass_ms(1_000)
+    cluster.fail_over()
+    cluster.pass_ms(1_000)
+    assert [cluster.partition(n).new_replicas for n in range(3)] == [(1, 2, 3), (2, 3, 1), (3, 1, 2)]
+
+
+def test_s56_a_controller_that_took_over_has_heard_of_no_log() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    for broker_id in (1, 2, 3):
+        cluster.created(broker_id)
+    cluster.fail_over()
+    cluster.beat_all()
+    cluster.pass_ms(1_000)
+    assert cluster.partition().new_replicas == (1, 2, 3)
+    for broker_id in (1, 2, 3):
+        cluster.created(broker_id)
+    cluster.pass_ms(1_000)
+    assert cluster.partition().new_replicas == ()
+
+
+def test_i8_what_an_earlier_incarnation_told_of_its_logs_counts_for_nothing() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.kill(3)
+    epoch = cluster.broker(3).broker_epoch
+    cluster.restart(3)
+    for broker_id in (1, 2):
+        cluster.created(broker_id)
+    cluster.created(3, epoch=epoch)
+    cluster.pass_ms(1_000)
+    assert cluster.partition().new_replicas == (1, 2, 3)
+
+
+def test_logs_are_confirmed_partition_by_partition() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2), (2, 1))
+    cluster.created(1)
+    cluster.created(2, 1)
+    cluster.pass_ms(1_000)
+    assert [cluster.partition(n).new_replicas for n in range(2)] == [(1, 2), ()]
 
 
 def test_who_joins_an_isr_is_new_no_more() -> None:

@@ -254,6 +254,8 @@ class Node:
         failures = await self.table.apply(
             UpdateBatch(controller_epoch=1, sequence=1, brokers=brokers, partitions=states, **fields)
         )
+        while await self.table.creator.make_next():
+            pass
         await self.work()
         return failures
 

@@ -15,6 +15,7 @@ from shell_kit import TrioClock
 
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import (
+    CreatedLogs,
     IsrMember,
     IsrProposal,
     LagReport,
@@ -63,6 +64,7 @@ class Reports:
         self.proposals: tuple[IsrProposal, ...] = ()
         self.answered: list[LagReportResponse] = []
         self.log_ends: tuple[ReplicaLogEnd, ...] = ()
+        self.created: tuple[CreatedLogs, ...] = ()
 
     def due_proposals(self, now_ms: int) -> Sequence[IsrProposal]:
         return self.proposals
@@ -75,6 +77,12 @@ class Reports:
 
     def on_log_ends_told(self, log_ends: Sequence[ReplicaLogEnd]) -> None:
         self.log_ends = self.log_ends[len(log_ends) :]
+
+    def untold_creations(self, *, count_max: int) -> Sequence[CreatedLogs]:
+        return self.created
+
+    def on_creations_told(self, created: Sequence[CreatedLogs]) -> None:
+        self.created = ()
 
     def unreported_problems(self) -> Sequence[ReplicaProblem]:
         return self.problems
@@ -329,6 +337,18 @@ def test_a_report_whose_answer_was_lost_is_sent_again_as_it_was() -> None:
     assert (second.proposals, second.problems) == ((PROPOSAL,), (PROBLEM,))
     assert bench.reports.problems == ()
     assert len(bench.reports.answered) == 1
+
+
+def test_s56_logs_are_told_again_when_a_replaced_controller_took_the_report() -> None:
+    created = (CreatedLogs(topic_id="t", partitions=(0, 1)),)
+
+    def prepare(bench: Bench) -> None:
+        bench.reports.created = created
+        bench.controller.then("report", LagReportResponse(controller_epoch=2))  # FULL state came from epoch 3
+
+    bench = during(1_800, prepare)
+    assert [report.created for report in bench.controller.seen("report")] == [created, created]
+    assert bench.reports.created == ()
 
 
 def test_a_lease_counts_from_the_moment_before_the_heartbeat_was_sent() -> None:

@@ -1,0 +1,119 @@
+"""Makes logs beside the metadata stream, a slice at a time, in threads.
+
+A topic of thousands of partitions is known as soon as its batch is applied; its logs follow in the order in
+which they were asked for, and whatever else the stream says overtakes them (2.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+import trio
+
+from controller.contract.partition_state import PartitionState
+from dataplane.core.creations import PendingCreations
+from dataplane.core.effects import WriteAside
+from dataplane.core.log_port import LogError
+from dataplane.storage.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from dataplane.shell.partitions import HostedPartition
+
+CREATIONS_AT_ONCE: Final = 64
+"""Logs of one slice: they share an fsync of the directory, and the loop's turn in which they begin."""
+
+
+class LogStore(Protocol):
+    """The data directory, as the table needs it. Methods that may block are awaited (threads)."""
+
+    async def create_logs(self, states: Sequence[PartitionState]) -> Sequence[PartitionLog]:
+        """Empty logs, in this order, their directories and id files durable. Raises LogError."""
+
+    def start_aside(
+        self, hosted: HostedPartition, effect: WriteAside, done: Callable[[str | None], None]
+    ) -> None:
+        """Copy a range to `divergent/` in a thread; `done` gets None or what went wrong."""
+
+    def start_persist_epochs(self, hosted: HostedPartition) -> None: ...
+
+    def start_vouching(self, hosted: HostedPartition, done: Callable[[], None]) -> None:
+        """Open a sealed log, or make it durable, in a thread; then call `done`."""
+
+    async def delete_log(self, log: PartitionLog) -> None:
+        """Out of sight at once (rename), gone later."""
+
+    async def quarantine_log(self, log: PartitionLog, reason: str) -> None: ...
+
+
+class LogCreator:
+    """pending: what is still to be made. on_made: the log is there, and wanted under this state.
+    discard: it is there, and nobody wants it any more."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        *,
+        on_made: Callable[[PartitionState, PartitionLog], None],
+        on_failed: Callable[[PartitionState, LogError], None],
+        discard: Callable[[PartitionLog], Awaitable[None]],
+    ) -> None:
+        self.pending = PendingCreations()
+        self._store = store
+        self._on_made = on_made
+        self._on_failed = on_failed
+        self._discard = discard
+        self._wake = trio.Event()
+        self._slice = trio.Lock()
+        self._is_stopped = False
+
+    def want(self, state: PartitionState) -> None:
+        self.pending.want(state)
+        self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            while await self.make_next():
+                pass
+
+    async def make_next(self) -> bool:
+        """Make one slice; false: there is none. Never given up half way: a log is not made and left."""
+        async with self._slice:
+            states = () if self._is_stopped else self.pending.begin(count_max=CREATIONS_AT_ONCE)
+            with trio.CancelScope(shield=True):
+                if states:
+                    await self._make(states)
+        return bool(states)
+
+    async def _make(self, states: Sequence[PartitionState]) -> None:
+        keys = [(state.topic_id, state.partition) for state in states]
+        try:
+            logs = await self._store.create_logs(states)
+        except LogError as error:
+            for key in keys:
+                wanted = self.pending.end(key)
+                if wanted is not None:
+                    self._on_failed(wanted, error)
+            return
+        for key, log in zip(keys, logs, strict=True):
+            wanted = self.pending.end(key)
+            if wanted is None:
+                await self._discard(log)
+            else:
+                self._on_made(wanted, log)
+
+    async def settle(self) -> None:
+        """Wait until what was given up while it was being made is gone again."""
+        if self.pending.must_settle:
+            await self._slice_done()
+
+    async def stop(self) -> None:
+        """Begin no slice any more; wait for the one that is being made."""
+        self._is_stopped = True
+        await self._slice_done()
+
+    async def _slice_done(self) -> None:
+        async with self._slice:
+            pass
