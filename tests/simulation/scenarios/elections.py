@@ -158,6 +158,9 @@ def older_copies_of_sealed_disks(s: Script) -> None:
         s.until("all are in sync again", lambda: s.in_isr(s.a, s.b, s.c))
     s.until("A leads", lambda: s.leads(s.a))
     s.write_acked(producer, s.a)
+    log = s.a.disk.logs[s.key]
+    while log._flushed_batches == len(log.batches):  # a flush has just come between
+        s.write_acked(producer, s.a)
     committed = s.committed
     _lose_power_everywhere(s)
     for broker in (s.b, s.c):
