@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from controller.contract.partition_state import PartitionState
 from controller.core.effects import Effect, Note
+from controller.core.floor import Floors
 from controller.core.image import ClusterImage
 from controller.core.records import (
     ACTOR_CONTROLLER,
@@ -22,12 +23,14 @@ from controller.core.records import (
 
 
 class Draft:
-    """Records and effects of one step, in order. `wall_ms` stamps its changes."""
+    """Records and effects of one step, in order. `wall_ms` stamps its changes. floors: what the controller
+    has heard to be committed, which weighs on elections."""
 
-    __slots__ = ("effects", "image", "records", "wall_ms")
+    __slots__ = ("effects", "floors", "image", "records", "wall_ms")
 
-    def __init__(self, image: ClusterImage, *, wall_ms: int) -> None:
+    def __init__(self, image: ClusterImage, *, wall_ms: int, floors: Floors) -> None:
         self.image = image
+        self.floors = floors
         self.wall_ms = wall_ms
         self.records: list[Record] = []
         self.effects: list[Effect] = []
@@ -44,6 +47,10 @@ class Draft:
         assert before is None or state.partition_epoch == before.partition_epoch + 1, "I6"
         assert before is None or state.leader_epoch >= before.leader_epoch, "I7"
         self.write(PartitionRecord(state=state, change=change))
+
+    def unproven(self, state: PartitionState) -> tuple[int, ...]:
+        """Members of its ELR that may not be elected (floor.py)."""
+        return self.floors.unproven(self.image, state)
 
     def write_broker(self, registration: BrokerRegistration, change: Change) -> None:
         self.write(BrokerRecord(registration=registration, change=change))

@@ -14,7 +14,7 @@ epoch without it, and takes it back only through a fetch of the new broker epoch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -38,11 +38,13 @@ def settle(
     leaving: int = NOBODY,
     excluded: int = NOBODY,
     confirmed: Collection[int] = (),
+    unproven: Collection[int] = (),
 ) -> PartitionState | None:
     """The state once whoever is not live, leaves, or is excluded has lost its seat; None: nothing changes.
 
     live: unfenced brokers; eligible: those that may also be elected; demoted: those of them that lead only
-    what nobody else may. A valid leader stays (3.1). confirmed: see `advance`.
+    what nobody else may. A valid leader stays (3.1). confirmed: see `advance`. unproven: of the ELR, those
+    that keep their seats and may not lead (yet).
     """
     out = (leaving, excluded)
     isr = tuple([b for b in state.isr if b in live and b not in out])
@@ -50,7 +52,9 @@ def settle(
     if leader not in isr:
         leader = first_leader(isr, eligible, demoted)
         if leader == NO_LEADER:
-            leader = first_leader((b for b in state.elr if b != excluded), eligible, demoted)
+            leader = first_leader(
+                (b for b in state.elr if b != excluded and b not in unproven), eligible, demoted
+            )
             if leader != NO_LEADER:
                 isr = (leader,)
     return advance(state, isr=isr, leader=leader, excluded=excluded, confirmed=confirmed)
@@ -96,6 +100,7 @@ def vacate_seats(
             demoted=image.demoted,
             excluded=out,
             confirmed=(broker_id,) if key in created else (),
+            unproven=draft.unproven(image.partitions[key]),
         )
         if after is None:
             continue
@@ -121,6 +126,7 @@ def vacate_seat(draft: Draft, key: PartitionKey, broker_id: int, change: Change)
         eligible=eligible_ids(image),
         demoted=image.demoted,
         excluded=broker_id,
+        unproven=draft.unproven(state),
     )
     assert after is not None
     if after.leader == state.leader != NO_LEADER:
@@ -133,17 +139,30 @@ def vacate_seat(draft: Draft, key: PartitionKey, broker_id: int, change: Change)
 
 def elect_leaderless(draft: Draft, broker_id: int) -> int:
     """A broker became eligible: give partitions without a leader one, where it is theirs to lead."""
-    image = draft.image
-    replicas = image.replicas_of.get(broker_id, {})
-    keys = [key for key in image.leaderless if key in replicas]
+    replicas = draft.image.replicas_of.get(broker_id, {})
+    keys = [key for key in draft.image.leaderless if key in replicas]
+    return _elect(draft, keys, reason=f"broker {broker_id} is back")
+
+
+def elect_told(draft: Draft, keys: Iterable[PartitionKey]) -> int:
+    """Replicas told how far their logs go, which may be what the election of one waited for (floor.py)."""
+    leaderless = [key for key in keys if key in draft.image.leaderless]
+    return _elect(draft, leaderless, reason="its log reaches all that is known to be committed")
+
+
+def _elect(draft: Draft, keys: Collection[PartitionKey], *, reason: str) -> int:
     if not keys:
         return 0
+    image = draft.image
     live = live_brokers(image)
     eligible = eligible_ids(image)
-    change = draft.change(Cause.LEADER_ELECTED, reason=f"broker {broker_id} is back")
+    change = draft.change(Cause.LEADER_ELECTED, reason=reason)
     count = 0
     for key in keys:
-        after = settle(image.partitions[key], live=live, eligible=eligible, demoted=image.demoted)
+        state = image.partitions[key]
+        after = settle(
+            state, live=live, eligible=eligible, demoted=image.demoted, unproven=draft.unproven(state)
+        )
         if after is not None:
             draft.write_partition(after, change)
         if image.partitions[key].leader == NO_LEADER:
@@ -255,7 +274,10 @@ def repair(draft: Draft) -> None:
         if broker_id not in live:
             vacate_seats(draft, broker_id, change, excluded=False)
     for key in list(image.leaderless):
-        after = settle(image.partitions[key], live=live, eligible=eligible, demoted=image.demoted)
+        state = image.partitions[key]
+        after = settle(
+            state, live=live, eligible=eligible, demoted=image.demoted, unproven=draft.unproven(state)
+        )
         if after is not None:
             draft.write_partition(after, change)
         if image.partitions[key].leader == NO_LEADER:
@@ -305,7 +327,14 @@ def drain(draft: Draft, broker_id: int, *, may_return: Callable[[int], bool], fo
         if len(rest) >= state.min_insync_replicas or force or not hope:
             if len(rest) < state.min_insync_replicas:
                 left.below_min += 1
-            after = settle(state, live=live, eligible=eligible, demoted=image.demoted, leaving=broker_id)
+            after = settle(
+                state,
+                live=live,
+                eligible=eligible,
+                demoted=image.demoted,
+                leaving=broker_id,
+                unproven=draft.unproven(state),
+            )
         else:
             left.waiting += 1
             if state.leader == broker_id:

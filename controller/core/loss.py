@@ -129,8 +129,8 @@ class LogEnds:
     def __init__(self) -> None:
         self._told: dict[PartitionKey, dict[int, _Told]] = {}
 
-    def note(self, image: ClusterImage, broker_id: int, broker_epoch: int, log_end: ReplicaLogEnd) -> None:
-        """A late copy, about a state that has passed or by somebody who is no replica, says nothing."""
+    def note(self, image: ClusterImage, broker_id: int, broker_epoch: int, log_end: ReplicaLogEnd) -> bool:
+        """False: a late copy, about a state that has passed or by no replica, says nothing."""
         key = (log_end.topic_id, log_end.partition)
         state = image.partitions.get(key)
         if (
@@ -140,10 +140,11 @@ class LogEnds:
             or log_end.leader_epoch != state.leader_epoch
             or len(log_end.epochs) > LOG_EPOCHS_MAX
         ):
-            return
+            return False
         if key not in self._told and len(self._told) >= len(image.leaderless):
             self._told = {known: told for known, told in self._told.items() if known in image.leaderless}
         self._told.setdefault(key, {})[broker_id] = _Told(broker_epoch, log_end)
+        return True
 
     @property
     def keys(self) -> tuple[PartitionKey, ...]:

@@ -13,7 +13,13 @@ from collections.abc import Iterable
 from typing import NamedTuple, assert_never
 
 from controller.contract.errors import ControllerError
-from controller.contract.lag_report import LagReport, LagReportResponse, PartitionLag, ReplicaProblem
+from controller.contract.lag_report import (
+    LagReport,
+    LagReportResponse,
+    PartitionLag,
+    ReplicaLogEnd,
+    ReplicaProblem,
+)
 from controller.contract.partition_state import PartitionKey
 from controller.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
 from controller.core.alarms import (
@@ -31,6 +37,7 @@ from controller.core.election import (
     can_lead_preferred,
     elect_preferred,
     elect_sealed,
+    elect_told,
     eligible_ids,
     hand_over_demoted,
     repair,
@@ -63,6 +70,7 @@ from controller.core.events import (
     Report,
     Tick,
 )
+from controller.core.floor import Floors
 from controller.core.image import ClusterImage
 from controller.core.isr import advance, on_proposal
 from controller.core.loss import LogEnds, LossPreview, preview_loss
@@ -121,6 +129,7 @@ class ClusterMachine:
         "_advances",
         "_alarms",
         "_confirm_at_ms",
+        "_floors",
         "_has_taken_over",
         "_log_ends",
         "_preferred_at_ms",
@@ -154,6 +163,7 @@ class ClusterMachine:
         self.lags: dict[PartitionKey, PartitionLag] = {}
         self._advances = AdvanceBook()
         self._log_ends = LogEnds()
+        self._floors = Floors(self._log_ends)
         self._alarms = AlarmBook(alarms_max=options.alarms_max)
         self._sessions = Sessions(
             image, self._alarms, options=options, controller_epoch=controller_epoch, now_ms=now_ms
@@ -164,7 +174,7 @@ class ClusterMachine:
         self._preferred_since_ms: dict[PartitionKey, int] = {}
 
     def step(self, event: Event, now_ms: int) -> Step:
-        draft = Draft(self.image, wall_ms=event.wall_ms)
+        draft = Draft(self.image, wall_ms=event.wall_ms, floors=self._floors)
         if self.went_back is None:
             self.went_back = self.evidence(event)
             if self.went_back is not None:
@@ -259,6 +269,7 @@ class ClusterMachine:
     def _finish_deletions(self, draft: Draft) -> None:
         if finish_deletions(draft, self._sessions.applied):
             self.lags = {key: lag for key, lag in self.lags.items() if key in self.image.partitions}
+            self._floors.forget(self.image)
 
     def _elect_sealed(self, draft: Draft, event: Report | Heartbeat | BrokerApplied) -> None:
         """A log end that was told, or a broker that is trusted again, may be the missing proof (3.9)."""
@@ -302,12 +313,14 @@ class ClusterMachine:
             self._on_problem(draft, report.broker_id, problem)
         self._sessions.record_created(self.image, report.broker_id, report.created)
         for log_end in report.log_ends:
-            self._log_ends.note(self.image, report.broker_id, report.broker_epoch, log_end)
+            self._on_log_end(draft, report, log_end)
+        elect_told(draft, [(log_end.topic_id, log_end.partition) for log_end in report.log_ends])
         for lag in report.lags:
             key = (lag.topic_id, lag.partition)
             state = self.image.partitions.get(key)
             if state and (state.leader, state.leader_epoch) == (report.broker_id, lag.leader_epoch):
                 self.lags[key] = lag
+                self._floors.note_lag(state, lag)
                 if key in self.image.reassigning:
                     self._advances.note(self.image, lag, now_ms)
                     self._watch_throttles(draft, lag)
@@ -315,6 +328,22 @@ class ClusterMachine:
             controller_epoch=self.controller_epoch,
             results=tuple(on_proposal(draft, report.broker_id, proposal) for proposal in report.proposals),
         )
+
+    def _on_log_end(self, draft: Draft, report: LagReport, log_end: ReplicaLogEnd) -> None:
+        """Who turns out to lack what was committed loses its seat before anybody is elected."""
+        key = (log_end.topic_id, log_end.partition)
+        if not self._log_ends.note(self.image, report.broker_id, report.broker_epoch, log_end):
+            return
+        state = self.image.partitions[key]
+        self._floors.note_log_end(state, log_end)
+        for broker_id, log_end_offset in self._floors.short(self.image, state).items():
+            detail = (
+                f"{state.topic}-{state.partition} on broker {broker_id} ends at {log_end_offset}, but "
+                f"{self._floors.of(state)} is known to be committed: it may not lead"
+            )
+            self._alarms.raise_alarm(draft, replica_alarm(AlarmCode.LOG_SHORT, key, broker_id), detail)
+            change = draft.change(Cause.LOG_SHORT, actor=actor_of(broker_id), reason=detail)
+            vacate_seat(draft, key, broker_id, change)
 
     def _watch_throttles(self, draft: Draft, lag: PartitionLag) -> None:
         key = (lag.topic_id, lag.partition)

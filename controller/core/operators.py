@@ -197,7 +197,13 @@ def _elect_unclean(
             detail=f"broker {event.broker_id} is not a live replica of this partition",
         )
     # If a clean election is possible after all, nothing need be lost.
-    after = settle(state, live=live_brokers(image), eligible=eligible_ids(image), demoted=image.demoted)
+    after = settle(
+        state,
+        live=live_brokers(image),
+        eligible=eligible_ids(image),
+        demoted=image.demoted,
+        unproven=draft.unproven(state),
+    )
     cause = Cause.LEADER_ELECTED
     if after is not None and after.leader != NO_LEADER:
         loss = None

@@ -66,6 +66,7 @@ class Cause(StrEnum):
     REASSIGNMENT_COMPLETED = "reassignment_completed"
     REASSIGNMENT_CANCELLED = "reassignment_cancelled"
     LOG_MISSING = "log_missing"
+    LOG_SHORT = "log_short"
     STORAGE_ERROR = "storage_error"
     PRODUCER_IDS_ALLOCATED = "producer_ids_allocated"
     #: A controller that took over finished what its predecessor had begun.

@@ -1,0 +1,67 @@
+"""What is known to be committed, held against who may lead: a tripwire, not a proof (3.8).
+
+A member of the ELR holds every committed record by the rules, and is elected for that (3.2). Should its log
+be shorter all the same than a high watermark that this controller has heard of, its disk has lost something
+that nothing else showed. So where one was heard of, a member of the ELR is elected only when it has told how
+far its log goes, under the present state and by its present incarnation, and that is far enough. One that
+falls short loses its seat, in a record, for the next controller knows nothing of what this one heard.
+
+High watermarks come from leaders' reports, and from replicas that tell of their logs. One is as old as it may
+be: what was committed stays so, until an operator elects uncleanly.
+"""
+
+from __future__ import annotations
+
+from controller.contract.lag_report import PartitionLag, ReplicaLogEnd
+from controller.contract.partition_state import PartitionKey, PartitionState
+from controller.core.image import ClusterImage
+from controller.core.loss import LogEnds
+
+
+class Floors:
+    """The highest high watermark heard of each partition, for this controller's life."""
+
+    __slots__ = ("_highest", "_log_ends")
+
+    def __init__(self, log_ends: LogEnds) -> None:
+        self._log_ends = log_ends
+        #: With the unclean election under which it was heard: what came before another binds nobody.
+        self._highest: dict[PartitionKey, tuple[int, int]] = {}
+
+    def note_lag(self, state: PartitionState, lag: PartitionLag) -> None:
+        """By the leader of this state."""
+        self._note(state, lag.high_watermark)
+
+    def note_log_end(self, state: PartitionState, log_end: ReplicaLogEnd) -> None:
+        """By a replica. What it learnt before an unclean election, of which it has not heard, is void."""
+        newest = log_end.epochs[-1][0] if log_end.epochs else -1
+        if newest >= state.unclean_leader_epoch:
+            self._note(state, log_end.high_watermark)
+
+    def _note(self, state: PartitionState, high_watermark: int) -> None:
+        if high_watermark > self.of(state):
+            key = (state.topic_id, state.partition)
+            self._highest[key] = (state.unclean_leader_epoch, high_watermark)
+
+    def of(self, state: PartitionState) -> int:
+        """0: nothing is known to be committed."""
+        unclean_leader_epoch, high_watermark = self._highest.get((state.topic_id, state.partition), (-1, 0))
+        return high_watermark if unclean_leader_epoch == state.unclean_leader_epoch else 0
+
+    def unproven(self, image: ClusterImage, state: PartitionState) -> tuple[int, ...]:
+        """Members of the ELR that may not be elected: not told yet, or too short."""
+        floor = self.of(state) if state.elr else 0
+        if not floor:
+            return ()
+        told = self._log_ends.of(image, state)
+        return tuple(b for b in state.elr if b not in told or told[b].log_end_offset < floor)
+
+    def short(self, image: ClusterImage, state: PartitionState) -> dict[int, int]:
+        """Members of the ELR whose logs end too early: where."""
+        floor = self.of(state) if state.elr else 0
+        told = self._log_ends.of(image, state) if floor else {}
+        return {b: told[b].log_end_offset for b in state.elr if b in told and told[b].log_end_offset < floor}
+
+    def forget(self, image: ClusterImage) -> None:
+        """Of partitions that are gone."""
+        self._highest = {key: known for key, known in self._highest.items() if key in image.partitions}
