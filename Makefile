@@ -23,6 +23,7 @@ KAFKA_HOME ?=
 UP_ARGS ?=
 FAULT_MINUTES ?= 12
 FAULT_SEED ?= 1
+FAULT_FAMILIES ?= disk metadata clocks pauses creation
 PROFILE ?= full
 FIRST ?=
 MINUTES ?= 60
@@ -61,8 +62,9 @@ sim: $(INSTALLED) ## seeded simulation runs (SEEDS=500)
 rest: $(INSTALLED) ## CASES=10000 requests drawn from the OpenAPI document, right and wrong; every answer checked
 	$(BIN)/python -m tests.hostile --cases $(CASES)
 
-faults: $(INSTALLED) host-packages ## real processes on hosts of their own, broken for FAULT_MINUTES=12; needs root
+faults: $(INSTALLED) host-packages ## real processes on hosts of their own, broken for FAULT_MINUTES=12, then each family of faults; needs root
 	$(BIN)/python -m tests.faults.nemesis --minutes $(FAULT_MINUTES) --seed $(FAULT_SEED)
+	@for family in $(FAULT_FAMILIES); do echo "--- $$family"; $(BIN)/python -m tests.faults.$$family --size full; done
 
 proof: $(INSTALLED) host-packages ## everything that tries to lose a record; the table in build/proof.md (PROFILE=ci: smaller)
 	$(BIN)/python -m tests.proof run --profile $(PROFILE) $(if $(FIRST),--first $(FIRST))

@@ -20,6 +20,9 @@ SEEDS_APART = 10_000
 
 FIRST_SEEDS = 100_000
 
+ON_REAL_PROCESSES = ("disk", "metadata", "clocks", "pauses", "creation")
+"""Families of faults that have a command of their own. No host here can be resumed from a snapshot."""
+
 
 class Profile(StrEnum):
     CI = "ci"
@@ -63,7 +66,8 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
     return [
         step(
             "simulation, the cores on an event heap",
-            f"tests.simulation sweep --seeds 3000 --hours 100 --first {first} --jobs {workers}",
+            f"tests.simulation sweep --seeds {3000 if is_full else 2000} --hours {100 if is_full else 60}"
+            f" --first {first} --jobs {workers}",
             "tier-a",
             minutes_max=60 if is_full else 25,
         ),
@@ -80,7 +84,7 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
         step("the 2013 schedule on the cores", "tests.simulation 2013", "2013-tier-a", minutes_max=5),
         step(
             "simulation, the whole system in virtual time",
-            f"tests.fullstack sweep --seeds {1000 if is_full else 200} --first {first} --jobs {workers}",
+            f"tests.fullstack sweep --seeds {1000 if is_full else 160} --first {first} --jobs {workers}",
             "tier-b",
             minutes_max=60 if is_full else 15,
         ),
@@ -119,9 +123,18 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
         step("the 2013 schedule on real processes", "tests.faults.jepsen2013", "2013-real", minutes_max=10),
         step(
             "faults on real processes",
-            f"tests.faults.nemesis --minutes {12 if is_full else 5} --seed {first}",
+            f"tests.faults.nemesis --minutes {12 if is_full else 4} --seed {first}",
             "tier-c",
             minutes_max=30 if is_full else 15,
+        ),
+        *(
+            step(
+                f"{FAMILIES[family]}, on real processes",
+                f"tests.faults.{family} --size {'full' if is_full else 'ci'}",
+                f"real-{family}",
+                minutes_max=20 if is_full else 6,
+            )
+            for family in ON_REAL_PROCESSES
         ),
     ]
 
