@@ -91,7 +91,7 @@ class ReplicaProblem(msgspec.Struct, frozen=True, kw_only=True):
 class ReplicaLogEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How far one replica's log goes while its partition has no leader: what an operator must see before
     choosing one uncleanly. Told once per such state, by every replica that can be reached, because a log that
-    nobody leads does not grow. Informational like PartitionLag: it elects nobody.
+    nobody leads does not grow. It elects nobody, but for a log with a seal (docs/replication.md 3.9).
 
     leader_epoch: of the state without a leader. high_watermark: as this replica knows it, at most the true
         one. epochs: the latest LOG_EPOCHS_MAX entries of its leader-epoch history, as (leader epoch, start
