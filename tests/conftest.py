@@ -1,4 +1,9 @@
-"""What every kind of test shares: options of the command line, and clusters of real processes."""
+"""What every kind of test shares: options of the command line, and clusters of real processes.
+
+Property tests (hypothesis) draw the same examples on every machine and at every run, and never fail for being
+slow: the profile `fixed`. `pytest --hypothesis-profile=random` draws new ones; a failure then prints the
+`@reproduce_failure` line that makes the example a test.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,24 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from localcluster.cluster import LocalCluster
 
 ROUNDS_DEFAULT = 20
+
+ON_ANY_MACHINE: dict[str, Any] = {
+    "deadline": None,
+    "database": None,
+    "print_blob": True,
+    "suppress_health_check": [HealthCheck.too_slow],
+}
+settings.register_profile("fixed", derandomize=True, **ON_ANY_MACHINE)
+settings.register_profile("random", **ON_ANY_MACHINE)
+settings.load_profile("fixed")
 
 
 def pytest_configure(config: pytest.Config) -> None:

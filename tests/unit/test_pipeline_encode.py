@@ -3,7 +3,7 @@ rows."""
 
 from __future__ import annotations
 
-import os
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -170,7 +170,7 @@ def test_batches_are_as_full_as_they_may_be() -> None:
 
 
 def test_what_does_not_shrink_is_stored_plain_and_never_too_large() -> None:
-    rows = pa.RecordBatch.from_pydict({"value": [os.urandom(1500) for _ in range(9)]})
+    rows = pa.RecordBatch.from_pydict({"value": [random.Random(n).randbytes(1500) for n in range(9)]})
     for compression in Compression:
         for batch in encoded([rows], options=BatchOptions(compression, batch_bytes_max=2000)):
             assert decode_header(batch.data).compression == Compression.NONE

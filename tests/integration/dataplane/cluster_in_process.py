@@ -286,7 +286,9 @@ class ClusterInProcess:
             config=parse_config((configs or {}).items()),
             version="test",
         )
-        ports = Ports(clock=clock, disk=disk, rng=random.Random(), controller_transport=self.controller)
+        ports = Ports(
+            clock=clock, disk=disk, rng=random.Random(broker_id), controller_transport=self.controller
+        )
         return Broker(settings, ports, log_dir, loaded), log_dir
 
     async def start(
