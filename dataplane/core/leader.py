@@ -192,7 +192,9 @@ class Leader:
     def _answer_duplicate(
         self, duplicate: Duplicate, *, acks: int, waiter: object, expires_ms: int
     ) -> tuple[AppendResult, Effects]:
-        """Stored is not committed: a retry waits exactly like the original (6.3)."""
+        """Stored is not committed: a retry waits exactly like the original (6.3). As Kafka's, the answer has
+        the stored batch's time, whichever kind of timestamps the topic has: so a client that names its own
+        producer id can tell it from an append (6.9)."""
         required_offset = duplicate.last_offset + 1
         is_waiting = acks == ACKS_ALL and self._watermark.offset < required_offset
         if is_waiting:
@@ -206,7 +208,7 @@ class Leader:
             AppendResult(
                 ErrorCode.NONE,
                 duplicate.base_offset,
-                duplicate.timestamp_ms if self.options.is_append_time else -1,
+                duplicate.timestamp_ms,
                 self._log.log_start_offset,
                 is_waiting,
             ),

@@ -13,26 +13,23 @@ is left out.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from hashlib import blake2b
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dataplane.wire.compression import Buffer
 from dataplane.wire.record_batch import SEQUENCE_MAX
+from pipeline.records.contents import contents, hashes
 from pipeline.records.decode import decode_records
 from pipeline.records.headers import BatchHeaders, scan_headers
-from pipeline.records.rows import concatenated, lengths, record_rows, varint_column
-from pipeline.records.varints import Bools, Int64s, zigzag
+from pipeline.records.rows import record_rows
+from pipeline.records.varints import Bools, Int64s
 from pipeline.salvage.marks import marked, without_marks
 from pipeline.sink.identity import DERIVED
 
 NO_TIMESTAMP = -1
 """Also where the broker stamps."""
-_HASH_BYTES = 16
 _US_PER_MS = 1000
 _COLUMNS = ("key", "value", "offset", "timestamp", "timestampType", "headers")
 
@@ -114,16 +111,7 @@ def content_hashes(rows: pa.RecordBatch) -> pa.Array:
     kept = pa.RecordBatch.from_arrays(
         [rows["key"], rows["value"], rows["headers"]], names=["key", "value", "headers"]
     )
-    parts = record_rows(kept, timestamp_ms=0, first_row=0)
-    # Each length stands before its bytes, so that no two contents run together to the same.
-    whole = concatenated(
-        varint_column(zigzag(lengths(parts.key))),
-        parts.key,
-        varint_column(zigzag(lengths(parts.value))),
-        parts.value,
-        parts.tail,
-    )
-    return _hashes(whole)
+    return hashes(contents(record_rows(kept, timestamp_ms=0, first_row=0), with_timestamps=False))
 
 
 def timestamps_ms(rows: pa.RecordBatch) -> Int64s:
@@ -171,7 +159,7 @@ def _identified(
         "sequence": pa.array(sequence.astype(np.int32)),
         "content": content_hashes(rows),
         "timestamp": pa.array(timestamps_ms(rows)),
-        "key": _hashes(rows["key"]) if with_keys else pa.nulls(count, pa.binary()),
+        "key": hashes(rows["key"]) if with_keys else pa.nulls(count, pa.binary()),
         "is_marked": pa.array(is_marked),
     }
     return pa.RecordBatch.from_arrays(
@@ -181,19 +169,3 @@ def _identified(
 
 def _same(value: int, count: int, kind: pa.DataType) -> pa.Array:
     return pa.repeat(pa.scalar(value, kind), count)
-
-
-def _hashes(values: pa.Array) -> pa.Array:
-    """The hash of each; null for null."""
-    is_valid = values.is_valid()
-    _, offsets_buffer, data_buffer = values.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int32, len(values) + 1, offset=values.offset * 4).tolist()
-    data = memoryview(data_buffer if data_buffer is not None else b"")
-    digests = b"".join(
-        [blake2b(data[start:end], digest_size=_HASH_BYTES).digest() for start, end in pairwise(offsets)]
-    )
-    ends = np.arange(len(values) + 1, dtype=np.int32) * _HASH_BYTES
-    hashed = pa.Array.from_buffers(
-        pa.binary(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(digests)]
-    )
-    return pc.if_else(is_valid, hashed, pa.scalar(None, pa.binary()))

@@ -1,35 +1,36 @@
 """The delivery of one task's records to one partition, exactly once: what to ask, send, skip and believe.
 
-    first batch offered                          stored batches are skipped
-          |                                              |
-          v        trusted                               v        ended, all committed
-       asking --------------------------------------> sending ----------------------> checking --> delivered
-        |   ^ \\                                     /    |                              |
-        |   |  not trusted --> scanning ------------+     |                              |
-        |   |                                             |                              |
-        |   +-- any answer but success, or none; silence -+                              |
-        |   +-- the leader is another one than the evidence came from -------------------+
-        +--> failed: fenced, plan changed, records lost, gap, refused, stalled
+          |  opened
+          v       nothing is stored                     ended, all committed
+       asking --------------------------------> sending --------------------> checking --> delivered
+        |   ^ \\                               /    |                            |
+        |   |  something may be --> scanning --+     |                            |
+        |   |                       (compared)       |                            |
+        |   +-- any answer but "appended", or none; silence                       |
+        |   +-- the leader is another one than the evidence came from ------------+
+        +--> failed: fenced, overtaken, plan changed, records lost, gap, refused, stalled
 
-A record's sequence is its place in the task's stream for the partition; attempts of the same task derive
-the same producer id and epoch (identity.py) and cut the same batches. So brokers store each sequence once
-(KIP-98), and all that an attempt has to find out is where the stored prefix ends.
+Attempts of the same task derive the same producer id and epoch (identity.py), and sequences count the records
+that the task has stored in the partition. A broker appends a batch only if its sequences follow the last ones
+(KIP-98): so of attempts that run at the same time, one at most appends at each place, and none appends
+without knowing where the stored records end. *What* stands under the sequences is compared: an attempt that
+finds something stored reads it, and makes batches only of the rows that are not there yet (stored_rows.py),
+whatever order they come in.
 
 The rules, each of which a planted bug in the simulation breaks:
 
-1. Nothing is sent before there is evidence of what is stored.
-2. The brokers' memory of the producer (DescribeProducers) is evidence only while the partition has had one
-   leader since the micro-batch was opened, and only while the opening is so young that nobody can have
-   forgotten. Otherwise the log itself is: the headers from the opening's offset on. "Unknown producer" from
-   brokers that may have forgotten does not mean "nothing is stored".
+1. Nothing is cut into batches, and nothing sent, before there is evidence of what is stored.
+2. The brokers' memory of the producer (DescribeProducers) is evidence only where it says that no more is
+   stored than this attempt has compared already; while the partition has had one leader since the micro-batch
+   was opened; and while the opening is so young that nobody can have forgotten. Otherwise the log itself is.
+   "Unknown producer" from brokers that may have forgotten does not mean "nothing is stored".
 3. Any answer but success voids the evidence, silence too: an election may be behind it, and a leader that
-   does not know a producer takes *any* sequence from it (KIP-360).
-4. What is described may lie above the high watermark. If this attempt skipped everything, it sends the last
-   batch again with acks=all: the broker calls it a duplicate once it is committed. What a scan found is
-   committed, and is not sent again: a broker that forgot the producer would store it twice.
+   does not know a producer takes *any* sequence from it (KIP-360). So does "duplicate": it tells that
+   sequences are stored, and nothing of whose records they are.
+4. Only committed records are believed to be stored. What is described above them is waited for.
 5. An attempt that was silent for long asks again before it sends: it may have become a zombie.
 6. Success needs the same leader at the end as when the evidence was gathered; else scan, and compare.
-7. Stored batches must end where this attempt's batches end. If they do not, other rows were stored.
+7. A batch that the log has under this attempt's sequences is this attempt's batch, or the attempt is over.
 
 One thing is under way at a time. Pure: `step` takes an event and the wall clock, and returns the next action.
 """
@@ -58,11 +59,14 @@ from pipeline.sink.steps import (
     Event,
     Failed,
     Failure,
+    Known,
     Offered,
+    Opened,
     Pause,
     Scan,
     Scanned,
     Send,
+    Stored,
     Unsettled,
     Woken,
 )
@@ -131,21 +135,24 @@ class PartitionDelivery:
     """
 
     __slots__ = (
+        "_ahead",
         "_asked",
         "_asked_ms",
-        "_committed",
         "_described",
         "_evidence_epoch",
+        "_expected",
         "_heard_ms",
         "_held",
         "_identity",
         "_is_ended",
+        "_known",
         "_offered",
         "_opening",
         "_options",
         "_progressed_ms",
         "_stored",
         "_tries",
+        "resumes_at",
     )
 
     def __init__(
@@ -159,12 +166,19 @@ class PartitionDelivery:
         self._identity = identity
         self._opening = opening
         self._options = options
+        self.resumes_at: int | None = None
+        """The sequence of this attempt's first record; None until it is known what is stored."""
         self._held: deque[Batch] = deque()
-        """Not known to be committed; the first one may be stored and be kept to be sent again (rule 4)."""
+        """Not known to be stored."""
         self._offered = NO_SEQUENCE
         self._is_ended = False
         self._stored = NO_SEQUENCE
-        self._committed = NO_SEQUENCE
+        """Committed and compared up to here."""
+        self._known: Known | None = None
+        self._expected: dict[int, Stored] = {}
+        """What the log must have, by base sequence: what stood there at first, and our own batches."""
+        self._ahead: dict[int, Stored] = {}
+        """What the log has beyond: of an attempt that runs now too, and perhaps has the same rows."""
         self._described = NO_SEQUENCE
         """What the brokers' memory said last, believed or not."""
         self._evidence_epoch: int | None = None
@@ -182,20 +196,23 @@ class PartitionDelivery:
         """Bytes of the batches that are not yet let go of."""
         return sum(len(batch.data) for batch in self._held)
 
-    @property
-    def committed_sequence(self) -> int:
-        """The last sequence that is known to be committed, or -1."""
-        return self._committed
-
     def step(self, event: Event, *, now_ms: int) -> Action | None:
         match event:
+            case Opened():
+                assert self.resumes_at is None and self._asked is _Asked.NOTHING
+                self._leave_idleness(now_ms)
             case Offered(batch=batch):
-                assert not self._is_ended and batch.base_sequence == self._offered + 1 <= batch.last_sequence
+                assert not self._is_ended and self.resumes_at is not None
+                assert batch.base_sequence == self._offered + 1 <= batch.last_sequence
                 if batch.last_sequence > SEQUENCE_MAX:
                     return Failed(
                         Failure.REFUSED,
                         "more than 2^31 records of one task for one partition in one micro-batch",
                     )
+                ours = Stored(batch.base_sequence, batch.last_sequence, batch.crc)
+                if self._ahead.pop(batch.base_sequence, ours) != ours:
+                    return _overtaken(batch.base_sequence)
+                self._expected[batch.base_sequence] = ours
                 self._offered = batch.last_sequence
                 self._held.append(batch)
                 self._leave_idleness(now_ms)
@@ -239,12 +256,11 @@ class PartitionDelivery:
         if described.producer_epoch > self._identity.producer_epoch:
             return _fenced(described.producer_epoch)
         is_ours = described.producer_epoch == self._identity.producer_epoch
-        stored = self._described = described.last_sequence if is_ours else NO_SEQUENCE
-        if not self._is_memory_trusted(described.leader_epoch, now_ms):
-            scan = Scan(self._opening.start_offset, self._opening.leader_epoch)
-            return self._ask(_Asked.SCAN, scan, now_ms)
-        self._committed = min(self._committed, stored)
-        return self._on_evidence(stored, described.leader_epoch, now_ms)
+        self._described = described.last_sequence if is_ours else NO_SEQUENCE
+        if self._described == self._stored and self._is_memory_trusted(described.leader_epoch, now_ms):
+            return self._on_evidence(described.leader_epoch, now_ms)
+        scan = Scan(self._opening.start_offset, self._opening.leader_epoch, self._known)
+        return self._ask(_Asked.SCAN, scan, now_ms)
 
     def _is_memory_trusted(self, leader_epoch: int, now_ms: int) -> bool:
         """Rule 2. An opening that seems to lie in the future is as doubtful as an old one."""
@@ -260,31 +276,59 @@ class PartitionDelivery:
                 f"{scanned.anomaly}, of producer {self._identity.producer_id}, epoch "
                 f"{self._identity.producer_epoch}, from offset {self._opening.start_offset} on",
             )
-        self._committed = scanned.last_sequence
-        return self._on_evidence(scanned.last_sequence, scanned.leader_epoch, now_ms)
-
-    def _on_evidence(self, stored: int, leader_epoch: int, now_ms: int) -> Action:
-        if stored > self._stored:
+        last = scanned.last_sequence
+        if last < self._described:  # rule 4
+            return self._again(f"sequences {last + 1} to {self._described} are not committed yet", now_ms)
+        if self.resumes_at is None:
+            self._offered = last
+            self._expected = {batch.base_sequence: batch for batch in scanned.batches}
+        elif (foreign := self._compare(scanned)) is not None:
+            return _overtaken(foreign.base_sequence)
+        if last > self._stored:
             self._on_progress(now_ms)
-        self._stored = stored
+        self._stored = last
+        self._known = Known(last, scanned.end_offset, scanned.leader_epoch)
+        return self._on_evidence(scanned.leader_epoch, now_ms)
+
+    def _compare(self, scanned: Scanned) -> Stored | None:
+        """Rule 7: the first batch that is stored and can't be ours. What lies beyond the batches that were
+        offered is compared when more are."""
+        self._ahead = {
+            base: batch for base, batch in self._ahead.items() if batch.last_sequence <= scanned.last_sequence
+        }
+        for batch in scanned.batches:
+            if batch.base_sequence > self._offered:
+                self._ahead[batch.base_sequence] = batch
+            elif self._expected.get(batch.base_sequence) != batch:
+                return batch
+        return None
+
+    def _on_evidence(self, leader_epoch: int, now_ms: int) -> Action:
+        """Of what is committed up to `_stored`."""
+        if self.resumes_at is None:
+            self.resumes_at = self._stored + 1
         self._evidence_epoch = leader_epoch
         self._heard_ms = self._asked_ms
         in_hand_from = self._held[0].base_sequence if self._held else self._offered + 1
-        if stored + 1 < in_hand_from <= self._described + 1:
-            return self._again(f"sequences {stored + 1} to {in_hand_from - 1} are not committed yet", now_ms)
-        if stored + 1 < in_hand_from:
+        if self._stored + 1 < in_hand_from:
             return Failed(
                 Failure.RECORDS_LOST,
-                f"stored up to sequence {stored}, and this attempt holds those from {in_hand_from} on only",
+                f"stored up to sequence {self._stored}, and this attempt holds those from {in_hand_from} on "
+                "only. Run again, it will fill in what is missing",
             )
         return self._next(now_ms)
 
     def _on_answered(self, answered: Answered, now_ms: int) -> Action:
         error = answered.error
         if error is ErrorCode.NONE:
+            if answered.base_offset < 0:  # a duplicate, rule 3
+                self._evidence_epoch = None
+                return self._next(now_ms)
+            assert self._evidence_epoch is not None
             batch = self._held.popleft()
-            self._stored = max(self._stored, batch.last_sequence)
-            self._committed = batch.last_sequence
+            end_offset = answered.base_offset + batch.last_sequence - batch.base_sequence + 1
+            self._stored = batch.last_sequence
+            self._known = Known(self._stored, end_offset, self._evidence_epoch)
             self._heard_ms = self._asked_ms
             self._on_progress(now_ms)
             return self._next(now_ms)
@@ -316,8 +360,6 @@ class PartitionDelivery:
     # What to do next.
 
     def _next(self, now_ms: int) -> Action:
-        if not self._held and self._offered == NO_SEQUENCE:
-            return Delivered(0, -1, 0) if self._is_ended else AwaitBatch()
         if self._evidence_epoch is None or (
             self._held and now_ms - self._heard_ms > self._options.silence_ms_max
         ):
@@ -325,19 +367,13 @@ class PartitionDelivery:
             return self._ask(_Asked.DESCRIPTION, Describe(), now_ms)
         held = self._held
         while held and held[0].last_sequence <= self._stored:
-            if held[0].last_sequence > self._committed and len(held) == 1:
-                break  # rule 4: perhaps it has to be sent again
             held.popleft()
-        if held and held[0].base_sequence <= self._stored < held[0].last_sequence:
-            return self._plan_changed()
-        if held and held[0].last_sequence > self._stored:
+        if held:
             return self._send(held[0], now_ms)
         if not self._is_ended:
             return AwaitBatch()
         if self._stored > self._offered:
-            return self._plan_changed()
-        if held:
-            return self._send(held[0], now_ms)
+            return plan_changed(f"{self._stored - self._offered} records follow all that it has")
         return self._ask(_Asked.CHECK, Check(), now_ms)
 
     def _send(self, batch: Batch, now_ms: int) -> Action:
@@ -349,13 +385,22 @@ class PartitionDelivery:
         self._asked_ms = now_ms
         return action
 
-    def _plan_changed(self) -> Action:
-        """Rule 7."""
-        return Failed(
-            Failure.PLAN_CHANGED,
-            f"an earlier attempt stored up to sequence {self._stored}, where no batch of this one ends (it "
-            f"has {self._offered + 1} records so far): rows, their order or options differ between attempts",
-        )
+
+def plan_changed(detail: str) -> Failed:
+    """Rows of this attempt are not those that an earlier one stored some of."""
+    return Failed(
+        Failure.PLAN_CHANGED,
+        f"{detail}. A task's rows may come in another order when it is run again, but they must be the same "
+        "rows: no rand() or current_timestamp(), and no limit() or first() that chooses by order. Write the "
+        "frame out first and write from there, or use delivery=at-least-once",
+    )
+
+
+def _overtaken(sequence: int) -> Failed:
+    return Failed(
+        Failure.OVERTAKEN,
+        f"from sequence {sequence} on. Run again, it will add what is not stored yet",
+    )
 
 
 def _fenced(producer_epoch: int) -> Failed:

@@ -1,8 +1,8 @@
 """What must not change between two attempts of one micro-batch, so that a change can be seen and explained.
 
-The sink resumes a stored stream by counting: record n of a task's stream for a partition is the same record
-in every attempt. Whatever decides which rows a task gets, where they go and how they are cut therefore
-belongs to the fingerprint. What only changes bytes on the way (addresses, timeouts, compression) does not.
+The sink resumes by comparing rows with what is stored of the partition where they go. Whatever decides which
+rows a task gets, where they go and how they are cut therefore belongs to the fingerprint. What only changes
+bytes on the way (addresses, timeouts, compression) does not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-FORMAT = 1
+FORMAT = 2
 """Raised when this program itself begins to place or cut rows in another way."""
 
 

@@ -2,6 +2,15 @@
 
 A round does what the partitions' deliveries want, everything of a kind in one request to each leader. The
 decisions are delivery.py's; here are the client, the clock and the waiting.
+
+Before the first rows of a partition become batches, it is known what earlier attempts stored there. If they
+stored something, rows that are stored are left out (stored_rows.py), and the others are held back, up to
+`HELD_BATCHES_MAX` batches, until every stored record has met its row: so an attempt whose rows are others is
+refused before it has written any, unless it has more.
+
+Rows without a key or a partition are dealt out by their places, so in another order they go elsewhere: such a
+row counts as stored wherever in the topic it is. That is why all partitions of a topic are opened as soon as
+one of them has something stored.
 """
 
 from __future__ import annotations
@@ -10,7 +19,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+from crc32c import crc32c
 
+from dataplane.wire.record_batch import HEADER_BYTES
 from pipeline.client.client import Client
 from pipeline.client.errors import BrokerError, ClientError, UnsupportedBroker
 from pipeline.client.values import LATEST, TopicPartition
@@ -21,6 +32,7 @@ from pipeline.sink.errors import DeliveryFailed
 from pipeline.sink.identity import ProducerIdentity
 from pipeline.sink.opening import TopicOpening
 from pipeline.sink.placement import Placement
+from pipeline.sink.resuming import Resuming
 from pipeline.sink.scanning import scan_partition
 from pipeline.sink.steps import (
     Action,
@@ -36,12 +48,14 @@ from pipeline.sink.steps import (
     Event,
     Failed,
     Offered,
+    Opened,
     Pause,
     Scan,
     Send,
     Unsettled,
     Woken,
 )
+from pipeline.sink.stored_rows import TooManyStored
 
 HELD_BATCHES_MAX = 32
 """Of full size: so many bytes may wait for their answers while further rows are taken in."""
@@ -81,17 +95,24 @@ class TaskWriter:
         self._wanted: dict[TopicPartition, Action] = {}
         """The one action of each partition that is to be carried out next."""
         self._delivered: dict[TopicPartition, Delivered] = {}
+        self._resuming = Resuming(held_bytes_max=self._held_bytes_max)
         self._is_metadata_doubtful = False
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Takes in rows, and delivers until no more bytes are held than may be."""
-        for where, some in self._placement.split(rows):
-            self._offer(where, self._encoder(where).add(some))
+        split = list(self._placement.split(rows))
+        self._open([where for where, _ in split])
+        for where, some in split:
+            for there, missing in self._resuming.missing(where, some):
+                self._offer(there, self._encoders[there].add(missing))
         while self._wanted and self._held_bytes() > self._held_bytes_max:
             self._run_round()
 
     def finish(self) -> Mapping[TopicPartition, Delivered]:
-        """Delivers the rest: what each partition that got rows got."""
+        """Delivers the rest: what each partition that has records of this task got."""
+        self._resuming.check()
+        for where, missing in self._resuming.held():
+            self._offer(where, self._encoders[where].add(missing))
         for where, encoder in self._encoders.items():
             self._offer(where, encoder.finish())
         for where in self._deliveries:
@@ -99,7 +120,7 @@ class TaskWriter:
         while self._wanted:
             self._run_round()
         assert self._delivered.keys() == self._deliveries.keys()
-        return self._delivered
+        return {where: delivered for where, delivered in self._delivered.items() if delivered.records}
 
     # Rows in.
 
@@ -108,29 +129,48 @@ class TaskWriter:
             self._openings[topic] = self._open_topic(topic)
         return self._openings[topic]
 
-    def _encoder(self, where: TopicPartition) -> PartitionEncoder:
-        encoder = self._encoders.get(where)
-        if encoder is None:
-            settings = self._settings
-            now_ms = settings.now_ms()
-            encoder = self._encoders[where] = PartitionEncoder(
-                options=settings.batches,
-                timestamp_ms=now_ms,
-                producer_id=settings.identity.producer_id,
-                producer_epoch=settings.identity.producer_epoch,
-            )
-            self._deliveries[where] = PartitionDelivery(
-                settings.identity,
-                self._opening(where.topic).partition(where.partition),
-                now_ms=now_ms,
-                options=settings.delivery,
-            )
-        return encoder
+    def _open(self, partitions: list[TopicPartition]) -> None:
+        """Until it is known of each of them, and of all others of a topic of which one has any, what earlier
+        attempts stored."""
+        wanted = partitions
+        while wanted := [where for where in wanted if where not in self._encoders]:
+            for where in wanted:
+                if where not in self._deliveries:
+                    self._deliveries[where] = PartitionDelivery(
+                        self._settings.identity,
+                        self._opening(where.topic).partition(where.partition),
+                        now_ms=self._settings.now_ms(),
+                        options=self._settings.delivery,
+                    )
+                    self._step(where, Opened())
+            while any(self._deliveries[where].resumes_at is None for where in wanted):
+                self._run_round()
+            for where in wanted:
+                self._begin(where)
+            resumed = {where.topic for where in wanted if self._encoders[where].rows_added}
+            wanted = [
+                TopicPartition(topic, partition)
+                for topic in sorted(resumed)
+                for partition in range(self._opening(topic).partition_count)
+            ]
+
+    def _begin(self, where: TopicPartition) -> None:
+        """Rows without a timestamp get the opening's: the same in every attempt, as all that is compared."""
+        settings, resumes_at = self._settings, self._deliveries[where].resumes_at
+        assert resumes_at is not None
+        self._encoders[where] = PartitionEncoder(
+            options=settings.batches,
+            timestamp_ms=self._opening(where.topic).opened_ms,
+            producer_id=settings.identity.producer_id,
+            producer_epoch=settings.identity.producer_epoch,
+            first_row=resumes_at,
+        )
 
     def _offer(self, where: TopicPartition, batches: list[EncodedBatch]) -> None:
         for batch in batches:
             last = batch.first_row + batch.record_count - 1
-            self._step(where, Offered(Batch(batch.first_row, last, batch.data)))
+            crc = crc32c(memoryview(batch.data)[HEADER_BYTES:])
+            self._step(where, Offered(Batch(batch.first_row, last, batch.data, crc)))
 
     def _held_bytes(self) -> int:
         return sum(self._deliveries[where].held_bytes for where in self._wanted)
@@ -209,13 +249,20 @@ class TaskWriter:
             self._step(where, described)
 
     def _scan(self, where: TopicPartition, scan: Scan) -> None:
+        is_first = self._deliveries[where].resumes_at is None
+        read_back = self._resuming.read_back() if is_first else None
         try:
-            event = scan_partition(self._client, where, self._settings.identity, scan)
+            event = scan_partition(self._client, where, self._settings.identity, scan, read_back)
         except (BrokerError, UnsupportedBroker):
             raise
         except ClientError as error:
             event = Unsettled(str(error))
+        except TooManyStored as error:
+            raise DeliveryFailed(f"{where}: {error}") from error
         self._step(where, event)
+        if read_back is not None and self._deliveries[where].resumes_at is not None:
+            stored = read_back.stored(timestamp_ms=self._opening(where.topic).opened_ms)
+            self._resuming.begin(where, stored)
 
     def _check(self, partitions: list[TopicPartition]) -> None:
         try:
@@ -247,4 +294,6 @@ class TaskWriter:
                 self._unsettle(where, result.reason)
                 continue
             self._is_metadata_doubtful = self._is_metadata_doubtful or result.error.is_retriable
-            self._step(where, Answered(result.error, result.message or ""))
+            is_new = result.log_append_time_ms < 0  # brokers give a duplicate the time of what is stored
+            base_offset = result.base_offset if is_new else -1
+            self._step(where, Answered(result.error, result.message or "", base_offset))

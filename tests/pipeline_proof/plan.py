@@ -72,6 +72,13 @@ def steps(first_seed: int) -> Sequence[Step]:
             f"tests.pipeline_proof faults --runs 20 --first {first}",
             minutes_max=40,
         ),
+        # Not one of the long ones: what CI runs shows it.
+        step(
+            6,
+            "the sink, rows in another order",
+            "reorder",
+            f"pytest -q --timeout 600 {WITH_SPARK}/test_sink_with_spark.py -k another_order",
+        ),
         test(7, "the start of a stream", "start", f"{WITH_SPARK}/test_start_with_spark.py"),
         test(8, "verify", "verify", f"{WITH_SPARK}/test_verify_with_spark.py"),
         test(

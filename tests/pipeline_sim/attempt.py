@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from zlib import crc32
 
 from pipeline.sink.commit_check import SeenWhole
-from pipeline.sink.delivery import DeliveryOptions, PartitionDelivery, PartitionOpening
+from pipeline.sink.delivery import DeliveryOptions, PartitionDelivery, PartitionOpening, plan_changed
 from pipeline.sink.identity import ProducerIdentity
 from pipeline.sink.steps import (
     Action,
@@ -22,8 +24,10 @@ from pipeline.sink.steps import (
     Event,
     Failed,
     Offered,
+    Opened,
     Pause,
     Scan,
+    Scanned,
     Send,
     Unsettled,
     Woken,
@@ -55,16 +59,18 @@ class Plant:
     epochs_rise: bool = True
     tasks_differ: bool = True
     scans_from_opening_only: bool = False
+    scans_to_log_end: bool = False
+    skips_by_count: bool = False
 
 
 @dataclass(slots=True)
 class Attempt:
-    """`stream`: the task's batches in order, each with its partition."""
+    """`stream`: the task's rows, a few for one partition at a time."""
 
     batch_id: int
     task: int
     identity: ProducerIdentity
-    stream: list[tuple[int, Batch]]
+    stream: list[tuple[int, tuple[str, ...]]]
     partitions: list[SimulatedPartition]
     clock: Clock
     plant: Plant
@@ -78,6 +84,11 @@ class Attempt:
     waiting: set[int] = field(default_factory=set)
     delivered: dict[int, Delivered] = field(default_factory=dict)
     leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
+    read_back: dict[int, list[str]] = field(default_factory=dict)
+    """By the scan that is under way, or was last."""
+    stored: dict[int, Counter[str]] = field(default_factory=dict)
+    """Records of earlier attempts that no row has accounted for yet."""
+    next_sequence: dict[int, int] = field(default_factory=dict)
     position: int = 0
     is_ended: bool = False
     failed: Failed | None = None
@@ -113,7 +124,11 @@ class Attempt:
         if self.position == len(self.stream):
             return True
         p = self.stream[self.position][0]
-        return p not in self.deliveries or len(self.deliveries[p]._held) < HELD_MAX or p in self.waiting
+        if p not in self.deliveries:
+            return True
+        if self.deliveries[p].resumes_at is None:
+            return False
+        return len(self.deliveries[p]._held) < HELD_MAX or p in self.waiting
 
     def act(self, what: str, p: int) -> None:
         if what == "open":
@@ -133,18 +148,47 @@ class Attempt:
 
     def offer(self) -> None:
         if self.position == len(self.stream):
-            self.is_ended = True
-            for p in list(self.deliveries):
-                self.step(p, Ended())
+            self.end()
             return
-        p, batch = self.stream[self.position]
-        self.position += 1
+        p, rows = self.stream[self.position]
         if p not in self.deliveries:
             assert self.openings is not None
             self.deliveries[p] = self.plant.delivery(
                 self.identity, self.openings[p], now_ms=self.clock.now_ms, options=self.plant.options
             )
-        self.step(p, Offered(batch))
+            self.step(p, Opened())
+            return
+        self.position += 1
+        missing = self.missing(p, rows)
+        if missing:
+            first = self.next_sequence.setdefault(p, self.deliveries[p].resumes_at or 0)
+            self.next_sequence[p] += len(missing)
+            data = exchanges.data_of(missing)
+            self.step(p, Offered(Batch(first, first + len(missing) - 1, data, crc32(data))))
+
+    def missing(self, p: int, rows: tuple[str, ...]) -> list[str]:
+        """As stored_rows.py has it."""
+        stored = self.stored.get(p)
+        if not stored:
+            return list(rows)
+        missing = []
+        for row in rows:
+            name = next(iter(stored), row) if self.plant.skips_by_count else row
+            if stored[name]:
+                stored[name] -= 1
+                if not stored[name]:
+                    del stored[name]
+            else:
+                missing.append(row)
+        return missing
+
+    def end(self) -> None:
+        self.is_ended = True
+        if any(stored.total() for stored in self.stored.values()):
+            self.failed = plan_changed("some")
+            self.orphans_of_all()
+        for p in list(self.deliveries):
+            self.step(p, Ended())
 
     def give_up(self, p: int) -> None:
         """A timeout: whatever was asked goes on without us, or not."""
@@ -160,7 +204,10 @@ class Attempt:
             return
         if isinstance(event, Unsettled) or (isinstance(event, Answered) and event.error):
             self.learn_leader(p)
+        is_first = self.deliveries[p].resumes_at is None
         self.step(p, event)
+        if is_first and isinstance(event, Scanned) and self.deliveries[p].resumes_at is not None:
+            self.stored[p] = Counter(self.read_back[p])
 
     def learn_leader(self, p: int) -> None:
         self.leaders[p] = self.partitions[p].leader, self.partitions[p].leader_epoch
@@ -186,8 +233,11 @@ class Attempt:
             case Scan():
                 self.scans += 1
                 if self.plant.scans_from_opening_only:
-                    action = Scan(action.start_offset, 10**9)
-                self.flights[p] = exchanges.scan(partition, leader, self.identity, action)
+                    action = Scan(action.start_offset, 10**9, action.known)
+                self.read_back[p] = []
+                self.flights[p] = exchanges.scan(
+                    partition, leader, self.identity, action, self.read_back[p], self.plant.scans_to_log_end
+                )
             case Send(batch=batch):
                 if leader_epoch > action.leader_epoch:
                     self.step(p, Unsettled("the leader is another one"))

@@ -6,13 +6,24 @@ them; the request then still arrives later, or never. The generator's value is t
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 from dataplane.wire.errors import ErrorCode
 from pipeline.sink.identity import ProducerIdentity
 from pipeline.sink.log_trace import LogTrace, SequencedBatch
-from pipeline.sink.steps import Answered, Batch, Checked, Described, Scan, Scanned, Unsettled, scan_start
+from pipeline.sink.steps import (
+    Answered,
+    Batch,
+    Checked,
+    Described,
+    Scan,
+    Scanned,
+    Unsettled,
+    is_whole,
+    scan_start,
+)
 from tests.pipeline_sim.partition import Appended, SimulatedPartition
 
 NOT_LEADER = Unsettled("not the leader")
@@ -25,6 +36,10 @@ class Clock:
 
 def records_of(batch: Batch) -> tuple[str, ...]:
     return tuple(batch.data.decode().split())
+
+
+def data_of(records: Sequence[str]) -> bytes:
+    return " ".join(records).encode()
 
 
 def list_offset(partition: SimulatedPartition, leader: int) -> Generator[None, None, Checked | Unsettled]:
@@ -50,40 +65,57 @@ def describe(
     return checked if isinstance(checked, Unsettled) else Described(checked.leader_epoch, epoch, last)
 
 
-def scan(
-    partition: SimulatedPartition, leader: int, identity: ProducerIdentity, scan: Scan
+def scan(  # noqa: PLR0917 - as a scan has parts
+    partition: SimulatedPartition,
+    leader: int,
+    identity: ProducerIdentity,
+    scan: Scan,
+    read_back: list[str],
+    is_to_log_end: bool,
 ) -> Generator[None, None, Scanned | Unsettled]:
+    """`read_back` is given the records of the identity. is_to_log_end: a planted bug."""
     before = yield from list_offset(partition, leader)
     if isinstance(before, Unsettled):
         return before
     yield
     if partition.leader != leader:
         return NOT_LEADER
-    position = scan_start(scan, partition.epoch_end(scan.leader_epoch), log_start_offset=0)
-    trace = LogTrace(identity)
-    while position < before.high_watermark:
+    known = scan.known
+    if known is not None and is_whole(known, partition.epoch_end(known.leader_epoch)):
+        start, trace = known.offset, LogTrace(identity, after_sequence=known.sequence)
+    else:
+        start = scan_start(scan, partition.epoch_end(scan.leader_epoch), log_start_offset=0)
+        trace = LogTrace(identity)
+    end_offset = partition.log_end if is_to_log_end else before.high_watermark
+    position = start
+    while position < end_offset:
         yield
         if partition.leader != leader:
             return NOT_LEADER
         found = [
             batch
             for batch in partition.log
-            if batch.next_offset > position and batch.next_offset <= partition.high_watermark
+            if batch.next_offset > position and batch.next_offset <= end_offset
         ][:3]
         if not found:
             return Unsettled("nothing there")
         position = found[-1].next_offset
+        ours = [batch for batch in found if batch.producer_id == identity.producer_id]
+        for batch in ours:
+            if batch.producer_epoch == identity.producer_epoch:
+                read_back.extend(batch.records)
         trace.add(
-            SequencedBatch(batch.producer_epoch, batch.base_sequence, len(batch.records))
-            for batch in found
-            if batch.producer_id == identity.producer_id
+            SequencedBatch(
+                batch.producer_epoch, batch.base_sequence, len(batch.records), crc32(data_of(batch.records))
+            )
+            for batch in ours
         )
     after = yield from list_offset(partition, leader)
     if isinstance(after, Unsettled):
         return after
     if after.leader_epoch != before.leader_epoch:
         return Unsettled("the leader changed meanwhile")
-    return trace.summary(leader_epoch=after.leader_epoch)
+    return trace.summary(leader_epoch=after.leader_epoch, end_offset=max(start, end_offset))
 
 
 def produce(  # noqa: PLR0917 - as the request has fields
@@ -111,6 +143,7 @@ def produce(  # noqa: PLR0917 - as the request has fields
             yield
             if partition.leader_epoch != leader_epoch:
                 return Answered(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        result = ErrorCode.NONE
+        yield
+        return Answered(ErrorCode.NONE, base_offset=result.base_offset)
     yield
     return Answered(result)

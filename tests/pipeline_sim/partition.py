@@ -52,9 +52,13 @@ class ProducerMemory:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The batch is in the leader's log; it is committed when the high watermark reaches `wanted`."""
+    """The batch is in the leader's log; it is committed when the high watermark reaches `wanted`.
+
+    base_offset: where it was appended now; -1: a duplicate.
+    """
 
     wanted: int
+    base_offset: int = -1
 
 
 class SimulatedPartition:
@@ -121,7 +125,7 @@ class SimulatedPartition:
         self.log.append(batch)
         self._remember(batch)
         self._advance()
-        return Appended(batch.next_offset)
+        return Appended(batch.next_offset, batch.base_offset)
 
     def _check(self, producer_id: int, epoch: int, first: int, count: int) -> ErrorCode | Appended | None:
         """None: append it."""

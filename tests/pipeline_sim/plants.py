@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dataplane.wire.errors import ErrorCode
 from pipeline.sink.delivery import DeliveryOptions, PartitionDelivery
-from pipeline.sink.steps import Action, Answered, Checked, Delivered, Event, Unsettled
+from pipeline.sink.steps import Action, Answered, Checked, Delivered, Event, Scanned, Stored, Unsettled
 from tests.pipeline_sim.attempt import Plant
 from tests.pipeline_sim.simulation import FAULTS
 
@@ -31,24 +31,22 @@ class TrustsMemoryOfAnyLeader(PartitionDelivery):
         return super()._is_memory_trusted(self._opening.leader_epoch, now_ms)
 
 
-class TakesDescribedForCommitted(PartitionDelivery):
-    """The last batch is not sent again before success."""
+class TakesDuplicatesForItsOwn(PartitionDelivery):
+    """A duplicate is what this attempt has sent."""
 
     __slots__ = ()
 
-    def _on_evidence(self, stored: int, leader_epoch: int, now_ms: int) -> Action:
-        self._committed = max(self._committed, stored)
-        return super()._on_evidence(stored, leader_epoch, now_ms)
+    def _on_answered(self, answered: Answered, now_ms: int) -> Action:
+        return super()._on_answered(replace(answered, base_offset=max(answered.base_offset, 0)), now_ms)
 
 
-class SendsScannedAgain(PartitionDelivery):
-    """What a scan found is sent again as if a broker had described it."""
+class NeverCompares(PartitionDelivery):
+    """What a scan finds under this attempt's sequences is this attempt's."""
 
     __slots__ = ()
 
-    def _on_evidence(self, stored: int, leader_epoch: int, now_ms: int) -> Action:
-        self._committed = -1
-        return super()._on_evidence(stored, leader_epoch, now_ms)
+    def _compare(self, scanned: Scanned) -> Stored | None:
+        return None
 
 
 class KeepsEvidence(PartitionDelivery):
@@ -79,19 +77,28 @@ class GivesUpAsDone(PartitionDelivery):
 
     def step(self, event: Event, *, now_ms: int) -> Action | None:
         if isinstance(event, Unsettled) and self._asked.name == "SEND":
-            event = Answered(ErrorCode.NONE)
+            event = Answered(ErrorCode.NONE, base_offset=0)
         return super().step(event, now_ms=now_ms)
 
 
 ALL = frozenset(FAULTS)
 MOVES = frozenset({"elect", "elect same", "shrink", "give up", "kill", "speculate", "linger", "driver"})
+TOGETHER = frozenset({"speculate", "linger", "give up", "reorder"})
 CUTS = frozenset({"shrink", "unclean"})
 
 PLANTS: dict[str, tuple[Plant, frozenset[str]]] = {
     "trusts memory always": (replace(PLANT, delivery=TrustsMemoryAlways), ALL),
-    "trusts memory of any leader": (replace(PLANT, delivery=TrustsMemoryOfAnyLeader), MOVES | {"unclean"}),
-    "takes described for committed": (replace(PLANT, delivery=TakesDescribedForCommitted), MOVES),
-    "sends scanned again": (replace(PLANT, delivery=SendsScannedAgain), ALL),
+    "trusts memory of any leader": (
+        replace(PLANT, delivery=TrustsMemoryOfAnyLeader),
+        MOVES | {"unclean", "reorder"},
+    ),
+    "takes duplicates for its own": (replace(PLANT, delivery=TakesDuplicatesForItsOwn), TOGETHER),
+    "never compares": (replace(PLANT, delivery=NeverCompares), TOGETHER),
+    "skips by count only": (replace(PLANT, skips_by_count=True), frozenset({"kill", "reorder"})),
+    "takes what is not committed for stored": (
+        replace(PLANT, scans_to_log_end=True),
+        frozenset({"kill", "elect"}),
+    ),
     "keeps evidence": (replace(PLANT, delivery=KeepsEvidence), MOVES | {"unclean"}),
     "never checks": (replace(PLANT, delivery=NeverChecks), CUTS),
     "gives up as done": (replace(PLANT, delivery=GivesUpAsDone), frozenset({"lose"})),

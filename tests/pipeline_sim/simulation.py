@@ -17,7 +17,7 @@ from itertools import pairwise
 from pipeline.sink.commit_check import SeenWhole, lost, questions
 from pipeline.sink.delivery import PartitionOpening
 from pipeline.sink.identity import derive_identity
-from pipeline.sink.steps import Batch, Failure
+from pipeline.sink.steps import Failure
 from tests.pipeline_sim.attempt import Attempt, Exchange, Plant
 from tests.pipeline_sim.exchanges import Clock
 from tests.pipeline_sim.partition import REPLICAS, SimulatedPartition
@@ -44,7 +44,9 @@ FAULTS = (
     "foreign",
     "learn",
     "forget commit",
+    "reorder",
 )
+"""`reorder`: attempts have their rows in orders of their own."""
 
 
 @dataclass(slots=True)
@@ -76,13 +78,14 @@ class Simulation:
         self.micro_batches = self.rng.randint(2, 3)
         drawn = [kind for kind in FAULTS if self.rng.random() < 0.55]
         self.kinds = drawn if kinds is None else sorted(kinds)
+        self.is_reordered = "reorder" in self.kinds
         self.fault_rate = self.rng.choice((0.02, 0.06, 0.15))
         self.replication_rate = self.rng.choice((0.03, 0.1, 0.3))
         self.faulty_steps = self.rng.randint(200, 900)
         self.orphans: list[Exchange] = []
         self.openings: dict[int, dict[int, PartitionOpening]] = {}
         self.zombies: list[Attempt] = []
-        self.streams: dict[tuple[int, int], list[tuple[int, Batch]]] = {}
+        self.streams: dict[tuple[int, int], list[tuple[int, tuple[str, ...]]]] = {}
         self.batch_id = 0
         self.running: dict[int, list[Attempt]] = {}
         self.finished: dict[int, Attempt] = {}
@@ -171,6 +174,8 @@ class Simulation:
         self.verdict.marks[failure.name] += 1
         if failure is Failure.GAP:
             self.verdict.gaps += 1
+        elif failure is Failure.OVERTAKEN and self.is_reordered:
+            pass
         elif failure not in (Failure.RECORDS_LOST, Failure.STALLED):
             self.verdict.failure = f"an attempt of the running micro-batch failed: {attempt.failed}"
 
@@ -201,7 +206,7 @@ class Simulation:
             self.batch_id,
             task,
             identity,
-            self.stream(self.batch_id, task),
+            self.attempted(self.stream(self.batch_id, task)),
             self.partitions,
             self.clock,
             self.plant,
@@ -211,8 +216,24 @@ class Simulation:
         self.verdict.marks["attempts"] += 1
         return attempt
 
-    def stream(self, batch_id: int, task: int) -> list[tuple[int, Batch]]:
-        """The same for every attempt."""
+    def attempted(self, stream: list[tuple[int, tuple[str, ...]]]) -> list[tuple[int, tuple[str, ...]]]:
+        """The task's rows as one attempt gets them."""
+        if not self.is_reordered or self.rng.random() < 0.3:
+            return stream
+        rows = [(p, row) for p, few in stream for row in few]
+        self.rng.shuffle(rows)
+        found: list[tuple[int, tuple[str, ...]]] = []
+        for p in range(len(self.partitions)):
+            own = [row for q, row in rows if q == p]
+            while own:
+                count = self.rng.randint(1, 3)
+                found.append((p, tuple(own[:count])))
+                own = own[count:]
+        self.rng.shuffle(found)
+        return found
+
+    def stream(self, batch_id: int, task: int) -> list[tuple[int, tuple[str, ...]]]:
+        """The rows of a task, the same for every attempt, in the first one's order."""
         key = batch_id, task
         if key not in self.streams:
             positions = [0] * len(self.partitions)
@@ -221,8 +242,8 @@ class Simulation:
                 p = self.rng.randrange(len(self.partitions))
                 first, count = positions[p], self.rng.randint(1, 3)
                 positions[p] += count
-                names = [f"{batch_id}/{task}/{p}/{index}" for index in range(first, first + count)]
-                stream.append((p, Batch(first, first + count - 1, " ".join(names).encode())))
+                names = tuple(f"{batch_id}/{task}/{p}/{index}" for index in range(first, first + count))
+                stream.append((p, names))
             self.streams[key] = stream
         return self.streams[key]
 
@@ -367,15 +388,17 @@ class Simulation:
                     stream, _, index = name.rpartition("/")
                     if batch.batch_id >= 0:
                         found.setdefault(stream, []).append(int(index))
-            for (batch_id, task), stream_batches in self.streams.items():
+            for (batch_id, task), stream_rows in self.streams.items():
                 stream = f"{batch_id}/{task}/{p}"
                 stored = found.pop(stream, [])
                 counted = Counter(stored)
                 verdict.duplicates += [f"{stream}/{i}" for i, times in counted.items() if times > 1]
                 verdict.inversions += [
-                    f"{stream}/{later}" for earlier, later in pairwise(stored) if later < earlier
+                    f"{stream}/{later}"
+                    for earlier, later in pairwise(stored)
+                    if later < earlier and not self.is_reordered
                 ]
-                last = max((batch.last_sequence for q, batch in stream_batches if q == p), default=-1)
+                last = sum(len(rows) for q, rows in stream_rows if q == p) - 1
                 verdict.records += last + 1
                 if batch_id < self.batch_id:
                     wanted = {f"{stream}/{i}" for i in range(last + 1)}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dataplane.wire.errors import ErrorCode
-from dataplane.wire.record_batch import decode_header
+from dataplane.wire.record_batch import HEADER_BYTES, decode_header, restamp_append_time
 from pipeline.client.config import ClientConfig
 from pipeline.client.errors import RetriesExhausted
 from pipeline.client.values import (
@@ -42,12 +42,15 @@ class MemoryCluster:
     """Base sequences of each produce request."""
     lose_answers: int = 0
     lose_requests: int = 0
+    stamps: bool = False
+    """message.timestamp.type=LogAppendTime."""
     scans: int = 0
     pauses: int = 0
 
     @classmethod
-    def of(cls, topic: str, count: int, *, is_wide: bool = True) -> MemoryCluster:
-        return cls({TopicPartition(topic, p): SimulatedPartition(is_wide=is_wide) for p in range(count)})
+    def of(cls, topic: str, count: int, *, is_wide: bool = True, stamps: bool = False) -> MemoryCluster:
+        partitions = {TopicPartition(topic, p): SimulatedPartition(is_wide=is_wide) for p in range(count)}
+        return cls(partitions, stamps=stamps)
 
     def stored(self) -> dict[TopicPartition, bytes]:
         """The log of each partition as a fetch gives it."""
@@ -139,7 +142,7 @@ class MemoryClient:
         raise RetriesExhausted("ten tries")
 
     def _append(self, where: TopicPartition, data: bytes) -> ProduceResult:
-        partition = self.cluster.partitions[where]
+        cluster, partition = self.cluster, self.cluster.partitions[where]
         header = decode_header(data)
         base_offset = partition.log_end
         result = partition.produce(
@@ -154,8 +157,15 @@ class MemoryClient:
             return ProduceResult(ErrorCode(result))
         if partition.log_end > base_offset:
             placed = struct.pack(">q", base_offset) + data[8:]
-            self.cluster.data[where, base_offset] = placed
+            if cluster.stamps:
+                head = restamp_append_time(
+                    data, header, base_offset=base_offset, leader_epoch=0, append_time_ms=cluster.now_ms
+                )
+                placed = head + data[HEADER_BYTES:]
+            cluster.data[where, base_offset] = placed
         partition.replicate_all()
+        if result.base_offset < 0 or cluster.stamps:
+            return ProduceResult(ErrorCode.NONE, base_offset, header.max_timestamp)
         return ProduceResult(ErrorCode.NONE, base_offset)
 
     def fetch(self, ranges: list[PartitionRange]) -> contextlib.AbstractContextManager[object]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from localcluster.cluster import LocalCluster
 from pipeline.client.client import Client
 from pipeline.client.values import EARLIEST, LATEST, PartitionRange, TopicPartition
 from pipeline.records.decode import decode_records
+from tests.pipeline_proof.part import proving
 
 pytestmark = [pytest.mark.timeout(300)]
 PARTITIONS = 3
@@ -130,6 +133,77 @@ def test_a_stream_stores_every_row_once_though_tasks_fail_and_a_batch_is_run_aga
     run()
     assert target.values() == stored
     assert sorted(path.name for path in (checkpoint / "springtide-sink").iterdir()) == ["0", "1", "2"]
+
+
+ROWS_EACH = 8_000
+"""Of each of two tasks."""
+
+
+def in_another_order(batches: Any, *, is_changing: bool) -> Any:
+    """What a shuffle may do: each attempt of a task has its rows in an order of its own. The first two fail
+    on their way. is_changing: each attempt also has other rows."""
+    import random
+
+    import pyarrow as pa
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    attempt = 0 if task is None else task.attemptNumber()
+    rows = pa.Table.from_batches(list(batches))
+    order = random.Random(attempt).sample(range(rows.num_rows), rows.num_rows)
+    if is_changing:
+        place = rows.schema.get_field_index("value")
+        changed = [f"{value}{attempt}" for value in rows["value"].to_pylist()]
+        rows = rows.set_column(place, "value", pa.array(changed, rows.schema.field(place).type))
+    for first in range(0, rows.num_rows, 500):
+        if attempt < 2 and first >= rows.num_rows * (attempt + 1) // 3 + 1_000:
+            raise RuntimeError("an executor died")
+        yield from rows.take(order[first : first + 500]).combine_chunks().to_batches()
+
+
+def left_by_the_first_attempt(stored: list[int], task: int) -> int:
+    """How many of the keyed records in a partition come first, and in the first attempt's order."""
+    import random
+
+    mine = [number for number in stored if number // ROWS_EACH == task and number % 2]
+    order = [task * ROWS_EACH + n for n in random.Random(0).sample(range(ROWS_EACH), ROWS_EACH)]
+    there = set(mine)
+    begun = [number for number in order if number in there]
+    return next((n for n, (a, b) in enumerate(zip(mine, begun, strict=True)) if a != b), len(mine))
+
+
+def test_a_task_that_is_run_again_in_another_order_stores_each_row_once(spark: Any, target: Target) -> None:
+    """16,000 rows, half of them without a key; two attempts of each task die on their way."""
+    small = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(small)
+    spark.conf.set(small, "250")
+    frame = spark.range(0, 2 * ROWS_EACH, 1, 2).selectExpr(
+        "case when id % 2 = 1 then cast(id as string) end as key", "lpad(id, 40, '0') as value"
+    )
+
+    def write(*, is_changing: bool) -> None:
+        rows = frame.mapInArrow(partial(in_another_order, is_changing=is_changing), frame.schema)
+        writer = rows.write.format("springtide").mode("append").options(**target.options)
+        writer.option("batchBytes", "1024").save()
+
+    try:
+        with proving(row=6, part="reorder") as part:
+            write(is_changing=False)
+            stored = target.values()
+            copies = Counter(number for numbers in stored.values() for number in numbers)
+            part.missing = 2 * ROWS_EACH - len(copies)
+            part.duplicates = copies.total() - len(copies)
+            left = sum(left_by_the_first_attempt(found, task) for found in stored.values() for task in (0, 1))
+            part.figures["records, of tasks that were run three times, each in another order"] = 2 * ROWS_EACH
+            part.figures["keyed records that the first attempts had left"] = left
+            part.faults["attempt dies, the next one has its rows in another order"] = 4
+            assert left > ROWS_EACH // 10
+            with pytest.raises(Exception, match="must be the same rows"):
+                write(is_changing=True)
+            part.faults["attempt dies, the next one has other rows: refused"] = 2
+            assert part.is_ok
+    finally:
+        spark.conf.set(small, before)
 
 
 def test_what_can_not_be_kept_is_refused_before_anything_is_written(spark: Any, target: Target) -> None:

@@ -96,7 +96,7 @@ def test_s31_when_the_isr_falls_below_the_minimum_the_wait_ends_in_no_success() 
     bench.apply(isr=(1, 2), partition_epoch=3)
     bench.fetch(2, 1)
     assert bench.high_watermark == 1
-    assert bench.append("a", **data)[0] == AppendResult(ErrorCode.NONE, 0, -1, 0, False)
+    assert bench.append("a", **data)[0] == AppendResult(ErrorCode.NONE, 0, WALL_MS, 0, False)
     assert bench.log.log_end_offset == 1
 
 
@@ -193,12 +193,12 @@ def sequence(first: int) -> dict[str, int]:
     return {"producer_id": 5, "producer_epoch": 0, "base_sequence": first}
 
 
-def test_i23_a_duplicate_is_answered_with_its_offset_and_waits_like_the_original() -> None:
+def test_i23_a_duplicate_is_answered_with_its_offset_and_time_and_waits_like_the_original() -> None:
     bench = leading()
     bench.append("first", **sequence(0))
     bench.append("other")
     result, effects = bench.append("retry", **sequence(0))
-    assert (result, effects) == (AppendResult(ErrorCode.NONE, 0, -1, 0, True), NO_EFFECTS)
+    assert (result, effects) == (AppendResult(ErrorCode.NONE, 0, WALL_MS, 0, True), NO_EFFECTS)
     assert bench.log.log_end_offset == 2
     bench.fetch(2, 1)
     assert bench.fetch(3, 1)[1] == (HIGH_WATERMARK_MOVED, CompleteProduce(("first", "retry"), ErrorCode.NONE))
@@ -223,7 +223,7 @@ def test_s21_five_batches_in_flight_are_retried_at_the_new_leader_without_gap_or
     new = Bench(2, log=old.log)
     new.apply(leader=2, leader_epoch=2, partition_epoch=2, isr=(2, 3))
     for n in range(5):
-        assert new.append(n, **sequence(n))[0] == AppendResult(ErrorCode.NONE, n, -1, 0, True)
+        assert new.append(n, **sequence(n))[0] == AppendResult(ErrorCode.NONE, n, WALL_MS, 0, True)
     assert new.append(5, **sequence(5))[0].base_offset == 5
     _, effects = new.fetch(3, 6)
     assert effects[-1] == CompleteProduce((0, 1, 2, 3, 4, 5), ErrorCode.NONE)
@@ -247,7 +247,7 @@ def test_s23_a_restarted_leader_knows_more_than_the_last_batch() -> None:
     bench.log.recover()
     again = Bench(log=bench.log)
     again.apply(leader_epoch=2, partition_epoch=2)
-    assert again.append(**sequence(1))[0] == AppendResult(ErrorCode.NONE, 1, -1, 0, True)
+    assert again.append(**sequence(1))[0] == AppendResult(ErrorCode.NONE, 1, WALL_MS, 0, True)
 
 
 NAMED = 2**62 + 12345
