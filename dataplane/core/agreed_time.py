@@ -25,7 +25,7 @@ from controller.contract.session import ClockLeap
 LEAP_MS_MIN: Final = 5 * 60 * 1000
 """Clocks further apart than this disagree. Leases and NTP bound what is in order far below."""
 READING_MS_MAX: Final = 30_000
-"""For so long the controller's clock counts as heard."""
+"""For so long the controller's clock counts as heard, and so old an answer may be."""
 SETTLED_MS: Final = 24 * 60 * 60 * 1000
 SLEWED_ONE_IN: Final = 1_000
 """As fast as the elapsed time follows a wall clock; NTP slews one in 2 000 at most."""
@@ -54,8 +54,12 @@ class AgreedTime:
         #: Monotonic: since when the elapsed time is counted; None: the clocks have not agreed yet.
         self.agreed_since_ms: int | None = None
 
-    def on_reading(self, controller_wall_ms: int, *, wall_ms: int, mono_ms: int) -> None:
-        """The controller's answer told its clock. It was read somewhat earlier: so it is at most behind."""
+    def on_reading(self, controller_wall_ms: int, *, sent_ms: int, wall_ms: int, mono_ms: int) -> None:
+        """The controller's answer told its clock. It was read somewhat earlier, so it seems behind: by the
+        round trip at most, and one that lasted long, because somebody slept, tells nothing. sent_ms:
+        monotonic."""
+        if mono_ms - sent_ms > READING_MS_MAX:
+            return
         controller = self._controller = _Reading(controller_wall_ms, mono_ms)
         elapsed = self._elapsed
         if _are_apart(wall_ms, controller.wall_ms):

@@ -79,11 +79,14 @@ class Timekeeper:
     def timeout_ms(self, duration_ms: float) -> trio.CancelScope:
         return self._clock.timeout_ms(duration_ms)
 
-    def on_heartbeat(self, response: HeartbeatResponse) -> None:
-        """A heartbeat was answered just now."""
+    def on_heartbeat(self, response: HeartbeatResponse, *, sent_ms: int) -> None:
+        """A heartbeat was answered just now. sent_ms: monotonic."""
         if response.wall_ms >= 0:
             self._agreed.on_reading(
-                response.wall_ms, wall_ms=self._clock.wall_ms(), mono_ms=self._clock.mono_ms()
+                response.wall_ms,
+                sent_ms=sent_ms,
+                wall_ms=self._clock.wall_ms(),
+                mono_ms=self._clock.mono_ms(),
             )
 
     def expiry_ms(self) -> int | None:

@@ -292,7 +292,7 @@ class ControllerSession:
             if response.error in _DISOWNED:
                 raise Disowned(response.error.value)
             if response.error is ControllerError.NONE:
-                self._clock.on_heartbeat(response)
+                self._clock.on_heartbeat(response, sent_ms=sent_ms)
                 if response.status is not self.status:
                     _log.info("broker status: %s -> %s", self.status.value, response.status.value)
                     self.status = response.status

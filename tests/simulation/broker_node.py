@@ -49,14 +49,16 @@ from dataplane.core.log_port import LogError
 from dataplane.core.replica import FetchedPartition, Replica, ReplicaOptions, Role
 from dataplane.core.results import LATEST_TIMESTAMP, OffsetResult
 from dataplane.core.throttle import LearnerThrottle
+from dataplane.shell.clock import Timekeeper
 from dataplane.shell.controller_client import UNTOLD, Seen
 from dataplane.shell.log_ends import log_end_of
 from dataplane.shell.partitions import ahead, is_behind
+from dataplane.storage.retention import UNLIMITED, SegmentView, segments_to_delete
 from dataplane.storage.seal import Seal
 from dataplane.wire.errors import ErrorCode
 from dataplane.wire.record_batch import decode_header
 from tests.simulation.clients import READ_BYTES_MAX, ProduceAnswer, ProduceCall, ReadAnswer, ReadCall
-from tests.simulation.clock import NodeClock
+from tests.simulation.clock import NodeClock, timekeeper
 from tests.simulation.events import Events, Timer
 from tests.simulation.memory_log import MemoryLog
 from tests.simulation.network import Network
@@ -74,6 +76,8 @@ CREATION_MS, SLOW_CREATION_MS = (2, 30), (300, 3_000)
 SLOW_CREATION_RATE = 0.05
 #: New replicas told of in one report.
 CREATIONS_TOLD_MAX = 20
+RETENTION_LOOK_MS = 1_000
+BATCHES_EXPIRED_MAX = 8
 
 
 class FetchCall(NamedTuple):
@@ -224,8 +228,12 @@ class BrokerNode:
     in_hand: tuple[PartitionKey, ...] = ()
     clock: NodeClock = field(init=False)
 
+    #: The process's, of one life.
+    time: Timekeeper = field(init=False)
+
     def __post_init__(self) -> None:
         self.clock = NodeClock(self.events)
+        self.time = timekeeper(self.clock)
         self.throttle = self._new_throttle()
         self.created = UntoldCreations(self.broker_id)
 
@@ -254,6 +262,7 @@ class BrokerNode:
         self.is_paused = False
         self.broker_epoch = -1
         self.lease = Lease()
+        self.time = timekeeper(self.clock)
         self.endpoints = {}
         self.topics = {}
         self.replicas = {}
@@ -296,6 +305,8 @@ class BrokerNode:
         self._after(self.cluster.options.flush_ms * self.random.random(), self._flush)
         self._after(self.cluster.options.tick_ms, self._tick)
         self._after(self.cluster.options.flush_ms, self._seal_idle)
+        if self.cluster.options.retention_ms:
+            self._after(RETENTION_LOOK_MS, self._apply_retention)
 
     def _held_against_high_watermarks(self, kind: ShutdownKind) -> ShutdownKind:
         """A log that ends below what this disk says was committed refutes that only a process stopped: it is
@@ -508,7 +519,9 @@ class BrokerNode:
             wants_shutdown=self.wants_shutdown,
             offline_log_dir_ids=(self.disk.directory_id,) if self.directory_failed else (),
             witness=self.witness,
+            clock_leap=self.time.leap(),
         )
+        self.cluster.marks.on_clocks(request.clock_leap)
 
         controller = self._controller
 
@@ -527,6 +540,8 @@ class BrokerNode:
                 self._leave_controller(controller)
             else:
                 self.heard_ms = max(self.heard_ms, true_sent_ms)
+                self.time.on_heartbeat(response, sent_ms=sent_ms)
+                self.cluster.oracle.check_leap_is_told(self, response.wall_ms, sent_ms)
                 if self.wants_shutdown and response.may_shut_down:
                     self._finish_shutdown()
 
@@ -957,6 +972,28 @@ class BrokerNode:
                 log.flush()
         self._after(self.cluster.options.flush_ms, self._flush)
 
+    def _apply_retention(self) -> None:
+        """As the shell does, with a batch a segment, a few at a look."""
+        expiry_ms = self.time.expiry_ms()
+        for key, replica in sorted(self.replicas.items()):
+            log = self.disk.logs[key]
+            if replica.role is not Role.LEADER or not replica.may_serve(self.now_ms) or not log.batches:
+                continue
+            segments = [
+                SegmentView(header.base_offset, header.next_offset, len(data), header.max_timestamp)
+                for header, data in log.batches[:BATCHES_EXPIRED_MAX]
+            ]
+            count = segments_to_delete(
+                segments,
+                expiry_ms=expiry_ms,
+                retention_ms=self.cluster.options.retention_ms,
+                retention_bytes=UNLIMITED,
+                high_watermark=replica.high_watermark,
+            )
+            if count:
+                self.cluster.oracle.on_expired(self, key, segments[:count])
+        self._after(RETENTION_LOOK_MS, self._apply_retention)
+
     # --- replication ------------------------------------------------------------------------------------
 
     def _fetch(self, leader_id: int) -> None:
@@ -1005,7 +1042,7 @@ class BrokerNode:
                     leader_epoch=position.leader_epoch,
                     fetch_offset=position.fetch_offset,
                     now_ms=self.now_ms,
-                    wall_ms=self.clock.wall_ms,
+                    wall_ms=self.time.wall_ms(),
                 )
                 if fetched.diverging is not None:
                     self.cluster.marks.on_diverged(effects)
@@ -1220,7 +1257,7 @@ class BrokerNode:
             waiter=complete,
             expires_ms=now_ms + PRODUCE_WAIT_MS,
             now_ms=now_ms,
-            wall_ms=self.clock.wall_ms,
+            wall_ms=self.time.wall_ms(),
         )
         base_offset = result.base_offset
         self.cluster.marks.on_produced(replica, result, end_offset)

@@ -15,6 +15,7 @@ from controller.contract.partition_state import NO_LEADER, PartitionKey
 from dataplane.wire.errors import ErrorCode
 from dataplane.wire.record_batch import decode_header, iter_headers
 from dataplane.wire.records import NewRecord, encode_batch
+from tests.simulation.clock import WALL_START_MS
 from tests.simulation.oracle import Content, content_of
 from tests.simulation.violation import Violation
 
@@ -160,7 +161,8 @@ class Clients:
         count = 1 + int(random.random() * options.records_max)
         first = producer.sequence
         values = tuple(f"{producer.producer_id}/{first + i}" for i in range(count))
-        records = [NewRecord(timestamp=0, key=None, value=value.encode()) for value in values]
+        at_ms = WALL_START_MS + self.events.now_ms  # clients' clocks are right
+        records = [NewRecord(timestamp=at_ms, key=None, value=value.encode()) for value in values]
         if producer.is_idempotent:
             batch = encode_batch(
                 records,

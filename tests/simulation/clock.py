@@ -6,7 +6,13 @@ a start (a virtual machine that was moved). Timers go by it.
 
 from __future__ import annotations
 
+from typing import Any
+
+from dataplane.shell.clock import Timekeeper
 from tests.simulation.events import MS, Events
+
+#: What true wall clocks show when a run begins; early enough before it for a clock that leaps back.
+WALL_START_MS = 1_700_000_000_000
 
 
 class NodeClock:
@@ -29,7 +35,11 @@ class NodeClock:
     @property
     def wall_ms(self) -> int:
         """Never before 1970."""
-        return max(0, self._events.now_ns // MS + self.wall_offset_ms)
+        return max(0, self.true_wall_ms + self.wall_offset_ms)
+
+    @property
+    def true_wall_ms(self) -> int:
+        return WALL_START_MS + self._events.now_ns // MS
 
     def run_at(self, rate: float) -> None:
         """From now on so many of its seconds pass in a true one."""
@@ -47,3 +57,22 @@ class NodeClock:
     def true_ms(self, ms: float) -> float:
         """How much virtual time passes while this clock counts `ms`."""
         return ms if self.rate == 1.0 else ms / self.rate
+
+
+class _Readings:
+    """A node's clocks as the product's Clock reads them."""
+
+    def __init__(self, clock: NodeClock) -> None:
+        self._clock = clock
+
+    def mono_ms(self) -> int:
+        return self._clock.mono_ms
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms
+
+
+def timekeeper(clock: NodeClock) -> Timekeeper:
+    """Of a broker's process that starts now. It waits by the simulation's timers."""
+    readings: Any = _Readings(clock)
+    return Timekeeper(readings)

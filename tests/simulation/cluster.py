@@ -201,8 +201,10 @@ class Cluster:
         return next(node for node in nodes if node.name == name)
 
     def heal(self) -> None:
-        """End every fault; what is down comes back."""
+        """End every fault; what is down comes back, and wall clocks are set right."""
         self.ongoing.end_all()
+        for node in (*self.brokers.values(), *self.controllers):
+            node.clock.wall_offset_ms = 0
         self.events.note("all healed")
 
     def active_controller(self) -> ControllerNode | None:

@@ -461,7 +461,7 @@ class ControllerNode:
                 self._take(RegisterBroker(wall_ms=wall_ms, request=request), request, answer)
             case HeartbeatRequest():
                 beat = Heartbeat(wall_ms=wall_ms, request=request, received_ms=received_ms)
-                self._take(beat, request, answer)
+                self._take(beat, request, lambda reply: answer(self._with_time(reply)))
             case LagReport():
                 self._take(Report(wall_ms=wall_ms, request=request), request, answer)
             case PollRequest():
@@ -497,6 +497,9 @@ class ControllerNode:
                 answer(refuse(request))
                 return
         self.submit(event, answer)
+
+    def _with_time(self, reply: HeartbeatResponse) -> HeartbeatResponse:
+        return msgspec.structs.replace(reply, wall_ms=self.clock.wall_ms)
 
     def _on_applied(
         self, request: PollRequest, answer: Callable[[Any], None], error: ControllerError

@@ -12,6 +12,7 @@ from random import Random
 # Importing them registers their kinds.
 from tests.simulation import (
     kinds_brokers,
+    kinds_clocks,
     kinds_controllers,
     kinds_creation,
     kinds_disks,
@@ -28,6 +29,7 @@ from tests.simulation.schedule import KINDS, Kind, Strike, apply
 __all__ = [
     "FaultPlanner",
     "kinds_brokers",
+    "kinds_clocks",
     "kinds_controllers",
     "kinds_creation",
     "kinds_disks",
@@ -49,6 +51,7 @@ MODULES = (
     kinds_disks,
     kinds_pauses,
     kinds_creation,
+    kinds_clocks,
 )
 _PLACE = {module.__name__: number for number, module in enumerate(MODULES)}
 

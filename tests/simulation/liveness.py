@@ -1,4 +1,4 @@
-"""Does it come back? A core of nodes is healed, every other fault becomes permanent, and L1 to L7 must hold.
+"""Does it come back? A core of nodes is healed, every other fault becomes permanent, and L1 to L8 must hold.
 
 Safety alone is easy: a cluster that refuses everything loses nothing. So after the faults a core of brokers
 and controllers is drawn that can serve every partition: enough replicas for the minimum, and one that may be
@@ -17,6 +17,7 @@ L4  every broker of the core has applied what the controller has published
 L5  (when all is healed) what was deleted is gone; asked to stop, brokers have stopped
 L6  every follower that wants to fetch is being fetched for
 L7  (when all is healed) the controller has no alarm up
+L8  (when all is healed) every broker knows by what time records expire
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ def missing_in_core(cluster: Cluster, core: Collection[str]) -> tuple[str, str] 
 
 
 def missing_at_end(cluster: Cluster) -> tuple[str, str] | None:
-    """When everything is healed: the same of everybody, and L5 and L7."""
+    """When everything is healed: the same of everybody, and L5, L7 and L8."""
     unsettled = cluster.is_settled()
     if unsettled is not None:
         return "L2", unsettled
@@ -175,6 +176,9 @@ def missing_at_end(cluster: Cluster) -> tuple[str, str] | None:
     alarms = controller.machine.alarms()
     if alarms:
         return "L7", f"an alarm is still up: {alarms[0].detail}"
+    undecided = [b.name for b in cluster.brokers.values() if b.time.expiry_ms() is None]
+    if undecided:
+        return "L8", f"{undecided[0]} would let nothing expire"
     return missing_in_core(cluster, cluster.node_names)
 
 

@@ -133,6 +133,8 @@ DECLARED: dict[str, int] = {
     "probe.proves.death": COMMON,
     "probe.finds.it.alive": COMMON,
     "probe.is.cut.off": COMMON,
+    # Wall clocks.
+    "clock.leap.told": COMMON,
     # What operators do.
     "move.throttled": COMMON,
     "move.called.off": COMMON,

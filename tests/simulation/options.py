@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from tests.simulation.events import keyed_random
 
+RETENTION_MS = 4 * 24 * 60 * 60 * 1000
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
@@ -31,6 +33,8 @@ class ClusterOptions:
     unclean_election: whether topics have unclean.leader.election.enable, which gives the promise away.
     ongoing_max: faults that last at one time; more would leave nothing that could go wrong.
     over_budget: brokers may lose more than the promise covers; then a partition may stop, but not lie.
+    retention_ms: how old records get; far older than a run, so that only a wrong clock can delete any.
+        0: topics keep everything.
     plans: operators also move many partitions at once, empty brokers and retire them.
     records_per_write: a step's records are persisted, and published, so many at a time.
     family: half of the strikes are of this family (schedule.FAMILIES); "": all kinds alike.
@@ -69,6 +73,7 @@ class ClusterOptions:
     ongoing_max: int = 6
     unclean_election: bool = False
     over_budget: bool = False
+    retention_ms: int = 0
     plans: bool = False
     records_per_write: int = 1_000
     family: str = ""
@@ -228,6 +233,7 @@ def draw_options(seed: int, shape: Shape | None = None) -> ClusterOptions:
         strike_pace_ms=random.randint(*shape.strike_pace_ms),
         ongoing_max=random.choice((1, 2, 3, 6)),
         over_budget=random.random() < 0.1,
+        retention_ms=RETENTION_MS,
         plans=random.random() < 0.25,
         records_per_write=random.choice((1_000, 7)),
     )

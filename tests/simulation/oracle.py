@@ -30,8 +30,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
+from dataplane.core.agreed_time import LEAP_MS_MIN
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.replica import Replica, Role
+from dataplane.storage.retention import SegmentView
 from dataplane.wire.record_batch import BatchHeader, iter_headers
 from tests.simulation.memory_log import MemoryLog
 from tests.simulation.violation import Violation
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 CLOCK_SLACK = 1.06
 """Clocks run up to 5 % slow."""
+#: An answer that took longer says nothing of what the controller's clock shows.
+ANSWER_MS_MAX = 5_000
 
 
 class Content(NamedTuple):
@@ -190,6 +194,27 @@ class Oracle:
             state = self.cluster.truth(key)
             if state is not None:
                 self._check_candidates(key, state)
+
+    # --- clocks -----------------------------------------------------------------------------------------
+
+    def on_expired(self, broker: BrokerNode, key: PartitionKey, segments: Sequence[SegmentView]) -> None:
+        """I27: what a leader is about to delete for its age. No record of a run gets so old in it."""
+        youngest_ms = broker.clock.true_wall_ms - max(segment.timestamp_ms for segment in segments)
+        raise Violation(
+            "I27",
+            f"{broker.name} takes {key} up to {segments[-1].next_offset} for older than "
+            f"{self.cluster.options.retention_ms} ms, and it is {youngest_ms} ms old",
+        )
+
+    def check_leap_is_told(self, broker: BrokerNode, controller_wall_ms: int, sent_ms: int) -> None:
+        """L7: a broker that heard the controller's time just now knows when one of the two is far off."""
+        off_ms = broker.clock.wall_ms - controller_wall_ms
+        if broker.now_ms - sent_ms > ANSWER_MS_MAX:
+            return  # somebody slept meanwhile
+        if abs(off_ms) > 2 * LEAP_MS_MIN and broker.time.leap() is None:
+            raise Violation(
+                "L7", f"{broker.name} is {off_ms} ms ahead of the controller, and raises no alarm"
+            )
 
     # --- ZooKeeper --------------------------------------------------------------------------------------
 

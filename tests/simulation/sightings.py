@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import IsrProposalResult
 from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
-from controller.contract.session import ShutdownKind
+from controller.contract.session import ClockLeap, ShutdownKind
 from controller.contract.updates import UpdateBatch
 from controller.core.records import Cause, PartitionRecord
 from dataplane.core.effects import PROPOSAL_READY, Effects
@@ -214,6 +214,10 @@ class Sightings(Marks):
     def on_heartbeat(self, error: ControllerError) -> None:
         if error is ControllerError.STALE_BROKER_EPOCH:
             self.reached("heartbeat.of.an.earlier.epoch")
+
+    def on_clocks(self, leap: ClockLeap | None) -> None:
+        if leap is not None:
+            self.reached("clock.leap.told")
 
     def on_tick(self, broker: BrokerNode, replica: Replica) -> None:
         if replica.role is Role.LEADER and not broker.lease.is_held(broker.now_ms):

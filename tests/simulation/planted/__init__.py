@@ -6,12 +6,13 @@ no switch. Each says what it breaks, where it was seen in the field, and how soo
 
 from __future__ import annotations
 
-from tests.simulation.planted import controllers, creations, disks, followers, leaders, reassignments
+from tests.simulation.planted import clocks, controllers, creations, disks, followers, leaders, reassignments
 from tests.simulation.planted.plant import PLANTS, Plant, planted
 
 __all__ = [
     "PLANTS",
     "Plant",
+    "clocks",
     "controllers",
     "creations",
     "disks",

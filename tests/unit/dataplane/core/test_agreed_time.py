@@ -28,8 +28,13 @@ class Machine:
         self.agreed = AgreedTime()
         self.hear()
 
-    def hear(self) -> None:
-        self.agreed.on_reading(self.true_ms + self.controller_ahead_ms, **self.clocks)
+    def hear(self, *, round_trip_ms: int = 0) -> None:
+        """The controller read its clock when it was asked, which tells least of the present."""
+        self.agreed.on_reading(
+            self.true_ms - round_trip_ms + self.controller_ahead_ms,
+            sent_ms=self.true_ms - NOON_MS - round_trip_ms,
+            **self.clocks,
+        )
 
     def live(self, duration_ms: int, *, interval_ms: int = 1_000) -> None:
         for _ in range(duration_ms // interval_ms):
@@ -163,3 +168,12 @@ def test_clocks_never_expire_anything_early_while_one_of_them_is_right() -> None
             late_ms = machine.expiry_late_ms
             slewed_ms = 20_000 // SLEWED_ONE_IN
             assert late_ms is None or late_ms >= -slewed_ms, (own_ms, controller_ms)
+
+
+def test_an_answer_that_waited_while_somebody_slept_tells_nothing() -> None:
+    machine = Machine()
+    machine.true_ms += 3_600_000
+    machine.hear(round_trip_ms=3_600_000)
+    assert (machine.leap, machine.expiry_late_ms) == (None, None)
+    machine.hear(round_trip_ms=READING_MS_MAX)
+    assert (machine.leap, machine.expiry_late_ms) == (None, READING_MS_MAX)

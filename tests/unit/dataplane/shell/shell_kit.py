@@ -215,7 +215,9 @@ class Node:
 
     def hear_controller(self, *, ahead_ms: int = 0) -> None:
         """It answers a heartbeat; its clock is so far ahead of one that nobody set."""
-        self.timekeeper.on_heartbeat(HeartbeatResponse(wall_ms=WALL_MS + self.clock.mono_ms() + ahead_ms))
+        now_ms = self.clock.mono_ms()
+        response = HeartbeatResponse(wall_ms=WALL_MS + now_ms + ahead_ms)
+        self.timekeeper.on_heartbeat(response, sent_ms=now_ms)
 
     def pass_ms(self, duration_ms: int) -> None:
         """On every clock."""
