@@ -56,7 +56,7 @@ def _draw_leader(cluster: Cluster, random: Random) -> Arguments | None:
     return {"broker": broker, **_draw_leap(random)}
 
 
-@kind(_draw_leader, family="clocks", weight=2)
+@kind(_draw_leader, family="clocks")
 def leap_clock(cluster: Cluster, *, broker: int, ahead_ms: int, for_ms: int) -> bool:
     """S49: a broker's wall clock is set wrong, by hours to a year, and right again seconds later."""
     return _leap(cluster, cluster.brokers[broker], ahead_ms, for_ms)
