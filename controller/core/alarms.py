@@ -85,6 +85,20 @@ def _verdict(image: ClusterImage, state: PartitionState, broker_id: int) -> Repl
     )
 
 
+def way_on(state: PartitionState) -> str | None:
+    """What an operator does about a partition that nobody leads and nobody may; None: it will be led again
+    by a replica that is known to hold everything (3.5)."""
+    if state.leader != NO_LEADER or state.isr or state.elr:
+        return None
+    name = f"{state.topic} {state.partition}"
+    return (
+        "no replica can prove that it holds every acknowledged record, so none is elected. `springtide "
+        f"partitions preview-loss {name}` says what each choice would lose and which loses least; "
+        f"`springtide elect-leader {name} --election-type unclean --partition-epoch {state.partition_epoch} "
+        "--broker-id ID --reason WHY` chooses"
+    )
+
+
 def describe(code: AlarmCode, image: ClusterImage, state: PartitionState) -> str:
     name = f"{state.topic}-{state.partition}"
     match code:
@@ -94,7 +108,8 @@ def describe(code: AlarmCode, image: ClusterImage, state: PartitionState) -> str
                 for v in explain_replicas(image, state)
             )
             last = "none" if state.last_known_leader == NO_LEADER else str(state.last_known_leader)
-            return f"{name} has no leader (last leader: {last}): {replicas}"
+            todo = way_on(state)
+            return f"{name} has no leader (last leader: {last}): {replicas}" + (f"; {todo}" if todo else "")
         case AlarmCode.PARTITION_BELOW_MIN_ISR:
             return (
                 f"{name} has {len(state.isr)} in sync of {len(state.replicas)}, "

@@ -6,6 +6,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.contract.partition_state import NO_LEADER, PartitionState
+from controller.core.alarms import way_on
 from controller.core.draft import Draft
 from controller.core.election import can_lead_preferred, elect_preferred, eligible_ids, live_brokers, settle
 from controller.core.events import (
@@ -158,7 +159,10 @@ def _elect_preferred(draft: Draft, event: ElectPreferred, state: PartitionState)
         elif preferred in image.demoted:
             why = "is demoted: it leads only what nobody else may"
         return Refusal(
-            code=RefusalCode.INELIGIBLE_BROKER, field="partition", detail=f"broker {preferred} {why}"
+            code=RefusalCode.INELIGIBLE_BROKER,
+            field="partition",
+            detail=f"broker {preferred} {why}",
+            hint=way_on(state),
         )
     if event.dry_run:
         after = advance(state, isr=state.isr, leader=preferred)

@@ -21,7 +21,7 @@ from controller.contract.errors import ControllerError
 from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import PartitionKey
 from controller.contract.preflight import PreflightReport, PreflightResponse, PreflightTarget
-from controller.core.alarms import ReplicaVerdict, explain_replicas
+from controller.core.alarms import ReplicaVerdict, explain_replicas, way_on
 from controller.core.effects import Alarm
 from controller.core.events import Event, Reply
 from controller.core.image import ClusterImage
@@ -340,9 +340,11 @@ class Engine:
         return () if state is None else explain_replicas(image, state)
 
     def explain(self, cluster: str, key: PartitionKey) -> str | None:
-        """The verdicts as one sentence per replica; None when the partition has a leader."""
-        verdicts = self.verdicts(cluster, key)
-        return "; ".join(f"broker {v.broker_id}: {v.detail}" for v in verdicts) or None
+        """The verdicts as one sentence per replica, and what to do if waiting does not help; None when the
+        partition has a leader."""
+        said = [f"broker {v.broker_id}: {v.detail}" for v in self.verdicts(cluster, key)]
+        todo = way_on(self.image(cluster).image.partitions[key]) if said else None
+        return "; ".join([*said, todo] if todo else said) or None
 
     def loss_preview(self, cluster: str, key: PartitionKey) -> LossPreview | None:
         """What each choice of a leader would lose; None when the partition has one. Raises NotActive on a

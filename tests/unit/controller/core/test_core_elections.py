@@ -215,9 +215,29 @@ def test_everyone_down_keeps_both_sets_and_says_replica_by_replica_why() -> None
     key = AlarmKey(code=AlarmCode.PARTITION_LEADERLESS, topic_id=topic_id(), partition=0)
     (detail,) = [e.detail for e in cluster.last.effects if isinstance(e, Alarm) and e.key == key]
     assert all(f"broker {b}" in detail for b in (1, 2, 3))
+    assert "springtide" not in detail  # waiting is enough
     cluster.restart(1)
     assert ClearAlarm(key=key) in cluster.last.effects
     assert cluster.machine.explain((topic_id(), 0)) == ()
+
+
+def test_a_partition_that_nobody_may_lead_says_how_an_operator_goes_on() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    for broker_id in (1, 2, 3):
+        cluster.kill(broker_id)
+    for broker_id in (1, 2, 3):
+        cluster.restart(broker_id, last_shutdown=ShutdownKind.MACHINE_CRASH)
+    state = cluster.partition()
+    assert seats(state) == (NO_LEADER, (), ())
+    (alarm,) = [a for a in cluster.machine.alarms() if a.key.code is AlarmCode.PARTITION_LEADERLESS]
+    event = ElectPreferred(wall_ms=0, actor="ann", topic_id=topic_id(), partition=0)
+    refusal = cluster.ask(event, Refusal)
+    name = f"{state.topic} 0"
+    for said in (alarm.detail, refusal.hint or ""):
+        assert f"`springtide partitions preview-loss {name}`" in said
+        assert f"`springtide elect-leader {name} --election-type unclean" in said
+        assert f"--partition-epoch {state.partition_epoch} " in said
 
 
 @pytest.mark.parametrize("minimum", ["1", "2", "3"])
