@@ -245,6 +245,7 @@ ANSWERS: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
                     "under_min_isr": 0,
                     "recovering": 0,
                     "under_replicated": 0,
+                    "creating": 0,
                     "online": 12,
                 },
                 "brokers": [_CARRIED],

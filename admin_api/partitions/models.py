@@ -30,8 +30,9 @@ class PartitionView(View):
     partition: int = Field(examples=[0])
     state: str = Field(
         description=(
-            "`online`; `under_replicated`: not every replica is in sync; `under_min_isr`: refuses acks=all; "
-            "`recovering`: its leader was chosen uncleanly; `leaderless`: blocked, see `why`"
+            "`online`; `creating`: its leader has not told yet that it has made its log; `under_replicated`: "
+            "not every replica is in sync; `under_min_isr`: refuses acks=all; `recovering`: its leader was "
+            "chosen uncleanly; `leaderless`: blocked, see `why`"
         ),
         examples=["online"],
     )

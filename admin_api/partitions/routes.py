@@ -39,7 +39,7 @@ PartitionPath = Annotated[PartitionNumber, Path(examples=[0])]
 _PREFIX = "/clusters/{cluster}/topics/{topic}/partitions"
 _MISSING = ("cluster_not_found", "topic_not_found", "partition_not_found")
 
-StateWord = Literal["online", "under_replicated", "under_min_isr", "recovering", "leaderless"]
+StateWord = Literal["online", "under_replicated", "under_min_isr", "recovering", "leaderless", "creating"]
 
 
 _EXAMPLES: dict[str, Example] = {

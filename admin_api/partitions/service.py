@@ -98,6 +98,8 @@ def state_word(state: PartitionState) -> str:
         return "under_min_isr"
     if len(state.isr) < state.replication_factor:
         return "under_replicated"
+    if state.leader in state.new_replicas:
+        return "creating"
     return "online"
 
 

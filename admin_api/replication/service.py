@@ -22,7 +22,9 @@ from controller.shell.published import Published
 #: Worst first.
 SEVERITY = {
     word: rank
-    for rank, word in enumerate(("leaderless", "under_min_isr", "recovering", "under_replicated", "online"))
+    for rank, word in enumerate(
+        ("leaderless", "under_min_isr", "recovering", "under_replicated", "creating", "online")
+    )
 }
 
 

@@ -194,7 +194,7 @@ def topic_view(
         replication_factor=state.replication_factor,
         min_insync_replicas=minimum,
         tolerates_broker_losses=max(0, state.replication_factor - minimum),
-        online_partitions=sum(partition.leader != NO_LEADER for partition in partitions),
+        online_partitions=sum(p.leader not in (NO_LEADER, *p.new_replicas) for p in partitions),
         under_replicated_partitions=sum(len(p.isr) < p.replication_factor for p in partitions),
         under_min_isr_partitions=sum(len(p.isr) < p.min_insync_replicas for p in partitions),
         configs=state.configs,

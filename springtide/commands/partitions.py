@@ -84,7 +84,7 @@ COMMANDS = (
             argument(
                 "--state",
                 metavar="STATE",
-                help="online, under_replicated, under_min_isr, recovering or leaderless",
+                help="online, creating, under_replicated, under_min_isr, recovering or leaderless",
             ),
         ),
         call=_list,

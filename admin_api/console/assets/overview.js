@@ -4,7 +4,7 @@ import { h, s, show } from "./dom.js";
 import { bytes, capital, count, duration, plural, words } from "./format.js";
 
 /** Of partitions, worst first; also the order of the bar. */
-export const STATES = ["leaderless", "under_min_isr", "recovering", "under_replicated", "online"];
+export const STATES = ["leaderless", "under_min_isr", "recovering", "under_replicated", "creating", "online"];
 
 export function showClusters(node, clusters, chosen) {
   show(

@@ -23,6 +23,12 @@ async def test_a_partition_shows_its_state_and_what_its_leader_reported(zookeepe
     async with controller(zookeeper) as rest:
         brokers = await rest.form()
         created = await rest.create_topic(assignments=[[1, 2, 3]], partitions=1)
+        assert (await rest.client.get(PARTITION)).json()["state"] == "creating"
+        for _ in range(3):
+            await rest.clock.sleep_ms(1_000)
+            for broker in brokers:
+                await broker.heartbeat()
+                await broker.apply()
         view = (await rest.client.get(PARTITION)).json()
         assert {name: view[name] for name in ("state", "leader", "leader_epoch", "isr", "elr", "why")} == {
             "state": "online",

@@ -113,6 +113,7 @@ async def test_a_clusters_partitions_come_worst_first_and_in_pages(zookeeper: Me
             "under_min_isr": 1,
             "recovering": 0,
             "under_replicated": 1,
+            "creating": 0,
             "online": 2,
         }
         chosen = (await rest.client.get("/clusters/prod/partitions?state=leaderless")).json()["items"]

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, asynccontextmanager
 
 import anyio
 
+from controller.contract.lag_report import CreatedLogs, LagReport
 from controller.contract.partition_state import PartitionState, TopicState
 from controller.contract.preflight import (
     ClockFigures,
@@ -25,7 +26,7 @@ from controller.contract.session import (
     ShutdownKind,
     Witness,
 )
-from controller.core.events import AdmitBrokers, BrokerApplied, Heartbeat, RegisterBroker
+from controller.core.events import AdmitBrokers, BrokerApplied, Heartbeat, RegisterBroker, Report
 from controller.core.options import ControllerOptions
 from controller.core.records import (
     BrokerRecord,
@@ -302,8 +303,14 @@ class Broker:
         return await self.engine.take_preflight(self.cluster, report)
 
     async def apply(self) -> None:
-        """Tells that everything published has been applied."""
+        """Tells that everything published has been applied, and that its new logs are made."""
         image = self.engine.image(self.cluster).image
+        created = tuple(
+            CreatedLogs(topic_id=topic_id, partitions=(partition,))
+            for topic_id, partition in image.unconfirmed_new
+        )
+        report = LagReport(broker_id=self.broker_id, broker_epoch=self.broker_epoch, created=created)
+        await self.engine.submit(self.cluster, Report(request=report, wall_ms=self.wall_ms()))
         await self.engine.submit(
             self.cluster,
             BrokerApplied(
