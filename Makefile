@@ -63,8 +63,6 @@ rest: $(INSTALLED) ## CASES=10000 requests drawn from the OpenAPI document, righ
 	$(BIN)/python -m tests.hostile --cases $(CASES)
 
 faults: $(INSTALLED) host-packages ## real processes on hosts of their own, broken for FAULT_MINUTES=12, then each family of faults; needs root
-faults: $(INSTALLED) host-packages ## real processes on hosts of their own, broken for FAULT_MINUTES=12; needs root
-	$(BIN)/python -m tests.faults.creation
 	$(BIN)/python -m tests.faults.nemesis --minutes $(FAULT_MINUTES) --seed $(FAULT_SEED)
 	@for family in $(FAULT_FAMILIES); do echo "--- $$family"; $(BIN)/python -m tests.faults.$$family --size full; done
 
