@@ -1,0 +1,183 @@
+"""A disk goes back under one boot, once while another replica is whole, which must lead, and once as that of
+the last one in sync, when nobody may."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from localcluster.cluster import LocalCluster
+from tests.faults.hosts.cluster import HostCluster
+
+ROUNDS = {"ci": 1, "full": 4}
+RECORDS = 400
+WATCH_SECONDS = 5.0
+STORED_SECONDS = 1.5
+"""After so long the first high watermark of a partition is stored."""
+
+
+class Tale:
+    """What was done, and what came of it."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.tell = tell
+        self.acknowledged = self.read = self.lost = self.strikes = 0
+        self.failures: list[str] = []
+
+    def must(self, what: str, holds: bool) -> None:
+        self.tell(f"{'held' if holds else 'FAILED'}: {what}")
+        if not holds:
+            self.failures.append(what)
+
+
+def tell_all(tale: Tale, directory: Path, *, rounds: int) -> None:
+    with HostCluster(directory, brokers=3, controllers=1, zookeepers=1) as cluster:
+        cluster.form()
+        for number in range(rounds):
+            another_replica_is_whole(tale, cluster, f"whole-{number}", is_young=number % 2 == 0)
+            it_was_the_last(tale, cluster, f"last-{number}", is_young=number % 2 == 0)
+
+
+def another_replica_is_whole(tale: Tale, cluster: HostCluster, topic: str, *, is_young: bool) -> None:
+    """All processes die; the volume of the last leader goes back. The other member of the ELR must lead."""
+    cluster.create_topic(topic, replication_factor=3, configs={"min.insync.replicas": "2"})
+    written = write(tale, cluster, topic)
+    if not is_young:
+        time.sleep(STORED_SECONDS)
+    victim = kill_all_but_one(cluster, topic)
+    epoch = broker(cluster, victim)["broker_epoch"]
+    cluster.kill_broker(victim)
+    reattach(tale, cluster, victim)
+    tale.tell(f"{topic}: broker {victim} is started first and alone")
+    cluster.start_broker(victim)
+    must_say_machine_crash(tale, cluster, victim, epoch_before=epoch)
+    watch_nobody_leads(tale, cluster, topic)
+    start_others(cluster, victim)
+    leader = cluster.leader(topic, 0)
+    tale.must(f"{topic}: broker {leader} leads, not {victim}", leader != victim)
+    cluster.wait_until_in_sync(topic)
+    missing = len(written - read(tale, cluster, topic))
+    tale.lost += missing
+    tale.must(f"{topic}: all of {len(written)} acknowledged records are read", not missing)
+
+
+def it_was_the_last(tale: Tale, cluster: HostCluster, topic: str, *, is_young: bool) -> None:
+    """With a minimum of 1 the last in-sync replica has records that nobody else has, and its volume goes
+    back: no leader, and an alarm that says why."""
+    cluster.create_topic(topic, replication_factor=3, configs={"min.insync.replicas": "1"})
+    victim = kill_all_but_one(cluster, topic)
+    write(tale, cluster, topic)
+    if not is_young:
+        time.sleep(STORED_SECONDS)
+    epoch = broker(cluster, victim)["broker_epoch"]
+    cluster.kill_broker(victim)
+    reattach(tale, cluster, victim)
+    cluster.start_broker(victim)
+    must_say_machine_crash(tale, cluster, victim, epoch_before=epoch)
+    start_others(cluster, victim)
+    watch_nobody_leads(tale, cluster, topic)
+    codes = {alarm["code"] for alarm in alarms(cluster) if topic in str(alarm) or "broker" in str(alarm)}
+    tale.must(f"{topic}: alarms say so: {sorted(codes)}", {"partition_leaderless", "logs_unproven"} <= codes)
+    cluster.rest.delete(f"/clusters/{cluster.name}/topics/{topic}")
+
+
+def kill_all_but_one(cluster: HostCluster, topic: str) -> int:
+    """Kill the followers, one after another; the leader, who is left, is alone in the ISR."""
+    last = cluster.leader(topic, 0)
+    others = [broker_id for broker_id in cluster.brokers if broker_id != last]
+    for broker_id in others:
+        cluster.kill_broker(broker_id)
+    cluster.wait_until(
+        f"broker {last} is alone in the ISR of {topic}",
+        lambda: set(cluster.partition(topic, 0).isr) == {last},
+    )
+    return last
+
+
+def reattach(tale: Tale, cluster: HostCluster, broker_id: int) -> None:
+    """The broker's process is dead. Its volume is detached without a flush and attached again; the boot id
+    stays."""
+    disk = cluster.disk(broker_id)
+    disk.cut_power()
+    disk.unmount()
+    disk.mount()
+    tale.strikes += 1
+    tale.tell(f"broker {broker_id}: killed, its volume detached without a flush and attached again")
+
+
+def start_others(cluster: LocalCluster, victim: int) -> None:
+    for broker_id in cluster.brokers:
+        if broker_id != victim:
+            cluster.start_broker(broker_id)
+
+
+def must_say_machine_crash(tale: Tale, cluster: HostCluster, broker_id: int, *, epoch_before: int) -> None:
+    def last_shutdown() -> str | None:
+        view = broker(cluster, broker_id)
+        is_back = view["state"] == "active" and view["broker_epoch"] > epoch_before
+        return str(view["last_shutdown"]) if is_back else None
+
+    kind = cluster.wait_until(f"broker {broker_id} is active", last_shutdown)
+    tale.must(f"broker {broker_id} says machine_crash: {kind}", kind == "machine_crash")
+
+
+def broker(cluster: HostCluster, broker_id: int) -> Any:
+    return cluster.api.get(f"/clusters/{cluster.name}/brokers/{broker_id}")
+
+
+def watch_nobody_leads(tale: Tale, cluster: HostCluster, topic: str) -> None:
+    deadline = time.monotonic() + WATCH_SECONDS
+    leaders = set()
+    while time.monotonic() < deadline:
+        leaders.add(cluster.partition(topic, 0).leader)
+        time.sleep(0.2)
+    tale.must(f"{topic}: nobody leads for {WATCH_SECONDS:g} s: {leaders}", leaders == {None})
+
+
+def alarms(cluster: HostCluster) -> list[Any]:
+    found: list[Any] = cluster.api.get(f"/clusters/{cluster.name}/alarms")["items"]
+    return found
+
+
+def write(tale: Tale, cluster: HostCluster, topic: str) -> set[bytes]:
+    """Values that were acknowledged with acks=all."""
+    acknowledged: set[bytes] = set()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+
+    def told(error: object, message: Any) -> None:
+        if error is None:
+            acknowledged.add(message.value())
+
+    for number in range(RECORDS):
+        producer.produce(topic, value=f"{topic}-{number}".encode(), partition=0, on_delivery=told)
+    producer.flush(30.0)
+    assert len(acknowledged) == RECORDS, f"{topic}: only {len(acknowledged)} of {RECORDS} were acknowledged"
+    tale.acknowledged += len(acknowledged)
+    tale.tell(f"{topic}: {len(acknowledged)} records acknowledged")
+    return acknowledged
+
+
+def read(tale: Tale, cluster: HostCluster, topic: str) -> set[bytes]:
+    """From offset 0 to the end."""
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "tale", "enable.auto.commit": False}
+    )
+    try:
+        partition = TopicPartition(topic, 0, 0)
+        _, end_offset = consumer.get_watermark_offsets(partition, timeout=30.0)
+        consumer.assign([partition])
+        values: set[bytes] = set()
+        offset, deadline = 0, time.monotonic() + 30.0
+        while offset < end_offset and time.monotonic() < deadline:
+            message = consumer.poll(1.0)
+            if message is not None and message.error() is None:
+                values.add(message.value() or b"")
+                offset = (message.offset() or 0) + 1
+        tale.read += len(values)
+        return values
+    finally:
+        consumer.close()
