@@ -75,7 +75,9 @@ class ReplicaProblem(msgspec.Struct, frozen=True, kw_only=True):
     code: `log_missing` (in ISR or ELR but no log on an otherwise intact disk), `quarantined` (a truncation
         below its own high watermark without an unclean mark was refused), `divergent` (a suffix was written
         aside before a truncation), `storage_error`, `log_short` (after a machine crash the log ends at
-        `next_offset`, below `high_watermark`, which was known to be committed).
+        `next_offset`, below `high_watermark`, which was known to be committed), `rotten` (bytes at rest in
+        [first_offset, next_offset) are not what was written), `mended` (nothing of it is rotten any more),
+        `batch_refused` (this follower refuses what its leader sends).
     """
 
     topic_id: str

@@ -33,6 +33,8 @@ PROBLEM_ALARMS = {
     "log_short": AlarmCode.LOG_SHORT,
     "storage_error": AlarmCode.STORAGE_ERROR,
     "quarantined": AlarmCode.REPLICA_QUARANTINED,
+    "rotten": AlarmCode.REPLICA_ROTTEN,
+    "batch_refused": AlarmCode.BATCH_REFUSED,
 }
 
 
@@ -243,8 +245,10 @@ class AlarmBook:
             self._settle_unproven(draft, key, whole=None if state is None else (*state.isr, *gone))
         if state is not None and key in self._troubled:
             for alarm in list(self._troubled[key]):
-                # Whoever is in sync is whole again, and one that was moved away concerns nobody.
-                if alarm.broker_id in state.isr or alarm.broker_id not in state.replicas:
+                # Whoever is in sync is whole again, and one that was moved away concerns nobody. But a rotten
+                # replica that leads kept its seat only because nobody else could.
+                is_kept = alarm.code is AlarmCode.REPLICA_ROTTEN and alarm.broker_id == state.leader
+                if (alarm.broker_id in state.isr and not is_kept) or alarm.broker_id not in state.replicas:
                     self.clear_alarm(draft, alarm)
 
     def _forget_topic(self, draft: Draft, topic_id: str) -> None:

@@ -31,6 +31,10 @@ class AlarmCode(StrEnum):
     REPLICA_DIVERGENT = "replica_divergent"
     #: A replica's log ends below what is known to be committed.
     LOG_SHORT = "log_short"
+    #: Bytes at rest are not what was written; they are being mended, or this is the only copy (5.7).
+    REPLICA_ROTTEN = "replica_rotten"
+    #: A follower refuses what its leader sends: bytes of either, or between them, are damaged.
+    BATCH_REFUSED = "batch_refused"
     #: A problem code that this controller does not know.
     REPLICA_PROBLEM = "replica_problem"
     #: A learner lags more and more under the rates set for it: its move will never be complete.

@@ -111,11 +111,13 @@ def vacate_seats(
     return changed
 
 
-def vacate_seat(draft: Draft, key: PartitionKey, broker_id: int, change: Change) -> bool:
+def vacate_seat(
+    draft: Draft, key: PartitionKey, broker_id: int, change: Change, *, only_if_led: bool = False
+) -> bool:
     """One replica lost its log (LOG_MISSING, a failed disk): out of ISR and ELR; it may come back as a
     learner. Leadership moves; where it stays, it begins anew, because the leader remembers how far this
     replica had come, and would ask for it again at once if a new leader epoch did not make it forget (I3).
-    False: it had no seat."""
+    only_if_led: it keeps its seat if nobody could lead without it. False: it had no seat, or keeps it."""
     image = draft.image
     state = image.partitions[key]
     if broker_id not in state.isr and broker_id not in state.elr and broker_id != state.leader:
@@ -129,6 +131,8 @@ def vacate_seat(draft: Draft, key: PartitionKey, broker_id: int, change: Change)
         unproven=draft.unproven(state),
     )
     assert after is not None
+    if only_if_led and after.leader == NO_LEADER:
+        return False
     if after.leader == state.leader != NO_LEADER:
         after = msgspec.structs.replace(after, leader_epoch=after.leader_epoch + 1)
     draft.write_partition(after, change)

@@ -383,6 +383,12 @@ class ClusterMachine:
                 high_watermark=problem.high_watermark,
             )
             return
+        if problem.code == "mended":
+            self._alarms.clear_alarm(draft, replica_alarm(AlarmCode.REPLICA_ROTTEN, key, broker_id))
+            draft.note(
+                "replica_mended", f"{state.topic}-{state.partition} on broker {broker_id} is whole again"
+            )
+            return
         self._on_replica_trouble(draft, broker_id, key, problem.code, problem.detail)
 
     def _on_replica_trouble(
@@ -390,7 +396,8 @@ class ClusterMachine:
     ) -> None:
         """A replica whose log is gone leaves ISR and ELR and starts again as a learner: its next state has
         it outside both, where it may create an empty log (3.8). One in quarantine keeps its seat if it has
-        one: it refused to lose records, so its log may be the better one; that is for a person to judge."""
+        one: it refused to lose records, so its log may be the better one; that is for a person to judge. A
+        rotten one gives its seat up, to be mended, as long as another may lead (5.7)."""
         state = self.image.partitions[key]
         topic = self.image.topics.get(key[0])
         if topic is None or topic.deleting or broker_id not in state.replicas:
@@ -410,6 +417,9 @@ class ClusterMachine:
             vacate_seat(
                 draft, key, broker_id, draft.change(cause, actor=actor_of(broker_id), reason=detail or None)
             )
+        elif alarm is AlarmCode.REPLICA_ROTTEN:
+            change = draft.change(Cause.REPLICA_ROTTEN, actor=actor_of(broker_id), reason=detail or None)
+            vacate_seat(draft, key, broker_id, change, only_if_led=True)
 
     def _on_allocate_producer_ids(self, draft: Draft, request: ProducerIdsRequest) -> ProducerIdsResponse:
         error = self._sessions.check_broker(self.image, request.broker_id, request.broker_epoch)

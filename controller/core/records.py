@@ -68,6 +68,7 @@ class Cause(StrEnum):
     LOG_MISSING = "log_missing"
     LOG_SHORT = "log_short"
     STORAGE_ERROR = "storage_error"
+    REPLICA_ROTTEN = "replica_rotten"
     PRODUCER_IDS_ALLOCATED = "producer_ids_allocated"
     #: A controller that took over finished what its predecessor had begun.
     TAKEOVER_REPAIR = "takeover_repair"

@@ -86,6 +86,21 @@ class WriteAside(msgspec.Struct, frozen=True):
     cut_offset: int
 
 
+class MendLog(msgspec.Struct, frozen=True):
+    """Fetch what is rotten in the log from the leader, write it over, and call `on_mended`. The replica holds
+    no seat and follows nobody meanwhile (5.7). Idempotent, like a standing effect."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+class CheckAtRest(msgspec.Struct, frozen=True):
+    """Read the log's bytes from this offset on at once, as a scrub does: a follower asks again and again for
+    what it was given, so it may refuse it."""
+
+    first_offset: int
+
+
 class PersistEpochs(msgspec.Struct, frozen=True):
     """A leader epoch began, or a mark had its effect: fsync the leader-epoch file in a thread (I20, I15,
     KAFKA-15046). Nothing waits for it:
@@ -120,6 +135,8 @@ Effect = (
     | StopFetching
     | BackOff
     | WriteAside
+    | MendLog
+    | CheckAtRest
     | PersistEpochs
     | Vouch
     | ReportProblem

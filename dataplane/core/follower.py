@@ -38,6 +38,7 @@ from dataplane.core.effects import (
     VOUCH,
     BackOff,
     Effects,
+    MendLog,
     Note,
     ReportProblem,
     StartFetching,
@@ -72,6 +73,7 @@ class Follower:
         "_hold_ids",
         "_lease",
         "_log",
+        "_refused_offset",
         "_retry_aside_ms",
         "_state",
         "_watermark",
@@ -103,6 +105,8 @@ class Follower:
         self._hold_ids = hold_ids
         self._hold: WriteAside | None = None
         self._retry_aside_ms: int | None = None
+        #: Where it refused a batch last: told once, asked for again and again.
+        self._refused_offset = -1
         #: When the leader last answered without an error; for operators.
         self.last_fetched_ms: int | None = None
 
@@ -112,7 +116,18 @@ class Follower:
         self._state = state
         return self.standing_effects()
 
+    @property
+    def _is_mending(self) -> bool:
+        """Rotten, and without a seat: until it is mended it does not fetch, so no leader can propose it
+        (5.7). With a seat it goes on: its leader waits for it until the seat is taken."""
+        state = self._state
+        return (
+            bool(self._log.rotten) and self._broker_id not in state.isr and self._broker_id not in state.elr
+        )
+
     def standing_effects(self) -> Effects:
+        if self.phase is Phase.FETCHING and self._is_mending:
+            return (STOP_FETCHING, MendLog(self._state.leader, self._state.leader_epoch))
         if self.phase is Phase.FETCHING:
             if self._must_vouch:
                 return (STOP_FETCHING, VOUCH)
@@ -127,7 +142,7 @@ class Follower:
         return self._log.vouched_end_offset < self._log.log_end_offset
 
     def next_fetch(self) -> FetchPosition | None:
-        if self.phase is not Phase.FETCHING or self._must_vouch:
+        if self.phase is not Phase.FETCHING or self._must_vouch or self._is_mending:
             return None
         log = self._log
         return FetchPosition(
@@ -162,7 +177,7 @@ class Follower:
                 return (
                     *effects,
                     BackOff(self.options.fetch_backoff_ms, ErrorCode.CORRUPT_MESSAGE),
-                    Note(f"leader {self._state.leader} sent {refusal}", is_warning=True),
+                    *self._tell_of_refusal(refusal),
                 )
         log = self._log
         if fetched.high_watermark > self._watermark.offset and self._watermark.raise_to(
@@ -177,6 +192,17 @@ class Follower:
         if len(fetched.records) and self._must_vouch:
             effects = (*effects, STOP_FETCHING, VOUCH)
         return effects
+
+    def _tell_of_refusal(self, refusal: str) -> Effects:
+        """Once an offset. Who is damaged, this broker can't know: the leader, which sees the same offset
+        asked for again, looks at its own bytes."""
+        end_offset = self._log.log_end_offset
+        if self._refused_offset == end_offset:
+            return NO_EFFECTS
+        self._refused_offset = end_offset
+        detail = f"leader {self._state.leader} sent {refusal}"
+        problem = self._problem("batch_refused", detail, end_offset, -1)
+        return (problem, Note(detail, is_warning=True))
 
     def _reconcile(self) -> Effects:
         """The leader found our log to be a prefix of its own: a mark of an unclean election that our state

@@ -47,6 +47,7 @@ class FollowerProgress:
         "last_fetch_end_offset",
         "last_fetch_ms",
         "log_end_offset",
+        "repeats",
     )
 
     def __init__(self, broker_id: int) -> None:
@@ -59,6 +60,9 @@ class FollowerProgress:
         #: that a steady trickle of small writes does not evict (2.3).
         self.last_fetch_end_offset = _NO_FETCH_YET
         self.contact: Contact | None = None
+        #: How often in a row it asked from the same offset although there was more: it may refuse what it
+        #: is given.
+        self.repeats = 0
 
     @property
     def last_heard_ms(self) -> int:
@@ -88,6 +92,8 @@ class FollowerProgress:
             self.last_caught_up_ms = now_ms
         elif fetch_offset >= self.last_fetch_end_offset and self.last_fetch_ms > self.last_caught_up_ms:
             self.last_caught_up_ms = self.last_fetch_ms
+        is_repeated = fetch_offset == self.log_end_offset and fetch_offset < self.last_fetch_end_offset
+        self.repeats = self.repeats + 1 if is_repeated else 0
         self.log_end_offset = fetch_offset
         self.broker_epoch = broker_epoch
         self.last_fetch_ms = now_ms

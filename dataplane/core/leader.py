@@ -25,6 +25,7 @@ from dataplane.core.effects import (
     NO_EFFECTS,
     PROPOSAL_READY,
     VOUCH,
+    CheckAtRest,
     CompleteProduce,
     Effect,
     Effects,
@@ -62,6 +63,10 @@ from dataplane.wire.record_batch import (
     restamp_append_time,
     stamp_head,
 )
+
+FETCH_REPEATS = 3
+"""A follower that asks so often again for what it was given may refuse it: the leader looks at its own
+bytes."""
 
 _APPENDED: Effects = (DATA_APPENDED,)
 _HEAD_BYTES = 16
@@ -296,6 +301,8 @@ class Leader:
         effects = self.commit(now_ms) if self._watermark.offset < end_offset else NO_EFFECTS
         if in_sync.outsiders and self._may_ask_for(follower, now_ms):
             effects = (*effects, PROPOSAL_READY)
+        if follower.repeats == FETCH_REPEATS:
+            effects = (*effects, CheckAtRest(fetch_offset))
         return (
             FetchResult(
                 ErrorCode.NONE,

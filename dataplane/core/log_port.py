@@ -33,6 +33,20 @@ class LogChanged(LogError):
     again from what it holds now."""
 
 
+class RottenBytes(LogError):
+    """These records are known to be rotten: they are not given to anyone. The rest of the log is good."""
+
+
+@dataclass(frozen=True, slots=True)
+class RottenRange:
+    """Records whose bytes at rest are not what was written: those of the batches in [first_offset,
+    next_offset). reason: for people."""
+
+    first_offset: int
+    next_offset: int
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class FileRange:
     """Bytes of a closed or older part of a segment, to be sent from the file (sendfile) or read in a thread.
@@ -96,6 +110,10 @@ class LogPort(Protocol):
     @property
     def producers(self) -> ProducerStates: ...
 
+    @property
+    def rotten(self) -> Sequence[RottenRange]:
+        """What a scrub found and nobody has mended yet (5.7), in order. It outlives the process."""
+
     def append(self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer], *, now_ms: int) -> None:
         """Write whole batches at the end. `headers` carry final base offsets and leader epochs; `chunks` hold
         the same batches' bytes, already stamped, in order, cut anywhere. The first base offset is at or
@@ -114,7 +132,8 @@ class LogPort(Protocol):
         """Whole batches from the one that contains `offset` on, none at or beyond `end_offset`. The first
         batch is returned even when it is larger than max_bytes if `at_least_one` (KIP-74). `from_disk`: what
         the files say, and not what memory remembers of them.
-        Precondition: log_start_offset <= offset <= log_end_offset. Raises LogError."""
+        Precondition: log_start_offset <= offset <= log_end_offset. Raises LogError; RottenBytes for what is
+        known to be rotten, before which a read ends."""
 
     def find_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampHit | None:
         """First record with a timestamp at or after the given one, below end_offset (KIP-79). A shell may

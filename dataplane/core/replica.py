@@ -43,7 +43,7 @@ from dataplane.core.fetch_session import Contact, FetchPosition
 from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
 from dataplane.core.lease import Lease
-from dataplane.core.log_port import LogChanged, LogError, LogPort, TimestampHit
+from dataplane.core.log_port import LogChanged, LogError, LogPort, RottenBytes, TimestampHit
 from dataplane.core.purgatory import Purgatory
 from dataplane.core.results import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -215,7 +215,8 @@ class Replica:
         current = self._state
         if current is not None:
             if state.partition_epoch == current.partition_epoch:
-                return self._standing_effects()
+                standing = self._standing_effects()
+                return (*standing, self._rot_problem()) if self._log.rotten else standing
             if state.partition_epoch < current.partition_epoch:
                 return NO_EFFECTS
             if state.leader_epoch < current.leader_epoch:
@@ -240,7 +241,29 @@ class Replica:
             self._state = state
             return self._go_offline(str(error))
         self._state = state
+        # 5.7: told with every state in which this replica has a seat, until it has none: the controller
+        # remembers nothing of it, and may take the seat only when another can lead.
+        has_seat = self._broker_id in state.isr or self._broker_id in state.elr
+        if self._log.rotten and (has_seat or current is None):
+            return (*effects, self._rot_problem())
         return effects
+
+    def _rot_problem(self) -> ReportProblem:
+        rotten = self._log.rotten
+        first = rotten[0]
+        detail = f"{first.reason}; {len(rotten)} ranges, records from {first.first_offset} on"
+        return ReportProblem(
+            ReplicaProblem(
+                topic_id=self._topic_id,
+                partition=self._partition,
+                code="rotten",
+                detail=detail,
+                leader_epoch=self.leader_epoch,
+                first_offset=first.first_offset,
+                next_offset=rotten[-1].next_offset,
+                high_watermark=self._watermark.offset,
+            )
+        )
 
     def _lead(self, state: PartitionState, now_ms: int) -> Effects:
         leader = self._leader
@@ -358,6 +381,20 @@ class Replica:
         """The log directory failed outside a call of ours (fsync, a cold read): go offline."""
         return self._go_offline(detail)
 
+    def on_rotten(self) -> Effects:
+        """The log has learnt that bytes of it are rotten (5.7): the controller is told, and a replica without
+        a seat mends at once."""
+        if self._is_offline:
+            return NO_EFFECTS
+        return (self._rot_problem(), *self._standing_effects())
+
+    def on_mended(self) -> Effects:
+        """Something that was rotten is whole again, or gone with what was deleted: if that was all, the
+        replica goes on fetching from where it was."""
+        if self._is_offline or self._log.rotten:
+            return NO_EFFECTS if self._is_offline else self._standing_effects()
+        return (self._problem("mended", "nothing of it is rotten any more", -1), *self._standing_effects())
+
     def on_deleted(self, *, now_ms: int) -> Effects:
         """The topic is being deleted, or this replica is going away: fail all waiters, stop fetching (L1)."""
         return self._leave()
@@ -453,6 +490,8 @@ class Replica:
                 at_least_one=at_least_one,
                 contact=contact,
             )
+        except RottenBytes:
+            return FetchResult(ErrorCode.CORRUPT_MESSAGE), NO_EFFECTS
         except LogError as error:
             return FetchResult(ErrorCode.KAFKA_STORAGE_ERROR), self._go_offline(str(error))
 
@@ -501,6 +540,8 @@ class Replica:
                 )
             else:
                 return FetchResult(self._no_leader_error), NO_EFFECTS
+        except RottenBytes:
+            return FetchResult(ErrorCode.CORRUPT_MESSAGE), NO_EFFECTS
         except LogError as error:
             return FetchResult(ErrorCode.KAFKA_STORAGE_ERROR), self._go_offline(str(error))
         return result, NO_EFFECTS
@@ -531,6 +572,8 @@ class Replica:
         """What the log answered, perhaps some time ago. A lookup again if the log has changed under it."""
         if self._leader is None:
             return OffsetResult(self._no_leader_error), NO_EFFECTS
+        if isinstance(found, RottenBytes):
+            return OffsetResult(ErrorCode.CORRUPT_MESSAGE), NO_EFFECTS
         if isinstance(found, LogError) and not isinstance(found, LogChanged):
             return OffsetResult(ErrorCode.KAFKA_STORAGE_ERROR), self._go_offline(str(found))
         return self._leader.on_looked_up(lookup, found, now_ms), NO_EFFECTS

@@ -54,6 +54,7 @@ from dataplane.shell.preflight import Preflight
 from dataplane.shell.producer_ids import ProducerIds
 from dataplane.shell.produces import Produces
 from dataplane.shell.replica_fetcher import ReplicaFetchers
+from dataplane.shell.scrubber import Scrubber
 from dataplane.shell.server import Server, ServerLimits
 from dataplane.shell.threads import Threads, WorkerThreads
 from dataplane.storage.disk import Disk, PosixDisk
@@ -167,6 +168,17 @@ class Broker:
             clock=clock,
             threads=ports.threads,
             counters=self.counters,
+            end_turn=self.end_turn,
+        )
+        self._scrubber = Scrubber(
+            table=self.table,
+            directory=self.directory,
+            view=self.view,
+            config=config,
+            net=ports.net,
+            clock=clock,
+            threads=ports.threads,
+            client_id=f"broker-{settings.broker_id}-scrub",
             end_turn=self.end_turn,
         )
         self.context = BrokerContext(
@@ -367,6 +379,7 @@ class Broker:
             fetching=self.fetchers,
             wake_report=self.session.wake_report,
             end_turn=self.end_turn,
+            scrubbing=self._scrubber,
         )
         for log in self._loaded.logs:
             self.table.add_found_log(log)
@@ -388,6 +401,7 @@ class Broker:
                 nursery.start_soon(self.fetches.run_timers, self.end_turn)
                 nursery.start_soon(self._maintenance.run)
                 nursery.start_soon(self.table.creator.run)
+                nursery.start_soon(self._scrubber.run)
                 if self._status is not None:
                     nursery.start_soon(self._status.serve)
                     _log.info("metrics on http://%s:%d/metrics", *self._status.address)
@@ -436,6 +450,7 @@ class Broker:
         self.server.stop_serving()
         self._maintenance.stop()
         await self.table.creator.stop()
+        self._scrubber.stop()
         high_watermarks = {hosted.key: hosted.replica.high_watermark for hosted in self.table}
         is_clean = await self.directory.close_cleanly(high_watermarks)
         _log.info("everything is on disk%s", "" if is_clean else ", but no clean-shutdown marker was written")
@@ -495,6 +510,7 @@ class Broker:
         )
         yield gauge("springtide_connections", "Connections open", self.server.connection_count)
         yield gauge("springtide_lease_held", "1 while the controller's lease holds", self._lease_held())
+        yield from self._scrubber.collect()
         yield from self._collect_topics()
 
     def _purgatory_size(self) -> int:

@@ -89,6 +89,16 @@ BROKER_KEYS: dict[str, _Key] = {
     "log.flush.offset.checkpoint.interval.ms": _Key(
         "60000", _positive, "how often recovery points are written"
     ),
+    "log.scrub.bytes.per.second": _Key(
+        "2097152",
+        _not_negative,
+        "how fast stored bytes are read again to find what has rotted; 0: never (ours, not Kafka's)",
+    ),
+    "log.scrub.interval.ms": _Key(
+        str(168 * HOUR_MS),
+        _positive,
+        "how old a reading may be before a log is read again (ours, not Kafka's)",
+    ),
     "log.index.interval.bytes": _Key("4096", _between(0, 2**31 - 1), "bytes between index entries"),
     "log.index.size.max.bytes": _Key("16777216", _between(1024, 2**31 - 1), "largest index"),
     "producer.id.expiration.ms": _Key("86400000", _positive, "how long an idle producer is remembered"),

@@ -25,6 +25,7 @@ from dataplane.shell.controller_client import Seen
 from dataplane.shell.partitions import HostedPartition
 from dataplane.shell.seals import Seals
 from dataplane.shell.threads import Threads
+from dataplane.storage.checkpoints import CHECKPOINT_BYTES_MAX
 from dataplane.storage.disk import Disk, read_whole, replace_durably
 from dataplane.storage.divergent import NotWritten, write_aside
 from dataplane.storage.health import ClosedLog
@@ -38,6 +39,7 @@ CONTROLLER_EPOCH_FILE = "controller-epoch"
 CONTROLLER_EPOCH_BYTES_MAX = 128
 SAVE_RECORDS_EVERY_MS = 1_000
 """A witness of the last second is worth less than a durable write for each change in the cluster."""
+SCRUB_FILE = "scrub-checkpoint"
 LOADED_LOGGED_EVERY = 1_000
 CREATING_THREADS: Final = 4
 """That make logs side by side, so that one waits for its fsync while another works."""
@@ -347,6 +349,23 @@ class DataDirectory:
     def write_recovery_points(self) -> None:
         """Thread."""
         self._log_dir.checkpoint_recovery_points()
+
+    def read_scrub_progress(self) -> bytes:
+        """As it was written last; empty if never, or if it can't be read. Thread."""
+        path = f"{self._log_dir.path}/{SCRUB_FILE}"
+        try:
+            return read_whole(self._disk, path, bytes_max=CHECKPOINT_BYTES_MAX) or b""
+        except OSError as error:
+            _log.warning("%s: %s", path, error)
+            return b""
+
+    def write_scrub_progress(self, encoded: bytes) -> None:
+        """Thread. Raises OSError."""
+        replace_durably(self._disk, f"{self._log_dir.path}/{SCRUB_FILE}", encoded)
+
+    def on_error(self, detail: str) -> None:
+        """Work on a log has failed: whoever did it says so here."""
+        self._on_storage_error(detail)
 
     async def close_cleanly(self, high_watermarks: dict[PartitionKey, int]) -> bool:
         return await self._threads.run(partial(self._log_dir.close_cleanly, high_watermarks))

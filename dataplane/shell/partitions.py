@@ -35,11 +35,13 @@ from controller.contract.updates import ApplyFailure, BrokerEndpoint, UpdateBatc
 from dataplane.core.creations import UntoldCreations, may_create
 from dataplane.core.effects import (
     BackOff,
+    CheckAtRest,
     CompleteProduce,
     DataAppended,
     Effects,
     HighWatermarkMoved,
     LeadershipChanged,
+    MendLog,
     Note,
     PersistEpochs,
     ProposalReady,
@@ -143,6 +145,14 @@ class Fetching(Protocol):
         """Throttled rates may have: they come with the view of the cluster."""
 
 
+class Scrubbing(Protocol):
+    """Who reads stored bytes again."""
+
+    def check_soon(self, hosted: HostedPartition, offset: int) -> None: ...
+
+    def mend(self, hosted: HostedPartition, effect: MendLog) -> None: ...
+
+
 class PartitionTable:
     def __init__(
         self,
@@ -186,6 +196,7 @@ class PartitionTable:
         self._problems: list[ReplicaProblem] = []
         self._fetches: Fetches | None = None
         self._fetching: Fetching | None = None
+        self._scrubbing: Scrubbing | None = None
         self._wake_report: Callable[[], None] = _nothing
         self._end_turn: Callable[[], None] = _nothing
 
@@ -196,10 +207,12 @@ class PartitionTable:
         fetching: Fetching,
         wake_report: Callable[[], None],
         end_turn: Callable[[], None],
+        scrubbing: Scrubbing | None = None,
     ) -> None:
         """The parts that know the table and that it must know: joined after all are built."""
         self._fetches = fetches
         self._fetching = fetching
+        self._scrubbing = scrubbing
         self._wake_report = wake_report
         self._end_turn = end_turn
 
@@ -488,6 +501,12 @@ class PartitionTable:
                     fetching.back_off(hosted.key, delay_ms)
                 case WriteAside():
                     self._write_aside(hosted, effect)
+                case MendLog():
+                    if self._scrubbing is not None:
+                        self._scrubbing.mend(hosted, effect)
+                case CheckAtRest(first_offset=offset):
+                    if self._scrubbing is not None:
+                        self._scrubbing.check_soon(hosted, offset)
                 case PersistEpochs():
                     self._store.start_persist_epochs(hosted)
                 case Vouch():

@@ -26,11 +26,12 @@ from dataplane.core.clock_comparison import ClockComparison
 from dataplane.shell.clock import Clock
 from dataplane.shell.controller_client import ControllerUnavailable
 from dataplane.shell.net import Channel, Net
+from dataplane.shell.question import ask
 from dataplane.shell.threads import Threads
 from dataplane.storage.disk import Disk
 from dataplane.wire import codec
 from dataplane.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
-from dataplane.wire.framing import FrameError, FrameReader, encode_request_frame
+from dataplane.wire.framing import FrameError, encode_request_frame
 from dataplane.wire.headers import decode_response_header, encode_request_header
 from dataplane.wire.primitives import MalformedRequest
 
@@ -203,22 +204,7 @@ async def _ask_fetch_version(channel: Channel) -> int:
         correlation_id=_CORRELATION_ID,
         client_id="preflight",
     )
-    unsent = memoryview(encode_request_frame(head, b""))
-    while unsent:
-        try:
-            unsent = unsent[channel.send((unsent,)) :]
-        except BlockingIOError:
-            await channel.wait_writable()
-    frames = FrameReader(frame_bytes_max=ANSWER_BYTES_MAX)
-    while (frame := frames.next_frame()) is None:
-        try:
-            count = channel.recv_into(frames.writable())
-        except BlockingIOError:
-            await channel.wait_readable()
-            continue
-        if not count:
-            raise ConnectionResetError("it closed the connection without an answer")
-        frames.received(count)
+    frame = await ask(channel, encode_request_frame(head, b""), answer_bytes_max=ANSWER_BYTES_MAX)
     correlation_id, position = decode_response_header(
         frame, api_key=ApiKey.API_VERSIONS, api_version=_VERSION
     )

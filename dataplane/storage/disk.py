@@ -25,6 +25,7 @@ from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
 
+PAGE_BYTES = 4096
 IOV_MAX = 1024
 """Linux takes so many buffers in one pwritev."""
 
@@ -61,6 +62,10 @@ class File(Protocol):
 
     def pread(self, length: int, position: int) -> bytes:
         """Up to `length` bytes; fewer only at the end of the file."""
+
+    def forget(self, length: int, position: int) -> None:
+        """Drop what the kernel remembers of these bytes, so that the next read comes from the disk. A page
+        that was not written back stays."""
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """All of `data`, or OSError (some of it may be there then)."""
@@ -139,6 +144,12 @@ class PosixFile:
             parts.append(data)
             missing -= len(data)
         return b"".join(parts)
+
+    def forget(self, length: int, position: int) -> None:
+        # Only whole pages are dropped.
+        first = position // PAGE_BYTES * PAGE_BYTES
+        last = -(-(position + length) // PAGE_BYTES) * PAGE_BYTES
+        os.posix_fadvise(self._fd, first, last - first, os.POSIX_FADV_DONTNEED)
 
     def pwrite(self, data: Buffer, position: int) -> None:
         written = os.pwrite(self._fd, data, position)

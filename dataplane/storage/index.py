@@ -78,6 +78,18 @@ class SparseIndex:
         """The last entry before which no batch reaches `timestamp_ms`."""
         return self._lookup(_BY_TIMESTAMP, timestamp_ms - 1)
 
+    def positions_after(self, position: int) -> list[int]:
+        """Of all entries beyond a position, in order."""
+        entries = self._entries
+        if entries is None:
+            file = self._disk.open(self._path)
+            try:
+                entries = bytearray(file.pread(self.count * ENTRY_BYTES, 0))
+            finally:
+                file.close()
+        whole = bytes(entries[: len(entries) // ENTRY_BYTES * ENTRY_BYTES])
+        return [entry[1] for entry in _ENTRY.iter_unpack(whole) if entry[1] > position]
+
     def truncate_to_position(self, position: int) -> None:
         """Drop the entries at or beyond `position`."""
         assert self._entries is not None, "only the active segment is cut"

@@ -26,14 +26,15 @@ from threading import Lock
 from typing import NamedTuple
 
 from dataplane.core.leader_epochs import LeaderEpochs
-from dataplane.core.log_port import LogChanged, LogError, LogSlice, TimestampHit
+from dataplane.core.log_port import LogChanged, LogError, LogSlice, RottenBytes, RottenRange, TimestampHit
 from dataplane.core.producer_state import EXPIRATION_MS, PRODUCERS_MAX, ProducerStates
 from dataplane.storage.disk import Buffer, Disk, replace_durably
 from dataplane.storage.health import ClosedLog, CorruptLog, DirectoryHealth
 from dataplane.storage.reads import find_max_timestamp, find_timestamp, read_segments, segment_index
 from dataplane.storage.retention import SegmentView, segments_to_delete
+from dataplane.storage.rot import Checked, Place, check_slice, read_at_rest, read_rotten, write_rotten
 from dataplane.storage.seal import Seal, remove_seal, write_seal
-from dataplane.storage.segment import Segment, create_segment, index_path, log_path
+from dataplane.storage.segment import TO_THE_END, Hole, Segment, create_segment, index_path, log_path
 from dataplane.storage.snapshots import ProducerSnapshots
 from dataplane.storage.tail_cache import GATHER_BYTES_MAX, TailCache
 from dataplane.wire.record_batch import BatchHeader
@@ -121,6 +122,7 @@ class PartitionLog:
         self._seal: Seal | None = None
         self._is_seal_durable = False
         self._vouched_max = 0  # while there is a seal
+        self._rotten: tuple[RottenRange, ...] = ()
 
     # ---- what it holds
 
@@ -252,6 +254,8 @@ class PartitionLog:
         end_offset = min(end_offset, self._log_end_offset)
         if offset >= end_offset:
             return LogSlice((), 0, offset)
+        if self._rotten:
+            end_offset = min(end_offset, self._good_until(offset))
         if not from_disk:
             held = self._tail.read(
                 offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=at_least_one
@@ -360,6 +364,7 @@ class PartitionLog:
         self._write_epochs()
         self._size_bytes = 0
         self._log_end_offset = offset
+        self._forget_rotten()
 
     def advance_log_start(self, offset: int) -> None:
         """See LogPort. The caller keeps it at or below the high watermark (I26)."""
@@ -452,6 +457,7 @@ class PartitionLog:
             self._segments = self._segments[count:]
             self._unflushed = [segment for segment in self._unflushed if segment not in gone]
         self._size_bytes -= sum(segment.size_bytes for segment in gone)
+        self._forget_rotten()
         return detached
 
     def unlink_detached(self, paths: Sequence[str]) -> None:
@@ -461,6 +467,130 @@ class PartitionLog:
                 self._disk.unlink(path)
         except OSError as error:
             raise self._failed(error, "deleting from") from error
+
+    # ---- rot (5.7)
+
+    @property
+    def rotten(self) -> Sequence[RottenRange]:
+        """See LogPort."""
+        return self._rotten
+
+    @property
+    def holes(self) -> list[Hole]:
+        return [hole for segment in self._segments for hole in segment.holes]
+
+    def load_rotten(self) -> None:
+        """What earlier lives found. Thread, at start."""
+        try:
+            found = read_rotten(self._disk, self.directory)
+            for segment in self._segments:
+                segment.holes = tuple(hole for hole in found if hole.base_offset == segment.base_offset)
+            self._settle_rotten(found)
+        except OSError as error:
+            raise self._health.fail(error, f"reading {self.directory}") from error
+
+    def place_near(self, offset: int) -> Place:
+        """A batch boundary at or before an offset, from where a scrub can read."""
+        segment = self._segments[segment_index(self._segments, offset)]
+        entry = segment.index.for_offset(offset - segment.base_offset)
+        if not segment.agrees_with(entry):
+            return Place(segment.base_offset, 0, segment.base_offset)
+        return Place(segment.base_offset, entry.position, segment.base_offset + entry.relative_offset)
+
+    def check_at_rest(self, place: Place, *, end_offset: int, bytes_max: int) -> Checked:
+        """See rot.check_slice. Thread. Raises LogChanged, LogError."""
+        self._check_usable()
+        changes = self._changes
+        try:
+            checked = check_slice(
+                self._disk,
+                list(self._segments),
+                place,
+                end_offset=end_offset,
+                bytes_max=bytes_max,
+                epoch_at=self._epochs.epoch_at,
+            )
+        except OSError as error:
+            if self._changes != changes:
+                raise LogChanged(f"{self.directory} was changed under a scrub") from error
+            raise self._failed(error, "scrubbing") from error
+        if self._changes != changes:
+            raise LogChanged(f"{self.directory} was changed under a scrub")
+        return checked
+
+    def note_rotten(self, hole: Hole) -> None:
+        """Remember a hole, durably. Loop: rare, and a cut must not come between. Raises LogError."""
+        self._check_usable()
+        segment = self._segments[segment_index(self._segments, hole.base_offset)]
+        if segment.base_offset != hole.base_offset or any(h.position == hole.position for h in segment.holes):
+            return
+        if hole.end_position == TO_THE_END:
+            hole = hole._replace(end_position=segment.size_bytes, next_offset=segment.next_offset)
+        segment.holes = tuple(sorted((*segment.holes, hole)))
+        self._rewrite_rotten()
+
+    def mend(self, hole: Hole, batches: Buffer) -> None:
+        """Write good batches over the beginning of a hole, to the disk, and read them back from there. The
+        hole stays until `close_hole`. Thread. Raises LogChanged, LogError."""
+        self._check_usable()
+        changes = self._changes
+        segment = next((s for s in self._segments if s.base_offset == hole.base_offset), None)
+        if segment is None or hole not in segment.holes or len(batches) > hole.end_position - hole.position:
+            raise LogChanged(f"{hole.reason}: nothing to mend any more")
+        try:
+            segment.file.pwrite(batches, hole.position)
+            segment.file.fsync()
+            written = read_at_rest(segment.file, len(batches), hole.position)
+        except OSError as error:
+            raise self._failed(error, "mending") from error
+        if self._changes != changes:
+            raise LogChanged(f"{self.directory} was changed while it was mended")
+        if written != batches:
+            raise self._health.fail(OSError(f"{hole.reason}: it rots again at once"), "mending")
+
+    def close_hole(self, hole: Hole, *, size_bytes: int, next_offset: int) -> None:
+        """The first bytes of a hole are whole again. Loop. Raises LogError."""
+        self._check_usable()
+        for segment in self._segments:
+            if hole in segment.holes:
+                rest = hole._replace(position=hole.position + size_bytes, first_offset=next_offset)
+                is_closed = rest.position >= rest.end_position
+                others = (other for other in segment.holes if other != hole)
+                segment.holes = tuple(sorted((*others, *(() if is_closed else (rest,)))))
+        self._rewrite_rotten()
+
+    def _good_until(self, offset: int) -> int:
+        """Where reading from `offset` on has to end. Raises RottenBytes."""
+        for found in self._rotten:
+            if found.first_offset <= offset < found.next_offset:
+                raise RottenBytes(found.reason)
+            if offset < found.first_offset:
+                return found.first_offset
+        return self._log_end_offset
+
+    def _forget_rotten(self) -> None:
+        """After a cut or a deletion."""
+        if self._rotten:
+            self._rewrite_rotten()
+
+    def _rewrite_rotten(self) -> None:
+        try:
+            self._settle_rotten(None)
+        except OSError as error:
+            raise self._health.fail(error, f"marking {self.directory} as rotten") from error
+
+    def _settle_rotten(self, stored: Sequence[Hole] | None) -> None:
+        """Forget holes in what was cut or deleted; write down what is left, unless that is what is stored."""
+        for segment in self._segments:
+            segment.holes = tuple(
+                hole
+                for hole in segment.holes
+                if hole.end_position <= segment.size_bytes and hole.next_offset > self._log_start_offset
+            )
+        holes = self.holes
+        if stored is None or holes != list(stored):
+            write_rotten(self._disk, self.directory, holes)
+        self._rotten = tuple(hole.range for hole in holes)
 
     # ---- durability
 
@@ -621,6 +751,8 @@ class PartitionLog:
             if isinstance(error, OSError):
                 raise self._failed(error, "reading") from error
             assert isinstance(error, CorruptLog), error
+            if self._rotten:
+                raise RottenBytes(str(error)) from None
             raise self._damaged(error) from None
 
     def _failed(self, error: OSError, doing: str) -> LogError:
@@ -645,6 +777,11 @@ class PartitionLog:
         found = segment.find(log_offset)
         position = segment.size_bytes if found is None else found[0]
         end_offset = log_offset if found is None else min(log_offset, found[1].base_offset)
+        for hole in segment.holes:  # `find` walks around them
+            if hole.first_offset == log_offset:
+                position = hole.position
+            elif hole.first_offset < log_offset < hole.next_offset:
+                raise segment.corrupt(hole.position, "rotten, and to be cut within")
         end_offset = max(end_offset, self._log_start_offset)  # which may lie inside the batch that goes
         self._on_cutting(self.partition, _end_of_batches(segment, end_offset))
         with self._cutting(segment.base_offset):
@@ -657,6 +794,7 @@ class PartitionLog:
         self._size_bytes = sum(other.size_bytes for other in self._segments)
         self._tail.truncate_to(end_offset)
         self._log_end_offset = end_offset
+        self._forget_rotten()
         if self._producers.has_batch_at_or_beyond(end_offset):
             self.rebuild_producers()
 
@@ -715,6 +853,8 @@ class PartitionLog:
             if is_recovery and segment.base_offset > log_offset:
                 self._snapshots.write(states, log_offset=segment.base_offset)
             if segment.next_offset > log_offset:
+                if segment.holes:
+                    raise segment.corrupt(segment.holes[0].position, "known to be rotten, and needed")
                 for _, header in segment.walk():
                     if header.base_offset >= log_offset:
                         states.update(header, now_ms=self._last_append_ms)

@@ -459,6 +459,7 @@ class _Recovery:
             on_cutting=settings.on_cutting,
             now_ms=self.now_ms,
         )
+        log.load_rotten()
         log.rebuild_producers(is_recovery=not is_clean)
         if not self.is_new and (not is_clean or self.are_epochs_rebuilt):
             log.settle_after_recovery()

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from typing import NamedTuple
 
+from dataplane.core.log_port import RottenRange
 from dataplane.storage.disk import Buffer, Disk, File
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.index import (
@@ -58,6 +60,26 @@ class ScanStop(Enum):
     CORRUPT = "corrupt"
 
 
+TO_THE_END = -1
+
+
+class Hole(NamedTuple):
+    """Bytes at rest that can't be believed (rot.py): [position, end_position) of the segment that begins at
+    base_offset, records [first_offset, next_offset). Both ends TO_THE_END: up to the segment's. reason: for
+    people."""
+
+    base_offset: int
+    position: int
+    end_position: int
+    first_offset: int
+    next_offset: int
+    reason: str
+
+    @property
+    def range(self) -> RottenRange:
+        return RottenRange(self.first_offset, self.next_offset, self.reason)
+
+
 class Segment:
     """`next_offset` is one past its last batch, or its base offset while it is empty."""
 
@@ -68,6 +90,7 @@ class Segment:
         "disk",
         "file",
         "first_append_ms",
+        "holes",
         "index",
         "index_interval_bytes",
         "last_append_ms",
@@ -99,6 +122,8 @@ class Segment:
         self.first_append_ms = now_ms
         self.last_append_ms = now_ms
         self.bytes_since_index = 0
+        #: What is known to be rotten in it: walked around.
+        self.holes: tuple[Hole, ...] = ()
 
     def has_room_for(self, header: BatchHeader, size_bytes: int, *, index_bytes_max: int) -> bool:
         """Whether an append still fits the index's fields and size. The segment's own limits are options."""
@@ -176,6 +201,11 @@ class Segment:
         end = self.size_bytes
         chunk, chunk_start = b"", 0
         while position < end:
+            if self.holes:
+                hole = next((hole for hole in self.holes if hole.position == position), None)
+                if hole is not None:
+                    position = hole.end_position
+                    continue
             if end - position < HEADER_BYTES:
                 raise self.corrupt(position, "fewer bytes than a header")
             if position + HEADER_BYTES > chunk_start + len(chunk):

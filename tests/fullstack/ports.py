@@ -100,6 +100,10 @@ class FencedFile:
         self._disk.check()
         return self._file.pread(length, position)
 
+    def forget(self, length: int, position: int) -> None:
+        self._disk.check()
+        self._file.forget(length, position)
+
     def pwrite(self, data: Buffer, position: int) -> None:
         self._disk.change("pwrite", self._path)
         self._file.pwrite(data, position)

@@ -65,6 +65,10 @@ class MemoryFile:
         self._check("pread")
         return bytes(self._inode.data[position : position + length])
 
+    def forget(self, length: int, position: int) -> None:
+        self._check("forget")
+        self._inode.forget(length, position)
+
     def pwrite(self, data: Buffer, position: int) -> None:
         self._check("pwrite")
         whole = bytes(data)
@@ -185,6 +189,11 @@ class MemoryDisk:
     def flip_bit(self, path: str, position: int, *, bit: int = 0) -> None:
         """Bit rot at rest: cached and durable bytes alike."""
         self._inode(path).data[position] ^= 1 << bit
+
+    def rot_bit(self, path: str, position: int, *, bit: int = 0) -> None:
+        """Bit rot on the platter alone: the page cache gives the right byte until it has forgotten it."""
+        rotten = self._inode(path).rotten
+        rotten[position] = rotten.get(position, 0) | 1 << bit
 
     def lose_sector(self, path: str, sector: int) -> None:
         """A write that was reported as done and never was: the sector holds zeros."""

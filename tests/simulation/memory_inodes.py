@@ -10,6 +10,7 @@ from random import Random
 from typing import NamedTuple
 
 SECTOR_BYTES = 512
+PAGE_BYTES = 4096
 PENDING_MAX = 4096
 """Unsynced writes of one file; beyond that the older half counts as written back, as a kernel would."""
 
@@ -27,12 +28,23 @@ class Inode:
     """A file's bytes. pending: what happened since the last fsync, oldest first. has_witness: the mark that
     is only in the kernel's memory."""
 
-    __slots__ = ("data", "has_witness", "pending")
+    __slots__ = ("data", "has_witness", "pending", "rotten")
 
     def __init__(self, data: bytearray | None = None) -> None:
         self.data = bytearray() if data is None else data
         self.pending: list[Write] = []
         self.has_witness = False
+        #: Position -> bits that are wrong on the platter while the page cache still holds the right ones.
+        self.rotten: dict[int, int] = {}
+
+    def forget(self, length: int, position: int) -> None:
+        """The page cache drops clean pages: from now on all see what the platter holds."""
+        if not self.rotten or self.pending:
+            return
+        first = position // PAGE_BYTES * PAGE_BYTES
+        last = -(-(position + length) // PAGE_BYTES) * PAGE_BYTES
+        for at in [at for at in self.rotten if first <= at < last]:
+            self.data[at] ^= self.rotten.pop(at)
 
     def write(self, new: bytes, position: int) -> None:
         data = self.data
@@ -41,11 +53,16 @@ class Inode:
         if size < position:
             data.extend(bytes(position - size))
         data[position : position + len(new)] = new
+        if self.rotten:
+            for at in [at for at in self.rotten if position <= at < position + len(new)]:
+                del self.rotten[at]
         self._note(Write(position, new, replaced, size))
 
     def truncate(self, size_bytes: int) -> None:
         size = len(self.data)
         replaced = bytes(self.data[size_bytes:])
+        for at in [at for at in self.rotten if at >= size_bytes]:
+            del self.rotten[at]
         if size < size_bytes:
             self.data.extend(bytes(size_bytes - size))
         else:
@@ -108,7 +125,10 @@ def survivors_of_power_cut(
     def copy(node: Inode | Directory) -> Inode | Directory:
         if isinstance(node, Inode):
             if id(node) not in copies:
-                copies[id(node)] = Inode(_surviving_bytes(node, writing, random))
+                survivor = Inode(_surviving_bytes(node, writing, random))
+                survivor.rotten = {at: bits for at, bits in node.rotten.items() if at < len(survivor.data)}
+                survivor.forget(len(survivor.data), 0)
+                copies[id(node)] = survivor
             return copies[id(node)]
         made = Directory()
         for name, child in names.get(id(node), node.durable).items():
@@ -173,6 +193,7 @@ def clone_inode(inode: Inode) -> Inode:
     clone = Inode(bytearray(inode.data))
     clone.pending = list(inode.pending)
     clone.has_witness = inode.has_witness
+    clone.rotten = dict(inode.rotten)
     return clone
 
 

@@ -9,8 +9,8 @@ the disk. A crash and the recovery after it are two steps, as in life:
     empty disk                  wipe()
 
 `recover` scans the bytes as the real one does (length, magic, CRC, order), cuts at the first that is wrong,
-and rebuilds the leader-epoch history and the producer states from what is left. Bytes in memory do not rot:
-batches that an earlier recovery read are not read again.
+and rebuilds the leader-epoch history and the producer states from what is left. Batches that an earlier
+recovery read are not read again; they rot only where `rot` says so.
 """
 
 from __future__ import annotations
@@ -21,10 +21,16 @@ from random import Random
 from typing import NamedTuple
 
 from dataplane.core.leader_epochs import LeaderEpochs
-from dataplane.core.log_port import Buffer, LogError, LogSlice, TimestampHit
+from dataplane.core.log_port import Buffer, LogError, LogSlice, RottenBytes, RottenRange, TimestampHit
 from dataplane.core.producer_state import ProducerStates
 from dataplane.storage.seal import Seal
-from dataplane.wire.record_batch import BatchHeader, CorruptBatch, crc_is_valid, iter_headers
+from dataplane.wire.record_batch import (
+    BatchHeader,
+    CorruptBatch,
+    crc_is_valid,
+    decode_header,
+    iter_headers,
+)
 from dataplane.wire.records import iter_records
 
 
@@ -54,6 +60,9 @@ class MemoryLog:
         #: The seal on the disk and in memory, and whether the disk has it (storage/seal.py).
         self.seal: Seal | None = None
         self._is_seal_durable = False
+        #: What the disk holds of a batch, by base offset, where that is not what was written.
+        self.at_rest: dict[int, bytes] = {}
+        self.rotten: list[RottenRange] = []
 
     @property
     def vouched_end_offset(self) -> int:
@@ -147,6 +156,11 @@ class MemoryLog:
         assert self.log_start_offset <= offset <= self.log_end_offset, offset
         if offset >= end_offset or offset >= self.log_end_offset:
             return LogSlice((), 0, offset)
+        for found in self.rotten:
+            if found.first_offset <= offset < found.next_offset:
+                raise RottenBytes(found.reason)
+            if offset < found.first_offset:
+                end_offset = min(end_offset, found.first_offset)
         parts: list[memoryview] = []
         size = 0
         next_offset = offset
@@ -216,6 +230,7 @@ class MemoryLog:
         self._touch_disk()
         assert self.log_start_offset <= offset <= self.log_end_offset
         self.log_start_offset = offset
+        self._forget_rot(offset, self.log_end_offset)
         self._epochs.truncate_from_start(offset)
         gone = 0
         while gone < len(self._batches) and self._batches[gone].header.next_offset <= offset:
@@ -225,6 +240,58 @@ class MemoryLog:
         del self._bases[:gone]
         self._flushed_batches = max(0, self._flushed_batches - gone)
         self._scanned_batches = max(0, self._scanned_batches - gone)
+
+    # Rot (5.7).
+
+    def rot(self, base_offset: int, *, is_cached: bool) -> None:
+        """The disk holds one bit of this batch wrong. is_cached: whoever reads it is given the right bytes
+        from memory, until the process starts anew. What rots had been flushed, and no recovery reads it
+        again."""
+        index = self._bases.index(base_offset)
+        header, data = self._batches[index]
+        bad = bytearray(data)
+        bad[-1] ^= 1
+        self.at_rest[base_offset] = bytes(bad)
+        self._flushed_batches = max(self._flushed_batches, index + 1)
+        self._scanned_batches = max(self._scanned_batches, index + 1)
+        if not is_cached:
+            self._batches[index] = StoredBatch(header, bytes(bad))
+
+    def scrub(self, end_offset: int) -> list[RottenRange]:
+        """What is rotten on the disk and was not known, below `end_offset`."""
+        known = {found.first_offset for found in self.rotten}
+        found = []
+        for base_offset, data in sorted(self.at_rest.items()):
+            header = decode_header(data)
+            if base_offset in known or header.next_offset > end_offset:
+                continue
+            if not crc_is_valid(memoryview(self.read_at_rest(base_offset)), header):
+                found.append(RottenRange(base_offset, header.next_offset, "CRC does not match"))
+        return found
+
+    def read_at_rest(self, base_offset: int) -> bytes:
+        return self.at_rest[base_offset]
+
+    def note_rotten(self, found: RottenRange) -> None:
+        self.rotten = sorted((*self.rotten, found), key=lambda other: other.first_offset)
+
+    def mend(self, found: RottenRange, data: bytes) -> None:
+        index = self._bases.index(found.first_offset)
+        header, _ = self._batches[index]
+        self._batches[index] = StoredBatch(header, data)
+        self.at_rest[found.first_offset] = data
+        if crc_is_valid(memoryview(data), header):
+            del self.at_rest[found.first_offset]
+        self.rotten.remove(found)
+
+    def _forget_rot(self, first_offset: int, end_offset: int) -> None:
+        """Of what was cut or deleted: only [first_offset, end_offset) is left."""
+        self.rotten = [r for r in self.rotten if r.next_offset > first_offset and r.next_offset <= end_offset]
+        self.at_rest = {
+            base: data
+            for base, data in self.at_rest.items()
+            if first_offset < decode_header(data).next_offset <= end_offset
+        }
 
     # The disk below it.
 
@@ -246,6 +313,7 @@ class MemoryLog:
         other._torn = self._torn
         if self._is_seal_durable:
             other.seal, other._is_seal_durable = self.seal, True
+        other.at_rest, other.rotten = dict(self.at_rest), list(self.rotten)
         other.recover()  # rebuilds the producers' states
         return other
 
@@ -285,7 +353,10 @@ class MemoryLog:
 
     def recover(self) -> None:
         """What the next process makes of the bytes it finds."""
-        known = self._batches[: self._scanned_batches]
+        known = [
+            StoredBatch(header, self.at_rest.get(header.base_offset, data))
+            for header, data in self._batches[: self._scanned_batches]
+        ]
         found = b"".join([data for _, data in self._batches[self._scanned_batches :]]) + self._torn
         entries, reconciled = self._epochs.entries, self._epochs.reconciled
         end_offset = self.log_end_offset
@@ -340,6 +411,7 @@ class MemoryLog:
         del self._batches[count:]
         del self._bases[count:]
         self.log_end_offset = end_offset
+        self._forget_rot(self.log_start_offset, end_offset)
         self._size_bytes = sum(len(data) for _, data in self._batches)
         self._flushed_batches = min(self._flushed_batches, count)
         self._scanned_batches = min(self._scanned_batches, count)

@@ -36,6 +36,7 @@ _BY_CAUSE = {
     Cause.CONTROLLED_SHUTDOWN: "election.for.controlled.shutdown",
     Cause.UNCLEAN_RESTART: "unclean.restart",
     Cause.LOG_MISSING: "log.lost",
+    Cause.REPLICA_ROTTEN: "rot.took.a.seat",
     Cause.REASSIGNMENT_CANCELLED: "move.called.off",
 }
 

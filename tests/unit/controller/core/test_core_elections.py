@@ -517,6 +517,67 @@ def test_a_problem_of_an_earlier_leader_epoch_is_history() -> None:
     assert cluster.last.records == ()
 
 
+# --- rotten replicas (5.7) -------------------------------------------------------------------------
+
+
+def report_rot(cluster: Cluster, broker_id: int, code: str = "rotten") -> None:
+    problems = (problem(code, leader_epoch=cluster.partition().leader_epoch),)
+    report = LagReport(
+        broker_id=broker_id, broker_epoch=cluster.broker(broker_id).broker_epoch, problems=problems
+    )
+    cluster.step(Report(wall_ms=0, request=report))
+
+
+def rot_alarms(cluster: Cluster) -> list[int | None]:
+    return [a.key.broker_id for a in cluster.machine.alarms() if a.key.code is AlarmCode.REPLICA_ROTTEN]
+
+
+def test_a_rotten_leader_gives_its_seat_to_one_that_is_whole_until_it_is_in_sync_again() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    report_rot(cluster, 1)
+    assert seats(cluster.partition()) == (2, (2, 3), ())
+    assert rot_alarms(cluster) == [1]
+    cluster.propose(1, 2, 3)
+    assert rot_alarms(cluster) == []
+
+
+def test_a_rotten_follower_loses_its_seat_and_the_leader_forgets_how_far_it_was() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    before = cluster.partition()
+    report_rot(cluster, 3)
+    after = cluster.partition()
+    assert (after.leader, after.leader_epoch, after.isr) == (1, before.leader_epoch + 1, (1, 2))
+
+
+def test_a_rotten_replica_that_nobody_can_stand_in_for_keeps_its_seat_and_is_alarmed() -> None:
+    """Then another is back, and the rotten one says again what it said."""
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    for broker_id in (2, 3):
+        cluster.kill(broker_id)
+    before = cluster.partition()
+    report_rot(cluster, 1)
+    assert cluster.partition() == before
+    assert rot_alarms(cluster) == [1]
+    cluster.restart(2)
+    cluster.propose(1, 2)
+    assert rot_alarms(cluster) == [1]
+    report_rot(cluster, 1)
+    assert seats(cluster.partition())[0] == 2
+    assert 1 not in (*cluster.partition().isr, *cluster.partition().elr)
+
+
+def test_what_is_mended_is_no_alarm_any_more() -> None:
+    cluster = Cluster()
+    cluster.create((1,))
+    report_rot(cluster, 1)
+    assert rot_alarms(cluster) == [1]
+    report_rot(cluster, 1, "mended")
+    assert rot_alarms(cluster) == []
+
+
 # --- new replicas ----------------------------------------------------------------------------------
 
 

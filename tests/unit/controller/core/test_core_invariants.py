@@ -73,7 +73,7 @@ def check_transition(before: PartitionState | None, record: PartitionRecord) -> 
         return
     assert after.partition_epoch == before.partition_epoch + 1
     unclean = after.unclean_leader_epoch != before.unclean_leader_epoch
-    lost_log = record.change.cause in (Cause.LOG_MISSING, Cause.STORAGE_ERROR)
+    lost_log = record.change.cause in (Cause.LOG_MISSING, Cause.STORAGE_ERROR, Cause.REPLICA_ROTTEN)
     drops = not set(before.replicas) <= set(after.replicas)
     begins_anew = after.leader != before.leader or drops or (lost_log and after.leader != NO_LEADER)
     assert after.leader_epoch == before.leader_epoch + begins_anew
@@ -263,7 +263,7 @@ class RandomCluster(RuleBasedStateMachine):
         if state.recovery is LeaderRecovery.RECOVERING and state.leader != NO_LEADER:
             self.cluster.propose(*state.isr, base=state, recovery=LeaderRecovery.RECOVERED)
 
-    @rule(data=st.data(), code=st.sampled_from(["log_missing", "storage_error", "quarantined"]))
+    @rule(data=st.data(), code=st.sampled_from(["log_missing", "storage_error", "rotten", "quarantined"]))
     def lose_log(self, data: st.DataObject, code: str) -> None:
         state = self.state(data)
         broker_id = data.draw(st.sampled_from(state.replicas))

@@ -122,10 +122,11 @@ def test_an_answer_counts_only_for_the_epoch_and_offset_it_was_asked_for() -> No
 )
 def test_what_is_no_continuation_of_the_log_is_not_written(records: bytes, why: str) -> None:
     bench = following(log_of(1, 1))
-    assert bench.fetched(FetchedPartition(high_watermark=2, records=records)) == (
-        BackOff(200, ErrorCode.CORRUPT_MESSAGE),
-        Note(f"leader 1 sent {why}", is_warning=True),
-    )
+    back_off, problem, note = bench.fetched(FetchedPartition(high_watermark=2, records=records))
+    assert back_off == BackOff(200, ErrorCode.CORRUPT_MESSAGE)
+    assert isinstance(problem, ReportProblem)
+    assert (problem.problem.code, problem.problem.first_offset) == ("batch_refused", 2)
+    assert note == Note(f"leader 1 sent {why}", is_warning=True)
     assert bench.log.log_end_offset == 2
     assert bench.high_watermark == 0
 

@@ -24,7 +24,7 @@ from dataplane.shell.data_directory import DataDirectory, load_logs
 from dataplane.shell.fetches import Fetches
 from dataplane.shell.maintenance import Maintenance
 from dataplane.shell.metrics import BrokerCounters
-from dataplane.shell.partitions import Fetching, HostedPartition, PartitionTable
+from dataplane.shell.partitions import Fetching, HostedPartition, PartitionTable, Scrubbing
 from dataplane.shell.produces import Produces
 from dataplane.shell.threads import WorkerThreads
 from dataplane.storage.disk import Disk
@@ -224,7 +224,7 @@ class Node:
         self.clock.now_ms += duration_ms
         self.hear_controller()
 
-    def connect(self, fetching: Fetching) -> None:
+    def connect(self, fetching: Fetching, scrubbing: Scrubbing | None = None) -> None:
         self.table.connect(
             fetches=Fetches(
                 sessions=FetchSessions(iter(range(1, 100))),
@@ -235,6 +235,7 @@ class Node:
             fetching=fetching,
             wake_report=self._wake_report,
             end_turn=lambda: None,
+            scrubbing=scrubbing,
         )
 
     def settings_for(self, topic_id: str) -> TopicSettings:

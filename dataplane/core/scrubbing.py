@@ -1,0 +1,110 @@
+"""What a scrub reads next, and what may be written where rot was found (5.7).
+
+A pass reads one log from its start to its high watermark. One pass runs at a time: the log whose bytes were
+read longest ago is next, and none before its interval is over. Times are wall clock, because they outlive the
+process; a clock that leaps makes a pass come early or late, and nothing else depends on it.
+
+Mending is no fetching: bytes that a leader sent are written over a hole only if they are what stood there, as
+far as anybody can still know it: whole batches with good CRCs, in the epochs that this log's own history
+names, which fill the hole to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from controller.contract.partition_state import PartitionKey
+from dataplane.wire.record_batch import CorruptBatch, crc_is_valid, iter_headers
+
+NEVER_MS = -1
+
+
+class ScrubProgress(msgspec.Struct):
+    """Of one log. seen_ms: since when it is known here. covered_ms: all that it held then was read at or
+    after this time. started_ms: when the running pass began; NEVER_MS without one. base_offset: of the
+    segment that it is in."""
+
+    seen_ms: int
+    covered_ms: int = NEVER_MS
+    started_ms: int = NEVER_MS
+    base_offset: int = 0
+
+    @property
+    def oldest_unread_ms(self) -> int:
+        """No byte of it was read longer ago."""
+        return self.seen_ms if self.covered_ms == NEVER_MS else self.covered_ms
+
+
+class ScrubOrder:
+    """`progress`: of earlier lives, by partition."""
+
+    def __init__(self, *, interval_ms: int, progress: dict[PartitionKey, ScrubProgress]) -> None:
+        self.progress = progress
+        self._interval_ms = interval_ms
+
+    def due(self, keys: Iterable[PartitionKey], wall_ms: int) -> list[PartitionKey]:
+        """Whose bytes to read now, in order: a pass that an earlier life began, then what was read longest
+        ago. Forgets logs that are gone."""
+        progress = self.progress
+        known = self.progress = {key: progress.get(key) or ScrubProgress(wall_ms) for key in keys}
+        return sorted(
+            (key for key, at in known.items() if at.started_ms != NEVER_MS or self._is_due(at, wall_ms)),
+            key=lambda key: (known[key].started_ms == NEVER_MS, known[key].oldest_unread_ms, key),
+        )
+
+    def begin(self, key: PartitionKey, wall_ms: int) -> ScrubProgress:
+        """Its pass begins now, or goes on."""
+        at = self.progress.setdefault(key, ScrubProgress(wall_ms))
+        if at.started_ms == NEVER_MS:
+            at.started_ms, at.base_offset = wall_ms, 0
+        return at
+
+    def on_pass_over(self, key: PartitionKey) -> None:
+        at = self.progress.get(key)
+        if at is not None:
+            at.covered_ms, at.started_ms, at.base_offset = at.started_ms, NEVER_MS, 0
+
+    def age_ms(self, wall_ms: int) -> int:
+        """Of the byte that was read longest ago, at most; 0 without any."""
+        return max((wall_ms - at.oldest_unread_ms for at in self.progress.values()), default=0)
+
+    def _is_due(self, at: ScrubProgress, wall_ms: int) -> bool:
+        return at.covered_ms == NEVER_MS or not 0 <= wall_ms - at.covered_ms < self._interval_ms
+
+
+class Unfit(Exception):
+    """What the leader sent is not what stood here."""
+
+
+def fitting_bytes(
+    records: memoryview,
+    *,
+    first_offset: int,
+    next_offset: int,
+    size_bytes: int,
+    epoch_at: Callable[[int], int],
+) -> tuple[int, int]:
+    """How many of the first bytes of `records` fill the beginning of a hole, and the offset after them.
+
+    first_offset, next_offset, size_bytes: of the hole. epoch_at: the log's own history. Raises Unfit.
+    """
+    end, expected = 0, first_offset
+    try:
+        for position, header in iter_headers(records):
+            if header.base_offset >= next_offset or end == size_bytes:
+                break
+            if header.base_offset != expected or header.next_offset > next_offset:
+                raise Unfit(f"a batch [{header.base_offset}, {header.next_offset}) where {expected} was due")
+            epoch = epoch_at(header.base_offset)  # negative below the log's start
+            if header.leader_epoch != epoch >= 0:
+                raise Unfit(f"a batch of epoch {header.leader_epoch} at offset {header.base_offset}")
+            if not crc_is_valid(records[position : position + header.size_bytes], header):
+                raise Unfit(f"a batch with a wrong CRC at offset {header.base_offset}")
+            end, expected = position + header.size_bytes, header.next_offset
+    except CorruptBatch as corrupt:
+        raise Unfit(f"no batches: {corrupt.reason}") from None
+    if not end or end > size_bytes or (expected >= next_offset and end != size_bytes):
+        raise Unfit(f"{end} bytes up to offset {expected} for {size_bytes} bytes up to {next_offset}")
+    return end, expected

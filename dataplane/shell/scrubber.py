@@ -1,0 +1,365 @@
+"""Reads the logs' bytes again, slowly, and mends what has rotted (docs/replication.md 5.7).
+
+A slice is read in a thread of its own, and then nothing is for as long as the configured rate asks for, and
+at least nineteen times as long as the slice took: a scrub takes no more than a twentieth of one processor,
+however small the batches are. Progress is written down now and then, so that a restart goes on within the
+segment.
+
+What is found rotten is read once more before it is believed. Then it is remembered beside the log, told to
+the controller, and, once this replica has no seat, mended: the leader is asked for the very records as a
+consumer would ask, so that nothing it knows of this follower changes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import msgspec
+import trio
+from prometheus_client.metrics_core import Metric
+
+from controller.contract.partition_state import PartitionKey
+from dataplane.core.effects import MendLog
+from dataplane.core.log_port import LogChanged, LogError
+from dataplane.core.replica import Role
+from dataplane.core.scrubbing import ScrubOrder, ScrubProgress, Unfit, fitting_bytes
+from dataplane.shell.clock import Clock
+from dataplane.shell.cluster_view import ClusterView
+from dataplane.shell.config import BrokerConfig
+from dataplane.shell.data_directory import DataDirectory
+from dataplane.shell.metrics import counter, gauge
+from dataplane.shell.net import Net
+from dataplane.shell.partitions import HostedPartition, PartitionTable
+from dataplane.shell.question import ask
+from dataplane.shell.threads import Threads
+from dataplane.shell.topic_ids import topic_id_bytes
+from dataplane.storage.health import ClosedLog
+from dataplane.storage.rot import Checked, Place
+from dataplane.storage.segment import Hole
+from dataplane.wire import fetch as wire
+from dataplane.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
+from dataplane.wire.errors import ErrorCode, error_code
+from dataplane.wire.framing import FrameError, encode_request_frame
+from dataplane.wire.headers import encode_request_header
+from dataplane.wire.primitives import MalformedRequest
+from dataplane.wire.replica_fetch import decode_answer
+
+_log = logging.getLogger(__name__)
+
+SLICE_BYTES = 256 * 1024
+REST_FACTOR = 19
+IDLE_MS_MAX = 5_000
+CHECKPOINT_MS = 60_000
+MEND_BYTES_MAX = 1024 * 1024
+MEND_TIMEOUT_MS = 10_000
+MEND_RETRY_MS = 2_000
+_SLACK_BYTES = 128 * 1024 * 1024
+"""An answer holds one batch at least, of any size that a leader accepted."""
+
+
+class NotMended(Exception):
+    """Not now; it is tried again."""
+
+
+class Scrubber:
+    def __init__(
+        self,
+        *,
+        table: PartitionTable,
+        directory: DataDirectory,
+        view: ClusterView,
+        config: BrokerConfig,
+        net: Net,
+        clock: Clock,
+        threads: Threads,
+        client_id: str,
+        end_turn: Callable[[], None],
+    ) -> None:
+        self._table = table
+        self._directory = directory
+        self._view = view
+        self._net = net
+        self._clock = clock
+        self._threads = threads
+        self._client_id = client_id
+        self._end_turn = end_turn
+        self._rate = config.number("log.scrub.bytes.per.second")
+        interval_ms = config.number("log.scrub.interval.ms")
+        self._order = ScrubOrder(interval_ms=interval_ms, progress={})
+        self._idle_ms = min(IDLE_MS_MAX, interval_ms)
+        self._limiter = trio.CapacityLimiter(1)
+        #: Where the running pass is, and the log's count of changes then: a place means nothing after a cut.
+        self._place: tuple[PartitionKey, int, Place] | None = None
+        self._suspects: dict[PartitionKey, int] = {}
+        self._to_mend: dict[PartitionKey, MendLog] = {}
+        self._due: deque[PartitionKey] = deque()
+        #: Rotten as of late.
+        self._rotten: set[PartitionKey] = set()
+        self._wake_scrub = trio.Event()
+        self._wake_mend = trio.Event()
+        self._scope = trio.CancelScope()
+        self._saved_ms = clock.mono_ms()
+        self.bytes_read = 0
+        self.passes = 0
+        self.findings = 0
+        self.bytes_mended = 0
+
+    def stop(self) -> None:
+        """Touch the logs no more: the clean shutdown closes them."""
+        self._scope.cancel()
+
+    async def run(self) -> None:
+        with self._scope:
+            self._order.progress = await self._threads.run(
+                lambda: decode_progress(self._directory.read_scrub_progress())
+            )
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._scrub)
+                nursery.start_soon(self._mend_all)
+
+    # What replicas ask for (partitions.Scrubbing)
+
+    def check_soon(self, hosted: HostedPartition, offset: int) -> None:
+        self._suspects[hosted.key] = offset
+        self._wake_scrub.set()
+
+    def mend(self, hosted: HostedPartition, effect: MendLog) -> None:
+        self._to_mend[hosted.key] = effect
+        self._rotten.add(hosted.key)
+        self._wake_mend.set()
+
+    # Reading
+
+    async def _scrub(self) -> None:
+        while True:
+            started_us = self._clock.mono_us()
+            size_bytes = await self._read_next()
+            self._forget_what_was_deleted()
+            if self._clock.mono_ms() - self._saved_ms >= CHECKPOINT_MS:
+                await self._save()
+            if size_bytes is None:
+                self._wake_scrub = trio.Event()
+                with self._clock.timeout_ms(self._idle_ms):
+                    await self._wake_scrub.wait()
+                continue
+            took_ms = (self._clock.mono_us() - started_us) / 1_000
+            rate_ms = size_bytes * 1_000 / self._rate if self._rate else 0.0
+            await self._clock.sleep_ms(max(rate_ms, took_ms * REST_FACTOR))
+
+    async def _read_next(self) -> int | None:
+        """One slice; how many bytes that were. None: there is nothing to read now."""
+        while self._suspects:
+            key, offset = self._suspects.popitem()
+            hosted = self._table.get(*key)
+            if hosted is not None and hosted.replica.role is not Role.OFFLINE:
+                checked = await self._check(hosted, hosted.log.place_near(offset))
+                return 0 if checked is None else checked.size_bytes
+        if not self._rate:
+            return None
+        hosted_or_none = self._next_log()
+        if hosted_or_none is None:
+            return None
+        hosted, key, changes = hosted_or_none, hosted_or_none.key, hosted_or_none.log.changes
+        at = self._order.begin(key, self._clock.wall_ms())
+        place = Place(at.base_offset, 0, at.base_offset)
+        if self._place is not None and self._place[:2] == (key, changes):
+            place = self._place[2]
+        checked = await self._check(hosted, place)
+        self._place = None
+        if checked is None:
+            return 0
+        if checked.place is None:
+            self._order.on_pass_over(key)
+            self._due.popleft()
+            self.passes += 1
+        else:
+            self._place = (key, changes, checked.place)
+            at.base_offset = checked.place.base_offset
+        return checked.size_bytes
+
+    def _next_log(self) -> HostedPartition | None:
+        if not self._due:
+            keys = [hosted.key for hosted in self._table]
+            self._due.extend(self._order.due(keys, self._clock.wall_ms()))
+        while self._due:
+            hosted = self._table.get(*self._due[0])
+            if hosted is not None and hosted.replica.role is not Role.OFFLINE:
+                return hosted
+            self._due.popleft()
+        return None
+
+    async def _check(self, hosted: HostedPartition, place: Place) -> Checked | None:
+        """Read a slice; what is bad twice is rotten. None: the log was changed under it, or is over."""
+        end_offset = hosted.replica.high_watermark
+        read = partial(hosted.log.check_at_rest, end_offset=end_offset, bytes_max=SLICE_BYTES)
+        try:
+            checked = await self._threads.run(partial(read, place), limiter=self._limiter)
+            self.bytes_read += checked.size_bytes
+            hole = checked.hole
+            if hole is not None:
+                again = Place(hole.base_offset, hole.position, hole.first_offset)
+                if (await self._threads.run(partial(read, again), limiter=self._limiter)).hole is None:
+                    _log.warning("%s; read again it was good", hole.reason)
+                else:
+                    self._on_hole(hosted, hole)
+        except (LogChanged, ClosedLog):
+            return None
+        except LogError as error:
+            self._directory.on_error(str(error))
+            return None
+        return checked
+
+    def _on_hole(self, hosted: HostedPartition, hole: Hole) -> None:
+        if self._table.get(*hosted.key) is not hosted:
+            return
+        self.findings += 1
+        _log.error("%s-%d is rotten: %s", hosted.topic, hosted.partition, hole.reason)
+        hosted.log.note_rotten(hole)
+        self._rotten.add(hosted.key)
+        self._table.run_effects(hosted, hosted.replica.on_rotten())
+        self._end_turn()
+
+    def _forget_what_was_deleted(self) -> None:
+        """Rot may go with what retention or a truncation takes away."""
+        for key in list(self._rotten):
+            hosted_or_none = self._table.get(*key)
+            if hosted_or_none is None or not hosted_or_none.log.rotten:
+                self._rotten.discard(key)
+            if hosted_or_none is not None and not hosted_or_none.log.rotten:
+                self._table.run_effects(hosted_or_none, hosted_or_none.replica.on_mended())
+                self._end_turn()
+
+    async def _save(self) -> None:
+        self._saved_ms = self._clock.mono_ms()
+        encoded = encode_progress(self._order.progress)
+        try:
+            await self._threads.run(partial(self._directory.write_scrub_progress, encoded))
+        except (LogError, OSError) as error:
+            self._directory.on_error(str(error))
+
+    # Mending
+
+    async def _mend_all(self) -> None:
+        while True:
+            while self._to_mend:
+                key, effect = self._to_mend.popitem()
+                hosted = self._table.get(*key)
+                if hosted is not None:
+                    await self._mend_one(hosted, effect)
+            self._wake_mend = trio.Event()
+            await self._wake_mend.wait()
+
+    async def _mend_one(self, hosted: HostedPartition, effect: MendLog) -> None:
+        try:
+            while hosted.log.holes and _is_asked_for(hosted, effect):
+                await self._mend_piece(hosted, hosted.log.holes[0], effect)
+        except (NotMended, Unfit, OSError, FrameError, MalformedRequest, LogChanged, ClosedLog) as error:
+            _log.warning("%s-%d is not mended yet: %s", hosted.topic, hosted.partition, error)
+            await self._clock.sleep_ms(MEND_RETRY_MS)
+        except LogError as error:
+            self._directory.on_error(str(error))
+            return
+        if self._table.get(*hosted.key) is hosted:
+            self._rotten.discard(hosted.key)
+            self._table.run_effects(hosted, hosted.replica.on_mended())  # asks again for what is left
+            self._end_turn()
+
+    async def _mend_piece(self, hosted: HostedPartition, hole: Hole, effect: MendLog) -> None:
+        records = await self._fetch(hosted, hole.first_offset, effect)
+        size_bytes, next_offset = fitting_bytes(
+            records,
+            first_offset=hole.first_offset,
+            next_offset=hole.next_offset,
+            size_bytes=hole.end_position - hole.position,
+            epoch_at=hosted.log.epochs.epoch_at,
+        )
+        batches = bytes(records[:size_bytes])
+        await self._threads.run(partial(hosted.log.mend, hole, batches), limiter=self._limiter)
+        hosted.log.close_hole(hole, size_bytes=size_bytes, next_offset=next_offset)
+        self.bytes_mended += size_bytes
+        _log.info(
+            "%s-%d: mended %d bytes, offsets %d to %d, from broker %d",
+            hosted.topic,
+            hosted.partition,
+            size_bytes,
+            hole.first_offset,
+            next_offset,
+            effect.leader_id,
+        )
+
+    async def _fetch(self, hosted: HostedPartition, offset: int, effect: MendLog) -> memoryview:
+        """Committed records from the leader, as to a consumer that names its leader epoch."""
+        endpoint = self._view.brokers.get(effect.leader_id)
+        if endpoint is None:
+            raise NotMended(f"the address of broker {effect.leader_id} is not known")
+        partition = wire.FetchPartition(
+            topic_id_bytes(hosted.topic_id),
+            hosted.partition,
+            effect.leader_epoch,
+            offset,
+            -1,
+            -1,
+            MEND_BYTES_MAX,
+        )
+        head = encode_request_header(
+            api_key=ApiKey.FETCH,
+            api_version=HIGHEST_FETCH_VERSION,
+            correlation_id=1,
+            client_id=self._client_id,
+        )
+        body = wire.encode_fetch_request(wire.FetchRequest(max_bytes=MEND_BYTES_MAX, partitions=[partition]))
+        with self._clock.timeout_ms(MEND_TIMEOUT_MS):
+            channel = await self._net.connect(endpoint.host, endpoint.port)
+            try:
+                frame = await ask(channel, encode_request_frame(head, body), answer_bytes_max=_SLACK_BYTES)
+            finally:
+                channel.close()
+            _, response = decode_answer(frame)
+            if len(response.partitions) != 1:
+                raise NotMended(f"broker {effect.leader_id} answers {response.error_code}")
+            (data,) = response.partitions
+            error = error_code(data.error_code)
+            if error is not ErrorCode.NONE or not data.records:
+                raise NotMended(f"broker {effect.leader_id} gives nothing at {offset}: {error.name}")
+            assert isinstance(data.records[0], memoryview)
+            return data.records[0]
+        raise NotMended(f"broker {effect.leader_id} does not answer")
+
+    # Metrics
+
+    def collect(self) -> Iterator[Metric]:
+        yield counter("springtide_scrub_bytes", "Bytes read by the scrub", self.bytes_read)
+        yield counter("springtide_scrub_passes", "Logs read to their high watermark", self.passes)
+        yield counter("springtide_scrub_findings", "Holes found: bytes at rest that rotted", self.findings)
+        yield counter("springtide_scrub_mended_bytes", "Bytes mended from leaders", self.bytes_mended)
+        yield gauge(
+            "springtide_scrub_oldest_unread_seconds",
+            "How long ago the byte was read that was read longest ago, at most",
+            max(0, self._order.age_ms(self._clock.wall_ms())) / 1_000,
+        )
+        yield gauge(
+            "springtide_rotten_replicas",
+            "Replicas here with bytes that rotted and are not mended",
+            sum(bool(hosted.log.rotten) for hosted in self._table),
+        )
+
+
+def _is_asked_for(hosted: HostedPartition, effect: MendLog) -> bool:
+    state = hosted.replica.state
+    return state is not None and (state.leader, state.leader_epoch) == (effect.leader_id, effect.leader_epoch)
+
+
+def encode_progress(progress: dict[PartitionKey, ScrubProgress]) -> bytes:
+    return msgspec.json.encode([(key[0], key[1], at) for key, at in progress.items()])
+
+
+def decode_progress(encoded: bytes) -> dict[PartitionKey, ScrubProgress]:
+    """Empty if it can't be read: everything is read again then, which costs time and nothing else."""
+    try:
+        rows = msgspec.json.decode(encoded, type=list[tuple[str, int, ScrubProgress]])
+    except msgspec.DecodeError:
+        return {}
+    return {(topic_id, partition): at for topic_id, partition, at in rows}

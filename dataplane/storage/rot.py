@@ -1,0 +1,199 @@
+"""Bytes that rot at rest: reading a log's files again for what they hold by now, and remembering what is bad.
+
+A scrub reads below the high watermark only, where every byte is committed and another replica has it. It
+reads from the disk: pages that the kernel remembers are dropped first (a page that is not written back yet
+stays, and is read again with the next pass), and dropped again afterwards, so that a pass over cold data
+pushes nothing hot out of memory. Each batch is checked as recovery does it: header, CRC, offsets that
+continue.
+
+A *hole* is a run of whole batches that can't be believed, from the end of a good batch to the next one: the
+header's own length says where that is, if a good batch begins there; else the index. Holes are remembered in
+a file beside the log until they are mended or deleted, so that a restart makes no rotten replica whole (5.7).
+Index files are not scrubbed: an entry that does not agree with the log is rebuilt when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from dataplane.storage.disk import Disk, File, read_whole, replace_durably
+from dataplane.storage.segment import TO_THE_END, Hole, Segment, log_path
+from dataplane.wire.record_batch import (
+    BATCH_LENGTH_MIN,
+    HEADER_BYTES,
+    MAGIC,
+    BatchHeader,
+    crc_is_valid,
+    decode_header,
+)
+
+ROTTEN_FILE = "rotten"
+ROTTEN_FILE_BYTES_MAX = 1024 * 1024
+
+EpochAt = Callable[[int], int]
+
+
+class Place(NamedTuple):
+    """Where a pass is in a log: a batch boundary, and the offset that comes next."""
+
+    base_offset: int
+    position: int
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What one slice has shown. place: where to go on; None when the pass is over. size_bytes: read."""
+
+    place: Place | None
+    size_bytes: int
+    hole: Hole | None = None
+
+
+def check_slice(
+    disk: Disk,
+    segments: Sequence[Segment],
+    place: Place,
+    *,
+    end_offset: int,
+    bytes_max: int,
+    epoch_at: EpochAt,
+) -> Checked:
+    """Read about `bytes_max` bytes from a place on, at least one batch, none at or beyond `end_offset`. For a
+    thread. A place in a segment that is gone goes on with the next one. Raises OSError."""
+    segment = next((s for s in segments if s.base_offset >= place.base_offset), None)
+    if segment is None or segment.base_offset >= end_offset:
+        return Checked(None, 0)
+    if segment.base_offset != place.base_offset or place.position > segment.size_bytes:
+        place = Place(segment.base_offset, 0, segment.base_offset)
+    known = next((hole for hole in segment.holes if hole.position == place.position), None)
+    if known is not None:
+        return Checked(Place(segment.base_offset, known.end_position, known.next_offset), 0)
+    if place.position >= segment.size_bytes:
+        following = segments[-1].base_offset > segment.base_offset
+        return Checked(Place(segment.base_offset + 1, 0, segment.next_offset) if following else None, 0)
+    file = disk.open(log_path(segment.directory, segment.base_offset))
+    try:
+        reading = _Reading(file, segment, segment.size_bytes, epoch_at)
+        return _check(reading, place, end_offset=end_offset, bytes_max=max(bytes_max, HEADER_BYTES))
+    finally:
+        file.close()
+
+
+class _Reading(NamedTuple):
+    """A segment under a scrub. size_bytes: as of its beginning; what is appended since is for the next pass.
+    epoch_at: by the log's own history; negative where it does not say."""
+
+    file: File
+    segment: Segment
+    size_bytes: int
+    epoch_at: EpochAt
+
+    def fits(self, header: BatchHeader, position: int, next_offset: int) -> bool:
+        """Whether this can be the header of the batch that begins there. Offsets continue without a gap:
+        nothing compacts logs here, and the base offset is not below the CRC."""
+        epoch = self.epoch_at(next_offset)
+        return (
+            header.magic == MAGIC
+            and header.batch_length >= BATCH_LENGTH_MIN
+            and header.last_offset_delta >= 0
+            and header.base_offset == next_offset
+            and (epoch < 0 or header.leader_epoch == epoch)
+            and position + header.size_bytes <= self.size_bytes
+        )
+
+
+def _check(reading: _Reading, place: Place, *, end_offset: int, bytes_max: int) -> Checked:
+    file, segment, size_bytes = reading.file, reading.segment, reading.size_bytes
+    base_offset, start = segment.base_offset, place.position
+    data = memoryview(read_at_rest(file, min(bytes_max, size_bytes - start), start))
+    position, next_offset = start, place.next_offset
+    while position < size_bytes:
+        if next_offset >= end_offset:
+            return Checked(None, position - start)
+        batch = data[position - start :]
+        if len(batch) < HEADER_BYTES and start < position:
+            break
+        header = decode_header(batch) if len(batch) >= HEADER_BYTES else None
+        if header is not None and reading.fits(header, position, next_offset):
+            if header.size_bytes > len(batch) and start < position:
+                break
+            if header.size_bytes > len(batch):
+                batch = memoryview(read_at_rest(file, header.size_bytes, position))
+            if len(batch) >= header.size_bytes and crc_is_valid(batch, header):
+                if header.next_offset > end_offset:
+                    return Checked(None, position - start)
+                position += header.size_bytes
+                next_offset = header.next_offset
+                continue
+        hole = _hole(reading, position, next_offset)
+        if hole.end_position == TO_THE_END:
+            return Checked(Place(base_offset + 1, 0, end_offset), size_bytes - start, hole)
+        return Checked(
+            Place(base_offset, hole.end_position, hole.next_offset), hole.end_position - start, hole
+        )
+    return Checked(Place(base_offset, position, next_offset), position - start)
+
+
+def read_at_rest(file: File, length: int, position: int) -> bytes:
+    """What the disk holds, whatever the kernel remembers of it."""
+    file.forget(length, position)
+    data = file.pread(length, position)
+    file.forget(length, position)
+    return data
+
+
+def _hole(reading: _Reading, position: int, next_offset: int) -> Hole:
+    """From a bad batch to the next good one: where its header says, or else an index entry."""
+    file, segment = reading.file, reading.segment
+    end_position = end_offset = TO_THE_END
+    reason = "no record batch that continues the log"
+    candidates = segment.index.positions_after(position)
+    raw = file.pread(HEADER_BYTES, position)
+    if len(raw) == HEADER_BYTES and reading.fits(header := decode_header(raw), position, next_offset):
+        reason = "CRC does not match"
+        candidates.insert(0, position + header.size_bytes)
+    for candidate in candidates:
+        good = _good_batch_at(reading, candidate, next_offset)
+        if good is not None:
+            end_position, end_offset = candidate, good.base_offset
+            break
+    reason = f"{log_path(segment.directory, segment.base_offset)} at {position}: {reason}"
+    return Hole(segment.base_offset, position, end_position, next_offset, end_offset, reason)
+
+
+def _good_batch_at(reading: _Reading, position: int, offset_min: int) -> BatchHeader | None:
+    raw = reading.file.pread(HEADER_BYTES, position)
+    if len(raw) < HEADER_BYTES:
+        return None
+    header = decode_header(raw)
+    offset = header.base_offset
+    if not offset_min < offset < reading.segment.next_offset or not reading.fits(header, position, offset):
+        return None
+    batch = memoryview(reading.file.pread(header.size_bytes, position))
+    return header if len(batch) == header.size_bytes and crc_is_valid(batch, header) else None
+
+
+def write_rotten(disk: Disk, directory: str, holes: Sequence[Hole]) -> None:
+    """Durable when it returns; without holes the file goes. Raises OSError."""
+    path = f"{directory}/{ROTTEN_FILE}"
+    if holes:
+        replace_durably(disk, path, msgspec.json.encode(holes))
+    elif disk.exists(path):
+        disk.unlink(path)
+        disk.fsync_dir(directory)
+
+
+def read_rotten(disk: Disk, directory: str) -> tuple[Hole, ...]:
+    """What was found in earlier lives. Raises OSError, also for a file that can't be read as such."""
+    encoded = read_whole(disk, f"{directory}/{ROTTEN_FILE}", bytes_max=ROTTEN_FILE_BYTES_MAX)
+    if encoded is None:
+        return ()
+    try:
+        return msgspec.json.decode(encoded, type=tuple[Hole, ...])
+    except msgspec.DecodeError as error:
+        raise OSError(f"{directory}/{ROTTEN_FILE}: {error}") from error

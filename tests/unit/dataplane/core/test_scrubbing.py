@@ -1,0 +1,194 @@
+"""What a scrub reads next, what may fill a hole, and what a rotten replica does until it is whole (5.7)."""
+
+from __future__ import annotations
+
+import pytest
+from replica_kit import TOPIC_ID, Bench, batch_of, log_of, records_of
+
+from controller.contract.lag_report import ReplicaProblem
+from dataplane.core.effects import (
+    LEADERSHIP_CHANGED,
+    STOP_FETCHING,
+    BackOff,
+    CheckAtRest,
+    Effects,
+    MendLog,
+    ReportProblem,
+    StartFetching,
+)
+from dataplane.core.leader import FETCH_REPEATS
+from dataplane.core.log_port import RottenRange
+from dataplane.core.results import FetchedPartition
+from dataplane.core.scrubbing import ScrubOrder, ScrubProgress, Unfit, fitting_bytes
+from dataplane.wire.errors import ErrorCode
+
+ROT = RottenRange(0, 1, "CRC does not match")
+A, B, C = ("a", 0), ("b", 0), ("c", 0)
+
+
+def told(leader_epoch: int = 1, *, high_watermark: int = 0) -> ReportProblem:
+    return ReportProblem(
+        ReplicaProblem(
+            topic_id=TOPIC_ID,
+            partition=0,
+            code="rotten",
+            detail="CRC does not match; 1 ranges, records from 0 on",
+            leader_epoch=leader_epoch,
+            first_offset=0,
+            next_offset=1,
+            high_watermark=high_watermark,
+        )
+    )
+
+
+# --- what is read next -----------------------------------------------------------------------------------
+
+
+def test_what_was_read_longest_ago_is_read_next_and_nothing_before_its_time() -> None:
+    order = ScrubOrder(
+        interval_ms=100,
+        progress={
+            A: ScrubProgress(0, covered_ms=950),
+            B: ScrubProgress(0, covered_ms=890),
+            C: ScrubProgress(0, covered_ms=880),
+        },
+    )
+    assert order.due([A, B, C], 1_000) == [C, B]
+    order.begin(C, 1_000)
+    order.on_pass_over(C)
+    assert order.due([A, B, C], 1_001) == [B]
+    assert order.age_ms(1_001) == 111
+
+
+def test_a_pass_that_an_earlier_life_began_goes_on_first_where_it_was() -> None:
+    order = ScrubOrder(
+        interval_ms=100, progress={A: ScrubProgress(0), B: ScrubProgress(0, started_ms=400, base_offset=7)}
+    )
+    assert order.due([A, B], 1_000) == [B, A]
+    assert order.begin(B, 1_000) == ScrubProgress(0, started_ms=400, base_offset=7)
+    order.on_pass_over(B)
+    assert order.progress[B] == ScrubProgress(0, covered_ms=400)
+
+
+def test_a_new_log_is_due_at_once_and_one_that_is_gone_is_forgotten() -> None:
+    order = ScrubOrder(interval_ms=100, progress={A: ScrubProgress(0, covered_ms=990)})
+    assert order.due([B], 1_000) == [B]
+    assert order.progress == {B: ScrubProgress(1_000)}
+
+
+def test_a_clock_that_went_back_makes_a_reading_due() -> None:
+    order = ScrubOrder(interval_ms=100, progress={A: ScrubProgress(0, covered_ms=9_000)})
+    assert order.due([A], 1_000) == [A]
+
+
+# --- what may fill a hole --------------------------------------------------------------------------------
+
+GOOD = records_of(log_of(1, 1, 2))
+SIZE = len(GOOD) // 3
+
+
+def fill(
+    records: bytes, *, size_bytes: int = SIZE, first_offset: int = 1, next_offset: int = 2
+) -> tuple[int, int]:
+    return fitting_bytes(
+        memoryview(records),
+        first_offset=first_offset,
+        next_offset=next_offset,
+        size_bytes=size_bytes,
+        epoch_at=lambda offset: 2 if offset == 2 else 1,
+    )
+
+
+def test_the_very_batches_fill_a_hole_also_piece_by_piece() -> None:
+    assert fill(GOOD[SIZE:]) == (SIZE, 2)
+    assert fill(GOOD, first_offset=0, next_offset=3, size_bytes=3 * SIZE) == (3 * SIZE, 3)
+    assert fill(GOOD[: 2 * SIZE], first_offset=0, next_offset=3, size_bytes=3 * SIZE) == (2 * SIZE, 2)
+
+
+@pytest.mark.parametrize(
+    ("records", "size_bytes"),
+    [
+        (b"", SIZE),
+        (GOOD, SIZE),
+        (GOOD[2 * SIZE :], SIZE),
+        (batch_of(base_offset=1, leader_epoch=2), SIZE),
+        (GOOD[SIZE : 2 * SIZE - 1] + b"?", SIZE),
+        (GOOD[SIZE : 2 * SIZE], SIZE + 1),
+        (GOOD[SIZE : 2 * SIZE], SIZE - 1),
+        (batch_of((b"one", b"two"), base_offset=1, leader_epoch=1), SIZE),
+        (bytes(SIZE), SIZE),
+    ],
+    ids=["nothing", "before", "behind", "epoch", "CRC", "too few bytes", "too many", "other", "zeros"],
+)
+def test_nothing_else_fills_it(records: bytes, size_bytes: int) -> None:
+    with pytest.raises(Unfit):
+        fill(records, size_bytes=size_bytes)
+
+
+# --- a rotten replica ------------------------------------------------------------------------------------
+
+
+def rotten(broker_id: int, **changes: object) -> Bench:
+    bench = Bench(broker_id, log=log_of(1, 1), high_watermark=2)
+    bench.apply(**changes)
+    bench.log.note_rotten(ROT)
+    return bench
+
+
+def test_a_rotten_follower_with_a_seat_tells_and_goes_on_fetching() -> None:
+    bench = rotten(2)
+    assert bench.replica.on_rotten() == (told(high_watermark=2), StartFetching(1, 1))
+    assert bench.replica.next_fetch() is not None
+
+
+def test_without_a_seat_it_fetches_no_more_until_it_is_mended() -> None:
+    bench = rotten(2)
+    bench.replica.on_rotten()
+    taken: Effects = bench.apply(isr=(1, 3), leader_epoch=2, partition_epoch=2)
+    assert taken == (LEADERSHIP_CHANGED, STOP_FETCHING, MendLog(1, 2))
+    assert bench.replica.next_fetch() is None
+    bench.log.rotten.clear()
+    *_, last = bench.replica.on_mended()
+    assert last == StartFetching(1, 2)
+    assert bench.replica.next_fetch() is not None
+
+
+def test_it_tells_again_with_every_state_in_which_it_has_a_seat() -> None:
+    """The controller may only now have another that can lead."""
+    bench = rotten(1, isr=(1,))
+    effects = bench.apply(isr=(1, 2), partition_epoch=2)
+    assert told(high_watermark=2) in effects
+    assert MendLog(1, 1) not in effects
+
+
+def test_a_rotten_leader_serves_what_is_good_and_refuses_the_rest() -> None:
+    bench = rotten(1)
+    bench.fetch(2, 2)
+    bench.fetch(3, 2)
+    assert bench.consume(0).error is ErrorCode.CORRUPT_MESSAGE
+    assert bench.consume(1).error is ErrorCode.NONE
+    assert bench.fetch(2, 0)[0].error is ErrorCode.CORRUPT_MESSAGE
+    assert bench.replica.role == "leader"
+
+
+def test_a_restarted_replica_tells_of_what_an_earlier_life_found() -> None:
+    log = log_of(1, 1)
+    log.note_rotten(ROT)
+    bench = Bench(2, log=log, high_watermark=2)
+    assert bench.apply(isr=(1, 3)) == (STOP_FETCHING, MendLog(1, 1), told(high_watermark=2))
+
+
+def test_a_follower_that_refuses_a_batch_tells_once() -> None:
+    bench = Bench(2, log=log_of(1))
+    bench.apply()
+    bad = FetchedPartition(high_watermark=1, records=batch_of(base_offset=1, leader_epoch=1)[:-1] + b"?")
+    codes = [e.problem.code for e in bench.fetched(bad) if isinstance(e, ReportProblem)]
+    assert codes == ["batch_refused"]
+    assert bench.fetched(bad) == (BackOff(200, ErrorCode.CORRUPT_MESSAGE),)
+
+
+def test_a_leader_whose_batch_is_asked_for_again_and_again_looks_at_its_own_bytes() -> None:
+    bench = Bench(1, log=log_of(1, 1))
+    bench.apply()
+    looks = [CheckAtRest(0) in bench.fetch(2, 0)[1] for _ in range(FETCH_REPEATS + 3)]
+    assert looks == [False] * FETCH_REPEATS + [True, False, False]

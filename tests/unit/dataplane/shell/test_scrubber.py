@@ -1,0 +1,146 @@
+"""A broker's scrub over real logs on a disk in memory: its pace, what it tells, and how it mends."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+import trio.testing
+from memory_net import MemoryChannel
+from shell_kit import SMALL_SEGMENTS, TOPIC_ID, Node, TrioClock, state
+
+from dataplane.shell.net import Channel, Listener, Poller
+from dataplane.shell.scrubber import Scrubber
+from dataplane.shell.threads import WorkerThreads
+from dataplane.shell.topic_ids import topic_id_bytes
+from dataplane.wire import fetch as wire
+from dataplane.wire.apis import HIGHEST_FETCH_VERSION
+from dataplane.wire.framing import encode_response_frame
+from tests.simulation.memory_disk import MemoryDisk
+
+PACE = {**SMALL_SEGMENTS, "log.scrub.interval.ms": "10000", "log.scrub.bytes.per.second": "1000"}
+
+
+class LeaderNet:
+    """Each connection is answered with these record batches."""
+
+    def __init__(self) -> None:
+        self.records = b""
+
+    async def connect(self, host: str, port: int) -> Channel:
+        await trio.lowlevel.checkpoint()
+        data = wire.FetchedPartition(topic_id_bytes(TOPIC_ID), 0, 0, 20, 20, 0, (self.records,))
+        body = wire.encode_fetch_response(HIGHEST_FETCH_VERSION, [data])
+        channel = MemoryChannel()
+        for chunk in encode_response_frame(1, body, has_flexible_header=True):
+            channel.incoming += bytes(chunk)  # type: ignore[arg-type]
+        return channel
+
+    async def listen(self, host: str, port: int) -> Listener:
+        raise AssertionError
+
+    def poller(self) -> Poller:
+        raise AssertionError
+
+
+class Bench:
+    """Broker 1 with twenty committed batches on its disk."""
+
+    async def begin(self, disk: MemoryDisk, **pace: str) -> None:
+        self.disk = disk
+        self.node = Node(disk, configs={**PACE, **pace}, clock=TrioClock())
+        self.net = LeaderNet()
+        await self.node.apply(state(), full=True)
+        self.node.produce(20)
+        self.node.log().flush()
+        self.log_path = f"{self.node.log().directory}/{0:020d}.log"
+        self.scrubber = Scrubber(
+            table=self.node.table,
+            directory=self.node.directory,
+            view=self.node.view,
+            config=self.node.config,
+            net=self.net,
+            clock=self.node.clock,
+            threads=WorkerThreads(),
+            client_id="test",
+            end_turn=lambda: None,
+        )
+        self.node.connect(self.node.fetching, scrubbing=self.scrubber)
+
+    def problems(self) -> list[str]:
+        return [problem.code for problem in self.node.table.unreported_problems()]
+
+
+def run(test: Callable[[Bench, trio.Nursery], Awaitable[None]], **pace: str) -> None:
+    async def main() -> None:
+        bench = Bench()
+        await bench.begin(MemoryDisk(), **pace)
+        async with trio.open_nursery() as nursery:
+            await test(bench, nursery)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0.01))
+
+
+def test_a_pass_takes_as_long_as_the_rate_says_and_none_is_begun_before_its_time() -> None:
+    async def test(bench: Bench, nursery: trio.Nursery) -> None:
+        size_bytes = bench.node.log().size_bytes
+        nursery.start_soon(bench.scrubber.run)
+        await trio.sleep(size_bytes / 1_000 - 0.5)
+        assert bench.scrubber.passes == 0
+        await trio.sleep(1.5)
+        assert (bench.scrubber.passes, bench.scrubber.bytes_read) == (1, size_bytes)
+        await trio.sleep(16)
+        assert (bench.scrubber.passes, bench.scrubber.bytes_read) == (2, 2 * size_bytes)
+        assert bench.problems() == []
+
+    run(test)
+
+
+def test_a_rate_of_nothing_reads_nothing() -> None:
+    async def test(bench: Bench, nursery: trio.Nursery) -> None:
+        nursery.start_soon(bench.scrubber.run)
+        await trio.sleep(100)
+        assert bench.scrubber.bytes_read == 0
+
+    run(test, **{"log.scrub.bytes.per.second": "0"})
+
+
+def test_a_follower_without_a_seat_mends_what_its_scrub_found_from_the_leader() -> None:
+    async def test(bench: Bench, nursery: trio.Nursery) -> None:
+        node = bench.node
+        before = bytes(bench.disk.content(bench.log_path))
+        first_size = 61 + int.from_bytes(before[8:12]) - 49
+        bench.disk.rot_bit(bench.log_path, first_size + 90)
+        nursery.start_soon(bench.scrubber.run)
+        await trio.sleep(5)
+        assert bench.problems() == ["rotten"]
+        assert [(found.first_offset, found.next_offset) for found in node.log().rotten] == [(1, 2)]
+        bench.net.records = before[first_size : 2 * first_size - 1] + b"?"
+        follows = state(
+            replicas=(1, 2), isr=(2,), leader=2, leader_epoch=2, partition_epoch=2, new_replicas=()
+        )
+        await node.apply(follows)
+        await trio.sleep(5)
+        assert node.log().rotten  # a leader's rot is not written over ours
+        bench.net.records = before[first_size:]
+        await trio.sleep(5)
+        assert not node.log().rotten
+        assert bench.disk.content(bench.log_path) == before
+        assert bench.problems()[-1] == "mended"
+        assert node.fetching.told[-1] == ("follow", (TOPIC_ID, 0), 2, 2)
+
+    run(test)
+
+
+def test_a_suspicion_is_looked_at_before_anything_else() -> None:
+    async def test(bench: Bench, nursery: trio.Nursery) -> None:
+        size_bytes = bench.node.log().size_bytes
+        nursery.start_soon(bench.scrubber.run)
+        await trio.sleep(size_bytes / 1_000 + 1)
+        bench.disk.rot_bit(bench.log_path, 90)
+        bench.scrubber.check_soon(bench.node.hosted(), 0)
+        await trio.sleep(2)
+        assert bench.problems() == ["rotten"]
+
+    run(test)
