@@ -30,12 +30,14 @@ from controller.contract.updates import ApplyFailure, BrokerEndpoint, PollReques
 from dataplane.core.creations import PendingCreations, UntoldCreations, may_create
 from dataplane.core.effects import (
     BackOff,
+    CheckAtRest,
     CompleteProduce,
     DataAppended,
     Effect,
     Effects,
     HighWatermarkMoved,
     LeadershipChanged,
+    MendLog,
     ProposalReady,
     ReportProblem,
     StartFetching,
@@ -62,6 +64,7 @@ from tests.simulation.clock import NodeClock, timekeeper
 from tests.simulation.events import Events, Timer
 from tests.simulation.memory_log import MemoryLog
 from tests.simulation.network import Network
+from tests.simulation.scrubbing import PASS_MS, Scrubbing
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
@@ -226,6 +229,7 @@ class BrokerNode:
     creations: PendingCreations = field(default_factory=PendingCreations)
     created: UntoldCreations = field(init=False)
     in_hand: tuple[PartitionKey, ...] = ()
+    scrubbing: Scrubbing = field(init=False)
     clock: NodeClock = field(init=False)
 
     #: The process's, of one life.
@@ -253,6 +257,11 @@ class BrokerNode:
     @property
     def is_disk_failing(self) -> bool:
         return self.disk.failing is not None
+
+    @property
+    def is_rotten(self) -> bool:
+        """Whether its disk holds something else than was written, found or not."""
+        return any(log.at_rest for log in self.disk.logs.values())
 
     # --- life -------------------------------------------------------------------------------------------
 
@@ -298,11 +307,13 @@ class BrokerNode:
         for log in self.disk.logs.values():
             log.recover()
         kind = self._held_against_high_watermarks(kind)
+        self.scrubbing = Scrubbing(self)
         self.network.listen(self.name, self._on_request)
         self.events.note(f"{self.name} starts ({kind.value})")
         self._register(kind, previous_epoch, unanswered)
         self._after(self.cluster.options.checkpoint_ms, self._checkpoint)
         self._after(self.cluster.options.flush_ms * self.random.random(), self._flush)
+        self._after(PASS_MS, self.scrubbing.scrub)
         self._after(self.cluster.options.tick_ms, self._tick)
         self._after(self.cluster.options.flush_ms, self._seal_idle)
         if self.cluster.options.retention_ms:
@@ -869,6 +880,10 @@ class BrokerNode:
                 )
                 if problem.code == "storage_error" and self.disk.failing is not None:
                     self._after(0, self._on_directory_failed)
+            case MendLog():
+                self._after(1, lambda: self.scrubbing.mend(key, effect))
+            case CheckAtRest():
+                self._after(1, lambda: self.scrubbing.check(key))
             case HighWatermarkMoved():
                 self.cluster.marks.on_commit(self, self.replicas[key])
                 self.cluster.oracle.on_high_watermark_moved(self, key)

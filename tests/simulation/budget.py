@@ -33,7 +33,7 @@ class LossBudget:
         cluster = self.cluster
         unknown = {b for b, life in self._lives.items() if cluster.registered_life(b) <= life}
         unknown |= {b for b, count in self._coming.items() if count}
-        return unknown | {b for b, node in cluster.brokers.items() if node.is_disk_failing}
+        return unknown | {b for b, node in cluster.brokers.items() if node.is_disk_failing or node.is_rotten}
 
     def may_lose(self, broker: BrokerNode) -> bool:
         cluster = self.cluster

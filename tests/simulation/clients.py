@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from controller.contract.partition_state import NO_LEADER, PartitionKey
 from dataplane.wire.errors import ErrorCode
-from dataplane.wire.record_batch import decode_header, iter_headers
+from dataplane.wire.record_batch import crc_is_valid, decode_header, iter_headers
 from dataplane.wire.records import NewRecord, encode_batch
 from tests.simulation.clock import WALL_START_MS
 from tests.simulation.oracle import Content, content_of
@@ -336,6 +336,8 @@ class Clients:
                     process, consumer.key, invoked_ns=began_ns, high_watermark=answer.high_watermark
                 )
             return
+        if not all(_is_intact(memoryview(part)) for part in answer.parts):
+            return  # rot that no scrub has found yet: a client refuses it, and asks again
         headers = [header for part in answer.parts for _, header in iter_headers(memoryview(part))]
         oracle.check_read(consumer.key, offset, headers, answer.high_watermark)
         if history is not None:
@@ -351,3 +353,10 @@ class Clients:
         if headers:
             consumer.position = headers[-1].next_offset
             self.read += sum(header.record_count for header in headers)
+
+
+def _is_intact(batches: memoryview) -> bool:
+    return all(
+        crc_is_valid(batches[position : position + header.size_bytes], header)
+        for position, header in iter_headers(batches)
+    )

@@ -224,6 +224,43 @@ def old_disk(
     return True
 
 
+def _draw_rot(cluster: Cluster, random: Random) -> Arguments | None:
+    """Whole committed batches, of which others with a seat have a copy."""
+    broker = any_broker(cluster, random)
+    if broker is None or cluster.options.over_budget or not cluster.budget.may_lose(broker):
+        return None
+    key = random.choice(cluster.keys)
+    log = broker.disk.logs.get(key)
+    end_offset = cluster.oracle.ghosts[key].end_offset
+    bases = [] if log is None else [header.base_offset for header in log.headers(0, end_offset)]
+    if not bases:
+        return None
+    return {
+        "broker": broker.broker_id,
+        "topic_id": key[0],
+        "partition": key[1],
+        "base_offset": random.choice(bases),
+        "is_cached": random.random() < 0.5,
+    }
+
+
+@kind(_draw_rot, weight=2)
+def rot(
+    cluster: Cluster, *, broker: int, topic_id: str, partition: int, base_offset: int, is_cached: bool
+) -> bool:
+    """A bit of a stored batch flips. is_cached: memory still has the right one, until the process starts anew
+    (5.7)."""
+    node, key = cluster.brokers[broker], (topic_id, partition)
+    log = node.disk.logs.get(key)
+    end_offset = cluster.oracle.ghosts[key].end_offset
+    bases = [] if log is None else [header.base_offset for header in log.headers(0, end_offset)]
+    if log is None or base_offset not in bases or log.at_rest or not cluster.budget.may_lose(node):
+        return False
+    log.rot(base_offset, is_cached=is_cached)
+    cluster.events.note(f"{node.name} {topic_id[:4]}-{partition} rots at {base_offset}")
+    return True
+
+
 def _draw_broker_for(cluster: Cluster, random: Random) -> Arguments | None:
     broker = any_broker(cluster, random)
     return None if broker is None else {"broker": broker.broker_id, "for_ms": random.randint(500, 8_000)}

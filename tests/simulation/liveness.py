@@ -18,6 +18,7 @@ L5  (when all is healed) what was deleted is gone; asked to stop, brokers have s
 L6  every follower that wants to fetch is being fetched for
 L7  (when all is healed) the controller has no alarm up
 L8  (when all is healed) every broker knows by what time records expire
+5.7 (when all is healed) nothing is rotten any more
 """
 
 from __future__ import annotations
@@ -170,6 +171,9 @@ def missing_at_end(cluster: Cluster) -> tuple[str, str] | None:
     stopping = [b.name for b in cluster.brokers.values() if b.is_up and b.wants_shutdown]
     if stopping:
         return "L5", f"{stopping[0]} does not stop"
+    rotten = [b.name for b in cluster.brokers.values() if b.is_rotten]
+    if rotten:
+        return "5.7", f"{rotten[0]} is rotten"
     controller = cluster.active_controller()
     if controller is None or controller.machine is None:
         return "L4", "no controller leads"

@@ -81,6 +81,11 @@ DECLARED: dict[str, int] = {
     "truncation.called.off": RARE,
     "divergence.reported": COMMON,
     "storage.error": WATCHED,
+    # Bytes that rot at rest.
+    "rot.found": RARE,
+    "rot.took.a.seat": RARE,
+    "rot.mended": RARE,
+    "rot.refused.by.a.follower": WATCHED,
     # Reading from followers.
     "read.from.follower": COMMON,
     "read.by.debugging": COMMON,

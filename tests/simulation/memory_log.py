@@ -272,6 +272,9 @@ class MemoryLog:
     def read_at_rest(self, base_offset: int) -> bytes:
         return self.at_rest[base_offset]
 
+    def size_of(self, base_offset: int) -> int:
+        return len(self._batches[self._bases.index(base_offset)].data)
+
     def note_rotten(self, found: RottenRange) -> None:
         self.rotten = sorted((*self.rotten, found), key=lambda other: other.first_offset)
 

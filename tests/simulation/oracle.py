@@ -431,6 +431,8 @@ class Oracle:
                 held = headers_of(log, log.log_start_offset, log.log_end_offset)
                 if log.log_start_offset != start or list(held) != expected:
                     raise Violation("I13", f"{key} broker {broker_id} differs at the end")
+                if isinstance(log, MemoryLog) and (log.at_rest or log.rotten):
+                    raise Violation("5.7", f"{key} broker {broker_id} is rotten at {sorted(log.at_rest)}")
 
 
 def headers_of(log: Any, offset: int, end_offset: int) -> Sequence[BatchHeader]:

@@ -71,6 +71,7 @@ _BY_COMPLETION = {
 _BY_PROBLEM = {
     "storage_error": "storage.error",
     "divergent": "divergence.reported",
+    "batch_refused": "rot.refused.by.a.follower",
 }
 
 _BY_START = {

@@ -6,7 +6,16 @@ no switch. Each says what it breaks, where it was seen in the field, and how soo
 
 from __future__ import annotations
 
-from tests.simulation.planted import clocks, controllers, creations, disks, followers, leaders, reassignments
+from tests.simulation.planted import (
+    clocks,
+    controllers,
+    creations,
+    disks,
+    followers,
+    leaders,
+    reassignments,
+    rot,
+)
 from tests.simulation.planted.plant import PLANTS, Plant, planted
 
 __all__ = [
@@ -20,4 +29,5 @@ __all__ = [
     "leaders",
     "planted",
     "reassignments",
+    "rot",
 ]

@@ -1,0 +1,51 @@
+"""Bugs of the scrub (5.7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.core import machine
+from tests.simulation import scrubbing
+from tests.simulation.memory_log import MemoryLog
+from tests.simulation.planted.plant import Patches, plant
+
+
+@plant(breaks="5.7", seen="a scrub reads what the page cache remembers of a disk that rots", scenario="S59")
+def scrub_believes_the_page_cache() -> Patches:
+    def read_at_rest(self: MemoryLog, base_offset: int) -> bytes:
+        return self.batches[self._bases.index(base_offset)].data
+
+    return [(MemoryLog, "read_at_rest", read_at_rest)]
+
+
+@plant(breaks="5.7", seen="a repair copies from a replica that is itself damaged", scenario="S60")
+def mended_range_not_compared() -> Patches:
+    def fitting_bytes(records: memoryview, **hole: Any) -> tuple[int, int]:
+        return hole["size_bytes"], hole["next_offset"]
+
+    return [(scrubbing, "fitting_bytes", fitting_bytes)]
+
+
+@plant(breaks="5.7", seen="a replica known to be damaged stays electable", scenario="S59", seeds_max=120)
+def rotten_keeps_its_seat() -> Patches:
+    original = machine.vacate_seat
+
+    def vacate_seat(*args: Any, only_if_led: bool = False) -> bool:
+        return False if only_if_led else original(*args)
+
+    return [(machine, "vacate_seat", vacate_seat)]
+
+
+@plant(
+    breaks="5.7",
+    seen="taking the seat of the only copy makes a partition of good records unreadable",
+    scenario="S61",
+)
+def last_copy_gives_its_seat_up() -> Patches:
+    original = machine.vacate_seat
+
+    def vacate_seat(*args: Any, only_if_led: bool = False) -> bool:
+        del only_if_led
+        return original(*args)
+
+    return [(machine, "vacate_seat", vacate_seat)]

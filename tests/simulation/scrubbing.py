@@ -1,0 +1,108 @@
+"""What a simulated broker does against rot: it reads its logs again at a fast pace, tells, and mends (5.7).
+
+The rules are the product's: what a rotten replica may do, and what may be written over a hole. This is the
+shell's part of it, as in dataplane/shell/scrubber.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from controller.contract.partition_state import PartitionKey
+from dataplane.core.effects import MendLog
+from dataplane.core.log_port import RottenRange
+from dataplane.core.replica import Role
+from dataplane.core.scrubbing import Unfit, fitting_bytes
+from dataplane.wire.errors import ErrorCode
+from tests.simulation.clients import ReadAnswer, ReadCall
+from tests.simulation.memory_log import MemoryLog
+from tests.simulation.violation import Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.broker_node import BrokerNode
+
+PASS_MS = 1_500
+RETRY_MS = 300
+
+
+class Scrubbing:
+    """Of one life of a broker."""
+
+    def __init__(self, broker: BrokerNode) -> None:
+        self._broker = broker
+        self._mending: set[PartitionKey] = set()
+
+    def scrub(self) -> None:
+        """One pass over everything; then the next."""
+        for key in sorted(self._broker.replicas):
+            self.check(key)
+        self._broker._after(PASS_MS, self.scrub)
+
+    def check(self, key: PartitionKey) -> None:
+        broker = self._broker
+        replica = broker.replicas.get(key)
+        if replica is None or replica.role is Role.OFFLINE or broker.is_disk_failing:
+            return
+        log = broker.disk.logs[key]
+        for found in log.scrub(replica.high_watermark):
+            broker.events.note(f"{broker.name} {key[0][:4]}-{key[1]} finds rot at {found.first_offset}")
+            broker.cluster.marks.reached("rot.found")
+            log.note_rotten(found)
+            broker._run(key, replica.on_rotten())
+
+    def mend(self, key: PartitionKey, effect: MendLog) -> None:
+        if key not in self._mending:
+            self._mending.add(key)
+            self._mend(key, effect)
+
+    def _mend(self, key: PartitionKey, effect: MendLog) -> None:
+        broker = self._broker
+        log = broker.disk.logs.get(key)
+        if log is None or not log.rotten:
+            self._end(key)
+            return
+        hole = log.rotten[0]
+        request = ReadCall(key, effect.leader_epoch, hole.first_offset, False)
+
+        def answered(answer: ReadAnswer) -> None:
+            if broker.disk.logs.get(key) is not log or hole not in log.rotten:
+                self._end(key)
+            elif self._is_filled(log, hole, answer):
+                broker.cluster.marks.reached("rot.mended")
+                broker.events.note(f"{broker.name} {key[0][:4]}-{key[1]} is mended at {hole.first_offset}")
+                self._mend(key, effect)
+            else:
+                lost()
+
+        def lost() -> None:
+            broker._after(RETRY_MS, lambda: self._end(key))
+
+        broker._call(f"broker-{effect.leader_id}", request, answered, lost)
+
+    def _is_filled(self, log: MemoryLog, hole: RottenRange, answer: ReadAnswer) -> bool:
+        if answer.error is not ErrorCode.NONE or self._broker.is_disk_failing:
+            return False
+        records = b"".join(answer.parts)
+        size_bytes = log.size_of(hole.first_offset)
+        try:
+            found, next_offset = fitting_bytes(
+                memoryview(records),
+                first_offset=hole.first_offset,
+                next_offset=hole.next_offset,
+                size_bytes=size_bytes,
+                epoch_at=log.epochs.epoch_at,
+            )
+        except Unfit:
+            return False
+        assert (found, next_offset) == (size_bytes, hole.next_offset)
+        log.mend(hole, records[:found])
+        if hole.first_offset in log.at_rest:
+            raise Violation("5.7", f"{self._broker.name} mended {hole.first_offset} with other bytes")
+        return True
+
+    def _end(self, key: PartitionKey) -> None:
+        """Mended, or to be tried again if the replica still wants that."""
+        self._mending.discard(key)
+        replica = self._broker.replicas.get(key)
+        if replica is not None:
+            self._broker._run(key, replica.on_mended())
