@@ -12,7 +12,9 @@ from dataplane.core.log_port import LogError
 from dataplane.shell.broker import Broker, BrokerSettings, Ports
 from dataplane.shell.config import parse_config
 from dataplane.shell.controller_session import RegistrationRefused
+from dataplane.storage.log_dir import DIVERGENT, QUARANTINE
 from dataplane.storage.log_dir_identity import LogDirRefused
+from dataplane.storage.partition_log import DELETED_SUFFIX
 from tests.fullstack.http import SimTransport
 from tests.fullstack.life import Life
 from tests.fullstack.ports import DiskHost, FencedDisk, SimThreads
@@ -68,6 +70,16 @@ class BrokerNode:
     def is_disk_failing(self) -> bool:
         """Whether a write would fail, or is about to."""
         return self.host.memory.is_failing
+
+    @property
+    def is_rotten(self) -> bool:
+        """Whether a log of its holds something else than was written, found or not; not one that was set
+        aside or deleted."""
+        others = (f"{DATA_DIR}/{QUARANTINE}/", f"{DATA_DIR}/{DIVERGENT}/")
+        return any(
+            DELETED_SUFFIX not in path and not path.startswith(others)
+            for path in self.host.memory.rotten_paths()
+        )
 
     @property
     def is_paused(self) -> bool:

@@ -70,6 +70,9 @@ def missing(cluster: Cluster) -> str | None:
             return f"broker {state.leader} to lead {state.topic}-{state.partition}"
         if hosted.replica.high_watermark != hosted.log.log_end_offset:
             return f"the high watermark of {state.topic}-{state.partition}"
+    rotten = [node.name for node in cluster.brokers.values() if node.is_rotten]
+    if rotten:
+        return f"{rotten[0]}'s bytes to be mended"
     for node in cluster.brokers.values():
         for hosted in () if node.broker is None else node.broker.table:
             known = published.image.partitions.get(hosted.key)

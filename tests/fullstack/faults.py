@@ -11,6 +11,7 @@ import errno
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from dataplane.storage.segment import log_path
 from tests.simulation import faults as shared
 from tests.simulation.kinds_brokers import DOWN_MS, any_broker, draw_ms
 from tests.simulation.schedule import KINDS, Arguments, Kind, Strike
@@ -211,6 +212,48 @@ def fsync_error(cluster: Cluster, *, broker: int, for_ms: int, over_budget: bool
         node.start()
 
     cluster.ongoing.begin(nodes=(node.name,), for_ms=for_ms, end=replace)
+    return True
+
+
+def _draw_rot(cluster: Cluster, random: Random) -> Arguments | None:
+    broker = any_broker(cluster, random)  # type: ignore[arg-type]
+    node = None if broker is None else cluster.brokers[broker.broker_id]
+    if node is None or node.broker is None or not cluster.budget.may_lose(broker):  # type: ignore[arg-type]
+        return None
+    memory = node.host.memory
+    closed = [
+        (log_path(hosted.log.directory, segment.base_offset), segment.size_bytes)
+        for hosted in node.broker.table
+        for segment in hosted.log.segments[:-1]
+        if segment.next_offset <= hosted.replica.high_watermark and hosted.key in cluster.keys
+    ]
+    clean = [(path, size) for path, size in closed if memory.is_clean(path)]
+    if not clean:
+        return None
+    path, size_bytes = random.choice(clean)
+    return {
+        "broker": node.broker_id,
+        "path": path,
+        "position": random.randrange(size_bytes),
+        "bit": random.randrange(8),
+        "is_cached": random.random() < 0.5,
+    }
+
+
+@_own(_draw_rot, weight=2)
+def rot_at_rest(
+    cluster: Cluster, *, broker: int, path: str, position: int, bit: int, is_cached: bool
+) -> bool:
+    """A bit of a closed segment flips on the platter (5.7). is_cached: the page cache has the right one."""
+    node = cluster.brokers[broker]
+    memory = node.host.memory
+    if not memory.exists(path) or node.is_rotten or not cluster.budget.may_lose(node):  # type: ignore[arg-type]
+        return False
+    if position >= len(memory.content(path)):
+        return False
+    memory.rot_bit(path, position, bit=bit)
+    if not is_cached:
+        memory.open(path).forget(1, position)
     return True
 
 

@@ -54,6 +54,8 @@ class Options:
             "log.retention.check.interval.ms": "5000",
             "replica.socket.timeout.ms": "5000",
             "controlled.shutdown.timeout.ms": "5000",
+            "log.scrub.interval.ms": "3000",
+            "log.scrub.bytes.per.second": "1048576",
         }
         if self.flush_messages:
             configs["log.flush.interval.messages"] = str(self.flush_messages)

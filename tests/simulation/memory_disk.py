@@ -192,8 +192,25 @@ class MemoryDisk:
 
     def rot_bit(self, path: str, position: int, *, bit: int = 0) -> None:
         """Bit rot on the platter alone: the page cache gives the right byte until it has forgotten it."""
-        rotten = self._inode(path).rotten
-        rotten[position] = rotten.get(position, 0) | 1 << bit
+        self._inode(path).rotten[position] = 1 << bit
+
+    def rotten_paths(self) -> list[str]:
+        """Files in which some bit is wrong, seen or not."""
+        found: list[str] = []
+
+        def walk(directory: Directory, prefix: str) -> None:
+            for name, node in directory.entries.items():
+                if isinstance(node, Directory):
+                    walk(node, f"{prefix}/{name}")
+                elif node.rotten:
+                    found.append(f"{prefix}/{name}")
+
+        walk(self._root, "")
+        return found
+
+    def is_clean(self, path: str) -> bool:
+        """Whether all that was written to a file was written back."""
+        return not self._inode(path).pending
 
     def lose_sector(self, path: str, sector: int) -> None:
         """A write that was reported as done and never was: the sector holds zeros."""

@@ -28,14 +28,16 @@ class Inode:
     """A file's bytes. pending: what happened since the last fsync, oldest first. has_witness: the mark that
     is only in the kernel's memory."""
 
-    __slots__ = ("data", "has_witness", "pending", "rotten")
+    __slots__ = ("data", "has_witness", "pending", "rotten", "shown")
 
     def __init__(self, data: bytearray | None = None) -> None:
         self.data = bytearray() if data is None else data
         self.pending: list[Write] = []
         self.has_witness = False
-        #: Position -> bits that are wrong on the platter while the page cache still holds the right ones.
+        #: Position -> bits that are wrong on the platter, until something is written over them; and which of
+        #: them the page cache shows by now.
         self.rotten: dict[int, int] = {}
+        self.shown: set[int] = set()
 
     def forget(self, length: int, position: int) -> None:
         """The page cache drops clean pages: from now on all see what the platter holds."""
@@ -43,8 +45,14 @@ class Inode:
             return
         first = position // PAGE_BYTES * PAGE_BYTES
         last = -(-(position + length) // PAGE_BYTES) * PAGE_BYTES
+        for at in [at for at in self.rotten if first <= at < last and at not in self.shown]:
+            self.data[at] ^= self.rotten[at]
+            self.shown.add(at)
+
+    def _heal(self, first: int, last: int) -> None:
         for at in [at for at in self.rotten if first <= at < last]:
-            self.data[at] ^= self.rotten.pop(at)
+            del self.rotten[at]
+            self.shown.discard(at)
 
     def write(self, new: bytes, position: int) -> None:
         data = self.data
@@ -54,15 +62,14 @@ class Inode:
             data.extend(bytes(position - size))
         data[position : position + len(new)] = new
         if self.rotten:
-            for at in [at for at in self.rotten if position <= at < position + len(new)]:
-                del self.rotten[at]
+            self._heal(position, position + len(new))
         self._note(Write(position, new, replaced, size))
 
     def truncate(self, size_bytes: int) -> None:
         size = len(self.data)
         replaced = bytes(self.data[size_bytes:])
-        for at in [at for at in self.rotten if at >= size_bytes]:
-            del self.rotten[at]
+        if self.rotten:
+            self._heal(size_bytes, size)
         if size < size_bytes:
             self.data.extend(bytes(size_bytes - size))
         else:
@@ -127,6 +134,7 @@ def survivors_of_power_cut(
             if id(node) not in copies:
                 survivor = Inode(_surviving_bytes(node, writing, random))
                 survivor.rotten = {at: bits for at, bits in node.rotten.items() if at < len(survivor.data)}
+                survivor.shown = node.shown & survivor.rotten.keys()
                 survivor.forget(len(survivor.data), 0)
                 copies[id(node)] = survivor
             return copies[id(node)]
@@ -193,7 +201,7 @@ def clone_inode(inode: Inode) -> Inode:
     clone = Inode(bytearray(inode.data))
     clone.pending = list(inode.pending)
     clone.has_witness = inode.has_witness
-    clone.rotten = dict(inode.rotten)
+    clone.rotten, clone.shown = dict(inode.rotten), set(inode.shown)
     return clone
 
 
