@@ -1,0 +1,1 @@
+"""Stored bytes of a real broker change under it."""
