@@ -1,6 +1,6 @@
 """kazoo behind the `Meta` port. All of kazoo, its threads and its traps stay in this file.
 
-Three things kazoo does that would hurt (docs/replication.md 8.6), and what is done about them here:
+Five things kazoo does that would hurt (docs/replication.md 8.6), and what is done about them here:
 
 - `TransactionRequest.commit()` *returns* the exception of each operation instead of raising; a failed
   compare-and-set looks like success to whoever does not look. `_outcome_of_multi` looks at each one.
@@ -11,6 +11,9 @@ Three things kazoo does that would hurt (docs/replication.md 8.6), and what is d
   deadlock a stopping process and would delay the session's own pings.
 - What proves that our claim still stands is asked and judged in threads alone (`keep_reading`), so it
   waits for nothing that the loop does.
+- It tells every server the highest zxid that it has seen, and a server that has seen less closes the
+  connection, so that nobody reads backwards. In a ZooKeeper that was put back to an earlier copy every server
+  does, for ever. After `REFUSALS_MAX` in a row one is asked for a new session; who grants it was serving.
 
 A request made while the connection is down would sit in kazoo's queue and be sent whenever it returns; so
 requests are refused here unless the session is connected.
@@ -33,6 +36,7 @@ from anyio.abc import TaskStatus
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import (
     BadVersionError,
+    ConnectionDropped,
     KazooException,
     NodeExistsError,
     NoNodeError,
@@ -64,6 +68,8 @@ log = logging.getLogger(__name__)
 
 RECONNECT_DELAY_S: Final = 0.05
 RECONNECT_DELAY_MAX_S: Final = 0.5
+#: Connections that were closed without an answer, one after the other, before a new session is asked for.
+REFUSALS_MAX: Final = 5
 #: Reads of one `get_many` that are on their way at a time: bounds the bytes that wait to be decoded.
 READS_IN_FLIGHT_MAX: Final = 256
 #: Reads of one `keep_reading` that are on their way at a time.
@@ -192,27 +198,59 @@ class KazooMeta:
         )
         self._hosts = max(1, len(self._client.hosts))
         self._negotiated_ms = session_timeout_ms
-        self._capture_negotiated_timeout()
+        self._refusals = 0
+        self._wrap_connecting()
         self._session = Session(SessionState.LOST, 0, 0, session_timeout_ms)
         self._session_changed = anyio.Event()
         #: Set by each change of the connection: whoever reads repeatedly reads now.
         self._nudges: dict[threading.Event, None] = {}
         self._arrivals: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
-    def _capture_negotiated_timeout(self) -> None:
+    def _wrap_connecting(self) -> None:
         """kazoo keeps the negotiated session timeout to itself; the liveness proof must not assume a longer
         one than the server granted. `_connect` returns (read timeout, connect timeout) in milliseconds, and
-        the second is the negotiated timeout divided by the number of hosts."""
+        the second is the negotiated timeout divided by the number of hosts.
+
+        It also holds on to a session for as long as nobody says that it has expired, and a ZooKeeper that
+        went back never says so."""
         connection = self._client._connection
         original = connection._connect
 
         @functools.wraps(original)
         def connect(*args: Any) -> tuple[float, float]:
-            read_timeout, connect_timeout = original(*args)
+            try:
+                read_timeout, connect_timeout = original(*args)
+            except ConnectionDropped:
+                if connection._socket is None:
+                    raise  # nobody listens
+                self._refusals += 1
+                if self._refusals < REFUSALS_MAX or not self._client.last_zxid:
+                    raise
+                read_timeout, connect_timeout = self._connect_anew(functools.partial(original, *args))
+            self._refusals = 0
             self._negotiated_ms = round(connect_timeout * self._hosts)
             return read_timeout, connect_timeout
 
         connection._connect = connect
+
+    def _connect_anew(self, connect: Callable[[], tuple[float, float]]) -> tuple[float, float]:
+        """In kazoo's thread. A server without a quorum closes connections too: it grants no session either,
+        and then ours is kept."""
+        client = self._client
+        kept = (client._session_id, client._session_passwd, client.last_zxid)
+        client._connection._socket.close()
+        client._reset_session()
+        client.last_zxid = 0
+        try:
+            timeouts = connect()
+        except Exception:
+            client._session_id, client._session_passwd, client.last_zxid = kept
+            raise
+        log.error(
+            "zookeeper_went_back zxid_seen=%#x consequence='a new session; what it forgot is not known here'",
+            kept[2],
+        )
+        return timeouts
 
     # -- life --
 

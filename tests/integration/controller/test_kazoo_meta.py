@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from controller.shell.kazoo_meta import KazooMeta
 from controller.shell.meta import (
     Check,
     Committed,
@@ -21,7 +25,9 @@ from controller.shell.meta import (
     SetData,
     Unknown,
 )
-from localcluster.zookeeper import ZooKeeper
+from localcluster.java import find_java
+from localcluster.ports import PortReservation
+from localcluster.zookeeper import ZooKeeper, ZooKeeperPorts
 from tests.integration.controller.conftest import OpenMeta, until_state
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
@@ -170,3 +176,47 @@ async def test_a_server_that_is_gone_suspends_and_its_return_resumes_the_session
         node = await meta.get_synced("/kept")
         assert node is not None and node.data == b"1"
         assert await meta.get_synced("/mine") is not None
+
+
+async def test_a_client_that_has_seen_more_than_a_restored_zookeeper_gets_a_new_session(
+    tmp_path: Path,
+) -> None:
+    """The server refuses whoever has seen a higher zxid than its own, for as long as it lacks it."""
+    with PortReservation() as ports:
+        server = ZooKeeper(
+            directory=tmp_path,
+            ports=[ZooKeeperPorts(ports.reserve_free(), ports.reserve_free(), ports.reserve_free())],
+            java=find_java(),
+            log_directory=tmp_path,
+        )
+        server.start()
+        meta = KazooMeta(hosts=server.connection_string, root="/springtide", session_timeout_ms=2_000)
+        try:
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(meta.run)
+                await until_state(meta, SessionState.CONNECTED)
+                await meta.ensure_root()
+                data_directory = server.servers[0].data_directory
+                await anyio.to_thread.run_sync(server.stop)
+                shutil.copytree(data_directory, tmp_path / "backup")
+                await anyio.to_thread.run_sync(server.start)
+                await until_state(meta, SessionState.CONNECTED)
+                for number in range(50):
+                    write = meta.start_write([Create(f"/{number}", b"")])
+                    assert await write.outcome() == Committed()
+                before = meta.session
+                await anyio.to_thread.run_sync(server.kill)
+                shutil.rmtree(data_directory)
+                shutil.copytree(tmp_path / "backup", data_directory)
+                await anyio.to_thread.run_sync(server.start)
+                with anyio.fail_after(30):
+                    session = before
+                    while (
+                        session.session_id == before.session_id or session.state is not SessionState.CONNECTED
+                    ):
+                        session = await meta.session_changed(session)
+                assert await meta.get_synced("/0") is None
+                assert await meta.start_write([Create("/again", b"")]).outcome() == Committed()
+                tasks.cancel_scope.cancel()
+        finally:
+            server.stop()
