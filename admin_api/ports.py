@@ -12,7 +12,7 @@ from typing import Protocol
 from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import PartitionKey
 from controller.core.effects import Alarm
-from controller.core.events import Event, Reply
+from controller.core.events import Event, MetadataRecovered, RecoverMetadata, Refusal, Reply
 from controller.core.image import ClusterImage
 from controller.core.loss import LossPreview
 from controller.core.preflight import Check
@@ -76,6 +76,10 @@ class EnginePort(Protocol):
 
     def alarms(self, cluster: str) -> Sequence[Alarm]:
         """Most severe first. Raises NotActive, UnknownCluster."""
+        ...
+
+    async def recover_metadata(self, cluster: str, event: RecoverMetadata) -> MetadataRecovered | Refusal:
+        """Raises what `submit` raises."""
         ...
 
     def went_back(self, cluster: str) -> str | None:

@@ -123,6 +123,15 @@ CATALOGUE: Mapping[str, Kind] = {
     "partition_changed": Kind(
         409, "The partition has changed since it was read", "read it again", retryable=True
     ),
+    "recovery_not_needed": Kind(
+        409, "The cluster's metadata needs no recovery", "GET /clusters/{cluster}/alarms says what is wrong"
+    ),
+    "recovery_incomplete": Kind(
+        409,
+        "A broker has not told what it holds",
+        "start it, or name it in gone_brokers if it will never come back",
+        retryable=True,
+    ),
     "election_not_needed": Kind(
         409,
         "No election is needed",

@@ -98,6 +98,38 @@ class ClusterList(View):
     next_page_token: str | None
 
 
+class RecoverMetadata(RequestBody):
+    """How to recover a cluster whose ZooKeeper went back."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"reason": "ZooKeeper restored from last night's backup"}]}
+    )
+
+    gone_brokers: list[int] = Field(
+        default_factory=list,
+        max_length=1_000,
+        description="brokers that will never come back: what they alone held is lost",
+    )
+    reason: Reason | None = None
+
+
+class UndecidedPartition(View):
+    topic_id: str
+    partition: int
+
+
+class RecoveredMetadata(View):
+    """What was rebuilt, or would be."""
+
+    brokers: list[int] = Field(description="those that told what they hold")
+    topics_brought_back: list[str] = Field(description="known to brokers, and not to ZooKeeper any more")
+    partitions: int
+    undecided: list[UndecidedPartition] = Field(
+        description="nobody provably holds all of these: they have no leader until one is elected uncleanly"
+    )
+    dry_run: bool
+
+
 class AlarmView(View):
     """Something an operator should know now. Codes are stable."""
 

@@ -9,12 +9,20 @@ from fastapi import APIRouter, Path, Request, Response
 
 from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
 from admin_api.clusters import service
-from admin_api.clusters.models import AlarmList, ClusterList, ClusterView, NewCluster
+from admin_api.clusters.models import (
+    AlarmList,
+    ClusterList,
+    ClusterView,
+    NewCluster,
+    RecoveredMetadata,
+    RecoverMetadata,
+)
 from admin_api.names import ClusterName
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
 from admin_api.problem import problems
 from admin_api.services import Serving
 from admin_api.strict_route import StrictRoute
+from admin_api.tokens import Role
 from admin_api.writes import REPLAYED_HEADERS, Asked, Write
 from controller.audit.change import Entity
 from controller.core.alarms import alarm_order
@@ -103,6 +111,37 @@ async def get_cluster(request: Request, services: Serving, cluster: ClusterPath)
     view = services.engine.image(cluster)
     version = service.version_of(cluster, view)
     return show(request, service.cluster_view(services.engine, cluster, view), view=view, version=version)
+
+
+@router.post(
+    "/clusters/{cluster}:recover-metadata",
+    operation_id="recoverMetadata",
+    tags=["Clusters"],
+    summary="Recover a cluster whose ZooKeeper went back",
+    response_model=RecoveredMetadata,
+    responses={
+        200: {"description": "Rebuilt; of a dry run, what would be", "headers": REPLAYED_HEADERS},
+        **problems("cluster_not_found", "recovery_not_needed", "recovery_incomplete", *WRITE_PROBLEMS),
+    },
+)
+async def recover_metadata(
+    body: RecoverMetadata, services: Serving, write: Write, cluster: ClusterPath
+) -> Response:
+    """Rebuilds brokers, topics and partitions from what brokers hold, with every epoch above all that were
+    heard, and begins a new term. Until every broker has told what it holds, which takes some seconds, it is
+    refused; name those that will never come back in `gone_brokers`. It takes the role admin."""
+    write.need(Role.ADMIN)
+    services.engine.image(cluster)
+    asked = Asked(
+        cluster=cluster,
+        action="recover_metadata",
+        entity=Entity.CLUSTER,
+        entity_id=cluster,
+        body=body.model_dump(mode="json"),
+        reason=body.reason,
+        brokers=tuple(body.gone_brokers),
+    )
+    return await write.carry_out(asked, partial(service.recover_metadata, services.engine, cluster, body))
 
 
 @router.get(

@@ -10,6 +10,9 @@ from admin_api.clusters.models import (
     ControllerSummary,
     NewCluster,
     PartitionCounts,
+    RecoveredMetadata,
+    RecoverMetadata,
+    UndecidedPartition,
 )
 from admin_api.ports import EnginePort
 from admin_api.resilience import service as resilience
@@ -17,6 +20,7 @@ from admin_api.views import LastChange
 from admin_api.writes import Attempt, refusal_problem
 from controller.audit.change import Entity
 from controller.contract.session import BrokerStatus
+from controller.core import events
 from controller.core.configs import CLUSTER_SETTINGS, check_configs, is_cluster_protected
 from controller.core.effects import Alarm
 from controller.core.image import ClusterImage
@@ -46,6 +50,32 @@ async def create_cluster(engine: EnginePort, body: NewCluster, attempt: Attempt)
         version=version_of(body.name, view),
         Location=f"/clusters/{body.name}",
     )
+
+
+async def recover_metadata(
+    engine: EnginePort, cluster: str, body: RecoverMetadata, attempt: Attempt
+) -> Answer:
+    reply = await engine.recover_metadata(
+        cluster,
+        events.RecoverMetadata(
+            wall_ms=attempt.wall_ms,
+            actor=attempt.actor,
+            reason=attempt.reason,
+            request_id=attempt.request_id,
+            dry_run=attempt.dry_run,
+            gone_brokers=tuple(body.gone_brokers),
+        ),
+    )
+    if isinstance(reply, events.Refusal):
+        raise refusal_problem(reply)
+    view = RecoveredMetadata(
+        brokers=list(reply.brokers),
+        topics_brought_back=list(reply.topics_brought_back),
+        partitions=reply.partitions,
+        undecided=[UndecidedPartition(topic_id=key[0], partition=key[1]) for key in reply.undecided],
+        dry_run=reply.dry_run,
+    )
+    return Answer.of(200, view)
 
 
 def version_of(name: str, view: Published) -> str:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from controller.contract.errors import ControllerError
+from controller.contract.holdings import Holdings
 from controller.contract.partition_state import LeaderRecovery, PartitionState
 from controller.contract.session import Witness
 
@@ -133,6 +134,8 @@ class LagReport(msgspec.Struct, frozen=True, kw_only=True):
     log_ends: tuple[ReplicaLogEnd, ...] = ()
     witness: Witness | None = None
     created: tuple[CreatedLogs, ...] = ()
+    #: While the metadata is back.
+    holdings: Holdings | None = None
 
 
 class IsrProposalResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -244,8 +244,19 @@ class AlterReassignments(_OperatorEvent, frozen=True, kw_only=True):
     throttled_rate: int | None = None
 
 
+class RecoverMetadata(_OperatorEvent, frozen=True, kw_only=True):
+    """Rebuild the rows of a cluster whose ZooKeeper went back, from what its brokers hold (11.4).
+    -> MetadataRecovered
+
+    gone_brokers: those that will never come back; what they alone held is lost.
+    """
+
+    gone_brokers: tuple[int, ...] = ()
+
+
 OperatorEvent = (
     AdmitBrokers
+    | RecoverMetadata
     | RemoveBroker
     | CreateTopic
     | AddPartitions
@@ -303,6 +314,9 @@ class RefusalCode(StrEnum):
     NO_REASSIGNMENT_IN_PROGRESS = "no_reassignment_in_progress"
     #: Carried out now, it would leave too few replicas in sync, or nobody who may lead.
     REASSIGNMENT_NOT_SAFE = "reassignment_not_safe"
+    RECOVERY_NOT_NEEDED = "recovery_not_needed"
+    #: A broker that was not given up has not told what it holds.
+    RECOVERY_INCOMPLETE = "recovery_incomplete"
     #: ZooKeeper lost what it once held: nothing is decided until the metadata is recovered.
     METADATA_WENT_BACK = "metadata_went_back"
 
@@ -427,8 +441,22 @@ class ReassignmentsAltered(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class MetadataRecovered(msgspec.Struct, frozen=True, kw_only=True):
+    """undecided: partitions of which nobody provably holds every committed record. topics_brought_back: their
+    names. controller_epoch_min, records_min: the shell starts the next term above these."""
+
+    brokers: tuple[int, ...]
+    topics_brought_back: tuple[str, ...]
+    partitions: int
+    undecided: tuple[PartitionKey, ...]
+    controller_epoch_min: int
+    records_min: int
+    dry_run: bool = False
+
+
 OperatorReply = (
     Refusal
+    | MetadataRecovered
     | BrokersAdmitted
     | BrokerRemoved
     | TopicCreated

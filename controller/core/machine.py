@@ -64,6 +64,9 @@ from controller.core.events import (
     Event,
     Heartbeat,
     MaintainBrokers,
+    RecoverMetadata,
+    Refusal,
+    RefusalCode,
     RegisterBroker,
     RemoveBroker,
     Reply,
@@ -91,6 +94,7 @@ from controller.core.reassignment_progress import (
     reassignment_progress,
 )
 from controller.core.records import Cause, ProducerIdsRecord, Record
+from controller.core.recovery import HeardBook, recover
 from controller.core.sessions import Sessions
 from controller.core.topic_changes import add_partitions, announce_added, configure_topic
 from controller.core.topics import (
@@ -131,6 +135,7 @@ class ClusterMachine:
         "_confirm_at_ms",
         "_floors",
         "_has_taken_over",
+        "_heard",
         "_log_ends",
         "_preferred_at_ms",
         "_preferred_since_ms",
@@ -157,6 +162,7 @@ class ClusterMachine:
         self.image = image
         self.terms = terms or (TermStart(controller_epoch=controller_epoch),)
         self.went_back: str | None = None
+        self._heard = HeardBook()
         self.cluster = cluster
         self.controller_epoch = controller_epoch
         self.options = options
@@ -180,6 +186,10 @@ class ClusterMachine:
             if self.went_back is not None:
                 draft.effects.append(_went_back_alarm(self.went_back))
         if self.went_back is not None:
+            self._heard.note(self.image, event, now_ms)
+            if isinstance(event, RecoverMetadata):
+                recovered = recover(draft, self._heard, event, now_ms)
+                return Step(tuple(draft.records), tuple(draft.effects), recovered)
             reply = reply_of_halted(event, evidence=self.went_back, controller_epoch=self.controller_epoch)
             return Step((), tuple(draft.effects), reply)
         if not self._has_taken_over:
@@ -251,6 +261,10 @@ class ClusterMachine:
                 return describe_broker(draft, event)
             case ConfigureBrokers():
                 return configure_brokers(draft, event)
+            case RecoverMetadata():
+                return Refusal(
+                    code=RefusalCode.RECOVERY_NOT_NEEDED, detail="nothing shows that ZooKeeper lost anything"
+                )
             case AlterReassignments():
                 return alter_reassignments(draft, event, self.options)
             case _:

@@ -71,6 +71,8 @@ class Cause(StrEnum):
     REPLICA_ROTTEN = "replica_rotten"
     PRODUCER_IDS_ALLOCATED = "producer_ids_allocated"
     #: A controller that took over finished what its predecessor had begun.
+    #: An operator rebuilt the rows of a cluster whose ZooKeeper went back, from what its brokers hold.
+    METADATA_RECOVERED = "metadata_recovered"
     TAKEOVER_REPAIR = "takeover_repair"
 
 

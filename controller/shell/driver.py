@@ -35,7 +35,9 @@ from controller.core.events import (
     BrokerProvenDead,
     Event,
     Heartbeat,
+    MetadataRecovered,
     OperatorEvent,
+    RecoverMetadata,
     Reply,
     Report,
     Tick,
@@ -215,9 +217,12 @@ class ClusterDriver:
             await self._term.proven_after(self._clock.now_mono_ms())
             if not self._term.has_authority:
                 raise NotActive(None)
-        step = self._step(event)
-        if self.machine.went_back is not None and isinstance(event, OperatorEvent):
+        is_recovery = isinstance(event, RecoverMetadata)
+        if self.machine.went_back is not None and isinstance(event, OperatorEvent) and not is_recovery:
             raise MetadataWentBack(self.cluster, self.machine.went_back)
+        step = self._step(event)
+        if isinstance(step.reply, MetadataRecovered) and step.records:
+            self._store.begin_history(step.reply.records_min)
         if isinstance(event, Report):
             self._remember_lags(event)
         elif isinstance(event, BrokerApplied):
@@ -228,6 +233,12 @@ class ClusterDriver:
         waiting = _Waiting(step)
         self._enqueue(waiting)
         return await waiting.reply()
+
+    async def settled(self) -> None:
+        """Waits until nothing that was decided is unpublished. Of a halted machine that lasts: it decides no
+        more."""
+        while not self._is_settled:
+            await self._clock.sleep_ms(TICK_PAUSE_MIN_MS)
 
     @property
     def _is_settled(self) -> bool:

@@ -23,7 +23,7 @@ from controller.contract.partition_state import PartitionKey
 from controller.contract.preflight import PreflightReport, PreflightResponse, PreflightTarget
 from controller.core.alarms import ReplicaVerdict, explain_replicas, way_on
 from controller.core.effects import Alarm
-from controller.core.events import Event, Reply
+from controller.core.events import Event, MetadataRecovered, RecoverMetadata, Refusal, Reply
 from controller.core.image import ClusterImage
 from controller.core.loss import LossPreview
 from controller.core.options import ControllerOptions
@@ -288,6 +288,20 @@ class Engine:
             term.resign("a created cluster could not be read")
             raise OutcomeUnknown(str(error)) from error
         log.warning("cluster_created cluster=%s cluster_id=%s actor=%s", name, record.cluster_id, actor)
+
+    async def recover_metadata(self, cluster: str, event: RecoverMetadata) -> MetadataRecovered | Refusal:
+        """Persists what the machine rebuilt, then ends the term under a controller epoch that the next one
+        starts above. Dying in between leaves a cluster that is halted again, and may be recovered again.
+        Raises as `submit` does."""
+        driver = self._driver(cluster)
+        await driver.settled()
+        reply = await self.submit(cluster, event)
+        assert isinstance(reply, MetadataRecovered | Refusal), reply
+        term = self._serving
+        if isinstance(reply, MetadataRecovered) and not reply.dry_run and term is not None:
+            await self._leadership.raise_epoch(term, reply.controller_epoch_min)
+            log.warning("metadata_recovered cluster=%s actor=%s", cluster, event.actor)
+        return reply
 
     # -- reading --
 

@@ -222,6 +222,14 @@ class Leadership:
         finally:
             self.active = None
 
+    async def raise_epoch(self, term: Term, controller_epoch_min: int) -> None:
+        """Ends the term so that the next one's controller epoch is above `controller_epoch_min`."""
+        epoch = max(term.controller_epoch, controller_epoch_min)
+        row = EpochRow(controller_epoch=epoch, controller_id=self._controller_id, lineage=term.lineage)
+        write = SetData(EPOCH_PATH, msgspec.json.encode(row), term.epoch_check.version)
+        outcome = await self._meta.start_write([write]).outcome()
+        term.resign(f"the metadata was recovered, the next controller epoch is above {epoch}: {outcome}")
+
     # -- standing for election --
 
     async def _campaign(self) -> Term:

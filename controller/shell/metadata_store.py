@@ -155,6 +155,7 @@ class ClusterStore:
         self.record_number = 0
         self._loaded_records = 0
         self._terms: tuple[TermStart, ...] = ()
+        self._forgets_terms = False
         self._cluster: tuple[ClusterRecord, int, int] | None = None  # record, number, znode version
         self._producer_ids: tuple[ProducerIdsRecord, int, int] | None = None
         self._brokers: dict[int, tuple[BrokerRecord, int, int]] = {}
@@ -196,6 +197,13 @@ class ClusterStore:
         ):
             return self._terms
         return (*self._terms[1 - TERMS_MAX :], mine)
+
+    def begin_history(self, records_min: int) -> None:
+        """What is persisted from now on is another history than any that was told of: once all of the next
+        records are, no term before is compared with what brokers say (11.4). Half a recovery must be seen to
+        be one. Only while no write is under way."""
+        self.record_number = max(self.record_number, records_min)
+        self._forgets_terms = True
 
     @property
     def head_version(self) -> int:
@@ -405,7 +413,7 @@ class ClusterStore:
             self.record_number += 1
             self._apply(record, batch)
         if not batch.is_empty:
-            yield self._seal(batch, term)
+            yield self._seal(batch, term, is_last=True)
 
     def _apply_to_open_chunk(self, record: PartitionRecord, batch: _Batch) -> bool:
         """The short way for what a dead broker leads to by the ten thousand: another partition of the chunk
@@ -507,14 +515,14 @@ class ClusterStore:
         if not is_new:
             batch.deletions.append(Delete(path, topic.version))
 
-    def _seal(self, batch: _Batch, term: Term) -> _Write:
+    def _seal(self, batch: _Batch, term: Term, *, is_last: bool = False) -> _Write:
         """Encodes what the batch touched, and moves the versions on as if it had been applied."""
         write_id = self._ids.new_id()
         head = HeadRow(
             write_id=write_id,
             controller_epoch=term.controller_epoch,
             records=self.record_number,
-            terms=self.terms_with(term),
+            terms=() if self._forgets_terms and is_last else self.terms_with(term),
         )
         operations: list[Operation] = [
             term.epoch_check,

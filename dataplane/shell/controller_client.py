@@ -243,6 +243,8 @@ class ControllerClient:
         epoch = answer.controller_epoch
         if epoch < 0:  # an error from a controller that could not look into the cluster
             return True
+        if answer.error is ControllerError.METADATA_WENT_BACK:
+            return True  # It says itself that it knows less than we, and asks for nothing but what we hold.
         seen = self.seen
         if epoch < seen.controller_epoch:
             _log.warning(

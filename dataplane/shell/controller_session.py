@@ -12,6 +12,7 @@ incarnation makes it register again with the same incarnation id and start over 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,6 +22,7 @@ from typing import Protocol
 import trio
 
 from controller.contract.errors import ControllerError
+from controller.contract.holdings import Holdings
 from controller.contract.lag_report import (
     CreatedLogs,
     IsrProposal,
@@ -55,6 +57,7 @@ REPORT_RETRY_MS = 100
 REPORT_PARTITIONS_MAX = 2_000
 """Lags in one report; the rest follows in the next."""
 LOG_UNAVAILABLE_EVERY_MS = 5_000
+HOLDINGS_INTERVAL_MS = 2_000
 
 _DISOWNED = frozenset({ControllerError.BROKER_NOT_REGISTERED, ControllerError.STALE_BROKER_EPOCH})
 
@@ -85,6 +88,8 @@ class ReportSource(Protocol):
     def unreported_problems(self) -> Sequence[ReplicaProblem]: ...
 
     def on_problems_reported(self, problems: Sequence[ReplicaProblem]) -> None: ...
+
+    def holdings(self, identity: RegisterRequest, *, has_view: bool) -> Holdings: ...
 
     def on_report_answered(self, response: LagReportResponse, now_ms: int) -> None: ...
 
@@ -146,6 +151,7 @@ class ControllerSession:
         self._wake_heartbeat = trio.Event()
         self._last_complaint_ms = -LOG_UNAVAILABLE_EVERY_MS
         self._has_registered_once = False
+        self._holdings_told_ms = -HOLDINGS_INTERVAL_MS
         self._has_leapt = False
         self.broker_epoch = -1
         self.status = BrokerStatus.WAITING
@@ -188,26 +194,7 @@ class ControllerSession:
         identity = self._identity
         delay_ms = RETRY_MS
         while True:
-            offline = self._offline_log_dir_ids()
-            # A process that has lived through its registration kept all it had: only the controller forgot.
-            kind = ShutdownKind.PROCESS_CRASH if self._has_registered_once else identity.last_shutdown
-            previous = self.broker_epoch if self._has_registered_once else identity.previous_broker_epoch
-            unanswered = () if self._has_registered_once else identity.unanswered_incarnation_ids
-            request = RegisterRequest(
-                broker_id=identity.broker_id,
-                incarnation_id=identity.incarnation_id,
-                host=identity.host,
-                port=identity.port,
-                rack=identity.rack,
-                log_dir_ids=tuple(each for each in identity.log_dir_ids if each not in offline),
-                offline_log_dir_ids=offline,
-                last_shutdown=kind,
-                previous_broker_epoch=previous,
-                unanswered_incarnation_ids=unanswered,
-                cluster_id=self._cluster_id,
-                version=identity.version,
-                witness=self._witness,
-            )
+            request = self._registration()
             try:
                 response = await self._client.register(request)
             except ControllerUnavailable as error:
@@ -224,6 +211,8 @@ class ControllerSession:
                 case ControllerError.NONE:
                     await self._on_accepted(response)
                     return
+                case ControllerError.METADATA_WENT_BACK:
+                    await self._tell_holdings()
                 case ControllerError.INCONSISTENT_CLUSTER_ID:
                     raise RegistrationRefused(
                         f"the data directory belongs to another cluster or broker: {response.detail}; "
@@ -243,6 +232,27 @@ class ControllerSession:
                 case _:
                     self._complain("registration refused: %s %s", response.error, response.detail)
             await self._pause(max(response.retry_after_ms, RETRY_MS))
+
+    def _registration(self) -> RegisterRequest:
+        identity = self._identity
+        offline = self._offline_log_dir_ids()
+        # A process that has lived through its registration kept all it had: only the controller forgot.
+        has_lived = self._has_registered_once
+        return RegisterRequest(
+            broker_id=identity.broker_id,
+            incarnation_id=identity.incarnation_id,
+            host=identity.host,
+            port=identity.port,
+            rack=identity.rack,
+            log_dir_ids=tuple(each for each in identity.log_dir_ids if each not in offline),
+            offline_log_dir_ids=offline,
+            last_shutdown=ShutdownKind.PROCESS_CRASH if has_lived else identity.last_shutdown,
+            previous_broker_epoch=self.broker_epoch if has_lived else identity.previous_broker_epoch,
+            unanswered_incarnation_ids=() if has_lived else identity.unanswered_incarnation_ids,
+            cluster_id=self._cluster_id,
+            version=identity.version,
+            witness=self._witness,
+        )
 
     async def _on_accepted(self, response: RegisterResponse) -> None:
         _log.info(
@@ -303,6 +313,8 @@ class ControllerSession:
                     self.may_shut_down.set()
             else:
                 self._complain("heartbeat refused: %s", response.error.value)
+                if response.error is ControllerError.METADATA_WENT_BACK:
+                    await self._tell_holdings()
             next_ms = sent_ms + self._heartbeat_interval_ms
             with self._clock.timeout_ms(next_ms - self._clock.mono_ms()):
                 await self._wake_heartbeat.wait()
@@ -405,6 +417,23 @@ class ControllerSession:
                 if response.controller_epoch >= self._applied[0]:  # not one that was replaced meanwhile
                     self._reports.on_creations_told(created)
             self._reports.on_report_answered(response, self._clock.mono_ms())
+
+    async def _tell_holdings(self) -> None:
+        """Of these an operator's recovery rebuilds what ZooKeeper lost; repeated, for any controller."""
+        now_ms = self._clock.mono_ms()
+        if now_ms - self._holdings_told_ms < HOLDINGS_INTERVAL_MS:
+            return
+        self._holdings_told_ms = now_ms
+        self._complain("the controller lost metadata that it once told: leading goes on, nothing else does")
+        holdings = self._reports.holdings(self._registration(), has_view=self.has_full_state)
+        report = LagReport(
+            broker_id=self._identity.broker_id,
+            broker_epoch=self.broker_epoch,
+            witness=self._witness,
+            holdings=holdings,
+        )
+        with contextlib.suppress(ControllerUnavailable):
+            await self._client.report(report)
 
     # Waiting and complaining
 

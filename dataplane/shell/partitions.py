@@ -20,6 +20,7 @@ from typing import Final, Protocol, assert_never
 
 import trio
 
+from controller.contract.holdings import HeldLog, Holdings
 from controller.contract.lag_report import (
     CreatedLogs,
     IsrProposal,
@@ -30,6 +31,7 @@ from controller.contract.lag_report import (
     ReplicaProblem,
 )
 from controller.contract.partition_state import PartitionKey, PartitionState
+from controller.contract.session import RegisterRequest
 from controller.contract.throttles import LEADER_RATE, effective_rate
 from controller.contract.updates import ApplyFailure, BrokerEndpoint, UpdateBatch
 from dataplane.core.creations import UntoldCreations, may_create
@@ -611,6 +613,31 @@ class PartitionTable:
     def on_creations_told(self, created: Sequence[CreatedLogs]) -> None:
         if self._created.on_told(created):
             self._wake_report()
+
+    def holdings(self, identity: RegisterRequest, *, has_view: bool) -> Holdings:
+        """All that this broker can tell a controller whose ZooKeeper went back."""
+        view = self._view
+        logs = [hosted.log for hosted in self._hosted.values()] + list(self._found.values())
+        states = (hosted.replica.state for hosted in self._hosted.values())
+        return Holdings(
+            identity=identity,
+            has_view=has_view,
+            broker_epoch_max=max((b.broker_epoch for b in view.brokers.values()), default=-1),
+            broker_ids=tuple(view.brokers),
+            cluster_configs=view.cluster_configs,
+            topics=tuple(view.topics.values()),
+            states=tuple(state for state in states if state is not None),
+            logs=tuple(
+                HeldLog(
+                    topic_id=log.partition.topic_id,
+                    topic=log.partition.topic,
+                    partition=log.partition.partition,
+                    leader_epoch=log.epochs.latest,
+                    log_end_offset=log.log_end_offset,
+                )
+                for log in logs
+            ),
+        )
 
     def unreported_problems(self) -> Sequence[ReplicaProblem]:
         return tuple(self._problems)

@@ -71,6 +71,34 @@ COMMANDS = (
         ),
     ),
     Command(
+        words=("clusters", "recover-metadata"),
+        summary="Rebuild a cluster whose ZooKeeper went back from what its brokers hold",
+        examples=(
+            "clusters recover-metadata --dry-run",
+            "clusters recover-metadata --reason 'restored from backup'",
+        ),
+        kind=Kind.WRITE,
+        arguments=(
+            argument(
+                "--gone",
+                metavar="ID",
+                type=int,
+                action="append",
+                default=[],
+                dest="gone_brokers",
+                help="a broker that will never come back; may be repeated",
+            ),
+        ),
+        call=lambda options: write(
+            options,
+            "POST",
+            "clusters",
+            options.cluster,
+            action="recover-metadata",
+            body={"gone_brokers": options.gone_brokers},
+        ),
+    ),
+    Command(
         words=("resilience",),
         summary="Ask what losing brokers, hosts or racks, all at once, would do",
         examples=("resilience broker:3", "resilience rack:r1 broker:5 --state leaderless"),

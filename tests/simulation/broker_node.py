@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from controller.contract.errors import ControllerError
+from controller.contract.holdings import HeldLog, Holdings
 from controller.contract.lag_report import LagReport, LagReportResponse, ReplicaProblem
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.session import (
@@ -81,6 +82,7 @@ SLOW_CREATION_RATE = 0.05
 CREATIONS_TOLD_MAX = 20
 RETENTION_LOOK_MS = 1_000
 BATCHES_EXPIRED_MAX = 8
+HOLDINGS_INTERVAL_MS = 2_000
 
 
 class FetchCall(NamedTuple):
@@ -201,6 +203,7 @@ class BrokerNode:
     seen_ends: dict[PartitionKey, int] = field(default_factory=dict)
     controller: int = 0
     reporting: bool = False
+    holdings_told_ms: float = -HOLDINGS_INTERVAL_MS
     report_soon: bool = False
     wants_shutdown: bool = False
     registered: bool = False
@@ -274,6 +277,7 @@ class BrokerNode:
         self.time = timekeeper(self.clock)
         self.endpoints = {}
         self.topics = {}
+        self.holdings_told_ms = -HOLDINGS_INTERVAL_MS
         self.replicas = {}
         self.states = {}
         self.fetching = {}
@@ -473,8 +477,10 @@ class BrokerNode:
             self.disk.seen = seen._replace(controller_epoch=epoch, lineage=answer.lineage)
         return True
 
-    def _register(self, kind: ShutdownKind, previous_epoch: int, unanswered: tuple[str, ...]) -> None:
-        request = RegisterRequest(
+    def _identity(
+        self, kind: ShutdownKind, previous_epoch: int, unanswered: tuple[str, ...]
+    ) -> RegisterRequest:
+        return RegisterRequest(
             broker_id=self.broker_id,
             incarnation_id=self.incarnation,
             host=f"host-{self.broker_id}",
@@ -487,6 +493,40 @@ class BrokerNode:
             witness=self.witness,
         )
 
+    def _tell_holdings(self, identity: RegisterRequest) -> None:
+        """As dataplane.shell.controller_session does."""
+        if self.now_ms - self.holdings_told_ms < HOLDINGS_INTERVAL_MS:
+            return
+        self.holdings_told_ms = self.now_ms
+        states = [r.state for _, r in sorted(self.replicas.items()) if r.state is not None]
+        holdings = Holdings(
+            identity=identity,
+            has_view=bool(self.topics),
+            broker_epoch_max=max((e.broker_epoch for e in self.endpoints.values()), default=-1),
+            broker_ids=tuple(self.endpoints),
+            topics=tuple(self.topics.values()),
+            states=tuple(states),
+            logs=tuple(
+                HeldLog(
+                    topic_id=key[0],
+                    topic=self.topics[key[0]].topic if key[0] in self.topics else key[0],
+                    partition=key[1],
+                    leader_epoch=log.epochs.latest,
+                    log_end_offset=log.log_end_offset,
+                )
+                for key, log in sorted(self.disk.logs.items())
+            ),
+        )
+        report = LagReport(
+            broker_id=self.broker_id,
+            broker_epoch=self.broker_epoch,
+            witness=self.witness,
+            holdings=holdings,
+        )
+        self._call(self._controller, report, lambda _: None, lambda: None)
+
+    def _register(self, kind: ShutdownKind, previous_epoch: int, unanswered: tuple[str, ...]) -> None:
+        request = self._identity(kind, previous_epoch, unanswered)
         controller = self._controller
 
         def again() -> None:
@@ -496,6 +536,8 @@ class BrokerNode:
             )
 
         def answered(response: RegisterResponse) -> None:
+            if response.error is ControllerError.METADATA_WENT_BACK:
+                self._tell_holdings(request)
             if not self._hear(response) or response.error is not ControllerError.NONE:
                 again()
                 return
@@ -537,6 +579,9 @@ class BrokerNode:
         controller = self._controller
 
         def answered(response: HeartbeatResponse) -> None:
+            if response.error is ControllerError.METADATA_WENT_BACK:
+                self._tell_holdings(self._identity(ShutdownKind.PROCESS_CRASH, self.broker_epoch, ()))
+                return
             if not self._hear(response):
                 self._leave_controller(controller)
                 return

@@ -37,6 +37,8 @@ class LossBudget:
 
     def may_lose(self, broker: BrokerNode) -> bool:
         cluster = self.cluster
+        if cluster.zookeeper.is_back:
+            return False
         unknown = self.unknown
         if len(unknown | {broker.broker_id}) >= cluster.options.min_insync_replicas:
             return False

@@ -314,8 +314,8 @@ class Clients:
 
     def _replicas_of(self, key: PartitionKey) -> tuple[int, ...]:
         state = self.cluster.truth(key)
-        assert state is not None  # it lives
-        return state.replicas
+        # It lives; but a ZooKeeper that went back may not know of it.
+        return tuple(self.cluster.brokers) if state is None else state.replicas
 
     def _on_read(self, consumer: Consumer, offset: int | None, answer: ReadAnswer, began_ns: int) -> None:
         """I18 of what was read; I19: the end, once told, never goes back for who asks again."""

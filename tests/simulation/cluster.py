@@ -112,6 +112,7 @@ class Cluster:
         }
         self.keys: list[PartitionKey] = [(TOPIC_ID, n) for n in range(options.partitions)]
         self.living: set[PartitionKey] = set(self.keys)
+        self.is_recovery_watched = False
         self._paths: dict[PartitionKey, str] = {}
         self._broker_paths = {n: f"broker/{n}" for n in self.brokers}
         self.clients = Clients(self)
@@ -335,6 +336,8 @@ class Cluster:
 
     def is_settled(self) -> str | None:
         """None when every partition is led, in sync and read to its end; otherwise what is missing."""
+        if self.zookeeper.is_back:
+            return "ZooKeeper went back, and nobody has recovered what it lost"
         for key in self.keys:
             state = self.truth(key)
             if state is None:

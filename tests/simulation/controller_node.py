@@ -27,6 +27,7 @@ from controller.core.events import (
     BrokerProvenDead,
     Event,
     Heartbeat,
+    MetadataRecovered,
     RegisterBroker,
     Report,
     Tick,
@@ -310,6 +311,7 @@ class ControllerNode:
         records: list[Record] = []
         replies: Replies = []
         probes: list[ProbeBroker] = []
+        recovered: MetadataRecovered | None = None
         while self.queue:
             pending = self.queue.popleft()
             knew = machine.went_back
@@ -317,6 +319,9 @@ class ControllerNode:
             if machine.went_back is not None and knew is None:
                 self.events.note(f"{self.name} halts: {machine.went_back}")
                 self.on_went_back(self)
+            if isinstance(step.reply, MetadataRecovered) and step.records:
+                recovered = step.reply
+                self.records = max(self.records, recovered.records_min)
             records.extend(step.records)
             replies.append((pending.answer, step.reply))
             probes.extend(effect for effect in step.effects if isinstance(effect, ProbeBroker))
@@ -325,9 +330,15 @@ class ControllerNode:
             self._publish(records, replies, probes)
             return
         self.persisting = True
-        self._persist(records, replies, probes)
+        self._persist(records, replies, probes, recovered)
 
-    def _persist(self, records: list[Record], replies: Replies, probes: list[ProbeBroker]) -> None:
+    def _persist(
+        self,
+        records: list[Record],
+        replies: Replies,
+        probes: list[ProbeBroker],
+        recovered: MetadataRecovered | None,
+    ) -> None:
         """In multis of at most so many records; each is published as soon as it stands, as the store does
         with what is too large for one (4.7 rests on it). Replies wait for all of them."""
         now, rest = records[: self.records_per_write], records[self.records_per_write :]
@@ -342,8 +353,9 @@ class ControllerNode:
             if isinstance(record, RemoveTopicRecord):
                 prefix = f"partition/{record.topic_id}/"
                 writes.extend((k, None) for k in list(self.zookeeper.nodes) if k.startswith(prefix))
-        self.records += len(records)
-        writes.append(("head", (self.records, self.terms)))
+        self.records += len(now)
+        # The old terms go with the last part: half a recovery must be seen to be one.
+        writes.append(("head", (self.records, () if recovered and not rest else self.terms)))
         writes.append(("write_id", write_id))
         life = self.life
 
@@ -352,10 +364,12 @@ class ControllerNode:
                 case Outcome.APPLIED if rest:
                     self.marks.reached("controller.write.in.parts")
                     self._publish(now, [], [])
-                    self._persist(rest, replies, probes)
+                    self._persist(rest, replies, probes, recovered)
                 case Outcome.APPLIED:
                     self.persisting = False
                     self._publish(now, replies, probes)
+                    if recovered is not None:
+                        self._begin_anew(recovered)
                     self._drain()
                 case Outcome.UNKNOWN:
                     # Read back before deciding anything: whoever wrote last left its write id.
@@ -381,6 +395,14 @@ class ControllerNode:
             self._guarded(life, lambda: finished(outcome) if self.controller_epoch == epoch else None)()
 
         self.zookeeper.multi(self.session, epoch, writes, answered)
+
+    def _begin_anew(self, recovered: MetadataRecovered) -> None:
+        """The next term's controller epoch is above all that were heard."""
+        if self.zookeeper.leader == self.session:
+            node = self.zookeeper.nodes["controller_epoch"]
+            node.value = max(node.value, recovered.controller_epoch_min)
+            self.zookeeper.expire(self.session)
+        self._forget()
 
     def _publish(
         self,

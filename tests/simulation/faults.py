@@ -78,7 +78,9 @@ class FaultPlanner:
         if cluster.options.plans:
             self.kinds += [kind for kind in weighted if kind.is_plan]
         family = cluster.options.family
-        self.family = [kind for kind in weighted if family and kind.family == family]
+        self.family = [
+            kind for kind in ordered if family and kind.family == family for _ in range(kind.weight or 1)
+        ]
         assert bool(self.family) == bool(family), f"no kind of fault is of the family {family!r}"
         self.strikes: list[Strike] = []
         self.stopped = False

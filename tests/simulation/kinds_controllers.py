@@ -6,10 +6,11 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from controller.core.events import ElectPreferred
+from controller.core.events import ElectPreferred, RecoverMetadata
 from tests.simulation.kinds_brokers import back_after
 from tests.simulation.kinds_network import cut_pairs
 from tests.simulation.schedule import Arguments, kind
+from tests.simulation.zookeeper import Znode
 
 #: The name that ZooKeeper has in the network, where it is only cut off.
 ZOOKEEPER = "zookeeper"
@@ -216,6 +217,57 @@ def late_watches(cluster: Cluster, *, delay_ms: int, for_ms: int) -> bool:
     delays.append(delay_ms)
     cluster.ongoing.begin(nodes=(), for_ms=for_ms, end=lambda: delays.remove(delay_ms))
     return True
+
+
+def _draw_age(cluster: Cluster, random: Random) -> Arguments | None:
+    return {"age_ms": random.choice((300, 2_000, 8_000, 20_000))}
+
+
+@kind(_draw_age, weight=0, family="metadata")
+def zookeeper_goes_back(cluster: Cluster, *, age_ms: int) -> bool:
+    """S45: in `age_ms` ZooKeeper will be put back to what it holds now. An operator then recovers the
+    metadata as soon as the controller says that it went back. Only when every broker was told of more by
+    then: what is decided with those that were not is another history (section 11, limits). Once in a run."""
+    if cluster.options.over_budget or "head" not in cluster.zookeeper.nodes:
+        return False
+    copy = cluster.zookeeper.copy()
+
+    def go_back() -> None:
+        records = copy["head"].value[0]
+        told = all(b.disk.seen.records > records and b.disk.cluster_id for b in cluster.brokers.values())
+        if not told or cluster.budget.unknown or cluster.budget.is_exceeded or cluster.zookeeper.times_back:
+            return
+        if not living_topics(copy) <= living_topics(cluster.zookeeper.nodes):
+            return  # What was deleted since would be back, and empty.
+        cluster.zookeeper.put_back(copy)
+        cluster.events.note(f"ZooKeeper is put back by {age_ms} ms, to {records} records")
+
+    cluster.ongoing.later(age_ms, go_back)
+    recover_when_told(cluster)
+    return True
+
+
+def living_topics(nodes: dict[str, Znode]) -> set[str]:
+    return {
+        node.value.state.topic_id
+        for key, node in nodes.items()
+        if key.startswith("topic/") and not node.value.state.deleting
+    }
+
+
+def recover_when_told(cluster: Cluster) -> None:
+    """The operator looks at the alarms once a second, and asks for a recovery until it is made."""
+
+    def look() -> None:
+        controller = cluster.active_controller()
+        if controller is not None and controller.machine is not None and controller.machine.went_back:
+            event = RecoverMetadata(wall_ms=cluster.events.now_ms, actor="operator")
+            controller.submit(event, lambda reply: cluster.events.note(f"operator recovers: {reply}"))
+        cluster.events.after(1_000, look)
+
+    if not cluster.is_recovery_watched:
+        cluster.is_recovery_watched = True
+        look()
 
 
 def _draw_outage(cluster: Cluster, random: Random) -> Arguments | None:

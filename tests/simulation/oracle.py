@@ -118,6 +118,7 @@ class Oracle:
         self.isr_changes = 0
         self._verified: dict[tuple[int, PartitionKey], int] = {}
         self._evidence: dict[tuple[int, int, PartitionKey, int], dict[int, int]] = {}
+        self._histories = 0
         self._leaders: dict[tuple[PartitionKey, int], int] = {}
         self._partition_epochs: dict[PartitionKey, int] = {}
         self._began: defaultdict[PartitionKey, list[Began]] = defaultdict(list)
@@ -128,6 +129,11 @@ class Oracle:
         self._lost: set[tuple[PartitionKey, Content]] = set()
 
     # --- brokers ----------------------------------------------------------------------------------------
+
+    @property
+    def _is_back(self) -> bool:
+        """Rows of an earlier time stand for nothing but themselves."""
+        return self.cluster.zookeeper.is_back
 
     def on_replica_touched(self, broker: BrokerNode, key: PartitionKey) -> None:
         replica = broker.replicas.get(key)
@@ -146,7 +152,7 @@ class Oracle:
             self._check_matching(broker.broker_id, log, key, high_watermark)
         if replica._leader is not None:
             state = self.cluster.truth(key)
-            if state is not None and state.leader == broker.broker_id:
+            if state is not None and state.leader == broker.broker_id and not self._is_back:
                 self._check_quorum_superset(key, state, replica)
             else:
                 self._check_quiet(broker, key, replica)
@@ -192,7 +198,7 @@ class Oracle:
             for header in headers_of(replica.log, ghost.end_offset, high_watermark):
                 ghost.append(header)
             state = self.cluster.truth(key)
-            if state is not None:
+            if state is not None and not self._is_back:
                 self._check_candidates(key, state)
 
     # --- clocks -----------------------------------------------------------------------------------------
@@ -224,6 +230,13 @@ class Oracle:
         cluster = self.cluster
         if controller_epoch != cluster.zookeeper.nodes["controller_epoch"].value:
             raise Violation("I5", f"{session} wrote under controller epoch {controller_epoch}")
+        if self._is_back:
+            return
+        if cluster.zookeeper.histories > self._histories:
+            # Epochs of the lost history that no broker was told of never were.
+            self._histories = cluster.zookeeper.histories
+            self._partition_epochs.clear()
+            self._leaders.clear()
         cluster.operator.notice_deletions()
         for key in cluster.keys:
             state = cluster.truth(key)

@@ -171,7 +171,9 @@ def _run_phases(cluster: Cluster, planner: FaultPlanner | Replayer, faults_ms: i
         cluster.run_until(max(events.now_ms, cluster.ongoing.last_end_ms))
     random = keyed_random(cluster.seed, "core")
     core = draw_core(cluster, random)
-    if can_serve(cluster, cluster.brokers) and not cluster.budget.is_exceeded:
+    # A recovery waits for every broker.
+    is_one_enough = cluster.options.family != "metadata"
+    if is_one_enough and can_serve(cluster, cluster.brokers) and not cluster.budget.is_exceeded:
         heal_core(cluster, core, random)
         core_ms = events.now_ms
         cluster.run_until(core_ms + TRAFFIC_MS)

@@ -37,6 +37,7 @@ class Strike(msgspec.Struct, frozen=True):
 class Kind(msgspec.Struct, frozen=True):
     """A kind of fault. draw: choose the arguments in the cluster's present state; None when there is nothing
     to strike. apply: do it; False when it makes no sense in this state, and then nothing has happened.
+    weight: how often it is drawn; 0: in a sweep of its family only.
     is_plan: drawn only where operators carry out plans, so that what all other seeds draw stays as it is.
     family: the name of the family of faults that this kind belongs to (`FAMILIES`), or "". A sweep of one
     family draws half of its strikes from that family."""

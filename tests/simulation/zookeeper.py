@@ -71,6 +71,10 @@ class ModelZooKeeper:
     leaderless_since_ms: int = 0
     #: How often what it holds was put back to what it once held.
     times_back: int = 0
+    #: It was, and nobody has recovered what it lost.
+    is_back: bool = False
+    #: How often it was.
+    histories: int = 0
     _losses: list[float] = field(default_factory=list)
 
     @property
@@ -108,6 +112,19 @@ class ModelZooKeeper:
         if self.leader == name:
             self.leader = None
             self.leaderless_since_ms = self.events.now_ms
+
+    def copy(self) -> dict[str, Znode]:
+        """What a backup would hold."""
+        return {key: Znode(node.value, node.version) for key, node in self.nodes.items()}
+
+    def put_back(self, copy: dict[str, Znode]) -> None:
+        """Everything since is gone, and so are all sessions."""
+        lost = copy["head"].value != self.nodes["head"].value
+        self.is_back = self.is_back or lost or copy["controller_epoch"] != self.nodes["controller_epoch"]
+        self.times_back += 1
+        self.nodes = {key: Znode(node.value, node.version) for key, node in copy.items()}
+        for name in list(self.sessions):
+            self.expire(name)
 
     def reaches(self, session: str) -> bool:
         """Whether what this session's client asks is answered, be it with "expired"."""
@@ -168,6 +185,9 @@ class ModelZooKeeper:
                         node = self.nodes.setdefault(key, Znode(None, -1))
                         node.value = value
                         node.version += 1
+                if any(key == "head" and not value[1] for key, value in writes if value is not None):
+                    self.is_back = False
+                    self.histories += 1
                 self.writes.append(WriteLogged(session, controller_epoch, current))
                 outcome = Outcome.APPLIED
                 if self.on_write is not None:

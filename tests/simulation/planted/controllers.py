@@ -8,7 +8,7 @@ import msgspec
 
 from controller.contract.errors import ControllerError
 from controller.contract.partition_state import PartitionState
-from controller.core import election, isr, registration, sessions
+from controller.core import election, isr, machine, recovery, registration, sessions
 from controller.core.records import Cause
 from controller.core.sessions import Sessions
 from tests.simulation import controller_node
@@ -244,3 +244,27 @@ def dead_replica_elected() -> Patches:
 )
 def own_hold_counts_as_silence() -> Patches:
     return [(Sessions, "forgive_silence", lambda self, deaf_ms, now_ms: None)]
+
+
+@plant(breaks="L2", seen="a ZooKeeper that was restored is believed", seeds_max=60, family="metadata")
+def witnesses_are_not_heard() -> Patches:
+    return [(machine, "evidence_in", lambda image, terms, event: None)]
+
+
+@plant(breaks="L2", seen="a recovery mints from the rows that went back", seeds_max=60, family="metadata")
+def recovery_mints_too_low() -> Patches:
+    original = recovery._rebuilt
+
+    def rebuilt(base: PartitionState, *args: Any) -> PartitionState:
+        after = original(base, *args)
+        return msgspec.structs.replace(after, leader_epoch=1, partition_epoch=1)
+
+    return [(recovery, "_rebuilt", rebuilt)]
+
+
+@plant(breaks="I1", seen="a recovery takes the rows that went back", seeds_max=60, family="metadata")
+def recovery_believes_the_rows() -> Patches:
+    def whole(base: PartitionState, *args: Any) -> int | None:
+        return base.replicas[0]
+
+    return [(recovery, "_whole", whole)]

@@ -1,0 +1,375 @@
+"""Rows for a cluster whose ZooKeeper went back, from what its brokers hold (docs/replication.md 11.4).
+
+Everything is minted above everything heard, by a margin for what was not: broker, leader and partition
+epochs, producer ids, the number of records; the shell does the same with the controller epoch. A partition
+gets the state with the highest partition epoch that a broker holds, which is a true state of the lost
+history, and an in-sync set of one: the replica that provably holds every committed record. Everyone else
+copies from it and joins as any learner does. It is
+
+1. the leader of the highest leader epoch, if it is still running: nobody else can have committed since; else
+2. the longest log, by leader epoch and end, if every replica told of its log, and none lost its page cache or
+   its disk since it last was heard.
+
+Of any other partition nobody is put in sync: it has no leader, says so, and a person chooses (3.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from controller.contract.holdings import HeldLog, Holdings
+from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, TopicState
+from controller.contract.session import ShutdownKind, Witness
+from controller.core.draft import Draft
+from controller.core.events import (
+    BrokerApplied,
+    Event,
+    Heartbeat,
+    MetadataRecovered,
+    RecoverMetadata,
+    Refusal,
+    RefusalCode,
+    RegisterBroker,
+    Report,
+)
+from controller.core.image import ClusterImage
+from controller.core.records import (
+    BrokerRecord,
+    BrokerRegistration,
+    Cause,
+    Change,
+    ClusterRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    TopicRecord,
+)
+
+#: By how much epochs are minted above the highest heard: who could not be asked may have heard more.
+EPOCH_MARGIN: Final = 1_000
+RECORDS_MARGIN: Final = 1_000_000
+PRODUCER_IDS_MARGIN: Final = 1_000_000_000
+#: Holdings count for so long: brokers repeat them every two seconds.
+HOLDINGS_MS_MAX: Final = 10_000
+
+
+class _Held(NamedTuple):
+    holdings: Holdings
+    received_ms: int
+
+
+class HeardBook:
+    """What a halted controller heard: the highest of everything, and what each broker holds."""
+
+    __slots__ = ("_held", "broker_epoch", "broker_ids", "controller_epoch", "records")
+
+    def __init__(self) -> None:
+        self.controller_epoch = -1
+        self.records = -1
+        self.broker_epoch = -1
+        self.broker_ids: set[int] = set()
+        self._held: dict[int, _Held] = {}
+
+    def note(self, image: ClusterImage, event: Event, now_ms: int) -> None:
+        """Takes what the event brings, if it is of this cluster."""
+        witness: Witness | None
+        match event:
+            case RegisterBroker(request=request):
+                broker_id, witness = request.broker_id, request.witness
+                epoch = request.previous_broker_epoch
+                told = self._held.get(broker_id)
+                if told is not None and told.holdings.identity.incarnation_id != request.incarnation_id:
+                    del self._held[broker_id]  # Of a process that has ended.
+            case Heartbeat(request=beat):
+                broker_id, witness, epoch = beat.broker_id, beat.witness, beat.broker_epoch
+            case BrokerApplied():
+                broker_id, witness, epoch = event.broker_id, event.witness, event.broker_epoch
+            case Report(request=report):
+                broker_id, witness, epoch = report.broker_id, report.witness, report.broker_epoch
+                if report.holdings is not None and report.holdings.identity.cluster_id == image.cluster_id:
+                    self._held[broker_id] = _Held(report.holdings, now_ms)
+                    epoch = max(epoch, report.holdings.broker_epoch_max)
+            case _:
+                return
+        if witness is None or witness.cluster_id != image.cluster_id:
+            return
+        self.broker_ids.add(broker_id)
+        self.broker_epoch = max(self.broker_epoch, epoch)
+        self.controller_epoch = max(self.controller_epoch, witness.controller_epoch)
+        self.records = max(self.records, witness.records)
+
+    def held(self, now_ms: int) -> dict[int, Holdings]:
+        return {
+            broker_id: held.holdings
+            for broker_id, held in sorted(self._held.items())
+            if now_ms - held.received_ms <= HOLDINGS_MS_MAX
+        }
+
+
+def recover(
+    draft: Draft, heard: HeardBook, event: RecoverMetadata, now_ms: int
+) -> MetadataRecovered | Refusal:
+    """Writes the rows, unless it is a dry run. Refused while a broker is silent that was not given up."""
+    image = draft.image
+    held = heard.held(now_ms)
+    states = _states_by_partition(held)
+    view = _latest_view(held)
+    rows = (b for b, broker in image.brokers.items() if broker.admitted)
+    known = set(rows if view is None else view.broker_ids) | heard.broker_ids
+    known.update(b for group in states.values() for state in group for b in state.replicas)
+    silent = sorted(known - held.keys() - set(event.gone_brokers))
+    if silent:
+        return Refusal(
+            code=RefusalCode.RECOVERY_INCOMPLETE,
+            field="gone_brokers",
+            detail=f"brokers that have not told what they hold: {silent}",
+            hint="start them, or name those that will never come back in gone_brokers",
+            facts={"silent_brokers": len(silent)},
+        )
+    for broker_id in event.gone_brokers:
+        held.pop(broker_id, None)
+    topics = _topics(image, held)
+    back = tuple(sorted(t.topic for t in topics.values() if t.topic_id not in image.topics))
+    rebuilt: list[PartitionState] = []
+    logs = _logs_by_partition(held)
+    for topic in topics.values():
+        for number in range(topic.partitions):
+            key = (topic.topic_id, number)
+            base = _base(image, topic, number, states.get(key, ()), list(logs.get(key, held)))
+            rebuilt.append(_rebuilt(base, states.get(key, ()), logs.get(key, {}), held))
+    if not event.dry_run:
+        change = Change(
+            cause=Cause.METADATA_RECOVERED,
+            at_ms=draft.wall_ms,
+            actor=event.actor,
+            reason=event.reason,
+            request_id=event.request_id,
+            operation_id=event.operation_id,
+        )
+        floor = max(image.last_broker_epoch, heard.broker_epoch) + EPOCH_MARGIN
+        _write(draft, held, topics, rebuilt, broker_epoch_min=floor, change=change)
+    undecided = tuple((s.topic_id, s.partition) for s in rebuilt if not s.isr)
+    return MetadataRecovered(
+        brokers=tuple(held),
+        topics_brought_back=back,
+        partitions=len(rebuilt),
+        undecided=undecided,
+        controller_epoch_min=heard.controller_epoch + EPOCH_MARGIN,
+        records_min=heard.records + RECORDS_MARGIN,
+        dry_run=event.dry_run,
+    )
+
+
+def _states_by_partition(held: Mapping[int, Holdings]) -> dict[PartitionKey, list[PartitionState]]:
+    states: dict[PartitionKey, list[PartitionState]] = {}
+    for holdings in held.values():
+        for state in holdings.states:
+            states.setdefault((state.topic_id, state.partition), []).append(state)
+    return states
+
+
+def _logs_by_partition(held: Mapping[int, Holdings]) -> dict[PartitionKey, dict[int, HeldLog]]:
+    logs: dict[PartitionKey, dict[int, HeldLog]] = {}
+    for broker_id, holdings in held.items():
+        for log in holdings.logs:
+            logs.setdefault((log.topic_id, log.partition), {})[broker_id] = log
+    return logs
+
+
+def _latest_view(held: Mapping[int, Holdings]) -> Holdings | None:
+    """Of the broker that was told of most."""
+
+    def told(holdings: Holdings) -> tuple[int, int]:
+        witness = holdings.identity.witness
+        return (-1, -1) if witness is None else (witness.controller_epoch, witness.records)
+
+    return max((h for h in held.values() if h.has_view), key=told, default=None)
+
+
+def _topics(image: ClusterImage, held: Mapping[int, Holdings]) -> dict[str, TopicState]:
+    """Those of the rows, of the latest view over them, and those that are known by their logs alone."""
+    topics = {t.topic_id: t for t in image.topics.values() if not t.deleting}
+    view = _latest_view(held)
+    if view is not None:
+        topics.update((topic.topic_id, topic) for topic in view.topics)
+    found: dict[str, list[HeldLog]] = {}
+    holders: dict[str, set[int]] = {}
+    for broker_id, holdings in held.items():
+        for log in holdings.logs:
+            found.setdefault(log.topic_id, []).append(log)
+            holders.setdefault(log.topic_id, set()).add(broker_id)
+    for topic_id, logs in sorted(found.items()):
+        if topic_id in image.deletions:
+            continue
+        partitions = max(log.partition for log in logs) + 1
+        before = topics.get(topic_id)
+        if before is None:
+            topics[topic_id] = TopicState(
+                topic_id=topic_id,
+                topic=logs[0].topic,
+                partitions=partitions,
+                replication_factor=max(
+                    sum(1 for log in logs if log.partition == number) for number in range(partitions)
+                ),
+            )
+        elif before.partitions < partitions:
+            topics[topic_id] = msgspec.structs.replace(before, partitions=partitions)
+    return topics
+
+
+def _base(
+    image: ClusterImage,
+    topic: TopicState,
+    number: int,
+    states: Iterable[PartitionState],
+    holders: list[int],
+) -> PartitionState:
+    """What the partition is, but for its epochs and seats. holders: of its log, or, where nobody has one,
+    whoever is there."""
+    row = image.partitions.get((topic.topic_id, number))
+    base = max(states, key=lambda state: state.partition_epoch, default=row)
+    if base is not None:
+        return base
+    replicas = tuple(holders[: topic.replication_factor])
+    return PartitionState(
+        topic_id=topic.topic_id,
+        topic=topic.topic,
+        partition=number,
+        replicas=replicas,
+        leader=NO_LEADER,
+        leader_epoch=0,
+        partition_epoch=0,
+        isr=(),
+        min_insync_replicas=len(replicas) // 2 + 1,
+    )
+
+
+def _rebuilt(
+    base: PartitionState,
+    states: Iterable[PartitionState],
+    logs: Mapping[int, HeldLog],
+    held: Mapping[int, Holdings],
+) -> PartitionState:
+    whole = _whole(base, list(states), logs, held)
+    leader_epochs = (
+        base.leader_epoch,
+        *(s.leader_epoch for s in states),
+        *(g.leader_epoch for g in logs.values()),
+    )
+    return msgspec.structs.replace(
+        base,
+        leader=NO_LEADER,
+        last_known_leader=whole if whole is not None else base.leader,
+        leader_epoch=max(leader_epochs) + EPOCH_MARGIN,
+        partition_epoch=max((s.partition_epoch for s in states), default=base.partition_epoch) + EPOCH_MARGIN,
+        isr=() if whole is None else (whole,),
+        elr=(),
+        last_known_elr=(),  # Seats of rows that went back prove nothing, not even by a seal (3.9).
+        new_replicas=(),
+    )
+
+
+def _whole(
+    base: PartitionState,
+    states: list[PartitionState],
+    logs: Mapping[int, HeldLog],
+    held: Mapping[int, Holdings],
+) -> int | None:
+    """The replica that provably holds every committed record; None: nobody can tell which."""
+    leaders = {state.leader for state in states if state.leader_epoch == base.leader_epoch} - {NO_LEADER}
+    if len(leaders) > 1:
+        return None  # two histories were led
+    leads = held.get(base.leader)
+    if leads is not None and any(
+        (s.topic_id, s.partition, s.leader, s.leader_epoch)
+        == (base.topic_id, base.partition, base.leader, base.leader_epoch)
+        for s in leads.states
+    ):
+        return base.leader
+    if not all(b in held and is_intact(held[b]) for b in base.replicas):
+        return None
+    if any(b not in logs for b in (*base.isr, *base.elr)) and base.new_replicas != base.replicas:
+        return None
+    holders = [b for b in base.replicas if b in logs]
+    return max(holders, key=lambda b: (logs[b].leader_epoch, logs[b].log_end_offset), default=None)
+
+
+def is_intact(holdings: Holdings) -> bool:
+    """Whether what it tells of its logs is all that they ever held, by its own disk's word."""
+    return holdings.identity.last_shutdown.is_intact or (
+        holdings.identity.last_shutdown is ShutdownKind.FIRST_START and not holdings.logs
+    )
+
+
+def _write(
+    draft: Draft,
+    held: Mapping[int, Holdings],
+    topics: Mapping[str, TopicState],
+    rebuilt: Iterable[PartitionState],
+    *,
+    broker_epoch_min: int,
+    change: Change,
+) -> None:
+    """In the order in which they may be persisted. Not by `write_partition`: epochs jump here."""
+    image = draft.image
+    view = _latest_view(held)
+    floor = broker_epoch_min
+    draft.write(
+        ClusterRecord(
+            cluster_id=image.cluster_id,
+            configs=image.configs if view is None else view.cluster_configs or image.configs,
+            last_broker_epoch=floor,
+            change=change,
+        )
+    )
+    draft.write(
+        ProducerIdsRecord(next_producer_id=image.next_producer_id + PRODUCER_IDS_MARGIN, change=change)
+    )
+    for broker_id, broker in list(image.brokers.items()):
+        if broker_id not in held:
+            draft.write(
+                BrokerRecord(registration=msgspec.structs.replace(broker, fenced=True), change=change)
+            )
+    for number, holdings in enumerate(held.values(), start=1):
+        draft.write(BrokerRecord(registration=_registration(image, holdings, floor + number), change=change))
+    for state in rebuilt:
+        draft.write(PartitionRecord(state=state, change=change))
+    for topic in topics.values():
+        draft.write(TopicRecord(state=topic, change=change))
+
+
+def _registration(image: ClusterImage, holdings: Holdings, broker_epoch: int) -> BrokerRegistration:
+    """Fenced, until it has registered under its new epoch and applied what was rebuilt."""
+    identity = holdings.identity
+    before = image.brokers.get(identity.broker_id)
+    told = BrokerRegistration(
+        broker_id=identity.broker_id,
+        broker_epoch=broker_epoch,
+        incarnation_id=identity.incarnation_id,
+        host=identity.host,
+        port=identity.port,
+        rack=identity.rack,
+        log_dir_ids=identity.log_dir_ids,
+        offline_log_dir_ids=identity.offline_log_dir_ids,
+        last_shutdown=identity.last_shutdown,
+        version=identity.version,
+        admitted=True,
+    )
+    if before is None:
+        return told
+    return msgspec.structs.replace(
+        before,
+        broker_epoch=broker_epoch,
+        incarnation_id=told.incarnation_id,
+        host=told.host,
+        port=told.port,
+        log_dir_ids=told.log_dir_ids,
+        offline_log_dir_ids=told.offline_log_dir_ids,
+        last_shutdown=told.last_shutdown,
+        version=told.version,
+        admitted=True,
+        fenced=True,
+        shutting_down=False,
+    )

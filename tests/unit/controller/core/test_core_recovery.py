@@ -1,0 +1,132 @@
+"""Rows rebuilt from what brokers hold: who leads is who provably holds everything (11.4)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from controller.contract.holdings import HeldLog, Holdings
+from controller.contract.lag_report import LagReport
+from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
+from controller.contract.session import ShutdownKind, Witness
+from controller.core.events import MetadataRecovered, RecoverMetadata, Refusal, RefusalCode, Report
+from controller.core.recovery import EPOCH_MARGIN
+from tests.unit.controller.core.core_cluster import CLUSTER_ID, Cluster, topic_id
+
+KEY = (topic_id(), 0)
+
+
+class LostHistory:
+    """A cluster that knows `create((1, 2, 3))`; what came after it is told by brokers alone. held: the state
+    that each broker holds. ends: (leader epoch, log end) of each broker's log."""
+
+    def __init__(
+        self, *, held: dict[int, PartitionState], ends: dict[int, tuple[int, int]], lost: tuple[int, ...] = ()
+    ) -> None:
+        self.cluster = Cluster()
+        self.cluster.create((1, 2, 3))
+        for broker_id, end in ends.items():
+            self.tell(broker_id, held.get(broker_id), end, is_intact=broker_id not in lost)
+
+    def tell(
+        self, broker_id: int, state: PartitionState | None, end: tuple[int, int], *, is_intact: bool = True
+    ) -> None:
+        witness = Witness(cluster_id=CLUSTER_ID, controller_epoch=9, lineage="lost", records=500)
+        identity = msgspec.structs.replace(
+            self.cluster.request(broker_id),
+            cluster_id=CLUSTER_ID,
+            witness=witness,
+            last_shutdown=ShutdownKind.PROCESS_CRASH if is_intact else ShutdownKind.MACHINE_CRASH,
+        )
+        holdings = Holdings(
+            identity=identity,
+            has_view=state is not None,
+            broker_ids=(1, 2, 3),
+            broker_epoch_max=70,
+            topics=() if state is None else (self.topic(KEY[0], "t0"),),
+            states=() if state is None else (state,),
+            logs=(
+                HeldLog(topic_id=KEY[0], topic="t0", partition=0, leader_epoch=end[0], log_end_offset=end[1]),
+            ),
+        )
+        report = LagReport(broker_id=broker_id, broker_epoch=60, witness=witness, holdings=holdings)
+        self.cluster.step(Report(wall_ms=0, request=report))
+
+    def topic(self, of: str, name: str) -> TopicState:
+        return TopicState(topic_id=of, topic=name, partitions=1, replication_factor=3)
+
+    def recover(self, *gone: int) -> PartitionState:
+        event = RecoverMetadata(wall_ms=0, actor="ann", gone_brokers=gone)
+        self.cluster.ask(event, MetadataRecovered)
+        return self.cluster.partition()
+
+
+def later(leader: int, leader_epoch: int, partition_epoch: int, *isr: int) -> PartitionState:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    return msgspec.structs.replace(
+        cluster.partition(),
+        leader=leader,
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+        isr=isr,
+        new_replicas=(),
+    )
+
+
+def test_the_leader_of_the_highest_epoch_stays_whatever_the_other_logs_look_like() -> None:
+    """What it told of its log is older than what a follower told, or the reverse: it grows meanwhile."""
+    state = later(2, 6, 14, 1, 2)
+    old = later(1, 5, 12, 1, 2, 3)
+    lost = LostHistory(held={1: state, 2: state, 3: old}, ends={1: (6, 80), 2: (6, 70), 3: (6, 90)})
+    after = lost.recover()
+    assert (after.isr, after.elr, after.leader, after.last_known_leader) == ((2,), (), NO_LEADER, 2)
+    assert after.leader_epoch == 6 + EPOCH_MARGIN
+    assert after.partition_epoch == 14 + EPOCH_MARGIN
+
+
+def test_without_that_leader_it_is_the_longest_of_all_logs_by_epoch_and_then_by_end() -> None:
+    lost = LostHistory(held={}, ends={1: (5, 200), 2: (6, 90), 3: (6, 80)})
+    after = lost.recover()
+    assert (after.isr, after.leader_epoch) == ((2,), 6 + EPOCH_MARGIN)
+
+
+def test_where_a_log_may_have_been_longer_nobody_is_chosen() -> None:
+    lost = LostHistory(held={}, ends={1: (5, 200), 2: (6, 90), 3: (6, 80)}, lost=(1,))
+    after = lost.recover()
+    assert (after.isr, after.elr, after.leader) == ((), (), NO_LEADER)
+
+
+def test_where_two_histories_were_led_under_one_epoch_nobody_is_chosen() -> None:
+    held = {1: later(1, 6, 14, 1, 2), 2: later(1, 6, 14, 1, 2), 3: later(3, 6, 13, 3)}
+    lost = LostHistory(held=held, ends={1: (6, 80), 2: (6, 70), 3: (6, 90)})
+    assert lost.recover().isr == ()
+
+
+def test_a_silent_broker_is_waited_for_or_given_up() -> None:
+    state = later(2, 6, 14, 1, 2)
+    lost = LostHistory(held={2: state}, ends={1: (6, 80), 2: (6, 80)})
+    refused = lost.cluster.ask(RecoverMetadata(wall_ms=0, actor="ann"), Refusal)
+    assert (refused.code, refused.facts) == (RefusalCode.RECOVERY_INCOMPLETE, {"silent_brokers": 1})
+    assert lost.cluster.last.records == ()
+    assert lost.recover(3).isr == (2,)
+
+
+def test_a_topic_of_the_lost_history_comes_back_by_its_logs_and_every_epoch_is_above_what_was_heard() -> None:
+    lost = LostHistory(held={}, ends={1: (6, 80), 2: (6, 80), 3: (6, 80)})
+    cluster = lost.cluster
+    del cluster.image.topics[KEY[0]], cluster.image.partitions[KEY]
+    event = RecoverMetadata(wall_ms=0, actor="ann", dry_run=True)
+    planned = cluster.ask(event, MetadataRecovered)
+    assert (planned.topics_brought_back, cluster.last.records) == (("t0",), ())
+    assert (planned.controller_epoch_min, planned.records_min) == (9 + 1_000, 500 + 1_000_000)
+    after = lost.recover()
+    assert (after.replicas, after.isr, after.min_insync_replicas) == ((1, 2, 3), (1,), 2)
+    assert [cluster.broker(b).broker_epoch for b in (1, 2, 3)] == [1_071, 1_072, 1_073]
+    assert all(cluster.broker(b).admitted and cluster.broker(b).fenced for b in (1, 2, 3))
+    assert cluster.image.last_broker_epoch == 1_073
+
+
+def test_a_cluster_that_lost_nothing_is_not_recovered() -> None:
+    cluster = Cluster()
+    refused = cluster.ask(RecoverMetadata(wall_ms=0, actor="ann"), Refusal)
+    assert refused.code is RefusalCode.RECOVERY_NOT_NEEDED
