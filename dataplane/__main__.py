@@ -37,7 +37,7 @@ from dataplane.shell.config import (
     split_pair,
 )
 from dataplane.shell.controller_client import Seen
-from dataplane.shell.controller_session import RegistrationRefused
+from dataplane.shell.controller_session import RegistrationRefused, WentBack
 from dataplane.shell.data_directory import load_logs, read_seen
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.dump import dump_segment
@@ -189,7 +189,7 @@ async def _run_broker(settings: BrokerSettings, opened: OpenedBroker) -> int:
                 nursery.start_soon(_exit_on_second, signals)
                 exit_code = EXIT_OK if await broker.shut_down() else EXIT_FAILED
                 nursery.cancel_scope.cancel()
-    except* (RegistrationRefused, LogDirRefused) as group:
+    except* (RegistrationRefused, LogDirRefused, WentBack) as group:
         print(f"dataplane: {_first(group)}", file=sys.stderr)
     except* OSError as group:
         error = _first(group)

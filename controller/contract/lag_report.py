@@ -79,6 +79,9 @@ class ReplicaProblem(msgspec.Struct, frozen=True, kw_only=True):
         `next_offset`, below `high_watermark`, which was known to be committed), `rotten` (bytes at rest in
         [first_offset, next_offset) are not what was written), `mended` (nothing of it is rotten any more),
         `batch_refused` (this follower refuses what its leader sends).
+        `next_offset`, below `high_watermark`, which was known to be committed), `went_back` (it has less than
+        it had in this leader epoch: its machine was resumed from a snapshot).
+    broker_id: whose replica, if it is not the reporter's: a leader tells of a follower. -1: the reporter's.
     """
 
     topic_id: str
@@ -89,6 +92,7 @@ class ReplicaProblem(msgspec.Struct, frozen=True, kw_only=True):
     first_offset: int = -1
     next_offset: int = -1
     high_watermark: int = -1
+    broker_id: int = -1
 
 
 class ReplicaLogEnd(msgspec.Struct, frozen=True, kw_only=True):

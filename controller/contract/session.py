@@ -139,6 +139,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     #: While the broker's clocks disagree; nothing is deleted by time there.
     clock_leap: ClockLeap | None = None
     witness: Witness | None = None
+    #: How many heartbeats this process has sent; -1: it does not count.
+    count: int = -1
 
 
 class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,3 +163,6 @@ class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):
     #: The controller's wall clock as it answers; -1: not told.
     wall_ms: int = -1
     lineage: str = ""
+    #: The highest count that this incarnation has sent to this controller. A broker that has not sent it yet
+    #: was put back to an earlier moment of its life.
+    heard_count: int = -1

@@ -59,6 +59,8 @@ class PollRequest(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[ApplyFailure, ...] = ()
     wait_ms_max: int = 10_000
     witness: Witness | None = None
+    #: Heartbeats that this process has sent; -1: it does not count.
+    heartbeat_count: int = -1
 
 
 class UpdateBatch(msgspec.Struct, frozen=True, kw_only=True):

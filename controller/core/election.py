@@ -141,6 +141,15 @@ def vacate_seat(
     return True
 
 
+def begin_anew(draft: Draft, key: PartitionKey, change: Change) -> None:
+    """The same leader in a new leader epoch: it forgets its followers, and no proposal of it counts."""
+    state = draft.image.partitions[key]
+    after = msgspec.structs.replace(
+        state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1
+    )
+    draft.write_partition(after, change)
+
+
 def elect_leaderless(draft: Draft, broker_id: int) -> int:
     """A broker became eligible: give partitions without a leader one, where it is theirs to lead."""
     replicas = draft.image.replicas_of.get(broker_id, {})

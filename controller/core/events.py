@@ -67,6 +67,7 @@ class BrokerApplied(_Event, frozen=True, kw_only=True):
     sequence: int
     failures: tuple[ApplyFailure, ...] = ()
     witness: Witness | None = None
+    heartbeat_count: int = -1
 
 
 class Report(_Event, frozen=True, kw_only=True):

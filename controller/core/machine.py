@@ -34,6 +34,7 @@ from controller.core.configs import INT64_MAX, is_leader_rebalance_enabled
 from controller.core.draft import Draft, actor_of
 from controller.core.effects import Alarm, AlarmCode, AlarmKey, Effect
 from controller.core.election import (
+    begin_anew,
     can_lead_preferred,
     elect_preferred,
     elect_sealed,
@@ -117,6 +118,14 @@ class Step(NamedTuple):
     records: tuple[Record, ...]
     effects: tuple[Effect, ...]
     reply: Reply | None
+
+
+#: Problems that cost a replica its seat, and why the record says that it went.
+_CAUSES = {
+    "log_missing": Cause.LOG_MISSING,
+    "storage_error": Cause.STORAGE_ERROR,
+    "went_back": Cause.LOG_MISSING,
+}
 
 
 class ClusterMachine:
@@ -302,6 +311,9 @@ class ClusterMachine:
         error = self._sessions.check_broker(self.image, event.broker_id, event.broker_epoch)
         if error is not ControllerError.NONE:
             return AppliedReply(error=error)
+        if self._sessions.is_outdated(event.broker_id, event.heartbeat_count):
+            # It learns nothing, least of all that it leads, before it has learnt that it went back (3.10).
+            return AppliedReply(error=ControllerError.OUTCOME_UNKNOWN)
         # Failures first: a broker must not regain its seats in the step that learns what it lost.
         for failure in event.failures:
             self._on_apply_failure(draft, event.broker_id, failure)
@@ -384,6 +396,10 @@ class ClusterMachine:
         state = self.image.partitions.get(key)
         if state is None or problem.leader_epoch not in (-1, state.leader_epoch):
             return
+        if problem.broker_id not in (-1, broker_id):
+            if broker_id != state.leader:
+                return
+            broker_id = problem.broker_id  # a leader tells of its follower
         if problem.code == "divergent":
             draft.note(
                 "replica_divergent",
@@ -434,6 +450,11 @@ class ClusterMachine:
         elif alarm is AlarmCode.REPLICA_ROTTEN:
             change = draft.change(Cause.REPLICA_ROTTEN, actor=actor_of(broker_id), reason=detail or None)
             vacate_seat(draft, key, broker_id, change, only_if_led=True)
+        cause = _CAUSES.get(code)
+        if cause is not None:
+            change = draft.change(cause, actor=actor_of(broker_id), reason=detail or None)
+            if not vacate_seat(draft, key, broker_id, change) and code == "went_back":
+                begin_anew(draft, key, change)  # it may have been promised a seat
 
     def _on_allocate_producer_ids(self, draft: Draft, request: ProducerIdsRequest) -> ProducerIdsResponse:
         error = self._sessions.check_broker(self.image, request.broker_id, request.broker_epoch)

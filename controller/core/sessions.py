@@ -52,6 +52,7 @@ class Session:
 
     __slots__ = (
         "drained_sequence",
+        "heard_count",
         "last_seen_ms",
         "probed_at_ms",
         "refused_since_ms",
@@ -66,6 +67,8 @@ class Session:
         self.refused_since_ms: int | None = None
         self.shutdown_since_ms: int | None = None
         self.drained_sequence = -1
+        #: The highest count of a heartbeat heard.
+        self.heard_count = -1
 
 
 class Sessions:
@@ -285,6 +288,11 @@ class Sessions:
             return ControllerError.STALE_BROKER_EPOCH
         return ControllerError.NONE
 
+    def is_outdated(self, broker_id: int, count: int) -> bool:
+        """Whether it was sent before a heartbeat that was heard: it is late, or its process went back."""
+        session = self._by_id.get(broker_id)
+        return session is not None and 0 <= count < session.heard_count
+
     def on_heartbeat(
         self, draft: Draft, request: HeartbeatRequest, *, received_ms: int, now_ms: int
     ) -> HeartbeatResponse:
@@ -297,6 +305,15 @@ class Sessions:
             error = ControllerError.STALE_BROKER_EPOCH
         if error is not ControllerError.NONE:
             return HeartbeatResponse(error=error, controller_epoch=self.controller_epoch)
+        session = self._by_id[broker_id]
+        if self.is_outdated(broker_id, request.count):
+            # It is late, and nobody waits for the answer; or its process went back, and learns so (3.10).
+            return HeartbeatResponse(
+                error=ControllerError.STALE_BROKER_EPOCH,
+                controller_epoch=self.controller_epoch,
+                heard_count=session.heard_count,
+            )
+        session.heard_count = request.count
         self._see(broker_id, min(received_ms, now_ms))
         self.record_applied(
             image,
@@ -322,6 +339,7 @@ class Sessions:
             sequence=image.sequence,
             may_shut_down=may_shut_down,
             remaining_leaderships=len(image.leader_of.get(broker_id, {})),
+            heard_count=session.heard_count,
         )
 
     def forgive_silence(self, deaf_ms: int, now_ms: int) -> None:

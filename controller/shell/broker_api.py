@@ -235,6 +235,7 @@ class BrokerApi:
             controller_epoch=body.applied_controller_epoch,
             sequence=body.applied_sequence,
             failures=body.failures,
+            heartbeat_count=body.heartbeat_count,
             witness=body.witness,
             wall_ms=self._wall_ms(),
         )

@@ -313,6 +313,9 @@ class Follower:
                 BackOff(self.options.fetch_backoff_ms, ErrorCode.UNKNOWN_SERVER_ERROR),
                 Note(f"leader {self._state.leader} diverges nowhere: {leader_end}", is_warning=True),
             )
+        if leader_end.leader_epoch == log.epochs.latest == self._state.leader_epoch and cut < end_offset:
+            # What we have of this leader epoch came from this very leader: it went back, not we (3.10).
+            return self._quarantine(cut, f"ahead of leader {self._state.leader} in its own leader epoch")
         if cut < self._watermark.offset and not self._is_marked_unclean:
             return self._quarantine(cut, f"leader {self._state.leader} diverges below the high watermark")
         if cut >= end_offset:

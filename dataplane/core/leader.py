@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from controller.contract.errors import ControllerError
-from controller.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag
+from controller.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag, ReplicaProblem
 from controller.contract.partition_state import PartitionState
 from controller.contract.updates import BrokerEndpoint
 from dataplane.core.effects import (
@@ -30,6 +30,7 @@ from dataplane.core.effects import (
     Effect,
     Effects,
     Note,
+    ReportProblem,
 )
 from dataplane.core.fetch_session import Contact
 from dataplane.core.isr import FollowerProgress, InSyncSet
@@ -79,7 +80,16 @@ _TOO_MANY_WAITERS = AppendResult(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 class Leader:
     """`epoch_start_offset`: the log end when this leader epoch began."""
 
-    __slots__ = ("_in_sync", "_lease", "_log", "_purgatory", "_watermark", "leader_epoch", "options")
+    __slots__ = (
+        "_has_gone_back",
+        "_in_sync",
+        "_lease",
+        "_log",
+        "_purgatory",
+        "_watermark",
+        "leader_epoch",
+        "options",
+    )
 
     def __init__(
         self,
@@ -98,6 +108,8 @@ class Leader:
     ) -> None:
         self.leader_epoch = state.leader_epoch
         self.options = options
+        #: A replica has shown that this log once was longer in this leader epoch (3.10).
+        self._has_gone_back = False
         self._log = log
         self._watermark = watermark
         self._purgatory = purgatory
@@ -119,6 +131,8 @@ class Leader:
         """The lease is held; or it ran out in silence, and the in-sync set stands in for it. A broker that
         was *told* it is fenced has no stand-in."""
         lease = self._lease
+        if self._has_gone_back:
+            return False
         return lease.is_held(now_ms) or (
             not lease.is_revoked
             and self._in_sync.stands_in_for_the_lease(now_ms=now_ms, lease_ms=lease.lease_ms)
@@ -282,11 +296,14 @@ class Leader:
             return FetchResult(ErrorCode.UNKNOWN_LEADER_EPOCH), NO_EFFECTS
         if broker_epoch < in_sync.known_broker_epoch(follower) or broker_epoch < 0:
             return FetchResult(ErrorCode.STALE_BROKER_EPOCH), NO_EFFECTS
-        refusal = check_position(self._log, fetch_offset, last_fetched_epoch)
-        if refusal is not None:
-            return refusal, NO_EFFECTS
         log = self._log
         end_offset = log.log_end_offset
+        if self._has_gone_back or (last_fetched_epoch == leader_epoch and fetch_offset > end_offset):
+            return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), self._give_up(replica_id, fetch_offset)
+        refusal = check_position(log, fetch_offset, last_fetched_epoch)
+        if refusal is not None:
+            return refusal, NO_EFFECTS
+        lost = self._lost_by(follower, fetch_offset, broker_epoch)
         records = log.read(
             fetch_offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=at_least_one
         )
@@ -299,6 +316,8 @@ class Leader:
             contact=contact,
         )
         effects = self.commit(now_ms) if self._watermark.offset < end_offset else NO_EFFECTS
+        if lost:
+            effects = (*effects, *lost)
         if in_sync.outsiders and self._may_ask_for(follower, now_ms):
             effects = (*effects, PROPOSAL_READY)
         if follower.repeats == FETCH_REPEATS:
@@ -313,6 +332,55 @@ class Leader:
                 not at_least_one and not records.size_bytes and fetch_offset < end_offset,
             ),
             effects,
+        )
+
+    def _give_up(self, replica_id: int, fetch_offset: int) -> Effects:
+        """Only this leader writes under its epoch, and a replica has more of it: this process was put back to
+        an earlier moment. It answers nobody in this leader epoch any more; the controller takes its seat."""
+        if self._has_gone_back:
+            return NO_EFFECTS
+        self._has_gone_back = True
+        waiters = self._purgatory.take_all()
+        problem = self._went_back(
+            f"broker {replica_id} has it up to {fetch_offset} from this leader, in this leader epoch",
+            next_offset=fetch_offset,
+        )
+        return (
+            (CompleteProduce(waiters, ErrorCode.NOT_LEADER_OR_FOLLOWER), problem) if waiters else (problem,)
+        )
+
+    def _lost_by(self, follower: FollowerProgress, fetch_offset: int, broker_epoch: int) -> Effects:
+        """A follower cuts nothing after its log was found to be a prefix of this one: if one process of it
+        asks for less than it has had in this leader epoch, it was put back."""
+        state = self._in_sync.state
+        if (
+            fetch_offset >= follower.log_end_offset
+            or broker_epoch != follower.broker_epoch
+            or not (follower in self._in_sync.waited_for or follower.broker_id in state.elr)
+        ):
+            return NO_EFFECTS
+        return (
+            self._went_back(
+                f"fetched from {follower.log_end_offset}, and now from {fetch_offset}",
+                next_offset=follower.log_end_offset,
+                broker_id=follower.broker_id,
+            ),
+        )
+
+    def _went_back(self, detail: str, *, next_offset: int, broker_id: int = -1) -> ReportProblem:
+        state = self._in_sync.state
+        return ReportProblem(
+            ReplicaProblem(
+                topic_id=state.topic_id,
+                partition=state.partition,
+                code="went_back",
+                detail=detail,
+                leader_epoch=self.leader_epoch,
+                first_offset=self._log.log_end_offset,
+                next_offset=next_offset,
+                high_watermark=self._watermark.offset,
+                broker_id=broker_id,
+            )
         )
 
     def _may_ask_for(self, follower: FollowerProgress, now_ms: int) -> bool:

@@ -372,6 +372,7 @@ class Broker:
             apply=self.table.apply,
             on_registered=self._on_registered,
             offline_log_dir_ids=self.directory.offline_ids,
+            on_went_back=self.directory.disown,
             preflight=preflight,
         )
         self.table.connect(

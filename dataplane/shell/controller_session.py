@@ -70,6 +70,11 @@ class Disowned(Exception):
     """The controller does not know this incarnation (any more): register again."""
 
 
+class WentBack(Exception):
+    """This process, with its memory and its disk, was put back to an earlier moment of its life: a virtual
+    machine that was resumed from a snapshot (3.10). It must end; the message is for an operator."""
+
+
 class ReportSource(Protocol):
     """What the report loop asks for and feeds back: the table of partitions."""
 
@@ -131,6 +136,7 @@ class ControllerSession:
         apply: Callable[[UpdateBatch], Awaitable[Sequence[ApplyFailure]]],
         on_registered: Callable[[RegisterResponse], Awaitable[None]],
         offline_log_dir_ids: Callable[[], tuple[str, ...]],
+        on_went_back: Callable[[], Awaitable[None]],
         preflight: HeartbeatListener | None = None,
     ) -> None:
         self._preflight = preflight
@@ -144,6 +150,8 @@ class ControllerSession:
         self._apply = apply
         self._on_registered = on_registered
         self._offline_log_dir_ids = offline_log_dir_ids
+        self._on_went_back = on_went_back
+        self._beats = 0
         self._applied = (-1, -1)
         self._failures: tuple[ApplyFailure, ...] = ()
         self._heartbeat_interval_ms = 500
@@ -177,7 +185,7 @@ class ControllerSession:
         self._wake_heartbeat.set()
 
     async def run(self) -> None:
-        """Until cancelled. Raises RegistrationRefused."""
+        """Until cancelled. Raises RegistrationRefused, WentBack."""
         while True:
             await self._register()
             try:
@@ -280,6 +288,7 @@ class ControllerSession:
         identity = self._identity
         while True:
             sent_ms = self._clock.mono_ms()
+            self._beats += 1
             request = HeartbeatRequest(
                 broker_id=identity.broker_id,
                 broker_epoch=self.broker_epoch,
@@ -290,6 +299,7 @@ class ControllerSession:
                 wants_shutdown=self.wants_shutdown,
                 clock_leap=self._leap(),
                 witness=self._witness,
+                count=self._beats,
             )
             try:
                 response = await self._client.heartbeat(request, timeout_ms=HEARTBEAT_TIMEOUT_MS)
@@ -299,6 +309,13 @@ class ControllerSession:
                 continue
             now_ms = self._clock.mono_ms()
             self._lease.on_heartbeat_acked(response, sent_ms=sent_ms, now_ms=now_ms)
+            if response.heard_count > self._beats:
+                await self._on_went_back()
+                raise WentBack(
+                    f"the controller has heard {response.heard_count} heartbeats of this process, which has "
+                    f"sent {self._beats}: its machine was resumed from a snapshot. Start it again: what it "
+                    "lost, it fetches from its leaders, and until then it has no seat"
+                )
             if response.error in _DISOWNED:
                 raise Disowned(response.error.value)
             if response.error is ControllerError.NONE:
@@ -335,6 +352,7 @@ class ControllerSession:
     async def _follow(self) -> None:
         while True:
             request = PollRequest(
+                heartbeat_count=self._beats,
                 broker_id=self._identity.broker_id,
                 broker_epoch=self.broker_epoch,
                 applied_controller_epoch=self._applied[0],

@@ -278,6 +278,15 @@ class DataDirectory:
     def start_vouching(self, hosted: HostedPartition, done: Callable[[], None]) -> None:
         self.seals.start_vouching(hosted, done)
 
+    def start_disowning(self) -> None:
+        async def work() -> None:
+            try:
+                await self.disown()
+            except LogError as failure:
+                self._on_storage_error(str(failure))
+
+        self._spawn(work)
+
     async def delete_log(self, log: PartitionLog) -> None:
         path = self._log_dir.delete((log.partition.topic_id, log.partition.partition))
 
@@ -299,6 +308,10 @@ class DataDirectory:
     async def on_registering(self, incarnation_id: str) -> None:
         """Before the first request for an epoch: a successor must be able to name this incarnation."""
         await self._threads.run(partial(self._log_dir.on_registering, incarnation_id))
+
+    async def disown(self) -> None:
+        """This process went back in time: durably, the next one must not vouch for these logs."""
+        await self._threads.run(self._log_dir.disown)
 
     async def on_registered(self, *, cluster_id: str, broker_epoch: int) -> None:
         """Durable before the new incarnation does anything. Raises LogDirRefused."""

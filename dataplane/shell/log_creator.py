@@ -37,6 +37,9 @@ class LogStore(Protocol):
 
     def start_persist_epochs(self, hosted: HostedPartition) -> None: ...
 
+    def start_disowning(self) -> None:
+        """The machine went back (3.10): whoever comes after this process must not vouch for these logs."""
+
     def start_vouching(self, hosted: HostedPartition, done: Callable[[], None]) -> None:
         """Open a sealed log, or make it durable, in a thread; then call `done`."""
 

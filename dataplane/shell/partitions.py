@@ -515,6 +515,8 @@ class PartitionTable:
                     self._vouch(hosted)
                 case ReportProblem(problem=problem):
                     self._report(problem)
+                    if problem.code == "went_back" and problem.broker_id < 0:
+                        self._store.start_disowning()
                 case Note(text=text, is_warning=is_warning):
                     level = logging.WARNING if is_warning else logging.INFO
                     _log.log(level, "%s-%d: %s", hosted.topic, hosted.partition, text)

@@ -181,6 +181,14 @@ class LogDir:
         self._is_registered = True
         self.is_witnessed = self._guarded("setting the witness", self._witness.set_witness)
 
+    def disown(self) -> None:
+        """Durably, no successor takes this incarnation's end for a process crash or a clean stop (fsyncs: in
+        a thread): with memory and disk the whole machine went back, so boot id and witness prove nothing."""
+        meta = replace(self.meta, boot_id="", unanswered=())
+        self._guarded("writing meta.json", lambda: self._replace(META_FILE, encode_meta(meta)))
+        self.meta = meta
+        self._is_loaded = False  # nor does it mark a clean stop
+
     # ---- loading
 
     def partition_names(self) -> list[str]:

@@ -72,6 +72,8 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
 FETCH_SLACK_MS = 600
+RESTART_MS = 1_000
+"""How soon a supervisor starts a process again that ended."""
 THROTTLE_WINDOW_MS = 1_000
 PRODUCE_WAIT_MS = 3_000
 #: Logs are made a few at a time, mostly at once; now and then the disk has something else to do first.
@@ -96,9 +98,11 @@ class FetchCall(NamedTuple):
 
 
 class FetchAnswer(dict[PartitionKey, FetchedPartition]):
-    """name: (life of the leader, number)."""
+    """name: (life of the leader, number). None: it knows no such session, the follower begins another."""
 
-    def __init__(self, name: tuple[int, int], partitions: dict[PartitionKey, FetchedPartition]) -> None:
+    def __init__(
+        self, name: tuple[int, int] | None, partitions: dict[PartitionKey, FetchedPartition]
+    ) -> None:
         super().__init__(partitions)
         self.name = name
 
@@ -215,6 +219,14 @@ class BrokerNode:
     contacts: dict[int, FollowerContact] = field(default_factory=dict)
     answer_count: int = 0
     answers_had: dict[int, tuple[int, int]] = field(default_factory=dict)
+    #: Heartbeats sent; controller epoch and number of the last one that was acknowledged.
+    beats: int = 0
+    beats_heard: tuple[int, int] = (-1, 0)
+    #: Its host was put back to an earlier moment, and nobody has had a chance to find that out (3.10).
+    is_resumed: bool = False
+    resumed_under: int = -1
+    #: Whether a peer has reached it since; before that clients do not.
+    is_met: bool = True
     #: When it sent the last heartbeat that was acknowledged, by no clock of its own.
     heard_ms: int = -(2**60)
     #: Partitions whose news has not been looked at yet on behalf of parked fetches.
@@ -268,7 +280,8 @@ class BrokerNode:
 
     # --- life -------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
+    def begin_life(self) -> None:
+        """Nothing of an earlier life is in memory."""
         self.life += 1
         self.is_up = True
         self.is_paused = False
@@ -301,6 +314,13 @@ class BrokerNode:
         self.woken = {}
         self.directory_failed = False
         self.reporting = self.report_soon = self.wants_shutdown = self.registered = False
+        self.beats = 0
+        self.beats_heard = (-1, 0)
+        self.is_resumed = False
+        self.is_met = True
+
+    def start(self) -> None:
+        self.begin_life()
         self.incarnation = f"{self.name}#{self.life}"
         kind = self.disk.shutdown_kind()
         previous_epoch = self.disk.broker_epoch
@@ -315,6 +335,9 @@ class BrokerNode:
         self.network.listen(self.name, self._on_request)
         self.events.note(f"{self.name} starts ({kind.value})")
         self._register(kind, previous_epoch, unanswered)
+        self.start_timers()
+
+    def start_timers(self) -> None:
         self._after(self.cluster.options.checkpoint_ms, self._checkpoint)
         self._after(self.cluster.options.flush_ms * self.random.random(), self._flush)
         self._after(PASS_MS, self.scrubbing.scrub)
@@ -351,6 +374,8 @@ class BrokerNode:
         `reboots` the machine runs on, and only its volume was away (S41). torn_bytes: it died in an append,
         and so many bytes of that batch are there (S11)."""
         self.cluster.marks.on_crash(self)
+        if self.is_resumed:
+            self.vouch_for_nothing()  # that nobody could find out before it died is a gap (section 10)
         self.is_up = False
         self.is_paused = False
         self.parked.clear()
@@ -563,7 +588,10 @@ class BrokerNode:
 
     def _heartbeat(self) -> None:
         sent_ms, true_sent_ms = self.now_ms, self.events.now_ms
+        self.beats += 1
+        count = self.beats
         request = HeartbeatRequest(
+            count=count,
             broker_id=self.broker_id,
             broker_epoch=self.broker_epoch,
             incarnation_id=self.incarnation,
@@ -582,6 +610,12 @@ class BrokerNode:
             if response.error is ControllerError.METADATA_WENT_BACK:
                 self._tell_holdings(self._identity(ShutdownKind.PROCESS_CRASH, self.broker_epoch, ()))
                 return
+            self.is_met = True
+            if response.heard_count > self.beats:
+                self._find_out()
+                return
+            if count < response.heard_count:
+                return  # it was late
             if not self._hear(response):
                 self._leave_controller(controller)
                 return
@@ -598,6 +632,8 @@ class BrokerNode:
                 self.heard_ms = max(self.heard_ms, true_sent_ms)
                 self.time.on_heartbeat(response, sent_ms=sent_ms)
                 self.cluster.oracle.check_leap_is_told(self, response.wall_ms, sent_ms)
+                self.beats_heard = max(self.beats_heard, (response.controller_epoch, count))
+                self.is_resumed = self.is_resumed and response.controller_epoch != self.resumed_under
                 if self.wants_shutdown and response.may_shut_down:
                     self._finish_shutdown()
 
@@ -607,6 +643,23 @@ class BrokerNode:
         self._call(controller, request, answered, lost, timeout_ms=900)
         interval_ms = self.cluster.options.heartbeat_interval_ms
         self._after(interval_ms * (0.9 + 0.2 * self.random.random()), self._heartbeat)
+
+    def vouch_for_nothing(self) -> None:
+        self.disk.has_witness = False
+        self.disk.unanswered = ()
+
+    def _find_out(self) -> None:
+        """It was put back: it vouches for nothing and ends, and is started again."""
+        self.cluster.events.note(f"{self.name} finds out that it went back")
+        self.vouch_for_nothing()
+        self.crash()
+        life = self.life
+
+        def restart() -> None:
+            if not self.is_up and self.life == life:
+                self.start()
+
+        self.events.after(RESTART_MS, restart)
 
     def _finish_shutdown(self) -> None:
         try:
@@ -623,6 +676,7 @@ class BrokerNode:
 
     def _poll(self) -> None:
         request = PollRequest(
+            heartbeat_count=self.beats,
             broker_id=self.broker_id,
             broker_epoch=self.broker_epoch,
             applied_controller_epoch=self.applied[0],
@@ -919,6 +973,8 @@ class BrokerNode:
             case ReportProblem(problem=problem):
                 self.problems.append(problem)
                 self.problems_seen.append(problem)
+                if problem.code == "went_back" and problem.broker_id < 0:
+                    self.vouch_for_nothing()
                 self.cluster.marks.on_problem(problem.code)
                 self.events.note(
                     f"{self.name} {key[0][:4]}-{key[1]} problem {problem.code}: {problem.detail}"
@@ -1087,6 +1143,9 @@ class BrokerNode:
             again(20)
 
         def answered(answer: FetchAnswer) -> None:
+            if answer.name is None:
+                lost()
+                return
             self.answers_had[leader_id] = answer.name
             got = False
             for key, position in partitions:
@@ -1141,8 +1200,12 @@ class BrokerNode:
         match request:
             case FetchCall():
                 self._on_fetch(request, answer)
+            case ProduceCall() if not self.is_met:
+                pass
             case ProduceCall():
                 self._produce(request, answer)
+            case ReadCall() if self.is_resumed:
+                pass  # it would be as old as its snapshot, until somebody finds out (3.10)
             case ReadCall():
                 answer(self._read(request))
             case _:
@@ -1151,7 +1214,13 @@ class BrokerNode:
     def _on_fetch(self, request: FetchCall, answer: Callable[[Any], None]) -> None:
         """Answer at once what is news; park the rest, as the data plane's shell does."""
         wait_ms = self.cluster.options.fetch_wait_ms
-        self._note_contact(request)
+        self.is_met = True
+        if not self._note_contact(request):
+            answer(FetchAnswer(None, {}))
+            return
+        earlier = self.parked_fetches.pop(request.broker_id, None)
+        if earlier is not None:  # its follower has given it up
+            earlier.timer.cancel()
         answers = {key: self._serve(request, key, position) for key, position in request.partitions}
         if not wait_ms or is_news(answers):
             self._answer_fetch(request, answers, answer)
@@ -1159,27 +1228,27 @@ class BrokerNode:
         told = self.told
         if any(told.get((request.broker_id, k), -1) < a.high_watermark for k, a in answers.items()):
             wait_ms = min(wait_ms, HIGH_WATERMARK_TELL_MS)
-        earlier = self.parked_fetches.pop(request.broker_id, None)
-        if earlier is not None:  # its follower has given it up
-            earlier.timer.cancel()
         self.parked_fetches[request.broker_id] = ParkedFetch(
             request, answer, self._after(wait_ms, lambda: self._end_wait(request))
         )
 
-    def _note_contact(self, request: FetchCall) -> None:
-        """The bookkeeping of fetch sessions: what follows another answer than the last one begins anew."""
+    def _note_contact(self, request: FetchCall) -> bool:
+        """The bookkeeping of fetch sessions. False: it follows an answer that was not this session's last."""
         keys = frozenset(key for key, _ in request.partitions)
         known = self.contacts.get(request.broker_id)
-        if known is None or request.follows is None or known.answer != request.follows:
+        if request.follows is None:
             if known is not None:
                 known.contact.end()
             self.contacts[request.broker_id] = FollowerContact(Contact(self.now_ms), keys)
-            return
+            return True
+        if known is None or known.answer != request.follows:
+            return False
         known.contact.on_request(self.now_ms)
         for key in sorted(known.keys - keys):
             if key in self.replicas:
                 self.replicas[key].on_replica_gone(request.broker_id, known.contact)
         known.keys = keys
+        return True
 
     def _answer_fetch(
         self,
@@ -1323,6 +1392,8 @@ class BrokerNode:
         self.cluster.marks.on_produced(replica, result, end_offset)
         if result.is_waiting:
             self.owed[waiter_id] = now_ms + PRODUCE_WAIT_MS
+        elif self.is_resumed and result.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            pass  # it has forgotten what came before: an error, fatal to a client, and no lie
         else:
             answer(ProduceAnswer(result.error, result.base_offset))
         self._run(request.key, effects)

@@ -494,6 +494,7 @@ class ControllerNode:
                     controller_epoch=request.applied_controller_epoch,
                     sequence=request.applied_sequence,
                     failures=request.failures,
+                    heartbeat_count=request.heartbeat_count,
                     witness=request.witness,
                 )
 

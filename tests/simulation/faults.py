@@ -16,6 +16,7 @@ from tests.simulation import (
     kinds_controllers,
     kinds_creation,
     kinds_disks,
+    kinds_hosts,
     kinds_network,
     kinds_operators,
     kinds_pauses,
@@ -33,6 +34,7 @@ __all__ = [
     "kinds_controllers",
     "kinds_creation",
     "kinds_disks",
+    "kinds_hosts",
     "kinds_network",
     "kinds_operators",
     "kinds_pauses",
@@ -52,6 +54,7 @@ MODULES = (
     kinds_pauses,
     kinds_creation,
     kinds_clocks,
+    kinds_hosts,
 )
 _PLACE = {module.__name__: number for number, module in enumerate(MODULES)}
 

@@ -15,6 +15,9 @@ from tests.simulation.planted import (
     leaders,
     reassignments,
     rot,
+    hosts,
+    leaders,
+    reassignments,
 )
 from tests.simulation.planted.plant import PLANTS, Plant, planted
 
@@ -26,6 +29,7 @@ __all__ = [
     "creations",
     "disks",
     "followers",
+    "hosts",
     "leaders",
     "planted",
     "reassignments",

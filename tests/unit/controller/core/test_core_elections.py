@@ -576,6 +576,36 @@ def test_what_is_mended_is_no_alarm_any_more() -> None:
     assert rot_alarms(cluster) == [1]
     report_rot(cluster, 1, "mended")
     assert rot_alarms(cluster) == []
+def went_back(cluster: Cluster, *, teller: int, broker_id: int) -> None:
+    told = ReplicaProblem(
+        topic_id=topic_id(),
+        partition=0,
+        code="went_back",
+        detail="",
+        leader_epoch=cluster.partition().leader_epoch,
+        broker_id=broker_id,
+    )
+    epoch = cluster.broker(teller).broker_epoch
+    cluster.step(Report(wall_ms=0, request=LagReport(broker_id=teller, broker_epoch=epoch, problems=(told,))))
+
+
+def test_s54_what_a_leader_tells_of_a_follower_that_went_back_takes_its_seat() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    went_back(cluster, teller=2, broker_id=3)  # not the leader
+    assert cluster.partition().isr == (1, 2, 3)
+    went_back(cluster, teller=1, broker_id=3)
+    state = cluster.partition()
+    assert (seats(state), state.leader_epoch) == ((1, (1, 2), ()), 1)
+    went_back(cluster, teller=1, broker_id=3)  # it has no seat, but may have been promised one
+    assert (cluster.partition().isr, cluster.partition().leader_epoch) == ((1, 2), 2)
+
+
+def test_s55_a_leader_that_went_back_is_succeeded() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    went_back(cluster, teller=1, broker_id=-1)
+    assert seats(cluster.partition()) == (2, (2, 3), ())
 
 
 # --- new replicas ----------------------------------------------------------------------------------

@@ -685,3 +685,27 @@ def test_a_broker_that_is_shutting_down_is_elected_nowhere_and_joins_no_isr() ->
     cluster.kill(1)
     cluster.kill(2)
     assert cluster.partition().leader == NO_LEADER
+
+
+# --- a machine that was put back to an earlier moment (3.10) ---
+
+
+def beat(cluster: Cluster, count: int) -> HeartbeatResponse:
+    broker = cluster.broker(1)
+    request = HeartbeatRequest(
+        broker_id=1, broker_epoch=broker.broker_epoch, incarnation_id=broker.incarnation_id, count=count
+    )
+    reply = cluster.step(Heartbeat(wall_ms=0, request=request, received_ms=cluster.now_ms)).reply
+    assert isinstance(reply, HeartbeatResponse)
+    return reply
+
+
+def test_s53_a_broker_that_has_sent_fewer_heartbeats_than_were_heard_is_refused_and_told() -> None:
+    cluster = Cluster()
+    assert [beat(cluster, count).heard_count for count in (7, 8)] == [7, 8]
+    cluster.now_ms += cluster.options.grace_ms
+    refused = beat(cluster, 3)
+    assert (refused.error, refused.heard_count) == (ControllerError.STALE_BROKER_EPOCH, 8)
+    cluster.now_ms += 1
+    cluster.step(Tick(wall_ms=0))
+    assert cluster.broker(1).fenced  # nothing was renewed by it

@@ -333,6 +333,15 @@ def test_a_log_that_saw_no_mark_writes_nothing_about_any() -> None:
     assert bench.log.epochs.reconciled == -1
 
 
+def test_s55_what_it_has_of_its_leaders_own_epoch_it_cuts_for_nobody() -> None:
+    """Only that leader wrote it: the leader went back, and what it forgot may have been acknowledged."""
+    bench = following(log_of(1, 5, 5), high_watermark=1)
+    effects = bench.fetched(diverging(5, 2))
+    assert [each.problem.code for each in effects if isinstance(each, ReportProblem)] == ["quarantined"]
+    assert bench.log.log_end_offset == 3
+    assert bench.replica.next_fetch() is None
+
+
 def test_i16_s34_a_diverging_answers_watermarks_are_not_looked_at() -> None:
     bench = following(log_of(1, 1, 4), high_watermark=1)
     bench.fetched(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replica_kit import WALL_MS, Bench, endpoint, log_of
 
-from dataplane.core.effects import NO_EFFECTS, ReportProblem
+from dataplane.core.effects import NO_EFFECTS, CompleteProduce, ReportProblem
 from dataplane.core.leader_epochs import EpochEnd
 from dataplane.core.log_port import LogChanged, LogError, LogSlice, TimestampHit
 from dataplane.core.replica import (
@@ -214,3 +214,44 @@ def test_a_follower_serves_nobody() -> None:
     assert bench.replica.delete_records(-1, now_ms=0)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert bench.replica.due_proposal(0) is None
     assert bench.replica.lag(0) is None
+
+
+# A machine that was put back to an earlier moment (3.10).
+
+
+def test_s54_a_follower_that_asks_for_less_than_it_has_had_is_told_of() -> None:
+    bench = Bench()
+    bench.apply()
+    bench.append(records=3)
+    bench.fetch(2, 3)
+    _, effects = bench.fetch(2, 1)
+    problems = [each.problem for each in effects if isinstance(each, ReportProblem)]
+    assert [(each.code, each.broker_id, each.leader_epoch) for each in problems] == [
+        ("went_back", 2, bench.replica.leader_epoch)
+    ]
+    assert not [each for each in bench.fetch(2, 1)[1] if isinstance(each, ReportProblem)]
+
+
+def test_s54_a_new_incarnation_or_one_without_a_seat_may_begin_where_it_likes() -> None:
+    bench = Bench()
+    bench.apply(isr=(1, 2))
+    bench.append(records=3)
+    bench.fetch(2, 3)
+    bench.fetch(3, 3)
+    effects = bench.fetch(2, 0, broker_epoch=21)[1] + bench.fetch(3, 0)[1]
+    assert not [each for each in effects if isinstance(each, ReportProblem)]
+
+
+def test_s55_a_leader_whose_replica_has_more_of_its_own_epoch_gives_up() -> None:
+    bench = Bench()
+    bench.apply()
+    bench.append("a", records=3)
+    epoch = bench.replica.leader_epoch
+    result, effects = bench.fetch(2, 5, last_fetched_epoch=epoch)
+    assert result == FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert effects[0] == CompleteProduce(("a",), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert isinstance(effects[1], ReportProblem)
+    assert (effects[1].problem.code, effects[1].problem.broker_id) == ("went_back", -1)
+    assert bench.fetch(3, 0) == (FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), NO_EFFECTS)
+    assert bench.append(acks=1)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert bench.consume(0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER

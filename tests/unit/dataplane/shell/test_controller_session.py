@@ -41,6 +41,7 @@ from dataplane.shell.controller_session import (
     BrokerIdentity,
     ControllerSession,
     RegistrationRefused,
+    WentBack,
 )
 
 ONE, TWO = "http://one:1", "http://two:2"
@@ -184,7 +185,12 @@ class Bench:
             apply=self._apply,
             on_registered=self._on_registered,
             offline_log_dir_ids=lambda: (),
+            on_went_back=self._on_went_back,
         )
+        self.disowned = 0
+
+    async def _on_went_back(self) -> None:
+        self.disowned += 1
 
     async def _apply(self, batch: UpdateBatch) -> Sequence[ApplyFailure]:
         if self.apply_gate is not None:
@@ -436,6 +442,26 @@ def test_a_directory_of_another_cluster_ends_the_process_with_a_reason() -> None
     (refused,) = caught.value.exceptions
     assert isinstance(refused, RegistrationRefused)
     assert "staging" in str(refused)
+
+
+def test_s53_a_process_that_was_put_back_vouches_for_nothing_and_ends() -> None:
+    benches: list[Bench] = []
+
+    def prepare(bench: Bench) -> None:
+        benches.append(bench)
+        heard = HeartbeatResponse(
+            error=ControllerError.STALE_BROKER_EPOCH, controller_epoch=3, heard_count=900
+        )
+        bench.controller.then("heartbeat", heard)
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        during(5_000, prepare)
+    (inner,) = caught.value.exceptions
+    assert isinstance(inner, BaseExceptionGroup)
+    (ended,) = inner.exceptions
+    assert isinstance(ended, WentBack)
+    assert benches[0].disowned == 1
+    assert [each.count for each in benches[0].controller.seen("heartbeat")] == [1]
 
 
 def test_leave_to_stop_is_asked_for_at_once_and_taken() -> None:

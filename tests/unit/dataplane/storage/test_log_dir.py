@@ -43,6 +43,14 @@ def running(disk: Disk, *, boot_id: str = "boot-1", broker_epoch: int = 5, path:
     return log_dir
 
 
+def test_s53_a_directory_that_its_process_disowned_vouches_for_nothing() -> None:
+    disk = MemoryDisk()
+    went_back = running(disk)
+    went_back.disown()
+    assert not went_back.close_cleanly({})
+    assert start(disk).last_shutdown is ShutdownKind.MACHINE_CRASH
+
+
 def test_a_first_start_takes_the_given_identity_and_keeps_it() -> None:
     disk = MemoryDisk()
     first = start(disk)

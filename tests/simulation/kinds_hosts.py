@@ -1,0 +1,173 @@
+"""A virtual machine that is resumed from a snapshot: memory, page cache and disk of everything on it go back
+together, to one earlier moment (3.10, S53 to S55).
+
+What a snapshot keeps is the essential: logs and watermarks, the applied states, incarnation, broker epoch and
+lease. What leaders knew of followers and open connections it does not keep; a real one finds its connections
+broken and its sessions refused. Two things are left out, which are gaps (section 10): clients that reach it
+before any of its peers does, and its death before anyone could find out.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
+from controller.contract.updates import BrokerEndpoint
+from dataplane.core.lease import NEVER_MS, Lease
+from dataplane.core.replica import Replica
+from tests.simulation.broker_node import Disk
+from tests.simulation.kinds_brokers import draw_loss
+from tests.simulation.kinds_network import cut_pairs
+from tests.simulation.schedule import Arguments, kind
+
+if TYPE_CHECKING:
+    from tests.simulation.broker_node import BrokerNode
+    from tests.simulation.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Of a broker's host, at `taken_ms` of its monotonic clock."""
+
+    life: int
+    taken_ms: int
+    disk: Disk
+    incarnation: str
+    broker_epoch: int
+    lease: Lease
+    applied: tuple[int, int]
+    beats: int
+    endpoints: dict[int, BrokerEndpoint]
+    topics: dict[str, TopicState]
+    states: dict[PartitionKey, PartitionState]
+    high_watermarks: dict[PartitionKey, int]
+
+
+def take(broker: BrokerNode) -> Snapshot:
+    disk = broker.disk.copy()
+    disk.has_witness = broker.disk.has_witness  # memory goes with it
+    return Snapshot(
+        life=broker.life,
+        taken_ms=broker.now_ms,
+        disk=disk,
+        incarnation=broker.incarnation,
+        broker_epoch=broker.broker_epoch,
+        lease=copy(broker.lease),
+        applied=broker.applied,
+        beats=broker.beats,
+        endpoints=dict(broker.endpoints),
+        topics=dict(broker.topics),
+        states={key: replica.state for key, replica in broker.replicas.items() if replica.state is not None},
+        high_watermarks={key: replica.high_watermark for key, replica in broker.replicas.items()},
+    )
+
+
+def resume(broker: BrokerNode, snapshot: Snapshot) -> None:
+    broker.begin_life()
+    broker.disk = snapshot.disk
+    broker.cluster.oracle.on_log_replaced(broker.broker_id)
+    broker.incarnation = snapshot.incarnation
+    broker.broker_epoch = snapshot.broker_epoch
+    broker.applied = snapshot.applied
+    broker.beats = snapshot.beats
+    broker.registered = True
+    broker.is_resumed = True
+    broker.is_met = False
+    broker.resumed_under = snapshot.lease.controller_epoch
+    broker.endpoints.update(snapshot.endpoints)
+    broker.topics = dict(snapshot.topics)
+    broker.heard_ms = broker.events.now_ms  # by its own clock, at most a lease of which is left
+    lease = broker.lease = copy(snapshot.lease)
+    slept_ms = broker.now_ms - snapshot.taken_ms  # of which its own clock knows nothing
+    if lease._held_until_ms != NEVER_MS:
+        lease._held_until_ms += slept_ms
+    if lease._granted_until_ms != NEVER_MS:
+        lease._granted_until_ms += slept_ms
+    broker.network.listen(broker.name, broker._on_request)
+    broker.events.note(f"{broker.name} is resumed as it was {slept_ms} ms ago")
+    for key, state in sorted(snapshot.states.items()):
+        if key not in broker.disk.logs:
+            continue
+        broker.states[key] = state
+        broker.replicas[key] = replica = Replica(
+            broker_id=broker.broker_id,
+            topic_id=state.topic_id,
+            partition=state.partition,
+            log=broker.disk.logs[key],
+            lease=lease,
+            brokers=broker.endpoints,
+            options=broker.options,
+            high_watermark=snapshot.high_watermarks[key],
+        )
+        broker._run(key, replica.on_partition_state(state, now_ms=broker.now_ms))
+    broker.start_timers()
+    broker._heartbeat()
+    broker._poll()
+    broker._report_periodically()
+
+
+def can_be_found_out(cluster: Cluster, broker: BrokerNode, snapshot: Snapshot) -> bool:
+    """Whether the controller has heard more heartbeats of it than it will remember; else it is gap G5."""
+    controller = cluster.active_controller()
+    if controller is None or controller.machine is None or broker.disk.boot_id != snapshot.disk.boot_id:
+        return False
+    heard_under, heard = broker.beats_heard
+    return heard_under == controller.controller_epoch and heard > snapshot.beats + 1
+
+
+def _draw_resumed(cluster: Cluster, random: Random) -> Arguments | None:
+    drawn = draw_loss(cluster, random)
+    if drawn is None or not cluster.brokers[drawn["broker"]].registered:
+        return None
+    return drawn | {
+        "age_ms": random.choice((1_000, 3_000, 8_000)),
+        "for_ms": random.choice((20, 200, 2_000, 9_000)),
+        "deaf_ms": random.choice((0, 0, 2_000)),
+    }
+
+
+@kind(_draw_resumed, family="host")
+def resume_host(
+    cluster: Cluster,
+    *,
+    broker: int,
+    age_ms: int,
+    for_ms: int,
+    deaf_ms: int,
+    salt: int,
+    over_budget: bool = False,
+) -> bool:
+    """A snapshot is taken now. The host dies `age_ms` from now and is resumed `for_ms` later as it was; for
+    `deaf_ms` it reaches its peers, and no controller."""
+    del salt
+    node = cluster.brokers[broker]
+    if not node.is_up or not node.registered or node.is_paused:
+        return False
+    snapshot = take(node)
+
+    def die() -> None:
+        if not node.is_up or node.life != snapshot.life or node.broker_epoch != snapshot.broker_epoch:
+            return  # what it was has ended
+        if not cluster.budget.spend(node, over_budget=over_budget):
+            return
+        node.crash()
+        life = node.life
+
+        def wake() -> None:
+            if node.is_up or node.life != life:
+                return
+            if not can_be_found_out(cluster, node, snapshot):
+                node.vouch_for_nothing()
+                node.start()
+                return
+            if deaf_ms:
+                cut_pairs(cluster, [(node.name, c.name) for c in cluster.controllers], deaf_ms)
+            resume(node, snapshot)
+
+        cluster.ongoing.begin(nodes=(node.name,), for_ms=for_ms, end=wake)
+
+    cluster.ongoing.later(age_ms, die)
+    return True
