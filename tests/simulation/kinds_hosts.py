@@ -110,7 +110,7 @@ def resume(broker: BrokerNode, snapshot: Snapshot) -> None:
 
 
 def can_be_found_out(cluster: Cluster, broker: BrokerNode, snapshot: Snapshot) -> bool:
-    """Whether the controller has heard more heartbeats of it than it will remember; else it is gap G5."""
+    """Whether the controller has heard more heartbeats of it than it will remember; else it is gap G6."""
     controller = cluster.active_controller()
     if controller is None or controller.machine is None or broker.disk.boot_id != snapshot.disk.boot_id:
         return False
