@@ -120,14 +120,6 @@ class Step(NamedTuple):
     reply: Reply | None
 
 
-#: Problems that cost a replica its seat, and why the record says that it went.
-_CAUSES = {
-    "log_missing": Cause.LOG_MISSING,
-    "storage_error": Cause.STORAGE_ERROR,
-    "went_back": Cause.LOG_MISSING,
-}
-
-
 class ClusterMachine:
     """Every decision about one cluster, for the life of one controller epoch.
 
@@ -450,10 +442,9 @@ class ClusterMachine:
         elif alarm is AlarmCode.REPLICA_ROTTEN:
             change = draft.change(Cause.REPLICA_ROTTEN, actor=actor_of(broker_id), reason=detail or None)
             vacate_seat(draft, key, broker_id, change, only_if_led=True)
-        cause = _CAUSES.get(code)
-        if cause is not None:
-            change = draft.change(cause, actor=actor_of(broker_id), reason=detail or None)
-            if not vacate_seat(draft, key, broker_id, change) and code == "went_back":
+        elif code == "went_back":
+            change = draft.change(Cause.LOG_MISSING, actor=actor_of(broker_id), reason=detail or None)
+            if not vacate_seat(draft, key, broker_id, change):
                 begin_anew(draft, key, change)  # it may have been promised a seat
 
     def _on_allocate_producer_ids(self, draft: Draft, request: ProducerIdsRequest) -> ProducerIdsResponse:

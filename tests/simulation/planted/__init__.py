@@ -12,12 +12,10 @@ from tests.simulation.planted import (
     creations,
     disks,
     followers,
-    leaders,
-    reassignments,
-    rot,
     hosts,
     leaders,
     reassignments,
+    rot,
 )
 from tests.simulation.planted.plant import PLANTS, Plant, planted
 

@@ -576,6 +576,8 @@ def test_what_is_mended_is_no_alarm_any_more() -> None:
     assert rot_alarms(cluster) == [1]
     report_rot(cluster, 1, "mended")
     assert rot_alarms(cluster) == []
+
+
 def went_back(cluster: Cluster, *, teller: int, broker_id: int) -> None:
     told = ReplicaProblem(
         topic_id=topic_id(),
