@@ -464,13 +464,13 @@ class ControllerNode:
 
     def _on_request(self, source: str, request: Any, answer: Callable[[Any], None]) -> None:
         received_ms = self.clock.mono_ms
-        if isinstance(request, HeartbeatRequest) and self.machine is not None:
-            if self.machine is None or not self.machine._sessions.is_outdated(
-                request.broker_id, request.count
-            ):
-                self._note_arrival(
-                    request.broker_id, request.broker_epoch
-                )  # else its process went back (3.10)
+        if (
+            isinstance(request, HeartbeatRequest)
+            and self.machine is not None
+            # A process that went back is no sign of life (3.10).
+            and not self.machine._sessions.is_outdated(request.broker_id, request.count)
+        ):
+            self._note_arrival(request.broker_id, request.broker_epoch)
 
         def signed(reply: Any) -> None:
             answer(msgspec.structs.replace(reply, lineage=self.lineage) if self.machine else reply)
