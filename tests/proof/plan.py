@@ -151,7 +151,7 @@ def exploring(first_seed: int, *, jobs: int) -> Sequence[Step]:
         "whole system in virtual time": f"tests.fullstack sweep --seeds 40 {seeds}",
         "crash states": f"tests.powercuts states --states 1000 {seeds}",
         "REST": f"tests.hostile --cases 1000 --seed {first_seed} --jobs {jobs}",
-        "property tests": f"pytest -q -n {jobs} tests/unit --hypothesis-profile=explore"
+        "property tests": f"pytest -q -n {jobs} tests/unit --hypothesis-profile=random"
         f" --hypothesis-seed={first_seed}",
         "faults on real processes": f"tests.faults.nemesis --minutes 2 --seed {first_seed}",
     }
