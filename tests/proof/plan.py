@@ -20,8 +20,10 @@ SEEDS_APART = 10_000
 
 FIRST_SEEDS = 100_000
 
-ON_REAL_PROCESSES = ("disk", "metadata", "clocks", "pauses", "creation")
-"""Families of faults that have a command of their own. No host here can be resumed from a snapshot."""
+ON_REAL_PROCESSES = {name: title for name, title in FAMILIES.items() if name != "host"} | {
+    "rot": "bytes rot at rest"
+}
+"""What has a command of its own, with titles. No host here can be resumed from a snapshot."""
 
 
 class Profile(StrEnum):
@@ -129,12 +131,12 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
         ),
         *(
             step(
-                f"{FAMILIES[family]}, on real processes",
+                f"{title}, on real processes",
                 f"tests.faults.{family} --size {'full' if is_full else 'ci'}",
                 f"real-{family}",
                 minutes_max=20 if is_full else 6,
             )
-            for family in ON_REAL_PROCESSES
+            for family, title in ON_REAL_PROCESSES.items()
         ),
     ]
 

@@ -1,7 +1,7 @@
 """Wall clocks that leap: one at a time, of a broker or of a controller, ahead or back, and set right again.
 
 How old records get (options.RETENTION_MS) no run reaches, so whatever is deleted by time was deleted on that
-clock's word (I27). Two clocks that are wrong by the same in one moment are what nothing in a cluster refutes.
+clock's word (I36). Two clocks that are wrong by the same in one moment are what nothing in a cluster refutes.
 """
 
 from __future__ import annotations

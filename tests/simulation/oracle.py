@@ -204,10 +204,10 @@ class Oracle:
     # --- clocks -----------------------------------------------------------------------------------------
 
     def on_expired(self, broker: BrokerNode, key: PartitionKey, segments: Sequence[SegmentView]) -> None:
-        """I27: what a leader is about to delete for its age. No record of a run gets so old in it."""
+        """I36: what a leader is about to delete for its age. No record of a run gets so old in it."""
         youngest_ms = broker.clock.true_wall_ms - max(segment.timestamp_ms for segment in segments)
         raise Violation(
-            "I27",
+            "I36",
             f"{broker.name} takes {key} up to {segments[-1].next_offset} for older than "
             f"{self.cluster.options.retention_ms} ms, and it is {youngest_ms} ms old",
         )

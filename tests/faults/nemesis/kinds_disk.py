@@ -128,7 +128,7 @@ def older_disk(arena: Arena) -> Ongoing | None:
 
 def rot_log(arena: Arena) -> Ongoing | None:
     """While the broker is down, bytes in the middle of a log's last segment change: recovery must neither cut
-    there nor serve it. (What rots in older segments is found when it is read; nothing scrubs yet.)"""
+    there nor serve it. (What rots in older segments is for the scrub: tests/faults/rot.)"""
     host = arena.pick_lossy()
     if host is None:
         return None

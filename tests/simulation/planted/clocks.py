@@ -7,12 +7,12 @@ from dataplane.core.agreed_time import AgreedTime
 from tests.simulation.planted.plant import Patches, plant
 
 
-@plant(breaks="I27", seen="a leader's clock was 8 days ahead for 7 s", seeds_max=60, family="clocks")
+@plant(breaks="I36", seen="a leader's clock was 8 days ahead for 7 s", seeds_max=60, family="clocks")
 def own_clock_expires() -> Patches:
     return [(AgreedTime, "expiry_ms", lambda self, *, wall_ms, mono_ms: wall_ms)]
 
 
-@plant(breaks="I27", seen="the controller's clock instead of one's own", seeds_max=60, family="clocks")
+@plant(breaks="I36", seen="the controller's clock instead of one's own", seeds_max=60, family="clocks")
 def controllers_clock_expires() -> Patches:
     def expiry_ms(self: AgreedTime, *, wall_ms: int, mono_ms: int) -> int | None:
         return None if self._controller is None else self._controller.at(mono_ms)
@@ -21,7 +21,7 @@ def controllers_clock_expires() -> Patches:
 
 
 @plant(
-    breaks="I27",
+    breaks="I36",
     seen="two clocks, of which the later one is believed: a leap ahead of either",
     seeds_max=60,
     family="clocks",
@@ -45,7 +45,7 @@ def leaps_back_untold() -> Patches:
 
 
 @plant(
-    breaks="I27",
+    breaks="I36",
     seen="a process that starts with a wrong clock counts the time that passes from there",
     seeds_max=120,
     family="clocks",
