@@ -94,7 +94,7 @@ from controller.core.reassignment_progress import (
     behind_throttle,
     reassignment_progress,
 )
-from controller.core.records import Cause, ProducerIdsRecord, Record
+from controller.core.records import BrokerRecord, Cause, PartitionRecord, ProducerIdsRecord, Record
 from controller.core.recovery import HeardBook, recover
 from controller.core.sessions import Sessions
 from controller.core.topic_changes import add_partitions, announce_added, configure_topic
@@ -202,7 +202,7 @@ class ClusterMachine:
         if self.image.deletions:
             self._finish_deletions(draft)
         self._alarms.refresh(draft, draft.records)
-        self._schedule(now_ms)
+        self._schedule(draft.records, now_ms)
         return Step(tuple(draft.records), tuple(draft.effects), reply)
 
     def forgive_silence(self, deaf_ms: int, now_ms: int) -> None:
@@ -533,9 +533,12 @@ class ClusterMachine:
             if follower.broker_id == state.preferred_leader
         )
 
-    def _schedule(self, now_ms: int) -> None:
-        """Set the rounds that have become necessary: confirmation once logs were told of, so that one round
-        serves many; the return of leaders while any is away from its place."""
+    def _schedule(self, records: Iterable[Record], now_ms: int) -> None:
+        """Set the rounds that have become necessary: confirmation once logs were told of, or those that it
+        waited for need not be waited for any more, so that one round serves many; the return of leaders while
+        any is away from its place."""
+        if self.image.unconfirmed_new and any(map(_may_end_a_wait, records)):
+            self._sessions.has_news = True
         if self._confirm_at_ms is None and self._sessions.has_news and self.image.unconfirmed_new:
             self._confirm_at_ms = now_ms + self.options.new_replica_confirm_ms
         is_wanted = self.image.not_preferred and self._is_rebalancing
@@ -599,6 +602,14 @@ class ClusterMachine:
     def applied_sequences(self) -> dict[int, int]:
         """How far each broker has applied this controller's stream."""
         return dict(sorted(self._sessions.applied.items()))
+
+
+def _may_end_a_wait(record: Record) -> bool:
+    """Who must tell of a log before all are confirmed changes with a broker's standing, and with the
+    partition: a new replica that joins an ISR has nothing left to tell."""
+    if isinstance(record, PartitionRecord):
+        return bool(record.state.new_replicas) and record.state.partition_epoch > 0
+    return isinstance(record, BrokerRecord)
 
 
 def _went_back_alarm(evidence: str) -> Alarm:

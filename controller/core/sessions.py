@@ -76,7 +76,7 @@ class Sessions:
 
     applied: how far each broker's present incarnation has applied this controller's stream.
     created: per broker, the partitions that it is new for and whose log its present incarnation has told of.
-    has_news: such a log was told of, or who is live has changed, since the machine last took note.
+    has_news: such a log was told of, or who has to tell has changed, since the machine last took note.
     """
 
     __slots__ = (
@@ -423,7 +423,6 @@ class Sessions:
         count = len(vacate_seats(draft, broker_id, change, excluded=excluded, created=created))
         self._by_id[broker_id].required_sequence = image.sequence
         self._is_stale = True
-        self.has_news = True
         draft.note(cause.value, f"broker {broker_id} {reason}", broker=broker_id, partitions=count)
         return True
 

@@ -704,6 +704,34 @@ def test_who_joins_an_isr_is_new_no_more() -> None:
     assert cluster.partition().new_replicas == (1, 2)
 
 
+def test_who_joins_an_isr_before_it_tells_of_its_log_does_not_hold_up_the_others() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.propose(1, 2)
+    cluster.created(1)
+    cluster.created(2)
+    cluster.pass_ms(1_000)
+    assert cluster.partition().new_replicas == (1, 2, 3)
+    cluster.propose(1, 2, 3)
+    cluster.created(3)
+    cluster.pass_ms(1_000)
+    assert cluster.partition().new_replicas == ()
+
+
+def test_a_new_replica_that_restarts_and_says_no_more_does_not_hold_up_the_others() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    cluster.created(1)
+    cluster.created(2)
+    cluster.pass_ms(1_000)
+    assert cluster.partition().new_replicas == (1, 2, 3)
+    epoch = cluster.broker(3).broker_epoch
+    registered = cluster.register(3, "b", last_shutdown=ShutdownKind.CLEAN, previous_broker_epoch=epoch)
+    assert registered.error == "none"
+    cluster.pass_ms(1_000)
+    assert cluster.partition().new_replicas == (3,)
+
+
 # --- preferred leaders: 3.6 ------------------------------------------------------------------------
 
 
