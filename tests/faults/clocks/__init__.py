@@ -1,0 +1,1 @@
+"""Wall clocks of real brokers leap by days."""
