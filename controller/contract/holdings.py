@@ -22,6 +22,7 @@ class Holdings(msgspec.Struct, frozen=True, kw_only=True):
     """All that one broker can tell. identity: as it registers, its word on its last stop included.
 
     has_view: it has applied a FULL state in this life; without one topics, states and configs are empty.
+    states: those applied, and those under which logs are still to be made.
     broker_epoch_max: the highest of its own and those that it knows of others.
     """
 

@@ -107,6 +107,8 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     labels: an operator's notes; nothing here reads them.
     chain_epoch: the broker epoch with which an unbroken chain of incarnations on these directories began; -1:
         unknown, until the next registration. Seals of logs name it (3.9).
+    epoch_before_recovery: by which the incarnation knew itself when a recovery gave it `broker_epoch`, until
+        it is unfenced under that (11.4); -1: none.
     """
 
     broker_id: int
@@ -131,6 +133,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     registered_at_ms: int = 0
     version: str = ""
     chain_epoch: int = -1
+    epoch_before_recovery: int = -1
 
     @property
     def status(self) -> BrokerStatus:

@@ -8,7 +8,8 @@ copies from it and joins as any learner does. It is
 
 1. the leader of the highest leader epoch, if it is still running: nobody else can have committed since; else
 2. the longest log, by leader epoch and end, if every replica told of its log, and none lost its page cache or
-   its disk since it last was heard.
+   its disk since it last was heard. Where nobody has one of a partition whose replicas all are new, it was
+   never written, and its first leader begins it; not if a broker was given up, which may have had it.
 
 Of any other partition nobody is put in sync: it has no leader, says so, and a person chooses (3.5).
 """
@@ -138,7 +139,8 @@ def recover(
         for number in range(topic.partitions):
             key = (topic.topic_id, number)
             base = _base(image, topic, number, states.get(key, ()), list(logs.get(key, held)))
-            rebuilt.append(_rebuilt(base, states.get(key, ()), logs.get(key, {}), held))
+            has_all = not event.gone_brokers
+            rebuilt.append(_rebuilt(base, states.get(key, ()), logs.get(key, {}), held, has_all))
     if not event.dry_run:
         change = Change(
             cause=Cause.METADATA_RECOVERED,
@@ -193,7 +195,9 @@ def _topics(image: ClusterImage, held: Mapping[int, Holdings]) -> dict[str, Topi
     topics = {t.topic_id: t for t in image.topics.values() if not t.deleting}
     view = _latest_view(held)
     if view is not None:
-        topics.update((topic.topic_id, topic) for topic in view.topics)
+        # A deletion that the rows know of stands, whatever a view that is older has.
+        told = (topic for topic in view.topics if topic.topic_id not in image.deletions)
+        topics.update((topic.topic_id, topic) for topic in told if not topic.deleting)
     found: dict[str, list[HeldLog]] = {}
     holders: dict[str, set[int]] = {}
     for broker_id, holdings in held.items():
@@ -251,8 +255,9 @@ def _rebuilt(
     states: Iterable[PartitionState],
     logs: Mapping[int, HeldLog],
     held: Mapping[int, Holdings],
+    has_all: bool,
 ) -> PartitionState:
-    whole = _whole(base, list(states), logs, held)
+    whole = _whole(base, list(states), logs, held, has_all)
     leader_epochs = (
         base.leader_epoch,
         *(s.leader_epoch for s in states),
@@ -267,7 +272,8 @@ def _rebuilt(
         isr=() if whole is None else (whole,),
         elr=(),
         last_known_elr=(),  # Seats of rows that went back prove nothing, not even by a seal (3.9).
-        new_replicas=(),
+        # With a seat it may make its log only while it is new; anybody else needs no leave.
+        new_replicas=tuple(b for b in base.new_replicas if b == whole and b not in logs),
     )
 
 
@@ -276,24 +282,43 @@ def _whole(
     states: list[PartitionState],
     logs: Mapping[int, HeldLog],
     held: Mapping[int, Holdings],
+    has_all: bool,
 ) -> int | None:
-    """The replica that provably holds every committed record; None: nobody can tell which."""
+    """The replica that provably holds every committed record; None: nobody can tell which. has_all: no broker
+    was given up, not even one that the partition may have been moved to."""
     leaders = {state.leader for state in states if state.leader_epoch == base.leader_epoch} - {NO_LEADER}
     if len(leaders) > 1:
         return None  # two histories were led
     leads = held.get(base.leader)
-    if leads is not None and any(
-        (s.topic_id, s.partition, s.leader, s.leader_epoch)
-        == (base.topic_id, base.partition, base.leader, base.leader_epoch)
-        for s in leads.states
+    is_latest = all(log.leader_epoch <= base.leader_epoch for log in logs.values())
+    if (
+        leads is not None
+        and is_latest
+        and any(
+            (s.topic_id, s.partition, s.leader, s.leader_epoch)
+            == (base.topic_id, base.partition, base.leader, base.leader_epoch)
+            for s in leads.states
+        )
     ):
         return base.leader
     if not all(b in held and is_intact(held[b]) for b in base.replicas):
         return None
+    if not logs:
+        return _first(base, held) if has_all else None
     if any(b not in logs for b in (*base.isr, *base.elr)) and base.new_replicas != base.replicas:
         return None
     holders = [b for b in base.replicas if b in logs]
     return max(holders, key=lambda b: (logs[b].leader_epoch, logs[b].log_end_offset), default=None)
+
+
+def _first(base: PartitionState, held: Mapping[int, Holdings]) -> int | None:
+    """Who begins a partition of which nobody has a log; None: it may have had one. Its first leader was the
+    only one that could be told to begin it."""
+    if base.new_replicas != base.replicas:
+        return None
+    if not all(held[b].identity.last_shutdown.is_intact for b in base.replicas):
+        return None
+    return base.leader if base.leader in base.replicas else base.replicas[0]
 
 
 def is_intact(holdings: Holdings) -> bool:
@@ -356,6 +381,7 @@ def _registration(image: ClusterImage, holdings: Holdings, broker_epoch: int) ->
         last_shutdown=identity.last_shutdown,
         version=identity.version,
         admitted=True,
+        epoch_before_recovery=identity.previous_broker_epoch,
     )
     if before is None:
         return told
@@ -372,4 +398,5 @@ def _registration(image: ClusterImage, holdings: Holdings, broker_epoch: int) ->
         admitted=True,
         fenced=True,
         shutting_down=False,
+        epoch_before_recovery=told.epoch_before_recovery,
     )

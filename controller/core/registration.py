@@ -35,9 +35,11 @@ def vouches_for_seats(before: BrokerRegistration, request: RegisterRequest) -> b
 def follows(before: BrokerRegistration, request: RegisterRequest) -> bool:
     """Whether the directories last served the incarnation we know. One that died between being registered and
     learning its epoch has left its id, written before it asked; it never acted under that epoch. An older
-    copy of the directories has neither the epoch nor the id."""
+    copy of the directories has neither the epoch nor the id. One that a recovery gave its epoch, and that
+    died before it was unfenced under that, has left the one before (11.4)."""
     return (
         request.previous_broker_epoch == before.broker_epoch
+        or (before.fenced and -1 < before.epoch_before_recovery == request.previous_broker_epoch)
         or before.incarnation_id in request.unanswered_incarnation_ids
     )
 

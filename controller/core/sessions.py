@@ -398,7 +398,8 @@ class Sessions:
             or self.applied.get(broker_id, -1) < self._by_id[broker_id].required_sequence
         ):
             return
-        draft.write_broker(msgspec.structs.replace(broker, fenced=False), draft.change(Cause.BROKER_UNFENCED))
+        unfenced = msgspec.structs.replace(broker, fenced=False, epoch_before_recovery=-1)
+        draft.write_broker(unfenced, draft.change(Cause.BROKER_UNFENCED))
         self._is_stale = True
         self._alarms.clear_alarm(draft, _broker_alarm(AlarmCode.BROKER_FENCED, broker_id))
         elect_leaderless(draft, broker_id)

@@ -628,7 +628,10 @@ class PartitionTable:
             broker_ids=tuple(view.brokers),
             cluster_configs=view.cluster_configs,
             topics=tuple(view.topics.values()),
-            states=tuple(state for state in states if state is not None),
+            states=(
+                *(state for state in states if state is not None),
+                *self.creator.pending.wanted.values(),
+            ),
             logs=tuple(
                 HeldLog(
                     topic_id=log.partition.topic_id,

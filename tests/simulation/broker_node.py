@@ -524,6 +524,7 @@ class BrokerNode:
             return
         self.holdings_told_ms = self.now_ms
         states = [r.state for _, r in sorted(self.replicas.items()) if r.state is not None]
+        states += self.creations.wanted.values()
         holdings = Holdings(
             identity=identity,
             has_view=bool(self.topics),
@@ -724,6 +725,8 @@ class BrokerNode:
             for key, replica in list(self.replicas.items()):
                 if replica.role is Role.LEADER:
                     self._run(key, replica.on_broker_changed(endpoint.broker_id, now_ms=now_ms))
+        if batch.full:
+            self.topics = {}
         for topic in batch.topics:
             self.topics[topic.topic_id] = topic
         for topic_id in batch.deleted_topics:
@@ -743,6 +746,7 @@ class BrokerNode:
         self.cluster.on_applied(self)
 
     def _delete_topic(self, topic_id: str) -> None:
+        self.topics.pop(topic_id, None)
         for key in [k for k in self.replicas if k[0] == topic_id]:
             self._run(key, self.replicas[key].on_deleted(now_ms=self.now_ms))
             del self.replicas[key]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from controller.contract.holdings import HeldLog, Holdings
@@ -17,10 +19,14 @@ KEY = (topic_id(), 0)
 
 class LostHistory:
     """A cluster that knows `create((1, 2, 3))`; what came after it is told by brokers alone. held: the state
-    that each broker holds. ends: (leader epoch, log end) of each broker's log."""
+    that each broker holds. ends: (leader epoch, log end) of each broker's log; None: it has none."""
 
     def __init__(
-        self, *, held: dict[int, PartitionState], ends: dict[int, tuple[int, int]], lost: tuple[int, ...] = ()
+        self,
+        *,
+        held: dict[int, PartitionState],
+        ends: Mapping[int, tuple[int, int] | None],
+        lost: tuple[int, ...] = (),
     ) -> None:
         self.cluster = Cluster()
         self.cluster.create((1, 2, 3))
@@ -28,13 +34,19 @@ class LostHistory:
             self.tell(broker_id, held.get(broker_id), end, is_intact=broker_id not in lost)
 
     def tell(
-        self, broker_id: int, state: PartitionState | None, end: tuple[int, int], *, is_intact: bool = True
+        self,
+        broker_id: int,
+        state: PartitionState | None,
+        end: tuple[int, int] | None,
+        *,
+        is_intact: bool = True,
     ) -> None:
         witness = Witness(cluster_id=CLUSTER_ID, controller_epoch=9, lineage="lost", records=500)
         identity = msgspec.structs.replace(
             self.cluster.request(broker_id),
             cluster_id=CLUSTER_ID,
             witness=witness,
+            previous_broker_epoch=60,
             last_shutdown=ShutdownKind.PROCESS_CRASH if is_intact else ShutdownKind.MACHINE_CRASH,
         )
         holdings = Holdings(
@@ -44,7 +56,9 @@ class LostHistory:
             broker_epoch_max=70,
             topics=() if state is None else (self.topic(KEY[0], "t0"),),
             states=() if state is None else (state,),
-            logs=(
+            logs=()
+            if end is None
+            else (
                 HeldLog(topic_id=KEY[0], topic="t0", partition=0, leader_epoch=end[0], log_end_offset=end[1]),
             ),
         )
@@ -100,6 +114,67 @@ def test_where_two_histories_were_led_under_one_epoch_nobody_is_chosen() -> None
     held = {1: later(1, 6, 14, 1, 2), 2: later(1, 6, 14, 1, 2), 3: later(3, 6, 13, 3)}
     lost = LostHistory(held=held, ends={1: (6, 80), 2: (6, 70), 3: (6, 90)})
     assert lost.recover().isr == ()
+
+
+def test_a_leader_that_still_runs_is_not_believed_when_a_log_was_written_under_a_later_one() -> None:
+    """Brokers 2 and 3 were started again: they hold logs, but no state."""
+    lost = LostHistory(held={1: later(1, 5, 12, 1, 2, 3)}, ends={1: (5, 200), 2: (6, 90), 3: (6, 80)})
+    assert lost.recover().isr == (2,)
+
+
+def test_where_nobody_has_a_log_of_a_new_partition_its_first_leader_begins_it() -> None:
+    lost = LostHistory(held={}, ends={1: None, 2: None, 3: None})
+    first = lost.cluster.partition().leader
+    after = lost.recover()
+    assert (after.isr, after.new_replicas) == ((first,), (first,))
+
+
+def test_where_nobody_has_a_log_and_one_may_have_lost_it_nobody_is_chosen() -> None:
+    lost = LostHistory(held={}, ends={1: None, 2: None, 3: None}, lost=(2,))
+    assert lost.recover().isr == ()
+    given_up = LostHistory(held={}, ends={1: None, 2: None, 3: None, 4: None})
+    assert given_up.recover(4).isr == ()
+
+
+def test_a_leader_that_was_still_making_its_log_may_go_on() -> None:
+    state = msgspec.structs.replace(later(2, 6, 14, 2, 3), new_replicas=(2, 3))
+    lost = LostHistory(held={2: state}, ends={1: None, 2: None, 3: None})
+    after = lost.recover()
+    assert (after.isr, after.new_replicas) == ((2,), (2,))
+
+
+def test_who_dies_before_it_hears_of_its_new_epoch_is_still_the_one_that_holds_everything() -> None:
+    state = later(2, 6, 14, 1, 2)
+    lost = LostHistory(held={2: state}, ends={1: (6, 80), 2: (6, 80), 3: (6, 80)})
+    lost.recover()
+    cluster = lost.cluster
+    cluster.fail_over()
+    cluster.register(2, "b", last_shutdown=ShutdownKind.PROCESS_CRASH, previous_broker_epoch=60)
+    after = cluster.partition()
+    assert 2 in (*after.isr, *after.elr)
+    assert cluster.broker(2).epoch_before_recovery == -1
+
+
+def test_an_older_copy_of_its_disk_is_not() -> None:
+    state = later(2, 6, 14, 1, 2)
+    lost = LostHistory(held={2: state}, ends={1: (6, 80), 2: (6, 80), 3: (6, 80)})
+    lost.recover()
+    cluster = lost.cluster
+    cluster.fail_over()
+    cluster.register(2, "b", last_shutdown=ShutdownKind.PROCESS_CRASH, previous_broker_epoch=59)
+    after = cluster.partition()
+    assert (after.isr, after.elr) == ((), ())
+
+
+def test_a_deletion_that_the_rows_know_of_stands_against_an_older_view() -> None:
+    state = later(2, 6, 14, 1, 2)
+    lost = LostHistory(held={}, ends={})
+    lost.cluster.delete()
+    for broker_id in (1, 2, 3):
+        lost.tell(broker_id, state if broker_id == 2 else None, None)
+    planned = lost.cluster.ask(RecoverMetadata(wall_ms=0, actor="ann"), MetadataRecovered)
+    assert (planned.partitions, planned.topics_brought_back) == (0, ())
+    assert KEY[0] in lost.cluster.image.deletions
 
 
 def test_a_silent_broker_is_waited_for_or_given_up() -> None:
