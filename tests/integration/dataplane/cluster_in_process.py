@@ -11,6 +11,7 @@ import base64
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,7 @@ class ClusterInProcess:
         self._root = root
         self._nursery = nursery
         self._ports: dict[int, int] = {}
+        self._processes = count(1)
         self.controller = controller
         self.brokers: dict[int, RunningBroker] = {}
         #: A broker's disk, where it is not the plain one.
@@ -286,9 +288,9 @@ class ClusterInProcess:
             config=parse_config((configs or {}).items()),
             version="test",
         )
-        ports = Ports(
-            clock=clock, disk=disk, rng=random.Random(broker_id), controller_transport=self.controller
-        )
+        # Each process draws from another stream: its incarnation id must be its own.
+        rng = random.Random(f"broker {broker_id}, process {next(self._processes)}")
+        ports = Ports(clock=clock, disk=disk, rng=rng, controller_transport=self.controller)
         return Broker(settings, ports, log_dir, loaded), log_dir
 
     async def start(
