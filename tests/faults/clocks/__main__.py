@@ -19,7 +19,7 @@ from localcluster.__main__ import Narrator
 from localcluster.processes import ProcessFailed
 from localcluster.rest import RestFailed
 from tests.faults.clocks.story import LEAPS, run
-from tests.faults.hosts.sandbox import SandboxUnavailable, enter_sandbox, why_no_sandbox
+from tests.faults.hosts.sandbox import enter_or_say_why_not
 from tests.proof.part import DIRECTORY, Part, save
 
 EXIT_OK = 0
@@ -32,14 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", choices=sorted(LEAPS), default="full", help="how many leaps (default full)")
     parser.add_argument("--part", type=Path, default=DIRECTORY, help="where the figures go")
     options = parser.parse_args(arguments)
-    reason = why_no_sandbox()
-    if not reason:
-        try:
-            enter_sandbox()
-        except SandboxUnavailable as error:
-            reason = str(error)
-    if reason:
-        print(f"no simulated hosts here: {reason}", file=sys.stderr)
+    if not enter_or_say_why_not():
         return EXIT_UNAVAILABLE
     tell = Narrator()
     began_at = time.monotonic()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from localcluster.processes import ProcessFailed
 from tests.faults.disk.story import ROUNDS, Tale, tell_all
-from tests.faults.hosts.sandbox import SandboxUnavailable, enter_sandbox, why_no_sandbox
+from tests.faults.hosts.sandbox import enter_or_say_why_not
 from tests.proof.part import DIRECTORY, Part, save
 
 EXIT_OK, EXIT_FAILED, EXIT_UNAVAILABLE = 0, 1, 3
@@ -30,14 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--part", type=Path, default=DIRECTORY, help="where the figures go")
     options = parser.parse_args(arguments)
-    reason = why_no_sandbox()
-    if not reason:
-        try:
-            enter_sandbox()
-        except SandboxUnavailable as error:
-            reason = str(error)
-    if reason:
-        print(f"no simulated hosts here: {reason}", file=sys.stderr)
+    if not enter_or_say_why_not():
         return EXIT_UNAVAILABLE
     started_at = time.monotonic()
 

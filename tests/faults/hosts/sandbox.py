@@ -99,6 +99,19 @@ def probe() -> None:
     run("umount", str(folder))
 
 
+def enter_or_say_why_not() -> bool:
+    """Enter the sandbox, for a command; False, with a line on standard error, where there can be none."""
+    reason = why_no_sandbox()
+    if not reason:
+        try:
+            enter_sandbox()
+        except SandboxUnavailable as error:
+            reason = str(error)
+    if reason:
+        print(f"no simulated hosts here: {reason}", file=sys.stderr)
+    return not reason
+
+
 def enter_sandbox() -> None:
     """Moves this process into namespaces of its own; nothing when it is there already.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from localcluster.processes import ProcessFailed
 from localcluster.rest import RestFailed
-from tests.faults.hosts.sandbox import SandboxUnavailable, enter_sandbox, why_no_sandbox
+from tests.faults.hosts.sandbox import SandboxUnavailable, enter_or_say_why_not
 from tests.faults.nemesis.figures import render_part
 from tests.faults.nemesis.kinds import PROCESS_KINDS
 from tests.faults.nemesis.kinds_disk import DISK_KINDS
@@ -47,14 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     if not 0 < options.minutes <= MINUTES_MAX:
         build_parser().error(f"--minutes is more than 0 and at most {MINUTES_MAX:g}")
-    reason = why_no_sandbox()
-    if not reason:
-        try:
-            enter_sandbox()
-        except SandboxUnavailable as error:
-            reason = str(error)
-    if reason:
-        print(f"no simulated hosts here: {reason}", file=sys.stderr)
+    if not enter_or_say_why_not():
         return EXIT_UNAVAILABLE
     for number in (signal.SIGTERM, signal.SIGINT):  # A shell's background jobs ignore the latter.
         signal.signal(number, signal.default_int_handler)
