@@ -225,6 +225,8 @@ class BrokerNode:
     #: Its host was put back to an earlier moment, and nobody has had a chance to find that out (3.10).
     is_resumed: bool = False
     resumed_under: int = -1
+    #: Of its heartbeats before it went back, the last that was acknowledged.
+    resumed_below: int = 0
     #: Whether a peer has reached it since; before that clients do not.
     is_met: bool = True
     #: When it sent the last heartbeat that was acknowledged, by no clock of its own.
@@ -590,6 +592,9 @@ class BrokerNode:
     def _heartbeat(self) -> None:
         sent_ms, true_sent_ms = self.now_ms, self.events.now_ms
         self.beats += 1
+        if self.is_resumed and self.beats >= self.resumed_below:
+            self._end_unproven("can no longer find out that it went back (G6)")
+            return
         count = self.beats
         request = HeartbeatRequest(
             count=count,
@@ -613,7 +618,7 @@ class BrokerNode:
                 return
             self.is_met = True
             if response.heard_count > self.beats:
-                self._find_out()
+                self._end_unproven("finds out that it went back")
                 return
             if count < response.heard_count:
                 return  # it was late
@@ -649,9 +654,9 @@ class BrokerNode:
         self.disk.has_witness = False
         self.disk.unanswered = ()
 
-    def _find_out(self) -> None:
+    def _end_unproven(self, why: str) -> None:
         """It was put back: it vouches for nothing and ends, and is started again."""
-        self.cluster.events.note(f"{self.name} finds out that it went back")
+        self.cluster.events.note(f"{self.name} {why}")
         self.vouch_for_nothing()
         self.crash()
         life = self.life

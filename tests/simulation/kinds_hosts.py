@@ -3,8 +3,10 @@ together, to one earlier moment (3.10, S53 to S55).
 
 What a snapshot keeps is the essential: logs and watermarks, the applied states, incarnation, broker epoch and
 lease. What leaders knew of followers and open connections it does not keep; a real one finds its connections
-broken and its sessions refused. Two things are left out, which are gaps (section 10): clients that reach it
-before any of its peers does, and its death before anyone could find out.
+broken and its sessions refused. Three things are left out, which are gaps (section 10): clients that
+reach it before any of its peers does (G5); its death before anyone could find out (G6); and heartbeats that
+nobody answers until it has sent as many as were heard of it before (G6): from then on its count tells nobody
+anything. A process that gets so far is ended there, and its successor vouches for nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ def take(broker: BrokerNode) -> Snapshot:
 
 
 def resume(broker: BrokerNode, snapshot: Snapshot) -> None:
+    _, resumed_below = broker.beats_heard
     broker.begin_life()
+    broker.resumed_below = resumed_below
     broker.disk = snapshot.disk
     broker.cluster.oracle.on_log_replaced(broker.broker_id)
     broker.incarnation = snapshot.incarnation
