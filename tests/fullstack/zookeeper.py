@@ -23,6 +23,11 @@ class ZooKeeperHost:
         self._rates: list[float] = []
 
     @property
+    def is_back(self) -> bool:
+        """Whether it was put back to an earlier state, which only the cores' simulation does to it."""
+        return False
+
+    @property
     def is_out(self) -> bool:
         return self._outages > 0
 

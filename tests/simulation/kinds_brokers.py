@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.schedule import Arguments, kind
 
 if TYPE_CHECKING:
+    from controller.contract.partition_state import PartitionKey
     from tests.simulation.broker_node import BrokerNode
     from tests.simulation.cluster import Cluster
 
@@ -224,14 +225,22 @@ def old_disk(
     return True
 
 
+def _old_end(cluster: Cluster, key: PartitionKey) -> int:
+    """Up to where every replica has stored that it is committed. Any leader to come knows so much, and can
+    give it to a replica that mends (G7)."""
+    state = cluster.truth(key)
+    replicas = () if state is None else state.replicas
+    return min((cluster.brokers[b].disk.high_watermarks.get(key, 0) for b in replicas), default=0)
+
+
 def _draw_rot(cluster: Cluster, random: Random) -> Arguments | None:
-    """Whole committed batches, of which others with a seat have a copy."""
+    """Whole committed batches that are no news, of which others with a seat have a copy."""
     broker = any_broker(cluster, random)
     if broker is None or cluster.options.over_budget or not cluster.budget.may_lose(broker):
         return None
     key = random.choice(cluster.keys)
     log = broker.disk.logs.get(key)
-    end_offset = cluster.oracle.ghosts[key].end_offset
+    end_offset = min(cluster.oracle.ghosts[key].end_offset, _old_end(cluster, key))
     bases = [] if log is None else [header.base_offset for header in log.headers(0, end_offset)]
     if not bases:
         return None
@@ -252,7 +261,7 @@ def rot(
     (5.7)."""
     node, key = cluster.brokers[broker], (topic_id, partition)
     log = node.disk.logs.get(key)
-    end_offset = cluster.oracle.ghosts[key].end_offset
+    end_offset = min(cluster.oracle.ghosts[key].end_offset, _old_end(cluster, key))
     bases = [] if log is None else [header.base_offset for header in log.headers(0, end_offset)]
     if log is None or base_offset not in bases or log.at_rest or not cluster.budget.may_lose(node):
         return False
