@@ -103,7 +103,7 @@ class Envelope:
             response = problem_response(failure, path=scope["path"], request_id=request_id)
             await response(scope, receive, send_marked)
         finally:
-            route = getattr(scope.get("route"), "path", "unmatched")
+            route = getattr(scope.get("route"), "path_format", "unmatched")
             method = scope["method"] if scope["method"] in _METHODS else "other"
             self._metrics.requests.labels(method, route, str(status)).inc()
             elapsed_ms = self._clock.now_mono_ms() - started_ms

@@ -100,7 +100,7 @@ async def list_clusters(
 
 
 @router.get(
-    "/clusters/{cluster}",
+    "/clusters/{cluster:word}",
     operation_id="getCluster",
     tags=["Clusters"],
     summary="Look at a cluster",
@@ -114,7 +114,7 @@ async def get_cluster(request: Request, services: Serving, cluster: ClusterPath)
 
 
 @router.post(
-    "/clusters/{cluster}:recover-metadata",
+    "/clusters/{cluster:word}:recover-metadata",
     operation_id="recoverMetadata",
     tags=["Clusters"],
     summary="Recover a cluster whose ZooKeeper went back",
