@@ -1,18 +1,20 @@
-"""What happens, in order: records are written all the time, clocks leap one by one, and all is read again."""
+"""What happens, in order: records are written all the time, clocks leap one by one, and all is read again.
+
+Everything acknowledged has to be there at the end, each leap to be an alarm while it lasts, and records that
+are really old to be deleted.
+"""
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from tests.faults.family import Trial
 from tests.faults.hosts.cluster import HostCluster, broker_host
-from tests.proof.part import Part
 
 DAY_SECONDS = 24 * 60 * 60
 TOPIC = "kept"
@@ -104,12 +106,10 @@ class Writer:
         producer.flush(60.0)
 
 
-def run(directory: Path, leaps: tuple[Leap, ...], tell: Tell) -> Part:
-    """Raises ProcessFailed, RestFailed, TimeoutError: the cluster did not start, or does not heal."""
-    began_at = time.monotonic()
-    failures: list[str] = []
+def run(trial: Trial, leaps: tuple[Leap, ...]) -> None:
+    tell = trial.tell
     cluster = HostCluster(
-        directory,
+        trial.directory,
         brokers=3,
         controllers=1,
         zookeepers=1,
@@ -125,30 +125,20 @@ def run(directory: Path, leaps: tuple[Leap, ...], tell: Tell) -> Part:
         try:
             time.sleep(SETTLE_SECONDS)
             for leap in leaps:
-                failures += play(cluster, leap, tell, written=lambda: len(writer.acked))
+                trial.faults["wall clock leaps"] += 1
+                trial.failures += play(cluster, leap, tell, written=lambda: len(writer.acked))
         finally:
             writer.stop()
         cluster.wait_until_in_sync(TOPIC)
         read, starts = read_all(cluster)
-        lost = len(writer.acked - read)
-        tell(f"{len(writer.acked)} records were acknowledged, {lost} of them are gone; log starts {starts}")
+        trial.lost = len(writer.acked - read)
+        tell(f"{len(writer.acked)} records were acknowledged, {trial.lost} are gone; log starts {starts}")
+        trial.figures |= {"records acknowledged": len(writer.acked), "records read": len(read)}
         expired_seconds = expire(cluster, tell)
         if expired_seconds is None:
-            failures.append(f"what was really old was not deleted within {EXPIRE_SECONDS_MAX:g} s")
-    if not failures and not lost:
-        shutil.rmtree(directory, ignore_errors=True)
-    return Part(
-        name="real-clocks",
-        seconds=time.monotonic() - began_at,
-        figures={
-            "records acknowledged": len(writer.acked),
-            "records read": len(read),
-            "old records deleted after, s": -1.0 if expired_seconds is None else round(expired_seconds, 1),
-        },
-        faults={"wall clock leaps": len(leaps)},
-        failures=failures,
-        lost=lost,
-    )
+            trial.failures.append(f"what was really old was not deleted within {EXPIRE_SECONDS_MAX:g} s")
+        else:
+            trial.figures["old records deleted after, s"] = round(expired_seconds, 1)
 
 
 def play(cluster: HostCluster, leap: Leap, tell: Tell, *, written: Callable[[], int]) -> list[str]:

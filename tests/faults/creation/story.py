@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
 
 from localcluster.cluster import LocalCluster, WaitedTooLong
 from localcluster.load import Load, read_everything
 from localcluster.verdict import judge, seconds_to_next_write
+from tests.faults.family import Trial
 
 BEFORE, NEW = "before", "many"
 BEFORE_PARTITIONS = 6
@@ -25,36 +24,14 @@ CONTROLLER_DIES, BROKER_DIES = 1.5, 3.0
 TOLD_EVERY_SECONDS = 5.0
 
 
-@dataclass(slots=True)
-class Figures:
-    """Seconds. usable: from the 201 until every new partition is led by who has its log, and whole."""
-
-    partitions: int
-    to_201: float = 0.0
-    to_usable: float = 0.0
-    stall_quiet: float = 0.0
-    stall_creating: float = 0.0
-    acknowledged: int = 0
-    lost: int = 0
-    failures: list[str] = field(default_factory=list)
-
-    def lines(self) -> list[str]:
-        return [
-            f"{self.partitions} partitions x 3 on three brokers",
-            f"  answered 201 after           {self.to_201:8.1f} s",
-            f"  all usable after             {self.to_usable:8.1f} s, both kills included",
-            f"  stall of a killed leader's   {self.stall_quiet * 1000:8.0f} ms with nothing else going on",
-            f"  existing partitions          {self.stall_creating * 1000:8.0f} ms during the creation",
-            f"  acknowledged, lost           {self.acknowledged}, {self.lost}",
-            *(f"  FAILED: {failure}" for failure in self.failures),
-        ]
+SIZES = {"ci": (1_500, 120.0), "full": (10_000, 420.0)}
+"""Partitions, and seconds within which they must be usable: led by who has its log, and whole."""
 
 
-def run(
-    directory: Path, tell: Callable[[str], None], *, partitions: int, usable_seconds_max: float
-) -> Figures:
-    figures = Figures(partitions)
-    with LocalCluster(directory, controllers=2, on_progress=tell) as cluster:
+def run(trial: Trial, size: tuple[int, float]) -> None:
+    partitions, usable_seconds_max = size
+    figures = trial.figures
+    with LocalCluster(trial.directory, controllers=2, on_progress=trial.tell) as cluster:
         cluster.form()
         cluster.create_topic(BEFORE, partitions=BEFORE_PARTITIONS)
         load = Load(
@@ -65,67 +42,83 @@ def run(
         )
         with load:
             time.sleep(SETTLE_SECONDS)
-            figures.stall_quiet = _kill_leader(cluster, load, tell)
+            figures["stall ms of existing partitions, quiet"] = _kill_leader(cluster, load, trial)
             cluster.wait_until_in_sync(BEFORE)
             time.sleep(SETTLE_SECONDS)
-            _create(cluster, load, figures, tell)
+            answered = _create(cluster, load, trial, partitions=partitions)
             try:
-                _wait_usable(cluster, figures, tell, seconds_max=usable_seconds_max)
+                _wait_usable(
+                    cluster,
+                    trial.tell,
+                    partitions=partitions,
+                    answered=answered,
+                    seconds_max=usable_seconds_max,
+                )
+                seconds = round(time.monotonic() - answered, 1)
+                figures["seconds to all usable, with both kills"] = seconds
             except WaitedTooLong as error:
-                figures.failures.append(str(error))
+                trial.failures.append(str(error))
         alarms = cluster.api.get(f"/clusters/{cluster.name}/alarms")["items"]
-        figures.failures += [str(a) for a in alarms if a["code"] in ("log_missing", "partition_leaderless")]
+        trial.failures += [str(a) for a in alarms if a["code"] in ("log_missing", "partition_leaderless")]
         read = read_everything(
             bootstrap_servers=cluster.bootstrap_servers, topic=BEFORE, partitions=BEFORE_PARTITIONS
         )
         verdict = judge(load.acknowledged, read)
-        figures.acknowledged = len(load.acknowledged)
+        figures["records acknowledged"] = len(load.acknowledged)
+        trial.lost = len(verdict.lost)
         if not verdict.is_clean:
-            figures.lost = 1
-            figures.failures.append(verdict.describe())
-    return figures
+            trial.failures.append(verdict.describe())
 
 
-def _create(cluster: LocalCluster, load: Load, figures: Figures, tell: Callable[[str], None]) -> None:
+def _create(cluster: LocalCluster, load: Load, trial: Trial, *, partitions: int) -> float:
+    """Create the topic and kill both; when the 201 came."""
     begun = time.monotonic()
-    cluster.create_topic(NEW, partitions=figures.partitions, wait=False)
+    cluster.create_topic(NEW, partitions=partitions, wait=False)
     answered = time.monotonic()
-    figures.to_201 = answered - begun
-    tell(f"201 after {figures.to_201:.1f} s")
+    trial.figures["partitions created"] = partitions
+    trial.figures["seconds to 201"] = round(answered - begun, 1)
+    trial.tell(f"201 after {answered - begun:.1f} s")
     time.sleep(max(0.0, answered + CONTROLLER_DIES - time.monotonic()))
     active = cluster.active_controller()
     cluster.kill_controller(active)
-    tell(f"SIGKILL to controller {active}, which is active")
+    trial.faults["kill_controller"] += 1
+    trial.tell(f"SIGKILL to controller {active}, which is active")
     time.sleep(max(0.0, answered + BROKER_DIES - time.monotonic()))
     cluster.active_controller()
-    figures.stall_creating = _kill_leader(cluster, load, tell)
+    trial.figures["stall ms of existing partitions, during the creation"] = _kill_leader(cluster, load, trial)
     cluster.start_controller(active)
-    figures.to_usable = answered  # completed by `_wait_usable`
+    return answered
 
 
-def _kill_leader(cluster: LocalCluster, load: Load, tell: Callable[[str], None]) -> float:
-    """SIGKILL to the leader of partition 0 of `before`; how long the slowest of those it led stood still."""
+def _kill_leader(cluster: LocalCluster, load: Load, trial: Trial) -> int:
+    """SIGKILL to the leader of partition 0 of `before`; for how many ms the slowest it led stood still."""
     victim = cluster.leader(BEFORE, 0)
     led = {n for n, view in enumerate(cluster.partitions(BEFORE)) if view.leader == victim}
     killed = time.monotonic()
     cluster.kill_broker(victim)
-    tell(f"SIGKILL to broker {victim}, which leads {len(led)} of {BEFORE}'s partitions")
+    trial.faults["kill_broker"] += 1
+    trial.tell(f"SIGKILL to broker {victim}, which leads {len(led)} of {BEFORE}'s partitions")
 
     def stalls() -> list[float] | None:
         found = seconds_to_next_write(list(load.acknowledged), after=killed)
         return [found[n] for n in led] if led <= set(found) else None
 
-    stall = max(cluster.wait_until("its partitions are written to", stalls, timeout_seconds=120))
-    tell(f"  which stood still for {stall * 1000:.0f} ms")
+    slowest = max(cluster.wait_until("its partitions are written to", stalls, timeout_seconds=120))
+    stall = round(slowest * 1000)
+    trial.tell(f"  which stood still for {stall} ms")
     cluster.start_broker(victim)
     return stall
 
 
 def _wait_usable(
-    cluster: LocalCluster, figures: Figures, tell: Callable[[str], None], *, seconds_max: float
+    cluster: LocalCluster,
+    tell: Callable[[str], None],
+    *,
+    partitions: int,
+    answered: float,
+    seconds_max: float,
 ) -> None:
-    answered, figures.to_usable = figures.to_usable, 0.0
-    total = figures.partitions + BEFORE_PARTITIONS
+    total = partitions + BEFORE_PARTITIONS
     told = first = time.monotonic()
     was = -1
 
@@ -144,4 +137,3 @@ def _wait_usable(
         return bool(states["online"] == total)
 
     cluster.wait_until("every partition is online", usable, timeout_seconds=seconds_max)
-    figures.to_usable = time.monotonic() - answered

@@ -1,16 +1,18 @@
 """A disk goes back under one boot, once while another replica is whole, which must lead, and once as that of
-the last one in sync, when nobody may."""
+the last one in sync, when nobody may.
+
+The machine runs on, under the same boot id. What was acknowledged must not be lost, and nothing silently.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from localcluster.cluster import LocalCluster
+from tests.faults.family import Trial
 from tests.faults.hosts.cluster import HostCluster
 
 ROUNDS = {"ci": 1, "full": 4}
@@ -20,68 +22,54 @@ STORED_SECONDS = 1.5
 """After so long the first high watermark of a partition is stored."""
 
 
-class Tale:
-    """What was done, and what came of it."""
-
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self.tell = tell
-        self.acknowledged = self.read = self.lost = self.strikes = 0
-        self.failures: list[str] = []
-
-    def must(self, what: str, holds: bool) -> None:
-        self.tell(f"{'held' if holds else 'FAILED'}: {what}")
-        if not holds:
-            self.failures.append(what)
-
-
-def tell_all(tale: Tale, directory: Path, *, rounds: int) -> None:
-    with HostCluster(directory, brokers=3, controllers=1, zookeepers=1) as cluster:
+def tell_all(trial: Trial, rounds: int) -> None:
+    with HostCluster(trial.directory, brokers=3, controllers=1, zookeepers=1) as cluster:
         cluster.form()
         for number in range(rounds):
-            another_replica_is_whole(tale, cluster, f"whole-{number}", is_young=number % 2 == 0)
-            it_was_the_last(tale, cluster, f"last-{number}", is_young=number % 2 == 0)
+            another_replica_is_whole(trial, cluster, f"whole-{number}", is_young=number % 2 == 0)
+            it_was_the_last(trial, cluster, f"last-{number}", is_young=number % 2 == 0)
 
 
-def another_replica_is_whole(tale: Tale, cluster: HostCluster, topic: str, *, is_young: bool) -> None:
+def another_replica_is_whole(trial: Trial, cluster: HostCluster, topic: str, *, is_young: bool) -> None:
     """All processes die; the volume of the last leader goes back. The other member of the ELR must lead."""
     cluster.create_topic(topic, replication_factor=3, configs={"min.insync.replicas": "2"})
-    written = write(tale, cluster, topic)
+    written = write(trial, cluster, topic)
     if not is_young:
         time.sleep(STORED_SECONDS)
     victim = kill_all_but_one(cluster, topic)
     epoch = broker(cluster, victim)["broker_epoch"]
     cluster.kill_broker(victim)
-    reattach(tale, cluster, victim)
-    tale.tell(f"{topic}: broker {victim} is started first and alone")
+    reattach(trial, cluster, victim)
+    trial.tell(f"{topic}: broker {victim} is started first and alone")
     cluster.start_broker(victim)
-    must_say_machine_crash(tale, cluster, victim, epoch_before=epoch)
-    watch_nobody_leads(tale, cluster, topic)
+    must_say_machine_crash(trial, cluster, victim, epoch_before=epoch)
+    watch_nobody_leads(trial, cluster, topic)
     start_others(cluster, victim)
     leader = cluster.leader(topic, 0)
-    tale.must(f"{topic}: broker {leader} leads, not {victim}", leader != victim)
+    trial.must(f"{topic}: broker {leader} leads, not {victim}", leader != victim)
     cluster.wait_until_in_sync(topic)
-    missing = len(written - read(tale, cluster, topic))
-    tale.lost += missing
-    tale.must(f"{topic}: all of {len(written)} acknowledged records are read", not missing)
+    missing = len(written - read(trial, cluster, topic))
+    trial.lost += missing
+    trial.must(f"{topic}: all of {len(written)} acknowledged records are read", not missing)
 
 
-def it_was_the_last(tale: Tale, cluster: HostCluster, topic: str, *, is_young: bool) -> None:
+def it_was_the_last(trial: Trial, cluster: HostCluster, topic: str, *, is_young: bool) -> None:
     """With a minimum of 1 the last in-sync replica has records that nobody else has, and its volume goes
     back: no leader, and an alarm that says why."""
     cluster.create_topic(topic, replication_factor=3, configs={"min.insync.replicas": "1"})
     victim = kill_all_but_one(cluster, topic)
-    write(tale, cluster, topic)
+    write(trial, cluster, topic)
     if not is_young:
         time.sleep(STORED_SECONDS)
     epoch = broker(cluster, victim)["broker_epoch"]
     cluster.kill_broker(victim)
-    reattach(tale, cluster, victim)
+    reattach(trial, cluster, victim)
     cluster.start_broker(victim)
-    must_say_machine_crash(tale, cluster, victim, epoch_before=epoch)
+    must_say_machine_crash(trial, cluster, victim, epoch_before=epoch)
     start_others(cluster, victim)
-    watch_nobody_leads(tale, cluster, topic)
+    watch_nobody_leads(trial, cluster, topic)
     codes = {alarm["code"] for alarm in alarms(cluster) if topic in str(alarm) or "broker" in str(alarm)}
-    tale.must(f"{topic}: alarms say so: {sorted(codes)}", {"partition_leaderless", "logs_unproven"} <= codes)
+    trial.must(f"{topic}: alarms say so: {sorted(codes)}", {"partition_leaderless", "logs_unproven"} <= codes)
     cluster.rest.delete(f"/clusters/{cluster.name}/topics/{topic}")
 
 
@@ -98,15 +86,15 @@ def kill_all_but_one(cluster: HostCluster, topic: str) -> int:
     return last
 
 
-def reattach(tale: Tale, cluster: HostCluster, broker_id: int) -> None:
+def reattach(trial: Trial, cluster: HostCluster, broker_id: int) -> None:
     """The broker's process is dead. Its volume is detached without a flush and attached again; the boot id
     stays."""
     disk = cluster.disk(broker_id)
     disk.cut_power()
     disk.unmount()
     disk.mount()
-    tale.strikes += 1
-    tale.tell(f"broker {broker_id}: killed, its volume detached without a flush and attached again")
+    trial.faults["reattach_disk"] += 1
+    trial.tell(f"broker {broker_id}: killed, its volume detached without a flush and attached again")
 
 
 def start_others(cluster: LocalCluster, victim: int) -> None:
@@ -115,27 +103,27 @@ def start_others(cluster: LocalCluster, victim: int) -> None:
             cluster.start_broker(broker_id)
 
 
-def must_say_machine_crash(tale: Tale, cluster: HostCluster, broker_id: int, *, epoch_before: int) -> None:
+def must_say_machine_crash(trial: Trial, cluster: HostCluster, broker_id: int, *, epoch_before: int) -> None:
     def last_shutdown() -> str | None:
         view = broker(cluster, broker_id)
         is_back = view["state"] == "active" and view["broker_epoch"] > epoch_before
         return str(view["last_shutdown"]) if is_back else None
 
     kind = cluster.wait_until(f"broker {broker_id} is active", last_shutdown)
-    tale.must(f"broker {broker_id} says machine_crash: {kind}", kind == "machine_crash")
+    trial.must(f"broker {broker_id} says machine_crash: {kind}", kind == "machine_crash")
 
 
 def broker(cluster: HostCluster, broker_id: int) -> Any:
     return cluster.api.get(f"/clusters/{cluster.name}/brokers/{broker_id}")
 
 
-def watch_nobody_leads(tale: Tale, cluster: HostCluster, topic: str) -> None:
+def watch_nobody_leads(trial: Trial, cluster: HostCluster, topic: str) -> None:
     deadline = time.monotonic() + WATCH_SECONDS
     leaders = set()
     while time.monotonic() < deadline:
         leaders.add(cluster.partition(topic, 0).leader)
         time.sleep(0.2)
-    tale.must(f"{topic}: nobody leads for {WATCH_SECONDS:g} s: {leaders}", leaders == {None})
+    trial.must(f"{topic}: nobody leads for {WATCH_SECONDS:g} s: {leaders}", leaders == {None})
 
 
 def alarms(cluster: HostCluster) -> list[Any]:
@@ -143,7 +131,7 @@ def alarms(cluster: HostCluster) -> list[Any]:
     return found
 
 
-def write(tale: Tale, cluster: HostCluster, topic: str) -> set[bytes]:
+def write(trial: Trial, cluster: HostCluster, topic: str) -> set[bytes]:
     """Values that were acknowledged with acks=all."""
     acknowledged: set[bytes] = set()
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
@@ -156,12 +144,12 @@ def write(tale: Tale, cluster: HostCluster, topic: str) -> set[bytes]:
         producer.produce(topic, value=f"{topic}-{number}".encode(), partition=0, on_delivery=told)
     producer.flush(30.0)
     assert len(acknowledged) == RECORDS, f"{topic}: only {len(acknowledged)} of {RECORDS} were acknowledged"
-    tale.acknowledged += len(acknowledged)
-    tale.tell(f"{topic}: {len(acknowledged)} records acknowledged")
+    trial.count("records acknowledged", len(acknowledged))
+    trial.tell(f"{topic}: {len(acknowledged)} records acknowledged")
     return acknowledged
 
 
-def read(tale: Tale, cluster: HostCluster, topic: str) -> set[bytes]:
+def read(trial: Trial, cluster: HostCluster, topic: str) -> set[bytes]:
     """From offset 0 to the end."""
     consumer = Consumer(
         {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "tale", "enable.auto.commit": False}
@@ -177,7 +165,7 @@ def read(tale: Tale, cluster: HostCluster, topic: str) -> set[bytes]:
             if message is not None and message.error() is None:
                 values.add(message.value() or b"")
                 offset = (message.offset() or 0) + 1
-        tale.read += len(values)
+        trial.count("records read", len(values))
         return values
     finally:
         consumer.close()

@@ -1,13 +1,12 @@
 """ZooKeeper restored from a backup while brokers run, and the cluster recovered by one call (docs/backup.md).
 
 Back up, go on writing, make another topic and write to it, fail over, restore the backup; see that the
-metadata went back and that nothing is decided; recover; write on, and read everything. With `--size full`
+metadata went back and that nothing is decided; recover; write on, and read everything. In full size with
 three controllers and three ZooKeepers, and every broker is killed and started again while it is back.
 """
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import time
 from pathlib import Path
@@ -16,23 +15,28 @@ from localcluster.cluster import LocalCluster
 from localcluster.load import Load, ends_of, read_everything
 from localcluster.rest import RestFailed
 from localcluster.verdict import judge
-from tests.proof.part import Part, save
+from tests.faults.family import Trial
 
 PARTITIONS = 6
 RECORDS_PER_SECOND = 200
 STEP_SECONDS = 3.0
+SERVERS = {"ci": 1, "full": 3}
+"""Controllers, and ZooKeepers."""
+
+
+def run(trial: Trial, servers: int) -> None:
+    with LocalCluster(trial.directory, brokers=3, controllers=servers, zookeepers=servers) as cluster:
+        Run(cluster, trial, restarts_brokers=servers > 1).conduct()
 
 
 class Run:
-    """One cluster's way there and back. failures: what must not be, a line each."""
+    """One cluster's way there and back."""
 
-    def __init__(self, cluster: LocalCluster, *, restarts_brokers: bool) -> None:
+    def __init__(self, cluster: LocalCluster, trial: Trial, *, restarts_brokers: bool) -> None:
         self.cluster = cluster
+        self.trial = trial
+        self.tell = trial.tell
         self.restarts_brokers = restarts_brokers
-        self.failures: list[str] = []
-        self.figures: dict[str, int | float | str] = {}
-        self.lost = 0
-        self.inconsistent = 0
 
     def conduct(self) -> None:
         cluster = self.cluster
@@ -49,8 +53,9 @@ class Run:
                 self._start_brokers()
                 for topic in ("before", "made-later"):
                     cluster.wait_until_in_sync(topic)
-                tell("restoring ZooKeeper from the backup")
+                self.tell("restoring ZooKeeper from the backup")
                 self._restore()
+                self.trial.faults["ZooKeeper put back"] += 1
                 self._see_that_it_went_back()
                 self._recover()
                 time.sleep(STEP_SECONDS)
@@ -85,7 +90,7 @@ class Run:
         for data, backup in self._copies():
             shutil.copytree(data, backup)
         self.cluster.zookeeper.start()
-        tell("backed up")
+        self.tell("backed up")
 
     def _restore(self) -> None:
         """While controllers run: whoever restores may forget to stop them."""
@@ -108,19 +113,19 @@ class Run:
                 return None
 
         self.cluster.wait_until("the metadata is known to have gone back", has_gone_back)
-        self.figures["seconds until it was known"] = round(time.monotonic() - began, 1)
+        self.trial.figures["seconds until it was known"] = round(time.monotonic() - began, 1)
         alarms = self.cluster.api.get(f"{path}/alarms")["items"]
-        tell(alarms[0]["detail"])
+        self.tell(alarms[0]["detail"])
         if alarms[0]["code"] != "metadata_went_back":
-            self.failures.append(f"the first alarm is {alarms[0]['code']}")
+            self.trial.failures.append(f"the first alarm is {alarms[0]['code']}")
         answer = self.cluster.rest.post("/topics", json={"name": "never", "partitions": 1})
         if (answer.status_code, answer.json().get("code")) != (503, "metadata_went_back"):
-            self.failures.append(f"a topic could be created: {answer.status_code} {answer.text[:200]}")
+            self.trial.failures.append(f"a topic could be created: {answer.status_code} {answer.text[:200]}")
         if self.restarts_brokers:
             for broker_id in self.cluster.brokers:
                 self.cluster.kill_broker(broker_id)
             self._start_brokers()
-            tell("killed every broker and started it again")
+            self.tell("killed every broker and started it again")
 
     def _recover(self) -> None:
         url = f"/clusters/{self.cluster.name}:recover-metadata"
@@ -131,17 +136,17 @@ class Run:
             if answer.status_code == 200:
                 found: dict[str, object] = answer.json()
                 return found
-            tell(answer.text[:300])
+            self.tell(answer.text[:300])
             time.sleep(1.0)
             return None
 
         found = self.cluster.wait_until("the metadata is recovered", recovered)
-        tell(f"recovered: {found}")
+        self.tell(f"recovered: {found}")
         if found["undecided"]:
-            self.failures.append(f"nobody is known to hold all of {found['undecided']}")
+            self.trial.failures.append(f"nobody is known to hold all of {found['undecided']}")
         for topic in ("before", "made-later"):
             self.cluster.wait_until_in_sync(topic)
-        self.figures["seconds until all were in sync again"] = round(time.monotonic() - began, 1)
+        self.trial.figures["seconds until all were in sync again"] = round(time.monotonic() - began, 1)
 
     def _read(self, topic: str, load: Load) -> None:
         records = read_everything(
@@ -151,39 +156,11 @@ class Run:
             at_least=ends_of(load.acknowledged),
         )
         verdict = judge(load.acknowledged, records)
-        tell(f"{topic}: {verdict.describe()}")
-        self.figures[f"records acknowledged, topic {topic}"] = verdict.acknowledged
-        self.lost += len(verdict.lost)
-        self.inconsistent += len(verdict.duplicated) + len(verdict.misplaced)
+        self.tell(f"{topic}: {verdict.describe()}")
+        self.trial.figures[f"records acknowledged, topic {topic}"] = verdict.acknowledged
+        self.trial.lost += len(verdict.lost)
+        self.trial.inconsistent += len(verdict.duplicated) + len(verdict.misplaced)
         if load.failed:
-            self.failures.append(
+            self.trial.failures.append(
                 f"{topic}: the client gave up on {len(load.failed)} records: {load.failed[0]}"
             )
-
-
-def tell(line: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults.metadata", description=__doc__)
-    parser.add_argument("--size", choices=("ci", "full"), default="ci")
-    is_full = parser.parse_args().size == "full"
-    servers = 3 if is_full else 1
-    began = time.monotonic()
-    with LocalCluster(brokers=3, controllers=servers, zookeepers=servers) as cluster:
-        run = Run(cluster, restarts_brokers=is_full)
-        run.conduct()
-    part = Part(
-        name="real-metadata",
-        seconds=time.monotonic() - began,
-        figures=run.figures,
-        faults={"ZooKeeper put back": 1},
-        failures=run.failures,
-        lost=run.lost,
-        inconsistent=run.inconsistent,
-    )
-    tell(f"figures: {save(part)}")
-    for failure in run.failures:
-        tell(f"FAILED {failure}")
-    return 0 if part.is_ok else 1

@@ -4,22 +4,19 @@ Leader, follower, the active controller and ZooKeeper in turn, on loopback. What
 lies in its sockets; when it goes on, nothing that was asked a lease time after the next leader began may be
 answered as if it still led (2.9, S52). At the end every acknowledged record is counted by the log's end. The
 race that no lease closes, a pause between the check and the write to the socket, is not tried.
-
-Exit status 0: it held; 1: it did not.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from localcluster.cluster import LocalCluster
 from localcluster.processes import SupervisedProcess
 from tests.faults import frames
+from tests.faults.family import Trial, run_family
 from tests.faults.wire import Closed, Wire
-from tests.proof.part import Part, save
 
 TOPIC = "asked"
 LEASE_S = 5.0
@@ -51,15 +48,12 @@ def error_in(api_key: int, answer: bytes) -> int:
 
 
 class Standstills:
-    def __init__(self, cluster: LocalCluster) -> None:
+    def __init__(self, cluster: LocalCluster, trial: Trial) -> None:
         self.cluster = cluster
-        self.began = time.monotonic()
+        self.trial = trial
+        self.tell = trial.tell
         self.acked = 0
         self.asked = 0
-        self.failures: list[str] = []
-
-    def tell(self, line: str) -> None:
-        print(f"[{time.monotonic() - self.began:6.1f} s] {line}", flush=True)
 
     def write(self, count: int = 5, *, within_s: float = 30.0) -> None:
         """So many records with acks=all, one by one, at whoever leads; what is refused is sent again."""
@@ -77,7 +71,7 @@ class Standstills:
             else:
                 time.sleep(0.2)
         if count:
-            self.failures.append(f"{count} records could not be written within {within_s:g} s")
+            self.trial.failures.append(f"{count} records could not be written within {within_s:g} s")
 
     def stand_still(self, who: str, seconds: float) -> None:
         self.write()
@@ -128,7 +122,9 @@ class Standstills:
                     error = -1
             self.tell(f"  {name}: {'error ' + str(error) if error else 'ANSWERED'}")
             if not error:
-                self.failures.append(f"{name} was answered by the old leader {leader} after {seconds:g} s")
+                self.trial.failures.append(
+                    f"{name} was answered by the old leader {leader} after {seconds:g} s"
+                )
 
     def count(self) -> None:
         """Everything acknowledged is within the committed end."""
@@ -138,35 +134,20 @@ class Standstills:
         end = int.from_bytes(answer[-12:-4], "big")  # ..., offset, leader epoch
         self.tell(f"{self.acked} records acknowledged, the log ends at {end}")
         if end < self.acked:
-            self.failures.append(f"{self.acked - end} acknowledged records are gone")
+            self.trial.failures.append(f"{self.acked - end} acknowledged records are gone")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults.pauses")
-    parser.add_argument("--size", choices=sorted(SIZES), default="full")
-    size = parser.parse_args(arguments).size
-    with LocalCluster(brokers=3, controllers=2) as cluster:
+def story(trial: Trial, standstills: tuple[tuple[str, float], ...]) -> None:
+    with LocalCluster(trial.directory, brokers=3, controllers=2) as cluster:
         cluster.form()
         cluster.create_topic(TOPIC, partitions=1, replication_factor=3)
-        run = Standstills(cluster)
-        for who, seconds in SIZES[size]:
+        run = Standstills(cluster, trial)
+        for who, seconds in standstills:
+            trial.faults[f"{who} stands still"] += 1
             run.stand_still(who, seconds)
         run.count()
-    for failure in run.failures:
-        run.tell(f"FAILED {failure}")
-    faults: dict[str, int] = {}
-    for who, _ in SIZES[size]:
-        faults[f"{who} stands still"] = faults.get(f"{who} stands still", 0) + 1
-    part = Part(
-        name="real-pauses",
-        seconds=time.monotonic() - run.began,
-        figures={"records acknowledged": run.acked, "asked of a sleeping leader": run.asked},
-        faults=faults,
-        failures=run.failures,
-    )
-    save(part)
-    return 0 if part.is_ok else 1
+    trial.figures |= {"records acknowledged": run.acked, "asked of a sleeping leader": run.asked}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_family("pauses", story, SIZES))

@@ -1,7 +1,7 @@
 """`python -m tests.faults.rot [--size ci|full]`: bytes rot in closed segments of real brokers.
 
 Leaders and followers in turn. Each time the scrub has to find them, an operator to be told, the seat to go
-and come back, and the file to be as it was, byte for byte. Exit status 0: held.
+and come back, and the file to be as it was, byte for byte.
 
 The bytes are written through the file system, so memory shows them as the disk does. A disk that rots behind
 the page cache is what tier B has.
@@ -9,7 +9,6 @@ the page cache is what tier B has.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from pathlib import Path
@@ -17,8 +16,8 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from localcluster.cluster import LocalCluster
+from tests.faults.family import Trial, run_family
 from tests.faults.nemesis.kinds_disk import rot
-from tests.proof.part import Part, save
 
 TOPIC = "orders"
 PACE = {
@@ -91,48 +90,29 @@ def rot_one(cluster: LocalCluster, broker_id: int, *, at: float) -> float:
     return took
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults.rot")
-    parser.add_argument("--size", choices=sorted(ROUNDS), default="ci")
-    size = parser.parse_args().size
-    began = time.monotonic()
-    failures: list[str] = []
-    took: list[float] = []
-    read = 0
-    with LocalCluster(broker_config=PACE) as cluster:
+def story(trial: Trial, rounds: int) -> None:
+    slowest = 0.0
+    with LocalCluster(trial.directory, broker_config=PACE) as cluster:
         cluster.form()
         cluster.create_topic(TOPIC, replication_factor=3)
         produce(cluster, RECORDS, first=0)
-        try:
-            for number in range(ROUNDS[size]):
-                leader = cluster.leader(TOPIC, 0)
-                followers = [broker_id for broker_id in cluster.brokers if broker_id != leader]
-                broker_id = leader if number % 2 == 0 else followers[0]
-                took.append(rot_one(cluster, broker_id, at=0.2 + 0.6 * number / ROUNDS[size]))
-                role = "leader" if broker_id == leader else "follower"
-                print(
-                    f"broker {broker_id}, {role}: rotten, mended, in sync after {took[-1]:.1f} s", flush=True
-                )
-        except (RuntimeError, TimeoutError) as error:
-            failures.append(str(error))
+        for number in range(rounds):
+            leader = cluster.leader(TOPIC, 0)
+            followers = [broker_id for broker_id in cluster.brokers if broker_id != leader]
+            broker_id = leader if number % 2 == 0 else followers[0]
+            trial.faults["rot"] += 1
+            took = rot_one(cluster, broker_id, at=0.2 + 0.6 * number / rounds)
+            slowest = max(slowest, took)
+            role = "leader" if broker_id == leader else "follower"
+            trial.tell(f"broker {broker_id}, {role}: rotten, mended, in sync after {took:.1f} s")
         read = read_all(cluster, RECORDS)
-        if read != RECORDS:
-            failures.append(f"{read} of {RECORDS} records are read")
-    part = Part(
-        name="real-rot",
-        seconds=time.monotonic() - began,
-        figures={
-            "records acknowledged": RECORDS,
-            "records read": read,
-            "worst seconds from rot to in sync": round(max(took, default=0.0), 1),
-        },
-        faults={"rot": len(took)},
-        failures=failures,
-        lost=RECORDS - read,
-    )
-    print(*failures, f"lost {part.lost}: {save(part)}", sep="\n")
-    return 0 if part.is_ok else 1
+    trial.lost = RECORDS - read
+    trial.figures |= {
+        "records acknowledged": RECORDS,
+        "records read": read,
+        "worst seconds from rot to in sync": round(slowest, 1),
+    }
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_family("rot", story, ROUNDS))
