@@ -98,7 +98,7 @@ class ClusterList(View):
     next_page_token: str | None
 
 
-class RecoverMetadata(RequestBody):
+class MetadataRecovery(RequestBody):
     """How to recover a cluster whose ZooKeeper went back."""
 
     model_config = ConfigDict(

@@ -13,9 +13,9 @@ from admin_api.clusters.models import (
     AlarmList,
     ClusterList,
     ClusterView,
+    MetadataRecovery,
     NewCluster,
     RecoveredMetadata,
-    RecoverMetadata,
 )
 from admin_api.names import ClusterName
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
@@ -125,7 +125,7 @@ async def get_cluster(request: Request, services: Serving, cluster: ClusterPath)
     },
 )
 async def recover_metadata(
-    body: RecoverMetadata, services: Serving, write: Write, cluster: ClusterPath
+    body: MetadataRecovery, services: Serving, write: Write, cluster: ClusterPath
 ) -> Response:
     """Rebuilds brokers, topics and partitions from what brokers hold, with every epoch above all that were
     heard, and begins a new term. Until every broker has told what it holds, which takes some seconds, it is

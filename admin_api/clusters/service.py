@@ -8,10 +8,10 @@ from admin_api.clusters.models import (
     BrokerCounts,
     ClusterView,
     ControllerSummary,
+    MetadataRecovery,
     NewCluster,
     PartitionCounts,
     RecoveredMetadata,
-    RecoverMetadata,
     UndecidedPartition,
 )
 from admin_api.ports import EnginePort
@@ -53,7 +53,7 @@ async def create_cluster(engine: EnginePort, body: NewCluster, attempt: Attempt)
 
 
 async def recover_metadata(
-    engine: EnginePort, cluster: str, body: RecoverMetadata, attempt: Attempt
+    engine: EnginePort, cluster: str, body: MetadataRecovery, attempt: Attempt
 ) -> Answer:
     reply = await engine.recover_metadata(
         cluster,

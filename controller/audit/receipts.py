@@ -18,7 +18,7 @@ from controller.audit.change import Entity, partition_id
 from controller.audit.history import inert
 from controller.audit.placements import audited_since_ms, followed_by_a_gap
 from controller.audit.removal import anchoring_row
-from controller.audit.safety import History, Measured, Meter, Seen
+from controller.audit.safety import AuditedState, History, Measured, Meter
 from controller.audit.store import AuditStore
 from controller.audit.tables import audit, plan_moves, plans
 from controller.contract.partition_state import NO_LEADER
@@ -181,11 +181,11 @@ def _history(entity_id: str, topic: str, rows: Sequence[Any], *, is_torn: bool) 
     return History(topic=topic, topic_id=topic_id, partition=partition, seen=seen, is_whole=is_whole)
 
 
-def _seen(row: Any) -> Seen:
+def _seen(row: Any) -> AuditedState:
     state = row.after
     if state is None:
-        return Seen(at_ms=row.at_ms, audit_id=row.id, cause=row.cause, in_sync=None)
-    return Seen(
+        return AuditedState(at_ms=row.at_ms, audit_id=row.id, cause=row.cause, in_sync=None)
+    return AuditedState(
         at_ms=row.at_ms,
         audit_id=row.id,
         cause=row.cause,

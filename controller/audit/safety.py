@@ -23,7 +23,7 @@ MINUTE_MS: Final = 60_000
 SHOWN_MAX: Final = 20
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class AuditedState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One audited state of a partition: from when on, and by which row. in_sync: None: it is gone."""
 
     at_ms: int
@@ -41,7 +41,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     topic: str
     topic_id: str
     partition: int
-    seen: tuple[Seen, ...]
+    seen: tuple[AuditedState, ...]
     is_whole: bool = True
 
 

@@ -318,7 +318,7 @@ class DataDirectory:
         await self._threads.run(
             lambda: self._log_dir.on_registered(cluster_id=cluster_id, broker_epoch=broker_epoch)
         )
-        if not self._log_dir.is_witnessed:
+        if not self._log_dir.is_mount_marked:
             _log.warning(
                 "%s: this kernel or file system can't prove that what a killed process wrote is still there: "
                 "after each stop that is not clean this broker gives up its seats, as after a power loss",

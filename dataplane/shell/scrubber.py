@@ -37,7 +37,7 @@ from dataplane.shell.question import ask
 from dataplane.shell.threads import Threads
 from dataplane.shell.topic_ids import topic_id_bytes
 from dataplane.storage.health import ClosedLog
-from dataplane.storage.rot import Checked, Place
+from dataplane.storage.rot import CheckedSlice, Place
 from dataplane.storage.segment import Hole
 from dataplane.wire import fetch as wire
 from dataplane.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
@@ -191,7 +191,7 @@ class Scrubber:
             self._due.popleft()
         return None
 
-    async def _check(self, hosted: HostedPartition, place: Place) -> Checked | None:
+    async def _check(self, hosted: HostedPartition, place: Place) -> CheckedSlice | None:
         """Read a slice; what is bad twice is rotten. None: the log was changed under it, or is over."""
         end_offset = hosted.replica.high_watermark
         read = partial(hosted.log.check_at_rest, end_offset=end_offset, bytes_max=SLICE_BYTES)

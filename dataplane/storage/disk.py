@@ -5,7 +5,7 @@ that the rules of durability can be read in one place: a *file's bytes* are dura
 (create, rename, unlink) after `fsync_dir` of its directory (KAFKA-3968: a fresh segment vanished with a power
 cut).
 
-A *witness* is a mark on a file that only the kernel's memory holds: it outlives processes and bind mounts,
+A *mount mark* is a mark on a file that only the kernel's memory holds: it outlives processes and bind mounts,
 and is gone once the file system was mounted anew, and at the latest with the kernel.
 
 Paths are strings with "/". Failures are OSError; what they mean (the directory is finished) is decided above.
@@ -31,8 +31,8 @@ IOV_MAX = 1024
 
 F_GET_RW_HINT, F_SET_RW_HINT = 1035, 1036
 RWH_WRITE_LIFE_EXTREME = 5
-"""The witness: a hint how long a file's data will live. Linux (4.13 on) keeps it in the inode in memory, and
-no file system writes it to the medium."""
+"""The mount mark: a hint how long a file's data will live. Linux (4.13 on) keeps it in the inode in memory,
+and no file system writes it to the medium."""
 LOCAL_FILE_SYSTEMS = frozenset(
     {
         0xEF53,  # ext2, ext3, ext4
@@ -77,11 +77,11 @@ class File(Protocol):
 
     def fsync(self) -> None: ...
 
-    def set_witness(self) -> bool:
-        """From now on `has_witness`, for as long as this file stays in the kernel's memory. False: this
+    def set_mount_mark(self) -> bool:
+        """From now on `has_mount_mark`, for as long as this file stays in the kernel's memory. False: this
         kernel or file system has no such mark."""
 
-    def has_witness(self) -> bool: ...
+    def has_mount_mark(self) -> bool: ...
 
     def close(self) -> None:
         """Idempotent. Only for a file that nobody else can hold; otherwise drop the reference."""
@@ -173,16 +173,16 @@ class PosixFile:
     def fsync(self) -> None:
         os.fsync(self._fd)
 
-    def set_witness(self) -> bool:
+    def set_mount_mark(self) -> bool:
         if sys.platform != "linux" or _file_system_of(self._fd) not in LOCAL_FILE_SYSTEMS:
             return False
         try:
             fcntl.fcntl(self._fd, F_SET_RW_HINT, struct.pack("@Q", RWH_WRITE_LIFE_EXTREME))
         except OSError:  # an older kernel, or one that lets only the file's owner
             return False
-        return self.has_witness()
+        return self.has_mount_mark()
 
-    def has_witness(self) -> bool:
+    def has_mount_mark(self) -> bool:
         if sys.platform != "linux" or _file_system_of(self._fd) not in LOCAL_FILE_SYSTEMS:
             return False
         try:

@@ -3,7 +3,7 @@
     meta.json                  cluster id, broker id, directory uuid, broker epoch, boot id
     clean-shutdown             the marker; absent while a process uses the directory
     .lock                      flock against a second process
-    .witness                   in memory, not on disk, marked: see below
+    .mount-mark                in memory, not on disk, marked: see below
     *-checkpoint               high watermarks, recovery points, log starts
     <topic>-<partition>.<id>/  one log; topic cut to TOPIC_PREFIX_MAX characters, so that with the topic id
                                and a suffix it fits a file name of 255; partition.json holds the whole name
@@ -18,17 +18,16 @@ The shutdown protocol, on which the controller's trust rests (KIP-966, I11):
 - the boot id in meta.json is that of the last incarnation that *registered*. It changes only together with
   the broker epoch, after registration: a process that dies before telling the controller about a machine
   crash leaves the evidence in place, and the next one still reports it;
-- the witness (disk.py) is set after that, last of all, and looked at before anything is written: where it
+- the mount mark (disk.py) is set after that, last of all, and looked at before anything is written: where it
   stands, this mount has kept in memory all that was written since some incarnation registered on it. A volume
   that was detached and attached again, on this machine or another, comes without it. A process that dies
-  before the witness was set costs its successor a seat, never a record. The file stays open, and is written
-  to at each checkpoint: neither an inode in use nor one with a page in the cache is dropped for want of
-  memory.
+  before it was set costs its successor a seat, never a record. The file stays open, and is written to at
+  each checkpoint: neither an inode in use nor one with a page in the cache is dropped for want of memory.
 
 - a log that lacks what its stop should have left (recovery.py) refutes all of that: the stop was a machine
   crash, which is written down before that log is moved, and the others are opened once more as after one. So
   that nothing else looks like it, a stored high watermark never lies beyond its log's end: it is lowered
-  before a cut and, after a machine crash, before the witness vouches for the logs again.
+  before a cut and, after a machine crash, before the mount mark vouches for the logs again.
 
 A replica's directory is deleted only on the caller's positive evidence (I22): renamed at once, unlinked in a
 thread. Everything doubtful is renamed into quarantine/, never removed, never cut.
@@ -76,7 +75,7 @@ from dataplane.storage.tail_cache import TailBudget
 
 MARKER_FILE = "clean-shutdown"
 LOCK_FILE = ".lock"
-WITNESS_FILE = ".witness"
+MOUNT_MARK_FILE = ".mount-mark"
 PARTITION_FILE = "partition.json"
 DIVERGENT = "divergent"
 QUARANTINE = "quarantine"
@@ -121,7 +120,7 @@ class LogDir:
         meta: LogDirMeta,
         last_shutdown: ShutdownKind,
         lock: File,
-        witness: File,
+        mount_mark: File,
         boot_id: str,
         options: LogOptions,
         tail_budget: TailBudget,
@@ -139,11 +138,11 @@ class LogDir:
         """A log has shown that the last stop was not what it seems: `begin_anew`."""
         self.cuts = 0
         """How many cuts there were. High watermarks that were read before the last one are not stored."""
-        self.is_witnessed = False
+        self.is_mount_marked = False
         """Whether this incarnation's successor can prove that only a process died."""
         self._disk = disk
         self._lock = lock
-        self._witness = witness
+        self._mount_mark = mount_mark
         self._boot_id = boot_id
         self._options = options
         self._is_loaded = False
@@ -179,11 +178,11 @@ class LogDir:
         self._guarded("writing meta.json", lambda: self._replace(META_FILE, encode_meta(meta)))
         self.meta = meta
         self._is_registered = True
-        self.is_witnessed = self._guarded("setting the witness", self._witness.set_witness)
+        self.is_mount_marked = self._guarded("setting the mount mark", self._mount_mark.set_mount_mark)
 
     def disown(self) -> None:
         """Durably, no successor takes this incarnation's end for a process crash or a clean stop (fsyncs: in
-        a thread): with memory and disk the whole machine went back, so boot id and witness prove nothing."""
+        a thread): with memory and disk the whole machine went back, so boot id and mount prove nothing."""
         meta = replace(self.meta, boot_id="", unanswered=())
         self._guarded("writing meta.json", lambda: self._replace(META_FILE, encode_meta(meta)))
         self.meta = meta
@@ -409,7 +408,7 @@ class LogDir:
     # ---- inside
 
     def _close(self) -> None:
-        self._witness.close()
+        self._mount_mark.close()
         self._lock.close()
 
     def _guarded(self, doing: str, action: Callable[[], _T]) -> _T:
@@ -443,7 +442,7 @@ class LogDir:
         }
         write_checkpoint(self._disk, self.path, HIGH_WATERMARKS, self._high_watermarks)
         write_checkpoint(self._disk, self.path, LOG_STARTS, log_starts)
-        self._witness.pwrite(b"\n", 0)
+        self._mount_mark.pwrite(b"\n", 0)
 
     def _persist_lowered(self) -> None:
         """Called inline by a truncation below the recovery point or the log start, before it cuts. Rare:
@@ -552,9 +551,9 @@ def open_log_dir(
             lock = disk.lock(f"{path}/{LOCK_FILE}")
         except DirectoryLocked:
             raise LogDirRefused(f"{path} is in use by another process") from None
-        witness = disk.open(f"{path}/{WITNESS_FILE}", create=True)
+        mount_mark = disk.open(f"{path}/{MOUNT_MARK_FILE}", create=True)
         meta, kind = _identify_directory(
-            disk, path, broker_id=broker_id, boot_id=boot_id, has_witness=witness.has_witness()
+            disk, path, broker_id=broker_id, boot_id=boot_id, has_mount_mark=mount_mark.has_mount_mark()
         )
         if meta is None:
             meta = LogDirMeta("", broker_id, new_dir_id, NO_BROKER_EPOCH, boot_id)
@@ -567,7 +566,7 @@ def open_log_dir(
         meta=meta,
         last_shutdown=kind,
         lock=lock,
-        witness=witness,
+        mount_mark=mount_mark,
         boot_id=boot_id,
         options=options or LogOptions(),
         tail_budget=tail_budget or TailBudget(),
@@ -575,7 +574,7 @@ def open_log_dir(
 
 
 def _identify_directory(
-    disk: Disk, path: str, *, broker_id: int, boot_id: str, has_witness: bool
+    disk: Disk, path: str, *, broker_id: int, boot_id: str, has_mount_mark: bool
 ) -> tuple[LogDirMeta | None, ShutdownKind]:
     marker = read_whole(disk, f"{path}/{MARKER_FILE}", bytes_max=META_BYTES_MAX)
     if marker is not None:
@@ -590,7 +589,7 @@ def _identify_directory(
     if meta.broker_id != broker_id:
         raise LogDirRefused(f"{path} belongs to broker {meta.broker_id}, not {broker_id}")
     return meta, shutdown_kind(
-        meta, marker_broker_epoch=decode_marker(marker), boot_id=boot_id, has_witness=has_witness
+        meta, marker_broker_epoch=decode_marker(marker), boot_id=boot_id, has_mount_mark=has_mount_mark
     )
 
 

@@ -2,7 +2,7 @@
 
 meta.json says which cluster, broker and registered incarnation a directory belongs to; the clean-shutdown
 marker names the broker epoch it vouches for. What follows for trust is decided here, from both and the
-kernel's boot id and witness; when the files are written and deleted is log_dir's protocol.
+kernel's boot id and mount mark; when the files are written and deleted is log_dir's protocol.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ def decode_meta(encoded: bytes) -> LogDirMeta:
 
 
 def shutdown_kind(
-    meta: LogDirMeta | None, *, marker_broker_epoch: int | None, boot_id: str, has_witness: bool
+    meta: LogDirMeta | None, *, marker_broker_epoch: int | None, boot_id: str, has_mount_mark: bool
 ) -> ShutdownKind:
     """How the previous user of a directory stopped. An unreadable marker is none (pass None).
 
     That only the process died takes two proofs that what it wrote is still there: the kernel is the same
-    (`boot_id`), and so is the mount (`has_witness`). A volume can be detached from a machine that runs on."""
+    (`boot_id`), and so is the mount (`has_mount_mark`). A volume can be detached while its machine runs."""
     if meta is None:
         return ShutdownKind.FIRST_START
     if marker_broker_epoch is not None and marker_broker_epoch == meta.broker_epoch:
@@ -78,7 +78,7 @@ def shutdown_kind(
     if meta.broker_epoch == NO_BROKER_EPOCH:  # never registered: never held a replica
         return ShutdownKind.FIRST_START
     is_same_kernel = bool(boot_id) and boot_id == meta.boot_id
-    return ShutdownKind.PROCESS_CRASH if is_same_kernel and has_witness else ShutdownKind.MACHINE_CRASH
+    return ShutdownKind.PROCESS_CRASH if is_same_kernel and has_mount_mark else ShutdownKind.MACHINE_CRASH
 
 
 def worst_shutdown(previous: Iterable[tuple[ShutdownKind, int]]) -> tuple[ShutdownKind, int]:

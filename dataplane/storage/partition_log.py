@@ -32,7 +32,7 @@ from dataplane.storage.disk import Buffer, Disk, replace_durably
 from dataplane.storage.health import ClosedLog, CorruptLog, DirectoryHealth
 from dataplane.storage.reads import find_max_timestamp, find_timestamp, read_segments, segment_index
 from dataplane.storage.retention import SegmentView, segments_to_delete
-from dataplane.storage.rot import Checked, Place, check_slice, read_at_rest, read_rotten, write_rotten
+from dataplane.storage.rot import CheckedSlice, Place, check_slice, read_at_rest, read_rotten, write_rotten
 from dataplane.storage.seal import Seal, remove_seal, write_seal
 from dataplane.storage.segment import TO_THE_END, Hole, Segment, create_segment, index_path, log_path
 from dataplane.storage.snapshots import ProducerSnapshots
@@ -497,7 +497,7 @@ class PartitionLog:
             return Place(segment.base_offset, 0, segment.base_offset)
         return Place(segment.base_offset, entry.position, segment.base_offset + entry.relative_offset)
 
-    def check_at_rest(self, place: Place, *, end_offset: int, bytes_max: int) -> Checked:
+    def check_at_rest(self, place: Place, *, end_offset: int, bytes_max: int) -> CheckedSlice:
         """See rot.check_slice. Thread. Raises LogChanged, LogError."""
         self._check_usable()
         changes = self._changes
@@ -692,7 +692,7 @@ class PartitionLog:
     def settle_after_recovery(self) -> None:
         """Make durable what a scan found good, so that the next one need not begin as early."""
         try:
-            # A power cut now must leave the old epochs or these: one without batches has no other witness.
+            # A power cut now must leave the old epochs or these: one without batches has no other evidence.
             replace_durably(self._disk, f"{self.directory}/{EPOCHS_FILE}", self._epochs.encode())
             self._snapshots.write(self._producers, log_offset=self._segments[-1].next_offset)
         except OSError as error:

@@ -46,7 +46,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedSlice:
     """What one slice has shown. place: where to go on; None when the pass is over. size_bytes: read."""
 
     place: Place | None
@@ -62,20 +62,20 @@ def check_slice(
     end_offset: int,
     bytes_max: int,
     epoch_at: EpochAt,
-) -> Checked:
+) -> CheckedSlice:
     """Read about `bytes_max` bytes from a place on, at least one batch, none at or beyond `end_offset`. For a
     thread. A place in a segment that is gone goes on with the next one. Raises OSError."""
     segment = next((s for s in segments if s.base_offset >= place.base_offset), None)
     if segment is None or segment.base_offset >= end_offset:
-        return Checked(None, 0)
+        return CheckedSlice(None, 0)
     if segment.base_offset != place.base_offset or place.position > segment.size_bytes:
         place = Place(segment.base_offset, 0, segment.base_offset)
     known = next((hole for hole in segment.holes if hole.position == place.position), None)
     if known is not None:
-        return Checked(Place(segment.base_offset, known.end_position, known.next_offset), 0)
+        return CheckedSlice(Place(segment.base_offset, known.end_position, known.next_offset), 0)
     if place.position >= segment.size_bytes:
         following = segments[-1].base_offset > segment.base_offset
-        return Checked(Place(segment.base_offset + 1, 0, segment.next_offset) if following else None, 0)
+        return CheckedSlice(Place(segment.base_offset + 1, 0, segment.next_offset) if following else None, 0)
     file = disk.open(log_path(segment.directory, segment.base_offset))
     try:
         reading = _Reading(file, segment, segment.size_bytes, epoch_at)
@@ -107,14 +107,14 @@ class _Reading(NamedTuple):
         )
 
 
-def _check(reading: _Reading, place: Place, *, end_offset: int, bytes_max: int) -> Checked:
+def _check(reading: _Reading, place: Place, *, end_offset: int, bytes_max: int) -> CheckedSlice:
     file, segment, size_bytes = reading.file, reading.segment, reading.size_bytes
     base_offset, start = segment.base_offset, place.position
     data = memoryview(read_at_rest(file, min(bytes_max, size_bytes - start), start))
     position, next_offset = start, place.next_offset
     while position < size_bytes:
         if next_offset >= end_offset:
-            return Checked(None, position - start)
+            return CheckedSlice(None, position - start)
         batch = data[position - start :]
         if len(batch) < HEADER_BYTES and start < position:
             break
@@ -126,17 +126,17 @@ def _check(reading: _Reading, place: Place, *, end_offset: int, bytes_max: int) 
                 batch = memoryview(read_at_rest(file, header.size_bytes, position))
             if len(batch) >= header.size_bytes and crc_is_valid(batch, header):
                 if header.next_offset > end_offset:
-                    return Checked(None, position - start)
+                    return CheckedSlice(None, position - start)
                 position += header.size_bytes
                 next_offset = header.next_offset
                 continue
         hole = _hole(reading, position, next_offset)
         if hole.end_position == TO_THE_END:
-            return Checked(Place(base_offset + 1, 0, end_offset), size_bytes - start, hole)
-        return Checked(
+            return CheckedSlice(Place(base_offset + 1, 0, end_offset), size_bytes - start, hole)
+        return CheckedSlice(
             Place(base_offset, hole.end_position, hole.next_offset), hole.end_position - start, hole
         )
-    return Checked(Place(base_offset, position, next_offset), position - start)
+    return CheckedSlice(Place(base_offset, position, next_offset), position - start)
 
 
 def read_at_rest(file: File, length: int, position: int) -> bytes:

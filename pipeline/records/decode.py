@@ -207,7 +207,7 @@ class Opener:
             raise self._headers.damaged(index, reason) from None
 
 
-class Opened(NamedTuple):
+class OpenedGroup(NamedTuple):
     """The wanted rows of one group, a row a record."""
 
     payload: Payload
@@ -247,13 +247,13 @@ class Decoder:
             offsets = self._offsets(fields, batch_of)
             which = self._within(offsets, batch_of)
             fields, offsets, batch_of = fields.picked(which), offsets[which], batch_of[which]
-            opened = Opened(payload, pa.py_buffer(payload.octets), fields, offsets, batch_of)
+            opened = OpenedGroup(payload, pa.py_buffer(payload.octets), fields, offsets, batch_of)
             arrays = [self._column(name, opened) for name in self._schema.names]
         except Malformed as error:
             raise self._headers.damaged(int(batch_of[error.row]), error.reason) from None
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _column(self, name: str, opened: Opened) -> pa.Array:
+    def _column(self, name: str, opened: OpenedGroup) -> pa.Array:
         fields = opened.fields
         match name:
             case "key":
@@ -278,10 +278,10 @@ class Decoder:
         first, last = np.searchsorted(offsets, (self._first_offset, self._end_offset)).tolist()
         return slice(first, last)
 
-    def _topics(self, opened: Opened) -> pa.Array:
+    def _topics(self, opened: OpenedGroup) -> pa.Array:
         return pa.repeat(self._topic, len(opened.offsets))
 
-    def _partitions(self, opened: Opened) -> pa.Array:
+    def _partitions(self, opened: OpenedGroup) -> pa.Array:
         return pa.repeat(self._partition, len(opened.offsets))
 
     def _offsets(self, fields: Fields, batch_of: Int64s) -> Int64s:

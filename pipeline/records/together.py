@@ -23,7 +23,7 @@ from .decode import (
     PAYLOAD_BYTES_TARGET,
     PLAIN_COLUMNS,
     Decoder,
-    Opened,
+    OpenedGroup,
     Opener,
     holds_wanted,
     record_schema,
@@ -98,12 +98,12 @@ class _Together(Decoder):
         which: Bools = (offsets >= self.first[batch_of]) & (offsets < self.end[batch_of])
         return slice(0, len(offsets)) if which.all() else which
 
-    def _topics(self, opened: Opened) -> pa.Array:
+    def _topics(self, opened: OpenedGroup) -> pa.Array:
         topics = [piece.topic for piece in self._pieces]
         if len(set(topics)) == 1:
             return super()._topics(opened)
         return pc.take(pa.array(topics, pa.string()), pa.array(self._piece_of[opened.batch_of]))
 
-    def _partitions(self, opened: Opened) -> pa.Array:
+    def _partitions(self, opened: OpenedGroup) -> pa.Array:
         partitions = np.array([piece.partition for piece in self._pieces], np.int32)
         return pa.array(partitions[self._piece_of[opened.batch_of]])

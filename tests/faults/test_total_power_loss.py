@@ -1,6 +1,6 @@
 """All brokers lose power in one moment: what can be proved whole leads again, the rest waits and says so.
 
-A machine that dies is played by killing all processes and taking away the witness, by which a broker would
+A machine that dies is played by killing all processes and taking away the mount mark, by which a broker would
 prove that its page cache lived: from then on each can vouch only for what it made durable.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from dataplane.storage.log_dir import WITNESS_FILE
+from dataplane.storage.log_dir import MOUNT_MARK_FILE
 from dataplane.storage.seal import SEAL_FILE
 from localcluster.cluster import LocalCluster
 from localcluster.load import read_everything
@@ -45,7 +45,7 @@ def test_idle_and_synchronous_partitions_lead_again_and_a_busy_one_waits_for_an_
 
     for broker_id, broker in cluster.brokers.items():
         cluster.kill_broker(broker_id)
-        (Path(broker.data_directory) / WITNESS_FILE).unlink()
+        (Path(broker.data_directory) / MOUNT_MARK_FILE).unlink()
     for broker_id in list(cluster.brokers):
         cluster.start_broker(broker_id)
 

@@ -120,13 +120,13 @@ class FencedFile:
         self._disk.change("fsync", self._path)
         self._file.fsync()
 
-    def set_witness(self) -> bool:
-        self._disk.change("set_witness", self._path)
-        return self._file.set_witness()
+    def set_mount_mark(self) -> bool:
+        self._disk.change("set_mount_mark", self._path)
+        return self._file.set_mount_mark()
 
-    def has_witness(self) -> bool:
+    def has_mount_mark(self) -> bool:
         self._disk.check()
-        return self._file.has_witness()
+        return self._file.has_mount_mark()
 
     def close(self) -> None:
         if not self._disk.life.is_dead:

@@ -106,7 +106,7 @@ class Incarnation:
 
     def writing_epochs(self, log_offset: int) -> None:
         """Something begins or goes at an offset. The file is replaced without an fsync, so until the next one
-        a power cut may leave the batches as the only witnesses (5.3)."""
+        a power cut may leave the batches as the only evidence (5.3)."""
         self.epochs = tuple(entry for entry in self.epochs if entry.start_offset < log_offset)
         self.epochs_durable = ()
 
@@ -180,7 +180,7 @@ class Expected:
     absent: set[PartitionKey] = field(default_factory=set)
     kinds: frozenset[ShutdownKind] = frozenset()
     broker_epochs: frozenset[int] = frozenset()
-    is_witnessed: bool = True
+    is_mount_marked: bool = True
 
     def widened(self, later: Expected) -> Expected:
         """For an observer who knows that the moment lies between two."""
@@ -197,14 +197,14 @@ class Expected:
             self.absent | later.absent | only_one,
             self.kinds | later.kinds,
             self.broker_epochs | later.broker_epochs,
-            self.is_witnessed and later.is_witnessed,
+            self.is_mount_marked and later.is_mount_marked,
         )
 
 
 class Ledger:
     """live: by partition. ghosts: deleted logs whose deletion need not be durable yet. unmade: being created.
     kinds: how a start after a crash now may say that this process stopped (a crash's kind depends on the
-    crash). is_witnessed: whether the mount's witness stands, without which a kill can't be told from a power
+    crash). is_mount_marked: whether the mount mark stands, without which a kill can't be told from a power
     cut."""
 
     def __init__(self) -> None:
@@ -213,7 +213,7 @@ class Ledger:
         self.unmade: set[PartitionKey] = set()
         self.kinds = frozenset({ShutdownKind.FIRST_START})
         self.broker_epochs = frozenset({-1})
-        self.is_witnessed = False
+        self.is_mount_marked = False
 
     def creating(self, partition: PartitionId) -> Incarnation:
         key = (partition.topic_id, partition.partition)
@@ -237,7 +237,7 @@ class Ledger:
         for key, ghosts in self.ghosts.items():
             absent.update({key} - self.live.keys())
             logs.setdefault(key, []).extend(map(_ghost, ghosts))
-        return Expected(logs, absent, self.kinds, self.broker_epochs, self.is_witnessed)
+        return Expected(logs, absent, self.kinds, self.broker_epochs, self.is_mount_marked)
 
     def incarnations(self) -> Iterator[tuple[PartitionKey, Incarnation]]:
         return iter(sorted(self.live.items()))

@@ -181,7 +181,7 @@ def boot_id_alone_believed() -> Patches:
     original = log_dir_identity.shutdown_kind
 
     def shutdown_kind(meta: Any, **evidence: Any) -> Any:
-        return original(meta, **evidence | {"has_witness": True})
+        return original(meta, **evidence | {"has_mount_mark": True})
 
     return [(log_dir, "shutdown_kind", shutdown_kind)]
 
@@ -193,17 +193,17 @@ def boot_id_written_before_registration() -> Patches:
     def on_registering(self: LogDir, incarnation_id: str) -> None:
         self.meta = replace(self.meta, boot_id=self._boot_id)
         original(self, incarnation_id)
-        self._witness.set_witness()
+        self._mount_mark.set_mount_mark()
 
     return [(LogDir, "on_registering", on_registering)]
 
 
 @plant(breaks="a volume that came back, of which the controller has not heard, is not forgotten (3.8)")
-def witness_set_before_registration() -> Patches:
+def mount_mark_set_before_registration() -> Patches:
     original = LogDir.on_registering
 
     def on_registering(self: LogDir, incarnation_id: str) -> None:
         original(self, incarnation_id)
-        self._witness.set_witness()
+        self._mount_mark.set_mount_mark()
 
     return [(LogDir, "on_registering", on_registering)]

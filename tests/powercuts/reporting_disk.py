@@ -15,8 +15,8 @@ class ReportingFile:
         self.fileno = file.fileno
         self.size_bytes = file.size_bytes
         self.pread = file.pread
-        self.set_witness = file.set_witness
-        self.has_witness = file.has_witness
+        self.set_mount_mark = file.set_mount_mark
+        self.has_mount_mark = file.has_mount_mark
         self.close = file.close
 
     def pwrite(self, data: Buffer, position: int) -> None:

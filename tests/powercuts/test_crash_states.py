@@ -92,7 +92,7 @@ QUICK = {
     "recovery_point_not_lowered",
     "boot_id_alone_believed",
     "boot_id_written_before_registration",
-    "witness_set_before_registration",
+    "mount_mark_set_before_registration",
 }
 
 

@@ -187,7 +187,7 @@ def _judge_identity(found: Recovered, expected: Expected, *, is_power_cut: bool)
         for kind in expected.kinds
         if kind in (ShutdownKind.CLEAN, ShutdownKind.FIRST_START) or kind is crash
     }
-    if not expected.is_witnessed and crash in possible:
+    if not expected.is_mount_marked and crash in possible:
         possible.add(ShutdownKind.MACHINE_CRASH)  # what can't be proved costs a seat
     wrong = []
     if found.kind not in possible:

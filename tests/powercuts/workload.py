@@ -259,7 +259,7 @@ class Workload:
         ledger.kinds |= CRASHED
         ledger.broker_epochs |= {self._broker_epoch}
         log_dir.on_registered(cluster_id=CLUSTER_ID, broker_epoch=self._broker_epoch)
-        ledger.is_witnessed = log_dir.is_witnessed
+        ledger.is_mount_marked = log_dir.is_mount_marked
         ledger.kinds = CRASHED
         ledger.broker_epochs = frozenset({self._broker_epoch})
         for key, known in ledger.incarnations():

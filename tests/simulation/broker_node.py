@@ -138,7 +138,7 @@ class Disk:
     broker_epoch: int = -1
     last_boot_id: int = 0
     #: Set by a registered incarnation; only in memory, so it goes with the mount.
-    has_witness: bool = False
+    has_mount_mark: bool = False
     clean_marker: int | None = None
     unanswered: tuple[str, ...] = ()
     asides: int = 0
@@ -154,7 +154,7 @@ class Disk:
             self,
             failing=None,
             hung=False,
-            has_witness=False,
+            has_mount_mark=False,
             logs={key: log.copy() for key, log in self.logs.items()},
             high_watermarks=dict(self.high_watermarks),
         )
@@ -170,7 +170,7 @@ class Disk:
             return ShutdownKind.FIRST_START
         if self.clean_marker == self.broker_epoch:
             return ShutdownKind.CLEAN
-        if self.last_boot_id == self.boot_id and self.has_witness:
+        if self.last_boot_id == self.boot_id and self.has_mount_mark:
             return ShutdownKind.PROCESS_CRASH
         return ShutdownKind.MACHINE_CRASH
 
@@ -364,7 +364,7 @@ class BrokerNode:
                 disk.high_watermarks[key] = disk.logs[key].log_end_offset
         if not short or not kind.is_intact:
             return kind
-        disk.has_witness = False
+        disk.has_mount_mark = False
         return ShutdownKind.MACHINE_CRASH
 
     @staticmethod
@@ -394,7 +394,7 @@ class BrokerNode:
             self.in_hand = ()
         if machine is not None:
             self.disk.boot_id += reboots
-            self.disk.has_witness = False
+            self.disk.has_mount_mark = False
             for _, log in sorted(self.disk.logs.items()):
                 log.crash(machine)
                 self.cluster.marks.on_power_cut(log)
@@ -578,7 +578,7 @@ class BrokerNode:
             self.disk.broker_epoch = response.broker_epoch
             self.chain_epoch = response.chain_epoch
             self.disk.last_boot_id = self.disk.boot_id
-            self.disk.has_witness = True
+            self.disk.has_mount_mark = True
             self.disk.unanswered = ()
             self.applied = (-1, -1)
             self.events.note(f"{self.name} registered, broker epoch {self.broker_epoch}")
@@ -651,7 +651,7 @@ class BrokerNode:
         self._after(interval_ms * (0.9 + 0.2 * self.random.random()), self._heartbeat)
 
     def vouch_for_nothing(self) -> None:
-        self.disk.has_witness = False
+        self.disk.has_mount_mark = False
         self.disk.unanswered = ()
 
     def _end_unproven(self, why: str) -> None:

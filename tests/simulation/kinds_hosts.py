@@ -50,7 +50,7 @@ class Snapshot:
 
 def take(broker: BrokerNode) -> Snapshot:
     disk = broker.disk.copy()
-    disk.has_witness = broker.disk.has_witness  # memory goes with it
+    disk.has_mount_mark = broker.disk.has_mount_mark  # memory goes with it
     return Snapshot(
         life=broker.life,
         taken_ms=broker.now_ms,

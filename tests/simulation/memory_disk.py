@@ -12,8 +12,8 @@ What ext4 was seen to do, and POSIX allows, is what this disk does (each was mea
 `crash_machine` draws such a state from a seeded RNG, `crash_process` keeps everything; either way the handles
 of the old life are dead. `power_cut_image` and `process_crash_image` give the state to a new disk and leave
 this one as it is: so one run has as many crashes as one likes to look at. A volume that is detached without
-a flush and attached again, on a machine that runs on, has had a power cut. A witness outlives processes, and
-no power cut, snapshot or new disk.
+a flush and attached again, on a machine that runs on, has had a power cut. A mount mark outlives processes,
+and no power cut, snapshot or new disk.
 
 Faults: `fail_next` and `fail_always` make operations raise (EIO, ENOSPC), `free_bytes_left` makes writes hit
 ENOSPC after some bytes, `is_read_only` is a remounted file system, `latency_ms` makes operations take
@@ -100,13 +100,13 @@ class MemoryFile:
             self._inode.pending.clear()
         self._disk.note_synced(self._path)
 
-    def set_witness(self) -> bool:
-        self._check("set_witness")
-        self._inode.has_witness = self._disk.has_witnesses
-        return self._inode.has_witness
+    def set_mount_mark(self) -> bool:
+        self._check("set_mount_mark")
+        self._inode.has_mount_mark = self._disk.has_mount_marks
+        return self._inode.has_mount_mark
 
-    def has_witness(self) -> bool:
-        return self._inode.has_witness
+    def has_mount_mark(self) -> bool:
+        return self._inode.has_mount_mark
 
     def close(self) -> None:
         self._disk.locks.discard(id(self))
@@ -119,7 +119,7 @@ class MemoryFile:
 
 class MemoryDisk:
     """on_operation: called with (operation, path, is_done) before and after each operation of MUTATIONS.
-    has_witnesses: whether kernel and file system know of such a mark.
+    has_mount_marks: whether kernel and file system know of such a mark.
     latency_ms: how long an operation on a path takes, of which `take_latency_ms` gives the sum: the shell's
         thread waits for it in virtual time. `math.inf` is a disk that hangs."""
 
@@ -127,7 +127,7 @@ class MemoryDisk:
         self.life = 0
         self.free_bytes_left: int | None = None
         self.is_read_only = False
-        self.has_witnesses = True
+        self.has_mount_marks = True
         self.latency_ms: Callable[[str, str], float] | None = None
         self.on_operation: Callable[[str, str, bool], None] | None = None
         self.synced_paths: list[str] = []
@@ -433,7 +433,7 @@ class MemoryDisk:
         self._pending.clear()
         for path in self.files():
             self._inode(path).pending.clear()
-            self._inode(path).has_witness = False
+            self._inode(path).has_mount_mark = False
 
     def _adopt(self, other: MemoryDisk) -> None:
         self.crash_process()

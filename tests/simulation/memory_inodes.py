@@ -25,15 +25,15 @@ class Write(NamedTuple):
 
 
 class Inode:
-    """A file's bytes. pending: what happened since the last fsync, oldest first. has_witness: the mark that
+    """A file's bytes. pending: what happened since the last fsync, oldest first. has_mount_mark: a mark that
     is only in the kernel's memory."""
 
-    __slots__ = ("data", "has_witness", "pending", "rotten", "shown")
+    __slots__ = ("data", "has_mount_mark", "pending", "rotten", "shown")
 
     def __init__(self, data: bytearray | None = None) -> None:
         self.data = bytearray() if data is None else data
         self.pending: list[Write] = []
-        self.has_witness = False
+        self.has_mount_mark = False
         #: Position -> bits that are wrong on the platter, until something is written over them; and which of
         #: them the page cache shows by now.
         self.rotten: dict[int, int] = {}
@@ -200,7 +200,7 @@ def _mixed_sectors(inode: Inode, versions: list[bytearray], random: Random) -> b
 def clone_inode(inode: Inode) -> Inode:
     clone = Inode(bytearray(inode.data))
     clone.pending = list(inode.pending)
-    clone.has_witness = inode.has_witness
+    clone.has_mount_mark = inode.has_mount_mark
     clone.rotten, clone.shown = dict(inode.rotten), set(inode.shown)
     return clone
 

@@ -34,7 +34,7 @@ from tests.faults.jepsen2013.schedule import (
     assignments,
     choose_victim,
 )
-from tests.faults.jepsen2013.tally import Course, Seen, tally
+from tests.faults.jepsen2013.tally import Course, Sighting, tally
 from tests.faults.jepsen2013.writers import Writers, probe_until_writable
 
 CONTROLLERS = 2
@@ -63,7 +63,7 @@ class Watcher:
     some moment since."""
 
     def __init__(self, cluster: HostCluster, recorder: Recorder) -> None:
-        self.seen: list[Seen] = []
+        self.seen: list[Sighting] = []
         self._path = f"/clusters/{cluster.name}/topics/{TOPIC}/partitions"
         self._recorder = recorder
         self._controllers = [
@@ -84,17 +84,17 @@ class Watcher:
             controller.close()
 
     @property
-    def latest(self) -> Seen:
+    def latest(self) -> Sighting:
         return self.seen[-1]
 
-    def ask(self) -> Seen:
+    def ask(self) -> Sighting:
         """Raises NoActiveController, and TransportError when one of them does not answer at all."""
         for controller in self._controllers:
             at_ns = self._recorder.clock_ns()
             answer = controller.get(self._path)
             if answer.is_success and DATA_AGE not in answer.headers:
                 views = [parse_partition(item) for item in answer.json()["items"]]
-                seen = Seen(
+                seen = Sighting(
                     at_ns=at_ns,
                     leaders=tuple(view.leader for view in views),
                     isr=tuple(frozenset(view.isr) for view in views),

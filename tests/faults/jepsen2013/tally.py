@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"[^/]+/[^/]+/(\d+)@")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Sighting:
     """What the controller said at a time: each partition's leader and ISR."""
 
     at_ns: int
@@ -40,7 +40,7 @@ class Course:
     first_cut_ns: int
     second_cut_ns: int
     healed_ns: int
-    seen: Sequence[Seen]
+    seen: Sequence[Sighting]
 
     @property
     def alone_ns(self) -> int | None:

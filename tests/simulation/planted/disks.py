@@ -120,7 +120,7 @@ def proof_written_before_registration() -> Patches:
 
     def register(self: BrokerNode, *evidence: Any) -> None:
         self.disk.last_boot_id = self.disk.boot_id
-        self.disk.has_witness = True
+        self.disk.has_mount_mark = True
         original(self, *evidence)
 
     return [(BrokerNode, "_register", register)]

@@ -10,7 +10,7 @@ from tests.checker.values import make_value
 from tests.faults.jepsen2013.aside import Copy
 from tests.faults.jepsen2013.report import Result
 from tests.faults.jepsen2013.schedule import TOPIC, WRITERS, Plan, writer_name
-from tests.faults.jepsen2013.tally import Course, Seen, Write, tally
+from tests.faults.jepsen2013.tally import Course, Sighting, Write, tally
 
 SECOND = 1_000_000_000
 VICTIM = 1
@@ -61,11 +61,11 @@ def final_read(partition: int, *items: Item, at: float = 60.0) -> Operation:
     )
 
 
-def seen(at: float, leaders: Sequence[int | None], isr: Sequence[Sequence[int]]) -> Seen:
-    return Seen(round(at * SECOND), tuple(leaders), tuple(map(frozenset, isr)))
+def seen(at: float, leaders: Sequence[int | None], isr: Sequence[Sequence[int]]) -> Sighting:
+    return Sighting(round(at * SECOND), tuple(leaders), tuple(map(frozenset, isr)))
 
 
-def course(*more: Seen) -> Course:
+def course(*more: Sighting) -> Course:
     """Broker 1 leads partitions 0 and 1, is alone from second 15 on and replaced at second 26."""
     everybody = [1, 2, 3, 4, 5]
     before = (VICTIM, VICTIM, 2, 3, 4)

@@ -6,14 +6,16 @@ import random
 
 import pytest
 
-from controller.audit.safety import MINUTE_MS, SHOWN_MAX, History, Seen, measure, worst_minute
+from controller.audit.safety import MINUTE_MS, SHOWN_MAX, AuditedState, History, measure, worst_minute
 
 T = 1_700_000_040_000
 assert T % MINUTE_MS == 0
 
 
-def state(at_ms: int, in_sync: int | None, *, minimum: int = 2, leader: bool = True, row: int = 1) -> Seen:
-    return Seen(
+def state(
+    at_ms: int, in_sync: int | None, *, minimum: int = 2, leader: bool = True, row: int = 1
+) -> AuditedState:
+    return AuditedState(
         at_ms=at_ms,
         audit_id=row,
         cause="isr_shrunk",
@@ -23,7 +25,7 @@ def state(at_ms: int, in_sync: int | None, *, minimum: int = 2, leader: bool = T
     )
 
 
-def history(*seen: Seen, partition: int = 0, is_whole: bool = True) -> History:
+def history(*seen: AuditedState, partition: int = 0, is_whole: bool = True) -> History:
     return History(topic="orders", topic_id="T", partition=partition, seen=seen, is_whole=is_whole)
 
 

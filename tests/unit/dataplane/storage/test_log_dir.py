@@ -112,7 +112,7 @@ def test_a_killed_process_is_told_from_a_rebooted_machine() -> None:
     assert log_dir.last_shutdown is ShutdownKind.MACHINE_CRASH
 
 
-def test_a_volume_that_was_away_is_told_from_a_killed_process_by_its_witness_alone() -> None:
+def test_a_volume_that_was_away_is_told_from_a_killed_process_by_its_mount_mark_alone() -> None:
     """The kernel is the same, and every boot id; but what was not synced may be gone."""
     disk = MemoryDisk()
     running(disk)
@@ -120,18 +120,18 @@ def test_a_volume_that_was_away_is_told_from_a_killed_process_by_its_witness_alo
     assert start(disk, boot_id="boot-1").last_shutdown is ShutdownKind.MACHINE_CRASH
 
 
-def test_an_older_copy_of_a_disk_has_no_witness() -> None:
+def test_an_older_copy_of_a_disk_has_no_mount_mark() -> None:
     disk = MemoryDisk()
     running(disk)
     disk.restore(disk.snapshot())
     assert start(disk, boot_id="boot-1").last_shutdown is ShutdownKind.MACHINE_CRASH
 
 
-def test_where_no_witness_is_to_be_had_only_a_clean_stop_is_believed() -> None:
+def test_where_no_mount_mark_is_to_be_had_only_a_clean_stop_is_believed() -> None:
     disk = MemoryDisk()
-    disk.has_witnesses = False
+    disk.has_mount_marks = False
     log_dir = running(disk)
-    assert not log_dir.is_witnessed
+    assert not log_dir.is_mount_marked
     log_dir.close_cleanly({})
     log_dir = running(disk)
     assert log_dir.last_shutdown is ShutdownKind.CLEAN
@@ -143,7 +143,7 @@ def test_where_no_witness_is_to_be_had_only_a_clean_stop_is_believed() -> None:
 def test_a_crash_is_told_by_whoever_is_the_first_to_register_after_it(boot_id: str) -> None:
     """A start dies at each of its steps, and a second one looks at what it left: until a registration was
     recorded, the crash before it is not forgotten. After that, the second stop was that of a process; or is
-    not known to have been, where the witness was not set yet."""
+    not known to have been, where the mount mark was not set yet."""
     disk = MemoryDisk()
     running(disk)
     disk.crash_machine(Random(3))
@@ -216,16 +216,16 @@ def test_what_a_machine_crash_took_is_no_second_loss_to_a_kill_after_it() -> Non
     assert (again.last_shutdown, again.logs[KEY].log_end_offset) == (ShutdownKind.PROCESS_CRASH, 1)
 
 
-def test_a_real_file_keeps_its_witness_over_closing_and_no_copy_has_it(tmp_path: Path) -> None:
+def test_a_real_file_keeps_its_mount_mark_over_closing_and_no_copy_has_it(tmp_path: Path) -> None:
     disk = PosixDisk()
-    path = str(tmp_path / "witness")
+    path = str(tmp_path / "mark")
     file = disk.open(path, create=True)
-    assert not file.has_witness()
-    is_kept = file.set_witness()  # False where this machine has no such mark
+    assert not file.has_mount_mark()
+    is_kept = file.set_mount_mark()  # False where this machine has no such mark
     file.close()
-    assert disk.open(path).has_witness() is is_kept
-    (tmp_path / "copy").write_bytes((tmp_path / "witness").read_bytes())
-    assert not disk.open(str(tmp_path / "copy")).has_witness()
+    assert disk.open(path).has_mount_mark() is is_kept
+    (tmp_path / "copy").write_bytes((tmp_path / "mark").read_bytes())
+    assert not disk.open(str(tmp_path / "copy")).has_mount_mark()
 
 
 def test_an_unreported_machine_crash_is_not_forgotten_by_a_second_crash() -> None:
