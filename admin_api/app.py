@@ -27,13 +27,11 @@ from admin_api.kafka_calls.routes import create_kafka_calls_router
 from admin_api.operation_events import routes as operation_events
 from admin_api.operation_events.feed import OperationFeed
 from admin_api.operations import routes as operation_routes
-from admin_api.operations.runner import OperationsRunner
 from admin_api.partitions import routes as partitions
 from admin_api.placement import routes as placement
 from admin_api.plans import routes as plans
 from admin_api.plans import undo_routes as plan_undoing
 from admin_api.policies import routes as policies
-from admin_api.ports import EnginePort
 from admin_api.problem_handlers import install_problem_handlers
 from admin_api.reassignments import routes as reassignments
 from admin_api.receipts import routes as receipts
@@ -47,14 +45,16 @@ from admin_api.tokens import Tokens
 from admin_api.topics import routes as topics
 from admin_api.verifications import routes as verifications
 from controller.audit.outbox import AuditOutbox
-from controller.audit.store import AuditStore
+from controller.database.sql import Database
+from controller.operations.shell.runner import OperationsRunner
 from controller.shell.clock import Clock, Ids, RandomBytes
+from controller.shell.engine_port import EnginePort
 
 
 def create_app(
     *,
     engine: EnginePort,
-    audit: AuditStore,
+    database: Database,
     outbox: AuditOutbox,
     settings: ApiSettings,
     clock: Clock,
@@ -69,13 +69,21 @@ def create_app(
     internal_routers: endpoints for brokers, shown in the same document under a tag of their own.
     tokens: who may ask; None lets everybody who reaches the controller ask for everything.
     """
-    operations = OperationsRunner(engine=engine, store=audit, clock=clock, settings=settings)
+    operations = OperationsRunner(
+        engine=engine,
+        store=database,
+        clock=clock,
+        wake_ms=settings.operation_wake_ms,
+        sizes_wait_ms=settings.sizes_wait_ms,
+    )
     services = Services(
         engine=engine,
-        audit=audit,
+        database=database,
         outbox=outbox,
         operations=operations,
-        feed=OperationFeed(engine=engine, store=audit, operations=operations, clock=clock, settings=settings),
+        feed=OperationFeed(
+            engine=engine, store=database, operations=operations, clock=clock, settings=settings
+        ),
         settings=settings,
         clock=clock,
         ids=Ids(random_bytes),

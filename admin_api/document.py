@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from admin_api.app import create_app
 from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
-from controller.audit.store import AuditStore
 from controller.core.options import ControllerOptions
+from controller.database.sql import Database
 from controller.shell.broker_api import create_router
 from controller.shell.clock import SystemClock
 from controller.shell.engine import Engine
@@ -36,11 +36,11 @@ async def _build() -> dict[str, Any]:
         url="http://127.0.0.1:1",
         options=ControllerOptions(),
     )
-    store = AuditStore.open("sqlite://")
+    store = Database.open("sqlite://")
     try:
         app = create_app(
             engine=engine,
-            audit=store,
+            database=store,
             outbox=AuditOutbox(store, clock=clock, truth=engine.truth),
             settings=ApiSettings(),
             clock=clock,

@@ -14,7 +14,7 @@ from admin_api.problem import CATALOGUE, KafkaErrorView, ProblemError, problems
 from admin_api.services import Services, Serving
 from admin_api.strict_route import StrictRoute, TextRoute
 from admin_api.views import View
-from controller.audit.store import AuditRejected, AuditUnavailable
+from controller.database.sql import DatabaseRejected, DatabaseUnavailable
 
 router = APIRouter(route_class=StrictRoute, tags=["Health"])
 text_router = APIRouter(route_class=TextRoute, tags=["Health"])
@@ -88,8 +88,8 @@ async def get_readiness(request: Request, services: Serving) -> Response:
 async def readiness(services: Services) -> Readiness:
     engine = services.engine
     try:
-        await services.audit.check()
-    except (AuditUnavailable, AuditRejected):
+        await services.database.check()
+    except (DatabaseUnavailable, DatabaseRejected):
         sql = "unavailable"
     else:
         sql = "ok"

@@ -55,16 +55,6 @@ Reason = Annotated[
 ]
 
 
-def host_and_port(endpoint: str) -> tuple[str, int]:
-    """Of a valid endpoint; brackets around an IPv6 address are not part of the host."""
-    host, _, port = endpoint.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-def endpoint_of(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def timestamp(at_ms: int) -> str:
     """RFC 3339 in UTC, with milliseconds."""
     moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC)

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Match
 
 from admin_api.envelope import REQUEST_ID_SCOPE_KEY
 from admin_api.problem import UNKNOWN_ENTITY, FieldProblem, ProblemError, problem_response
-from controller.audit.store import AuditRejected, AuditUnavailable
+from controller.database.sql import DatabaseRejected, DatabaseUnavailable
 from controller.shell.outcomes import (
     ClusterExists,
     MetadataWentBack,
@@ -35,8 +35,8 @@ EngineFailure = (
     | OutcomeUnknown
     | Overloaded
     | MetadataWentBack
-    | AuditUnavailable
-    | AuditRejected
+    | DatabaseUnavailable
+    | DatabaseRejected
 )
 ENGINE_FAILURES: tuple[type[Exception], ...] = (
     NotActive,
@@ -45,8 +45,8 @@ ENGINE_FAILURES: tuple[type[Exception], ...] = (
     OutcomeUnknown,
     Overloaded,
     MetadataWentBack,
-    AuditUnavailable,
-    AuditRejected,
+    DatabaseUnavailable,
+    DatabaseRejected,
 )
 
 
@@ -79,7 +79,7 @@ def problem_of(failure: EngineFailure, *, target: str, retry_after_s: int) -> Pr
             return ProblemError("overloaded", "too many changes wait to be persisted", headers=again)
         case MetadataWentBack():
             return ProblemError("metadata_went_back", str(failure))
-        case AuditUnavailable() | AuditRejected():
+        case DatabaseUnavailable() | DatabaseRejected():
             return ProblemError("audit_unavailable", "the audit database does not answer", headers=again)
         case _:
             assert_never(failure)

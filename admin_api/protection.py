@@ -14,23 +14,15 @@ from typing import Final
 from starlette.types import Scope
 
 from admin_api.conditions import CONDITION_SCOPE_KEY, IF_MATCH, Condition
-from admin_api.ports import EnginePort
 from admin_api.problem import FieldProblem, ProblemError
-from controller.core.configs import CLUSTER_PROTECTED, is_cluster_protected
-from controller.shell.outcomes import UnknownCluster
+from controller.core.configs import CLUSTER_PROTECTED
+from controller.operations.shell.guarding import is_protected
+from controller.shell.engine_port import EnginePort
 
 #: Settings of a cluster that only an admin may change: the guardrails themselves.
 ADMIN_SETTINGS: Final = frozenset({CLUSTER_PROTECTED})
 
 _OPERATIONS_PREFIX: Final = "/operations/"
-
-
-def is_protected(engine: EnginePort, cluster: str) -> bool:
-    """As decided, persisted or not; a cluster that is not there protects nothing. Raises NotActive."""
-    try:
-        return is_cluster_protected(engine.decided(cluster).configs)
-    except UnknownCluster:
-        return False
 
 
 def check_write(engine: EnginePort, cluster: str, scope: Scope, *, reason: str | None) -> None:
@@ -53,3 +45,9 @@ def check_write(engine: EnginePort, cluster: str, scope: Scope, *, reason: str |
     ):
         field = FieldProblem(header=IF_MATCH, message="is needed: the cluster is protected")
         raise ProblemError("precondition_required", f"cluster {cluster!r} is protected", errors=(field,))
+
+
+def check_is_planned(engine: EnginePort, cluster: str) -> None:
+    """Raises approval_required: on a protected cluster nothing moves but what was planned and approved."""
+    if is_protected(engine, cluster):
+        raise ProblemError("approval_required", f"cluster {cluster!r} is protected")

@@ -10,14 +10,14 @@ from fastapi import Depends, Header, Request
 from admin_api.envelope import REQUEST_ID_SCOPE_KEY
 from admin_api.gate import PRINCIPAL_SCOPE_KEY, check_role
 from admin_api.operation_events.feed import OperationFeed
-from admin_api.operations.runner import OperationsRunner
-from admin_api.ports import EnginePort
 from admin_api.problem import FieldProblem, ProblemError
 from admin_api.settings import ApiSettings
 from admin_api.tokens import Principal, Role
 from controller.audit.outbox import AuditOutbox
-from controller.audit.store import AuditStore
+from controller.database.sql import Database
+from controller.operations.shell.runner import OperationsRunner
 from controller.shell.clock import Clock, Ids
+from controller.shell.engine_port import EnginePort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Services:
     """Handed to every route. Nothing in it is global: several controllers may live in one process."""
 
     engine: EnginePort
-    audit: AuditStore
+    database: Database
     outbox: AuditOutbox
     operations: OperationsRunner
     feed: OperationFeed

@@ -11,11 +11,11 @@ from functools import partial
 from typing import Final
 
 from admin_api.answers import Answer
-from admin_api.operations.model import FINISHED
 from admin_api.operations.views import accepted
 from admin_api.services import Services
-from controller.audit.operation_rows import get_operation
-from controller.audit.store import AuditRejected, AuditUnavailable
+from controller.database.operation_rows import get_operation
+from controller.database.sql import DatabaseRejected, DatabaseUnavailable
+from controller.operations.model import FINISHED
 
 WAIT_SECONDS_MAX: Final = 60
 APPLIED_HEADER: Final = "Preference-Applied"
@@ -47,8 +47,8 @@ async def wait_for_operation(services: Services, answer: Answer, seconds: int) -
     deadline_ms = services.clock.now_mono_ms() + seconds * 1000
     while True:
         try:
-            row = await services.audit.read(partial(get_operation, operation_id=operation_id))
-        except (AuditUnavailable, AuditRejected):
+            row = await services.database.read(partial(get_operation, operation_id=operation_id))
+        except (DatabaseUnavailable, DatabaseRejected):
             return answer
         if row is None:
             return answer

@@ -29,12 +29,13 @@ from admin_api.services import Asking, Caller, Services, Serving
 from admin_api.strict_route import BODY_SCOPE_KEY
 from admin_api.tokens import Role
 from admin_api.waiting import wait_for_operation, wait_seconds
-from controller.audit import history, idempotency
+from controller.audit import history
 from controller.audit.change import Entity
 from controller.audit.history import Intent, Outcome, RequestOutcome
-from controller.audit.idempotency import Claimed, InProgress, OtherBody, Replay
-from controller.audit.store import AuditRejected, AuditUnavailable
 from controller.core.events import Refusal
+from controller.database import idempotency
+from controller.database.idempotency import Claimed, InProgress, OtherBody, Replay
+from controller.database.sql import DatabaseRejected, DatabaseUnavailable
 from controller.shell.outcomes import NotActive, OutcomeUnknown
 
 _log = logging.getLogger(__name__)
@@ -131,7 +132,7 @@ class Writing:
         services = self._services
         path = self._request.url.path
         scope = f"{self._caller.actor} {self._request.method} {path}"[: idempotency.SCOPE_CHARS_MAX]
-        claim = await services.audit.write(
+        claim = await services.database.write(
             partial(
                 idempotency.claim,
                 scope=scope,
@@ -163,7 +164,7 @@ class Writing:
         try:
             answer = await self._try(asked, seed, service)
             if answer.status < 500 and answer.status != 307:
-                await services.audit.write(
+                await services.database.write(
                     partial(
                         idempotency.keep_answer,
                         scope=scope,
@@ -174,7 +175,7 @@ class Writing:
                     )
                 )
                 kept = True
-        except (AuditUnavailable, AuditRejected) as error:
+        except (DatabaseUnavailable, DatabaseRejected) as error:
             # Either nothing was done (the intent could not be written), or it was and only the answer could
             # not be stored; then the claim runs out, and the next attempt finds its own id in the cluster.
             _log.warning("idempotent_answer_not_kept key=%r: %s", key, error)
@@ -189,8 +190,8 @@ class Writing:
 
     async def _release(self, scope: str, key: str) -> None:
         try:
-            await self._services.audit.write(partial(idempotency.release, scope=scope, key=key))
-        except (AuditUnavailable, AuditRejected) as error:
+            await self._services.database.write(partial(idempotency.release, scope=scope, key=key))
+        except (DatabaseUnavailable, DatabaseRejected) as error:
             _log.warning("idempotency_key_not_released: %s", error)
 
     async def _try(self, asked: Asked, seed: str, service: Service) -> Answer:
@@ -212,7 +213,7 @@ class Writing:
             partition=asked.partition,
             brokers=asked.brokers,
         )
-        audit_id = await services.audit.write(
+        audit_id = await services.database.write(
             partial(history.append_intent, intent=intent, recorded_at_ms=attempt.wall_ms)
         )
         outcome = RequestOutcome.UNKNOWN
@@ -229,7 +230,7 @@ class Writing:
             retry_after_s = services.settings.retry_after_s
             # ENGINE_FAILURES is EngineFailure's members as a tuple, which a type checker can't see.
             problem = problem_of(failure, target=target_of(self._request), retry_after_s=retry_after_s)  # type: ignore[arg-type]
-            if not isinstance(failure, (OutcomeUnknown, AuditUnavailable, AuditRejected)):
+            if not isinstance(failure, (OutcomeUnknown, DatabaseUnavailable, DatabaseRejected)):
                 outcome = RequestOutcome.REFUSED
             code, detail = problem.code, problem.detail
             return self._as_answer(problem)

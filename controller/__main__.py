@@ -32,10 +32,8 @@ from admin_api.app import create_app
 from admin_api.http_protocol import BoundedHttpProtocol
 from admin_api.settings import ApiSettings
 from admin_api.tokens import Tokens, TokensInvalid, load_tokens
-from controller.audit import schema
 from controller.audit.outbox import AuditOutbox
 from controller.audit.retention import Retention
-from controller.audit.store import AuditStore
 from controller.config import (
     OPTIONS,
     ConfigError,
@@ -45,6 +43,8 @@ from controller.config import (
     check_advertisable,
     load_config,
 )
+from controller.database import schema
+from controller.database.sql import Database
 from controller.shell.broker_api import create_router
 from controller.shell.clock import Ids, SystemClock
 from controller.shell.engine import Engine, read_published
@@ -182,7 +182,7 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
         options=config.options(),
         is_observer=config.observer,
     )
-    store = AuditStore.open(config.database_url)
+    store = Database.open(config.database_url)
     outbox = AuditOutbox(store, clock=clock, truth=engine.truth)
     engine.attach_outbox(outbox)
     registry = CollectorRegistry()
@@ -269,7 +269,7 @@ def _uvicorn_config(app: FastAPI, config: ControllerConfig, settings: ApiSetting
 
 def _compose_app(
     engine: Engine,
-    store: AuditStore,
+    store: Database,
     outbox: AuditOutbox,
     registry: CollectorRegistry,
     *,
@@ -278,7 +278,7 @@ def _compose_app(
 ) -> FastAPI:
     return create_app(
         engine=engine,
-        audit=store,
+        database=store,
         outbox=outbox,
         settings=settings,
         clock=engine.clock,
@@ -289,7 +289,7 @@ def _compose_app(
     )
 
 
-def _retention(config: ControllerConfig, engine: Engine, store: AuditStore, clock: SystemClock) -> Retention:
+def _retention(config: ControllerConfig, engine: Engine, store: Database, clock: SystemClock) -> Retention:
     def clusters() -> Sequence[str]:
         return engine.clusters() if engine.role == "active" else ()
 

@@ -1,1 +1,1 @@
-"""The SQL schema's history, as Alembic revisions. `controller.audit.migrate` applies them."""
+"""The SQL schema's history, as Alembic revisions. `controller.database.migrate` applies them."""

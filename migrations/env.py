@@ -1,15 +1,16 @@
-"""Alembic's environment: uses the connection that `controller.audit.schema.locked` opened and began.
+"""Alembic's environment: uses the connection that `controller.database.schema.locked` opened and began.
 
-There is no alembic.ini: the database is a setting of the controller, and `python -m controller.audit.migrate`
-is the command line. The transaction is the caller's, so a failed migration leaves nothing behind, on SQLite
-too (its DDL is transactional once Python's driver is told to keep out of it).
+There is no alembic.ini: the database is a setting of the controller, and `python -m
+controller.database.migrate` is the command line. The transaction is the caller's, so a failed migration
+leaves nothing behind, on SQLite too (its DDL is transactional once Python's driver is told to keep out of
+it).
 """
 
 from __future__ import annotations
 
 from alembic import context
 
-from controller.audit.tables import metadata
+from controller.database.tables import metadata
 
 connection = context.config.attributes["connection"]
 context.configure(

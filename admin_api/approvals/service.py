@@ -9,13 +9,14 @@ from admin_api.answers import Answer
 from admin_api.approvals.persons import are_two_persons, name_of
 from admin_api.conditions import Condition
 from admin_api.names import timestamp
-from admin_api.operations.model import OperationState
 from admin_api.plans.making import load_plan
 from admin_api.plans.views import stored_plan_view
 from admin_api.problem import ProblemError
 from admin_api.services import Services
 from admin_api.writes import Attempt
-from controller.audit.operation_rows import OperationRow, get_operation
+from controller.database.operation_rows import get_operation
+from controller.database.rows import OperationRow
+from controller.operations.model import OperationState
 from controller.shell.outcomes import Overloaded
 
 #: An operation's row moves when it gets on; a few tries find it still.
@@ -57,7 +58,7 @@ async def approve_plan(
 async def _waiting(services: Services, operation_id: str | None) -> OperationRow | None:
     if operation_id is None:
         return None
-    row = await services.audit.read(partial(get_operation, operation_id=operation_id))
+    row = await services.database.read(partial(get_operation, operation_id=operation_id))
     return row if row is not None and row.state == OperationState.AWAITING_APPROVAL else None
 
 

@@ -7,8 +7,6 @@ from admin_api.brokers.maintenance import maintain
 from admin_api.brokers.models import DrainBroker
 from admin_api.brokers.service import check_not_busy, find_broker
 from admin_api.conditions import Condition
-from admin_api.operations.brokers import begin_broker_drain
-from admin_api.operations.model import BrokerDrain, OperationState, decode_work
 from admin_api.operations.opening import opened
 from admin_api.operations.views import accepted
 from admin_api.plans.making import make
@@ -18,6 +16,8 @@ from admin_api.services import Services
 from admin_api.writes import Attempt
 from controller.core.planning.goals import Drain
 from controller.core.planning.plan import Plan, RejectionCode
+from controller.operations.brokers import begin_broker_drain
+from controller.operations.model import BrokerDrain, OperationState, decode_work
 
 #: Partitions that a refusal names.
 NAMED_MAX = 100

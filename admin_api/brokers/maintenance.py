@@ -8,8 +8,6 @@ from admin_api.answers import Answer
 from admin_api.brokers.models import LABELS_MAX, ChangeBroker, MaintenancePlan
 from admin_api.brokers.service import broker_view, find_broker, version_of
 from admin_api.conditions import Condition
-from admin_api.operations.maintenance import advance_demotion, begin_demotion, finished_return
-from admin_api.operations.model import BrokerDemote, BrokerReturn, OperationState
 from admin_api.operations.opening import opened
 from admin_api.operations.views import accepted
 from admin_api.problem import FieldProblem, ProblemError
@@ -27,6 +25,8 @@ from controller.core.events import (
     RemoveBroker,
 )
 from controller.core.records import BrokerRegistration
+from controller.operations.maintenance import advance_demotion, begin_demotion, finished_return
+from controller.operations.model import BrokerDemote, BrokerReturn, OperationState
 
 
 async def change_broker(

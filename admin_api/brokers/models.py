@@ -8,10 +8,10 @@ from pydantic import ConfigDict, Discriminator, Field, StringConstraints, Tag, m
 
 from admin_api.history.models import BodyMoment, milliseconds
 from admin_api.names import BrokerId, Endpoint, Reason
-from admin_api.operations.model import CONCURRENT_MOVES, MoveOptions
 from admin_api.operations.views import ConcurrentMoves, Throttle
 from admin_api.plans.views import PlanView
 from admin_api.views import LastChange, RequestBody, View
+from controller.operations.model import CONCURRENT_MOVES, MoveOptions
 
 BROKERS_PER_REQUEST_MAX = 100
 LABELS_MAX = 64

@@ -8,18 +8,18 @@ from functools import partial
 import msgspec
 
 from admin_api.brokers.models import BrokerPlan, CheckView
-from admin_api.names import endpoint_of
-from admin_api.operations.brokers import goals_of
-from admin_api.operations.model import BrokerAdd
-from admin_api.plans.keeping import snapshot_of
 from admin_api.plans.views import plan_view
 from admin_api.services import Services
+from controller.contract.endpoints import endpoint_of
 from controller.core.image import ClusterImage
 from controller.core.planning.goals import Goal
 from controller.core.planning.plan import Plan
 from controller.core.planning.planner import make_plan
 from controller.core.planning.snapshot import BrokerSnapshot, Snapshot
 from controller.core.preflight import Check, CheckState
+from controller.operations.brokers import goals_of
+from controller.operations.model import BrokerAdd
+from controller.operations.shell.plans import snapshot_of
 
 
 async def preview_add(services: Services, cluster: str, spec: BrokerAdd) -> BrokerPlan:
@@ -29,7 +29,7 @@ async def preview_add(services: Services, cluster: str, spec: BrokerAdd) -> Brok
     checks = engine.preflight(cluster, [broker.broker_id for broker in spec.brokers])
     goals = goals_of(spec)
     snapshot = _with_new(snapshot_of(engine, cluster), spec)
-    plans = await services.audit.compute(partial(_plan_all, snapshot, goals)) if goals else []
+    plans = await services.database.compute(partial(_plan_all, snapshot, goals)) if goals else []
     return BrokerPlan(
         brokers=[broker.broker_id for broker in spec.brokers],
         moves=sum(plan.totals.moves for plan in plans),

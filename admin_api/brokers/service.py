@@ -7,9 +7,18 @@ from collections.abc import Sequence
 from admin_api.answers import Answer
 from admin_api.brokers.models import AddBroker, AddBrokers, BrokerSpec, BrokerView
 from admin_api.brokers.preview import preview_add
-from admin_api.names import endpoint_of, host_and_port, timestamp
-from admin_api.operations.brokers import begin_broker_add, mismatch
-from admin_api.operations.model import (
+from admin_api.names import timestamp
+from admin_api.operations.views import accepted
+from admin_api.problem import FieldProblem, ProblemError
+from admin_api.services import Services
+from admin_api.views import LastChange
+from admin_api.writes import Attempt
+from controller.audit.change import Entity
+from controller.contract.endpoints import endpoint_of, host_and_port
+from controller.core.records import BrokerRegistration
+from controller.database.rows import OperationRow
+from controller.operations.brokers import begin_broker_add, mismatch
+from controller.operations.model import (
     BrokerAdd,
     BrokerDrain,
     BrokerToAdd,
@@ -17,14 +26,6 @@ from admin_api.operations.model import (
     decode_work,
     encode_work,
 )
-from admin_api.operations.views import accepted
-from admin_api.problem import FieldProblem, ProblemError
-from admin_api.services import Services
-from admin_api.views import LastChange
-from admin_api.writes import Attempt
-from controller.audit.change import Entity
-from controller.audit.operation_rows import OperationRow
-from controller.core.records import BrokerRegistration
 from controller.shell.published import Published
 
 

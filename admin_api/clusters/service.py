@@ -14,7 +14,6 @@ from admin_api.clusters.models import (
     RecoveredMetadata,
     UndecidedPartition,
 )
-from admin_api.ports import EnginePort
 from admin_api.resilience import service as resilience
 from admin_api.views import LastChange
 from admin_api.writes import Attempt, refusal_problem
@@ -24,6 +23,7 @@ from controller.core import events
 from controller.core.configs import CLUSTER_SETTINGS, check_configs, is_cluster_protected
 from controller.core.effects import Alarm
 from controller.core.image import ClusterImage
+from controller.shell.engine_port import EnginePort
 from controller.shell.outcomes import ClusterExists
 from controller.shell.published import Published
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from admin_api.brokers import service as brokers
 from admin_api.clusters import service as clusters
-from admin_api.ports import EnginePort
 from admin_api.topics import service as topics
 from controller.audit.change import Entity
 from controller.contract.partition_state import TopicState
@@ -19,6 +18,7 @@ from controller.core.configs import (
     effective_min_insync_replicas,
 )
 from controller.core.records import BrokerRegistration
+from controller.shell.engine_port import EnginePort
 from controller.shell.published import Published
 
 MINIMUM = "min.insync.replicas"

@@ -72,7 +72,7 @@ async def list_them(
         until_ms=milliseconds(until),
         below_id=None if page_token is None else decode_token(page_token, int)[0],
     )
-    rows = await services.audit.read(partial(list_rows, wanted=wanted, limit=limit + 1))
+    rows = await services.database.read(partial(list_rows, wanted=wanted, limit=limit + 1))
     page, token = cut_page(rows, limit, lambda row: [row.id])
     return show(request, AuditList(items=[audit_view(row) for row in page], next_page_token=token))
 
@@ -102,7 +102,7 @@ async def verify_it(
     if from_seq is not None and to_seq is not None and to_seq < from_seq:
         problem = FieldProblem(parameter="to_seq", message=f"must be at least from_seq, {from_seq}")
         raise ProblemError("invalid_request", "to_seq lies before from_seq", errors=(problem,))
-    found = await verify(services.audit, cluster, from_seq=from_seq, to_seq=to_seq)
+    found = await verify(services.database, cluster, from_seq=from_seq, to_seq=to_seq)
     if found is None:
         raise ProblemError("cluster_not_found", f"the audit has nothing about a cluster {cluster!r}")
     return show(request, verification_view(cluster, found))
@@ -118,7 +118,7 @@ async def verify_it(
 async def get_it(
     request: Request, services: Serving, audit_id: Annotated[int, Path(ge=0, le=INT64_MAX, examples=[1])]
 ) -> Response:
-    row = await services.audit.read(partial(get_row, audit_id=audit_id))
+    row = await services.database.read(partial(get_row, audit_id=audit_id))
     if row is None:
         raise ProblemError("audit_row_not_found", f"there is no audit row {audit_id}")
     return show(request, audit_view(row))

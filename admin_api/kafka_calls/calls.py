@@ -13,8 +13,8 @@ from admin_api.conditions import Condition
 from admin_api.kafka_calls.errors import Kafka, failed, outcome_of_answer
 from admin_api.services import Services
 from admin_api.writes import Asked, Service, Writing
-from controller.audit.store import AuditRejected, AuditUnavailable
 from controller.contract.administration import AdminOutcome
+from controller.database.sql import DatabaseRejected, DatabaseUnavailable
 
 UNCONDITIONAL = Condition(None)
 
@@ -33,7 +33,7 @@ class Calls:
         """With the intent in the audit before, and the outcome after it, as for every write."""
         try:
             answer = await self.writing(dry_run).try_here(asked, service)
-        except (AuditUnavailable, AuditRejected) as error:  # the intent: nothing was tried
+        except (DatabaseUnavailable, DatabaseRejected) as error:  # the intent: nothing was tried
             message = f"what is not written down is not done, and the audit can't be written now: {error}"
             return Answer(503, b"{}"), failed(Kafka.NOT_CONTROLLER, message)
         return answer, AdminOutcome() if answer.status < 300 else outcome_of_answer(answer)

@@ -8,7 +8,6 @@ from functools import partial
 from admin_api.answers import Answer
 from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls
 from admin_api.kafka_calls.errors import Kafka, failed, message_of, outcome_of_problem
-from admin_api.operations.model import Refused
 from admin_api.partitions import preferred, service
 from admin_api.partitions.models import ElectUncleanLeader
 from admin_api.problem import ProblemError
@@ -18,6 +17,7 @@ from controller.audit.change import Entity
 from controller.contract.administration import AdminOutcome, ElectLeadersCall
 from controller.contract.partition_state import PartitionKey
 from controller.core.events import PartitionResult, Refusal, RefusalCode
+from controller.operations.model import Refused
 
 UNCLEAN_REASON = "ElectLeaders UNCLEAN over the Kafka protocol"
 

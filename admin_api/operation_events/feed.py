@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from admin_api.event_stream import HEARTBEAT, encode_event, encode_retry
-from admin_api.operations.model import FINISHED
-from admin_api.operations.runner import OperationsRunner
 from admin_api.operations.views import operation_view
-from admin_api.ports import EnginePort
 from admin_api.problem import ProblemError
 from admin_api.settings import ApiSettings
-from controller.audit.operation_rows import OperationRow, get_operation
-from controller.audit.store import AuditRejected, AuditStore, AuditUnavailable
+from controller.database.operation_rows import get_operation
+from controller.database.rows import OperationRow
+from controller.database.sql import Database, DatabaseRejected, DatabaseUnavailable
+from controller.operations.model import FINISHED
+from controller.operations.shell.runner import OperationsRunner
 from controller.shell.clock import Clock
+from controller.shell.engine_port import EnginePort
 
 EVENT = "operation"
 UNAVAILABLE = b": the audit database is unavailable\n\n"
@@ -44,7 +45,7 @@ class OperationFeed:
         self,
         *,
         engine: EnginePort,
-        store: AuditStore,
+        store: Database,
         operations: OperationsRunner,
         clock: Clock,
         settings: ApiSettings,
@@ -80,7 +81,7 @@ class OperationFeed:
             self._looks.clear()
 
     async def look(self, operation_id: str) -> Look | None:
-        """None: there is no such operation. Raises AuditUnavailable, AuditRejected."""
+        """None: there is no such operation. Raises DatabaseUnavailable, DatabaseRejected."""
         now_ms = self._clock.now_mono_ms()
         known = self._looks.get(operation_id)
         if known is not None and now_ms < known[0]:
@@ -125,7 +126,7 @@ class OperationFeed:
             await self._clock.sleep_ms(self._settings.event_poll_ms)
             try:
                 look = await self.look(operation_id)
-            except (AuditUnavailable, AuditRejected):
+            except (DatabaseUnavailable, DatabaseRejected):
                 yield UNAVAILABLE
 
     async def _find(self, operation_id: str) -> OperationRow | None:

@@ -10,7 +10,13 @@ import msgspec
 
 from admin_api.answers import Answer
 from admin_api.conditions import Condition
-from admin_api.operations.model import (
+from admin_api.operations.views import accepted, operation_view
+from admin_api.problem import ProblemError
+from admin_api.services import Services
+from admin_api.writes import Attempt
+from controller.database.operation_rows import get_operation
+from controller.database.rows import OperationRow
+from controller.operations.model import (
     FINISHED,
     Cancellation,
     CancelMode,
@@ -19,11 +25,6 @@ from admin_api.operations.model import (
     Work,
     decode_work,
 )
-from admin_api.operations.views import accepted, operation_view
-from admin_api.problem import ProblemError
-from admin_api.services import Services
-from admin_api.writes import Attempt
-from controller.audit.operation_rows import OperationRow, get_operation
 from controller.shell.outcomes import Overloaded
 
 #: An operation's row moves when it gets on; a few tries find it still.
@@ -31,7 +32,7 @@ TRIES_MAX: Final = 5
 
 
 async def find_operation(services: Services, operation_id: str) -> OperationRow:
-    row = await services.audit.read(partial(get_operation, operation_id=operation_id))
+    row = await services.database.read(partial(get_operation, operation_id=operation_id))
     if row is None:
         raise ProblemError("operation_not_found", f"there is no operation {operation_id!r}")
     return row

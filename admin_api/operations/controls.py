@@ -5,12 +5,12 @@ from __future__ import annotations
 from admin_api.answers import Answer
 from admin_api.conditions import Condition
 from admin_api.operations.cancelling import TRIES_MAX, check_unfinished, find_operation
-from admin_api.operations.model import OperationState, decode_work
 from admin_api.operations.views import OperationView, operation_view
 from admin_api.problem import ProblemError
 from admin_api.services import Services
 from admin_api.writes import Attempt
-from controller.audit.operation_rows import OperationRow
+from controller.database.rows import OperationRow
+from controller.operations.model import OperationState, decode_work
 from controller.shell.outcomes import Overloaded
 
 

@@ -9,18 +9,18 @@ from typing import NamedTuple
 from pydantic import Field
 
 from admin_api.names import optional_timestamp
-from admin_api.operations.model import FINISHED, Fate, Reassignment, Work, decode_work
-from admin_api.operations.reassignments import Progress
 from admin_api.operations.views import EtaView, eta_view
 from admin_api.pages import refuse_token
-from admin_api.plans.keeping import plan_id_of
 from admin_api.services import Services
 from admin_api.views import View
-from controller.audit.operation_rows import OperationRow
-from controller.audit.plan_rows import MoveRow, get_moves, plan_ids_of
 from controller.contract.partition_state import PartitionKey
 from controller.core.planning.plan import Move
 from controller.core.reassignment_progress import ReassignmentProgress
+from controller.database.plan_rows import get_moves, plan_ids_of
+from controller.database.rows import MoveRow, OperationRow
+from controller.operations.model import FINISHED, Fate, Reassignment, Work, decode_work
+from controller.operations.reassignments import Progress
+from controller.operations.shell.plans import plan_id_of
 
 
 class MoveView(View):
@@ -71,7 +71,7 @@ async def moves_of(
     work = decode_work(row)
     live = services.operations.live([row]).get(row.cluster, {})
     start = 0 if after is None else after.position + 1
-    plan_ids = await services.audit.read(partial(plan_ids_of, operation_id=row.id))
+    plan_ids = await services.database.read(partial(plan_ids_of, operation_id=row.id))
     if plan_ids:
         first = 0
         if after is not None:
@@ -147,7 +147,7 @@ async def _of_one_plan(
     end: int | None = None
     if work.execution is not None and work.execution.plan_id == plan_id:
         end = work.execution.moves_total  # it may be cut
-    rows = await services.audit.read(
+    rows = await services.database.read(
         partial(get_moves, plan_id=plan_id, start=start, end=end, fates=wanted, limit=limit)
     )
     return [_of_plan(plan_id, found, live, is_over=is_over) for found in rows]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from admin_api.operations.model import FINISHED, OperationState, Work, encode_work, kind_of
 from admin_api.services import Services
 from admin_api.writes import Attempt
-from controller.audit.operation_rows import OperationRow
+from controller.database.rows import OperationRow
+from controller.operations.model import FINISHED, OperationState, Work, encode_work, kind_of
 
 
 def opened(

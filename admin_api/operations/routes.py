@@ -15,7 +15,6 @@ from admin_api.history.models import SinceTime, milliseconds
 from admin_api.names import ClusterName, Reason
 from admin_api.operations.cancelling import cancel_operation, find_operation
 from admin_api.operations.controls import pause_operation, resume_operation
-from admin_api.operations.model import CancelMode, Fate, OperationState
 from admin_api.operations.moves import MoveList, Place, moves_of
 from admin_api.operations.throttling import throttle_operation
 from admin_api.operations.views import (
@@ -33,7 +32,9 @@ from admin_api.strict_route import StrictRoute
 from admin_api.views import RequestBody
 from admin_api.writes import REPLAYED_HEADERS, Asked, Write
 from controller.audit.change import Entity
-from controller.audit.operation_rows import OperationFilter, OperationRow, list_operations
+from controller.database.operation_rows import OperationFilter, list_operations
+from controller.database.rows import OperationRow
+from controller.operations.model import CancelMode, Fate, OperationState
 
 router = APIRouter(route_class=StrictRoute, tags=["Operations"])
 
@@ -109,7 +110,7 @@ async def list_them(
         since_ms=milliseconds(since),
         below=None if below is None else (below[0], below[1]),
     )
-    rows = await services.audit.read(partial(list_operations, wanted=wanted, limit=limit + 1))
+    rows = await services.database.read(partial(list_operations, wanted=wanted, limit=limit + 1))
     page, token = cut_page(rows, limit, lambda row: ["operations", row.created_at_ms, row.id])
     live = services.operations.live(page)
     items = [operation_view(row, live.get(row.cluster), services.operations.moving(row.id)) for row in page]

@@ -9,14 +9,14 @@ import msgspec
 from admin_api.answers import Answer
 from admin_api.conditions import Condition
 from admin_api.operations.cancelling import TRIES_MAX, check_unfinished, find_operation
-from admin_api.operations.model import Fate, OperationState, Reassignment, decode_work, encode_work
-from admin_api.operations.reassignments import fate_of
 from admin_api.operations.views import operation_view
 from admin_api.problem import ProblemError
 from admin_api.services import Services
 from admin_api.writes import Attempt, refusal_problem
-from controller.audit.operation_rows import OperationRow
 from controller.core.events import AlterReassignments, ReassignmentsAltered, ReassignmentTarget
+from controller.database.rows import OperationRow
+from controller.operations.model import Fate, OperationState, Reassignment, decode_work, encode_work
+from controller.operations.reassignments import fate_of
 from controller.shell.outcomes import Overloaded
 
 

@@ -10,7 +10,11 @@ from pydantic import Field
 
 from admin_api.answers import Answer
 from admin_api.names import INT64_MAX, optional_timestamp, timestamp
-from admin_api.operations.model import (
+from admin_api.views import View
+from controller.contract.partition_state import PartitionKey
+from controller.core.reassignment_progress import ReassignmentProgress, TargetProgress
+from controller.database.rows import OperationRow
+from controller.operations.model import (
     CONCURRENT_MOVES_MAX,
     FINISHED,
     NOT_STARTED,
@@ -25,11 +29,7 @@ from admin_api.operations.model import (
     Work,
     decode_work,
 )
-from admin_api.operations.reassignments import Progress
-from admin_api.views import View
-from controller.audit.operation_rows import OperationRow
-from controller.contract.partition_state import PartitionKey
-from controller.core.reassignment_progress import ReassignmentProgress, TargetProgress
+from controller.operations.reassignments import Progress
 
 LOCATION_HEADERS = {
     "Location": {"description": "the operation", "schema": {"type": "string"}},

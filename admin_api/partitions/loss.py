@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from admin_api.ports import EnginePort
 from admin_api.problem import ProblemError
 from admin_api.views import View
 from controller.contract.partition_state import NO_LEADER, PartitionState
 from controller.core.alarms import explain_replicas
 from controller.core.loss import CandidateLoss, LossPreview
+from controller.shell.engine_port import EnginePort
 
 
 class HeldElsewhereView(View):

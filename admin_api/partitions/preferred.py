@@ -7,16 +7,6 @@ from collections.abc import Sequence
 import msgspec
 
 from admin_api.answers import Answer
-from admin_api.operations.model import (
-    REFUSED_SHOWN,
-    OperationError,
-    OperationState,
-    PreferredElection,
-    Refused,
-    Step,
-    StepState,
-    Work,
-)
 from admin_api.operations.opening import opened
 from admin_api.operations.views import RefusedView, accepted
 from admin_api.partitions.models import ElectedView, ElectPreferredLeaders, PreferredElectionPlan
@@ -26,6 +16,16 @@ from admin_api.topics.service import find_topic
 from admin_api.writes import Attempt
 from controller.contract.partition_state import PartitionKey, PartitionState
 from controller.core import events
+from controller.operations.model import (
+    REFUSED_SHOWN,
+    OperationError,
+    OperationState,
+    PreferredElection,
+    Refused,
+    Step,
+    StepState,
+    Work,
+)
 from controller.shell.published import Published
 
 

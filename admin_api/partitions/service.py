@@ -6,8 +6,6 @@ from dataclasses import replace
 
 from admin_api.answers import Answer
 from admin_api.conditions import Condition
-from admin_api.operations.advance import finished_election
-from admin_api.operations.model import LeaderElection, OperationState, encode_work
 from admin_api.operations.views import accepted
 from admin_api.partitions.loss import loss_sentence, loss_view
 from admin_api.partitions.models import (
@@ -18,16 +16,18 @@ from admin_api.partitions.models import (
     FollowerView,
     PartitionView,
 )
-from admin_api.ports import EnginePort
 from admin_api.problem import ProblemError
 from admin_api.services import Services
 from admin_api.topics.service import find_topic
 from admin_api.views import LastChange
 from admin_api.writes import Attempt, refusal_problem
-from controller.audit.operation_rows import OperationRow
 from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import NO_EPOCH, NO_LEADER, LeaderRecovery, PartitionState
 from controller.core.events import ElectPreferred, ElectUnclean, LeadersElected, Refusal
+from controller.database.rows import OperationRow
+from controller.operations.advance import finished_election
+from controller.operations.model import LeaderElection, OperationState, encode_work
+from controller.shell.engine_port import EnginePort
 from controller.shell.published import Published
 
 

@@ -84,7 +84,7 @@ async def explain(
     made it the leader; each with who, when and why, and with the broker's death or the operator's request
     that led to it."""
     state = find_partition(services.engine.image(cluster), cluster, topic, partition)
-    found = await services.audit.read(partial(explain_replicas, cluster=cluster, state=state))
+    found = await services.database.read(partial(explain_replicas, cluster=cluster, state=state))
     body = ReplicaList(
         topic=state.topic,
         topic_id=state.topic_id,
@@ -132,7 +132,7 @@ async def _then(
         raise ProblemError("invalid_request", "as_of: lies in the future", errors=(problem,))
     # Read before the rows: what is on its way now may be missing in them.
     is_complete = services.outbox.depth == 0 and cluster not in services.outbox.behind
-    page, since_ms = await services.audit.read(
+    page, since_ms = await services.database.read(
         partial(_read_then, cluster=cluster, at_ms=at_ms, topic=topic, after=after, limit=limit)
     )
     if page is None:

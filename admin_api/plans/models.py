@@ -8,10 +8,10 @@ from pydantic import ConfigDict, Field
 
 from admin_api.history.models import BodyMoment
 from admin_api.names import INT64_MAX, BrokerId, PartitionNumber, Reason, TopicName
-from admin_api.operations.model import CONCURRENT_MOVES
 from admin_api.operations.views import ConcurrentMoves, Throttle
 from admin_api.topics.models import REPLICATION_FACTOR_MAX
 from admin_api.views import RequestBody
+from controller.operations.model import CONCURRENT_MOVES
 
 #: A request's; what many partitions need is a goal, not a list.
 ASSIGNMENTS_MAX = 10_000

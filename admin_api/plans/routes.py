@@ -29,7 +29,8 @@ from admin_api.services import Services, Serving
 from admin_api.strict_route import StrictRoute
 from admin_api.writes import REPLAYED_HEADERS, Asked, Write
 from controller.audit.change import Entity
-from controller.audit.plan_rows import PlanRow, get_moves, get_plan, list_plans
+from controller.database.plan_rows import get_moves, get_plan, list_plans
+from controller.database.rows import PlanRow
 
 router = APIRouter(route_class=StrictRoute, tags=["Plans"])
 
@@ -39,7 +40,7 @@ _MADE_PROBLEMS = ("cluster_not_found", "audit_unavailable", "plan_infeasible", "
 
 async def _find(services: Services, cluster: str, plan_id: str) -> PlanRow:
     services.engine.image(cluster)
-    row = await services.audit.read(partial(get_plan, cluster=cluster, plan_id=plan_id))
+    row = await services.database.read(partial(get_plan, cluster=cluster, plan_id=plan_id))
     if row is None:
         raise ProblemError("plan_not_found", f"there is no plan {plan_id!r} of cluster {cluster!r}")
     return row
@@ -63,7 +64,7 @@ async def list_them(
     """Those that were carried out stay; of the others, those that expired go after some days."""
     services.engine.image(cluster)
     below = None if page_token is None else decode_position(page_token, "plans", int, str)
-    rows = await services.audit.read(
+    rows = await services.database.read(
         partial(
             list_plans,
             cluster=cluster,
@@ -116,7 +117,7 @@ async def make_it(*, body: MakePlan, services: Serving, write: Write, cluster: C
 async def get_it(request: Request, services: Serving, cluster: ClusterPath, plan_id: PlanPath) -> Response:
     """As it was made, whatever has happened since: a dry run of its execution tells what has drifted."""
     row = await _find(services, cluster, plan_id)
-    moves = await services.audit.read(partial(get_moves, plan_id=row.id, limit=MOVES_SHOWN))
+    moves = await services.database.read(partial(get_moves, plan_id=row.id, limit=MOVES_SHOWN))
     return show(request, plan_row_view(row, [found.move for found in moves]), version=row.content_hash)
 
 
@@ -140,7 +141,7 @@ async def list_moves(
     row = await _find(services, cluster, plan_id)
     start = 0 if page_token is None else decode_position(page_token, "planned_moves", int)[0] + 1
     # A position is a 32-bit number in SQL; a token that we did not give may hold any.
-    rows = await services.audit.read(
+    rows = await services.database.read(
         partial(get_moves, plan_id=row.id, start=min(start, row.moves), limit=limit + 1)
     )
     page, token = cut_page(rows, limit, lambda found: ["planned_moves", found.position])

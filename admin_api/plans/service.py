@@ -7,31 +7,32 @@ from functools import partial
 from typing import Final
 
 from admin_api.answers import Answer
-from admin_api.approvals.guarding import needs_approval
 from admin_api.conditions import Condition
 from admin_api.history.models import milliseconds
-from admin_api.operations.execution import begin_execution, begin_plan_execution
-from admin_api.operations.model import OperationState, PlanExecution, ReplicationFactorChange
 from admin_api.operations.opening import opened
-from admin_api.operations.outcome import PlanOrder
 from admin_api.operations.views import accepted
 from admin_api.plans.goals import goal_of
-from admin_api.plans.keeping import Origin, StoredPlan, plan_id_of, snapshot_of, store_plan
 from admin_api.plans.making import load_plan, make
 from admin_api.plans.models import AssignGoal, CarryOut, ExecutePlan, GoalBody, MakePlan
 from admin_api.plans.views import plan_view, stored_plan_view
-from admin_api.policies.judging import check_verdicts, verdicts_on
+from admin_api.policies.verdicts import check_verdicts
 from admin_api.problem import FieldProblem, ProblemError
 from admin_api.services import Services
 from admin_api.writes import Attempt
-from controller.audit import plan_rows
-from controller.audit.operation_rows import get_operation
 from controller.contract.partition_state import PartitionKey
 from controller.core.image import ClusterImage
 from controller.core.planning.goals import Assign
 from controller.core.planning.pinning import drifted, moves_within
 from controller.core.planning.plan import Plan, PlanOutcome, Rejection, content_hash
 from controller.core.planning.replanning import replanned, without
+from controller.database import plan_rows
+from controller.database.operation_rows import get_operation
+from controller.operations.execution import begin_execution, begin_plan_execution
+from controller.operations.model import OperationState, PlanExecution, ReplicationFactorChange
+from controller.operations.outcome import PlanOrder
+from controller.operations.shell.guarding import needs_approval
+from controller.operations.shell.plans import Origin, StoredPlan, plan_id_of, snapshot_of, store_plan
+from controller.policies.judging import verdicts_on
 
 #: Of what is wrong with a plan, in one problem; `facts` count all.
 ERRORS_SHOWN: Final = 100
@@ -42,11 +43,11 @@ async def make_plan(services: Services, cluster: str, attempt: Attempt, *, body:
     goal = goal_of(body.goal, services.engine.decided(cluster))
     plan = await make(services, cluster, goal)
     check_outcome(plan, _pointers(body.goal, plan))
-    verdicts = await verdicts_on(services.engine, services.audit, cluster, plan)
+    verdicts = await verdicts_on(services.engine, services.database, cluster, plan)
     if attempt.dry_run:
         return Answer.of(200, plan_view(cluster, plan, verdicts))
     stored = await store_plan(
-        services.audit,
+        services.database,
         cluster,
         plan,
         _origin(attempt),
@@ -105,7 +106,7 @@ async def delete_plan(
     _check_unclaimed(stored, attempt)
     if attempt.dry_run:
         return Answer.of(200, stored_plan_view(stored))
-    if not await services.audit.write(partial(plan_rows.delete_plan, plan_id=plan_id)):
+    if not await services.database.write(partial(plan_rows.delete_plan, plan_id=plan_id)):
         raise ProblemError("plan_executed", "an operation has begun to carry it out")
     return Answer(204, b"")
 
@@ -124,13 +125,13 @@ async def execute_plan(
     condition.check(stored.row.content_hash, what=f"plan {plan_id}")
     if stored.row.operation_id == attempt.operation_id:
         # An earlier attempt under the same Idempotency-Key did it, and its answer was lost.
-        row = await services.audit.read(partial(get_operation, operation_id=attempt.operation_id))
+        row = await services.database.read(partial(get_operation, operation_id=attempt.operation_id))
         if row is not None:
             return accepted(row, retry_after_s=services.settings.retry_after_s)
     _check_unclaimed(stored, attempt)
     if attempt.wall_ms >= stored.row.expires_at_ms:
         raise ProblemError("plan_expired", "it could be executed until its `expires_at`")
-    if await services.audit.compute(partial(content_hash, stored.plan)) != stored.row.content_hash:
+    if await services.database.compute(partial(content_hash, stored.plan)) != stored.row.content_hash:
         raise ProblemError("plan_tampered_with", f"the hash of plan {plan_id} is another one")
     if stored.plan.outcome is not PlanOutcome.READY:
         raise ProblemError("plan_not_executable", f"its outcome is {stored.plan.outcome.value}")
@@ -153,7 +154,7 @@ async def carry_out(
     spec: of a kind of its own; None: a plan that somebody made, and executes.
     The policies are asked again: they, or the cluster, may be others than when the plan was made."""
     cluster = stored.row.cluster
-    check_verdicts(await verdicts_on(services.engine, services.audit, cluster, stored.plan))
+    check_verdicts(await verdicts_on(services.engine, services.database, cluster, stored.plan))
     if attempt.dry_run:
         return Answer.of(200, stored_plan_view(stored))
     execution = begin_execution(stored.row.id, stored.plan, order, moves=moves)
@@ -206,7 +207,7 @@ async def _as_of_now(
         raise _stale_problem(plan, image, stale)
     make_new = replanned if body.drifted == "re_plan" else without
     snapshot = snapshot_of(services.engine, cluster)
-    new = await services.audit.compute(partial(make_new, snapshot, plan, frozenset(stale)))
+    new = await services.database.compute(partial(make_new, snapshot, plan, frozenset(stale)))
     check_outcome(new)
     if attempt.dry_run:
         row = plan_rows.plan_row(
@@ -220,7 +221,7 @@ async def _as_of_now(
             expires_at_ms=stored.row.expires_at_ms,
         )
         return StoredPlan(row=row, plan=new)
-    return await store_plan(services.audit, cluster, new, _origin(attempt), now_ms=attempt.wall_ms)
+    return await store_plan(services.database, cluster, new, _origin(attempt), now_ms=attempt.wall_ms)
 
 
 def _stale(plan: Plan, image: ClusterImage) -> list[PartitionKey]:

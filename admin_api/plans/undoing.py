@@ -13,10 +13,7 @@ from typing import Final
 from admin_api.answers import Answer
 from admin_api.conditions import Condition
 from admin_api.operations.cancelling import find_operation
-from admin_api.operations.model import FINISHED, Fate, Move, Reassignment, decode_work
-from admin_api.operations.outcome import PlanOrder
 from admin_api.operations.views import accepted
-from admin_api.plans.keeping import Origin, plan_id_of, store_plan
 from admin_api.plans.making import make
 from admin_api.plans.models import UndoOperation
 from admin_api.plans.service import carry_out, check_outcome, order_of
@@ -24,12 +21,16 @@ from admin_api.plans.views import plan_view
 from admin_api.problem import FieldProblem, ProblemError
 from admin_api.services import Services
 from admin_api.writes import Attempt
-from controller.audit.operation_rows import OperationRow, get_operation
-from controller.audit.plan_rows import get_moves, plans_of
 from controller.contract.partition_state import PartitionKey
 from controller.core.image import ClusterImage
 from controller.core.planning.goals import Assign, WantedAssignment
 from controller.core.planning.plan import Plan, PlanOutcome
+from controller.database.operation_rows import get_operation
+from controller.database.plan_rows import get_moves, plans_of
+from controller.database.rows import OperationRow
+from controller.operations.model import FINISHED, Fate, Move, Reassignment, decode_work
+from controller.operations.outcome import PlanOrder
+from controller.operations.shell.plans import Origin, plan_id_of, store_plan
 
 CONFLICTS_SHOWN: Final = 100
 
@@ -48,7 +49,7 @@ async def undo_operation(
     if row.state not in FINISHED:
         raise ProblemError("operation_running", f"it is {row.state}", operation_id=row.id)
     retry_after_s = services.settings.retry_after_s
-    earlier = await services.audit.read(partial(get_operation, operation_id=attempt.operation_id))
+    earlier = await services.database.read(partial(get_operation, operation_id=attempt.operation_id))
     if earlier is not None:
         # An attempt under the same Idempotency-Key did it, and its answer was lost.
         return accepted(earlier, retry_after_s=retry_after_s)
@@ -75,7 +76,7 @@ async def undo_operation(
         reason=attempt.reason,
         request_id=attempt.request_id,
     )
-    stored = await store_plan(services.audit, row.cluster, plan, origin, now_ms=attempt.wall_ms)
+    stored = await store_plan(services.database, row.cluster, plan, origin, now_ms=attempt.wall_ms)
     order: PlanOrder = order_of(plan, body)
     return await carry_out(services, stored, attempt, order=order, undoes=row.id)
 
@@ -87,8 +88,8 @@ async def _made(services: Services, row: OperationRow) -> list[Move]:
         fates = decode_work(row).fates
         return [move for move, fate in zip(spec.moves, fates, strict=True) if fate is Fate.MOVED]
     found: dict[PartitionKey, Move] = {}
-    for plan in await services.audit.read(partial(plans_of, operation_id=row.id)):
-        made = await services.audit.read(partial(get_moves, plan_id=plan.id, fates=(Fate.MOVED,)))
+    for plan in await services.database.read(partial(plans_of, operation_id=row.id)):
+        made = await services.database.read(partial(get_moves, plan_id=plan.id, fates=(Fate.MOVED,)))
         for move in (item.move for item in made):
             first = found.get(move.key)
             found[move.key] = Move(

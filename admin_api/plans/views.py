@@ -9,11 +9,12 @@ import msgspec
 from pydantic import Field
 
 from admin_api.names import optional_timestamp, timestamp
-from admin_api.plans.keeping import StoredPlan
 from admin_api.policies.models import VerdictView, verdict_view
 from admin_api.views import View
-from controller.audit.plan_rows import PlanRow, plan_without_moves
 from controller.core.planning.plan import Level, Levels, Move, Plan, Rejection, Slack, content_hash
+from controller.database.plan_rows import plan_without_moves
+from controller.database.rows import PlanRow
+from controller.operations.shell.plans import StoredPlan
 from controller.policies.sandbox import Verdict
 
 #: Of each list in a plan's answer; the totals count all.

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from admin_api.names import Reason, timestamp
 from admin_api.views import RequestBody, View
-from controller.audit.policy_rows import PolicyRow
+from controller.database.policy_rows import PolicyRow
 from controller.policies.facts import TABLES
 from controller.policies.sandbox import SQL_CHARS_MAX, Shape, Verdict
 

@@ -21,7 +21,7 @@ from admin_api.strict_route import StrictRoute
 from admin_api.tokens import Role
 from admin_api.writes import REPLAYED_HEADERS, Asked, Write
 from controller.audit.change import Entity
-from controller.audit.policy_rows import list_policies
+from controller.database.policy_rows import list_policies
 
 router = APIRouter(route_class=StrictRoute, tags=["Plans"])
 
@@ -45,7 +45,7 @@ async def list_them(
 ) -> Response:
     """A plan is carried out only while each of them returns no rows."""
     services.engine.image(cluster)
-    rows = await services.audit.read(partial(list_policies, cluster=cluster))
+    rows = await services.database.read(partial(list_policies, cluster=cluster))
     page, token = page_of(
         rows, lambda row: (row.name,), name="policies", kinds=(str,), limit=limit, token=page_token
     )

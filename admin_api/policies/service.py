@@ -7,12 +7,11 @@ from functools import partial
 
 from admin_api.answers import Answer
 from admin_api.conditions import Condition
-from admin_api.plans.keeping import snapshot_of
 from admin_api.policies.models import PolicyTried, PutPolicy, policy_view, verdict_view
 from admin_api.problem import FieldProblem, ProblemError
 from admin_api.services import Services
 from admin_api.writes import Attempt
-from controller.audit.policy_rows import (
+from controller.database.policy_rows import (
     POLICIES_MAX,
     PolicyRow,
     delete_policy,
@@ -20,6 +19,7 @@ from controller.audit.policy_rows import (
     list_policies,
     put_policy,
 )
+from controller.operations.shell.plans import snapshot_of
 from controller.policies.facts import Facts
 from controller.policies.sandbox import BadPolicy, Shape, check_policy, judge
 from controller.shell.outcomes import Overloaded
@@ -39,7 +39,7 @@ def shape_of(row: PolicyRow) -> Shape | None:
 
 async def find_policy(services: Services, cluster: str, name: str) -> PolicyRow:
     """Raises policy_not_found."""
-    row = await services.audit.read(partial(get_policy, cluster=cluster, name=name))
+    row = await services.database.read(partial(get_policy, cluster=cluster, name=name))
     if row is None:
         raise ProblemError("policy_not_found", f"cluster {cluster!r} has no policy {name!r}")
     return row
@@ -50,11 +50,11 @@ async def write_policy(
 ) -> Answer:
     """201 with a new policy, 200 with one that replaces another; of a dry run, what it says now."""
     try:
-        shape = await services.audit.compute(partial(check_policy, body.sql))
+        shape = await services.database.compute(partial(check_policy, body.sql))
     except BadPolicy as bad:
         field = FieldProblem(pointer="/sql", message=bad.detail)
         raise ProblemError(bad.fault.value, bad.detail, errors=(field,)) from None
-    before = await services.audit.read(partial(get_policy, cluster=cluster, name=name))
+    before = await services.database.read(partial(get_policy, cluster=cluster, name=name))
     condition.check(None if before is None else str(before.revision), what=f"policy {name}")
     row = PolicyRow(
         cluster=cluster,
@@ -69,10 +69,10 @@ async def write_policy(
     )
     if attempt.dry_run:
         facts = Facts(snapshot=snapshot_of(services.engine, cluster), plan=None)
-        (verdict,) = await services.audit.compute(partial(judge, [(name, body.sql)], facts))
+        (verdict,) = await services.database.compute(partial(judge, [(name, body.sql)], facts))
         return Answer.of(200, PolicyTried(policy=policy_view(row, shape), verdict=verdict_view(verdict)))
-    if not await services.audit.write(partial(put_policy, row=row, replaces=before)):
-        there = await services.audit.read(partial(list_policies, cluster=cluster))
+    if not await services.database.write(partial(put_policy, row=row, replaces=before)):
+        there = await services.database.read(partial(list_policies, cluster=cluster))
         if before is None and len(there) >= POLICIES_MAX:
             raise ProblemError("too_many_policies", f"a cluster may have {POLICIES_MAX} policies")
         raise Overloaded("somebody else has written this policy in this moment")
@@ -92,6 +92,6 @@ async def remove_policy(
     condition.check(str(row.revision), what=f"policy {name}")
     if attempt.dry_run:
         return Answer.of(200, policy_view(row, shape_of(row)))
-    if not await services.audit.write(partial(delete_policy, row=row)):
+    if not await services.database.write(partial(delete_policy, row=row)):
         raise Overloaded("somebody else has written this policy in this moment")
     return Answer(204, b"")

@@ -7,21 +7,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from admin_api.answers import Answer
-from admin_api.approvals.guarding import check_is_planned
 from admin_api.conditions import Condition
-from admin_api.operations.model import (
-    REFUSED_SHOWN,
-    Move,
-    OperationState,
-    Reassignment,
-    ReassignmentCancel,
-    Refused,
-)
 from admin_api.operations.opening import opened
-from admin_api.operations.reassignments import advance_reassignment, begin_reassignment, finished_cancel
 from admin_api.operations.views import accepted, eta_view
 from admin_api.partitions.service import find_partition, partition_view, version_of
-from admin_api.ports import EnginePort
+from admin_api.protection import check_is_planned
 from admin_api.reassignments.models import (
     Assign,
     BlockedReasonView,
@@ -39,6 +29,16 @@ from controller.core.events import (
     ReassignmentTarget,
 )
 from controller.core.reassignment_progress import ReassignmentProgress
+from controller.operations.model import (
+    REFUSED_SHOWN,
+    Move,
+    OperationState,
+    Reassignment,
+    ReassignmentCancel,
+    Refused,
+)
+from controller.operations.reassignments import advance_reassignment, begin_reassignment, finished_cancel
+from controller.shell.engine_port import EnginePort
 
 
 async def assign(

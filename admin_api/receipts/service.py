@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from admin_api.names import timestamp
-from admin_api.operations.model import FINISHED, Reassignment, decode_work
 from admin_api.receipts.models import (
     EvidenceView,
     HoleView,
@@ -16,19 +15,20 @@ from admin_api.receipts.models import (
 )
 from admin_api.services import Services
 from controller.audit.change import partition_id
-from controller.audit.operation_rows import OperationRow
 from controller.audit.receipts import Receipt, begun_moves, read_receipt
 from controller.audit.safety import Stretch, Tally, Worst
+from controller.database.rows import OperationRow
+from controller.operations.model import FINISHED, Reassignment, decode_work
 
 
 async def receipt_of(services: Services, row: OperationRow) -> ReceiptView:
-    """Raises AuditUnavailable."""
+    """Raises DatabaseUnavailable."""
     # Before anything is read: what is told meanwhile may come after what was read.
     pending = _is_pending(services, row.cluster)
     begin_ms = row.started_at_ms or row.created_at_ms
     end_ms = max(begin_ms, row.finished_at_ms or services.clock.now_wall_ms())
     receipt = await read_receipt(
-        services.audit,
+        services.database,
         cluster=row.cluster,
         operation_id=row.id,
         named=await _named(services, row),
@@ -85,7 +85,7 @@ async def _named(services: Services, row: OperationRow) -> dict[str, str]:
     work = decode_work(row)
     if isinstance(work.spec, Reassignment):
         return {partition_id(*move.key): move.topic for move in work.spec.moves}
-    return await services.audit.read(partial(begun_moves, operation_id=row.id))
+    return await services.database.read(partial(begun_moves, operation_id=row.id))
 
 
 def _is_pending(services: Services, cluster: str) -> bool | None:

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from admin_api.partitions.service import state_word
-from admin_api.ports import EnginePort
 from admin_api.replication.models import BrokerReplicationView, ReplicationView, StateCounts
 from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import PartitionState
 from controller.contract.session import BrokerStatus
 from controller.core.image import ClusterImage
+from controller.shell.engine_port import EnginePort
 from controller.shell.published import Published
 
 #: Worst first.

@@ -6,19 +6,19 @@ from functools import partial
 
 from admin_api.answers import Answer
 from admin_api.conditions import Condition
-from admin_api.operations.model import ReplicationFactorChange
 from admin_api.operations.views import accepted
-from admin_api.plans.keeping import Origin, plan_id_of, store_plan
 from admin_api.plans.making import make
 from admin_api.plans.service import carry_out, check_outcome, order_of
 from admin_api.plans.views import plan_view
-from admin_api.policies.judging import verdicts_on
 from admin_api.services import Services
 from admin_api.topics.changes import ChangeTopic
 from admin_api.topics.service import check_settled, find_topic
 from admin_api.writes import Attempt
-from controller.audit.operation_rows import get_operation
 from controller.core.planning.goals import ChangeReplicationFactor
+from controller.database.operation_rows import get_operation
+from controller.operations.model import ReplicationFactorChange
+from controller.operations.shell.plans import Origin, plan_id_of, store_plan
+from controller.policies.judging import verdicts_on
 
 
 async def change_replication_factor(
@@ -35,7 +35,7 @@ async def change_replication_factor(
     factor = body.replication_factor
     assert factor is not None
     if not attempt.dry_run:
-        begun = await services.audit.read(partial(get_operation, operation_id=attempt.operation_id))
+        begun = await services.database.read(partial(get_operation, operation_id=attempt.operation_id))
         if begun is not None:  # under the same Idempotency-Key, and its answer was lost
             return accepted(begun, retry_after_s=services.settings.retry_after_s)
     topic = find_topic(services.engine.image(cluster), cluster, name)
@@ -43,7 +43,7 @@ async def change_replication_factor(
     goal = ChangeReplicationFactor(topic_id=topic.topic_id, replication_factor=factor)
     plan = await make(services, cluster, goal)
     check_outcome(plan, ["/replication_factor"] * max(1, len(plan.rejections), len(plan.skipped)))
-    verdicts = await verdicts_on(services.engine, services.audit, cluster, plan)
+    verdicts = await verdicts_on(services.engine, services.database, cluster, plan)
     if attempt.dry_run:
         return Answer.of(200, plan_view(cluster, plan, verdicts))
     origin = Origin(
@@ -53,7 +53,7 @@ async def change_replication_factor(
         request_id=attempt.request_id,
     )
     stored = await store_plan(
-        services.audit, cluster, plan, origin, now_ms=attempt.wall_ms, verdicts=verdicts
+        services.database, cluster, plan, origin, now_ms=attempt.wall_ms, verdicts=verdicts
     )
     spec = ReplicationFactorChange(
         topic=name, topic_id=topic.topic_id, replication_factor=factor, plan_id=stored.row.id

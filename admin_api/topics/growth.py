@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from admin_api.answers import Answer
 from admin_api.conditions import Condition
-from admin_api.operations.model import OperationState, PartitionsAdd
 from admin_api.operations.opening import opened
-from admin_api.operations.topic_growth import begin_partitions_add
 from admin_api.operations.views import accepted
 from admin_api.services import Services
 from admin_api.topics.changes import ChangeTopic
@@ -16,6 +14,8 @@ from admin_api.writes import Attempt, refusal_problem
 from controller.audit.change import Entity
 from controller.contract.partition_state import TopicState
 from controller.core.events import AddPartitions, PartitionsAdded, Refusal
+from controller.operations.model import OperationState, PartitionsAdd
+from controller.operations.topic_growth import begin_partitions_add
 from controller.shell.published import Published
 
 

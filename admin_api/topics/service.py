@@ -6,17 +6,13 @@ from collections.abc import Sequence
 
 from admin_api.answers import Answer
 from admin_api.conditions import Condition
-from admin_api.operations.advance import begin_topic_delete
-from admin_api.operations.model import OperationState, TopicDelete, encode_work
 from admin_api.operations.views import accepted
-from admin_api.ports import EnginePort
 from admin_api.problem import FieldProblem, ProblemError
 from admin_api.services import Services
 from admin_api.topics.models import NewTopic, PlacedPartition, TopicDeletionPlan, TopicPlan, TopicView
 from admin_api.views import LastChange
 from admin_api.writes import Attempt, refusal_problem
 from controller.audit.change import Entity
-from controller.audit.operation_rows import OperationRow
 from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from controller.core.events import (
     CreateTopic,
@@ -27,6 +23,10 @@ from controller.core.events import (
     TopicDeletionStarted,
 )
 from controller.core.records import Change
+from controller.database.rows import OperationRow
+from controller.operations.advance import begin_topic_delete
+from controller.operations.model import OperationState, TopicDelete, encode_work
+from controller.shell.engine_port import EnginePort
 from controller.shell.published import Published
 
 

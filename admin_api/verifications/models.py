@@ -16,7 +16,7 @@ from admin_api.names import (
     timestamp,
 )
 from admin_api.views import RequestBody, View
-from controller.audit.verification_rows import FindingRow, VerificationRow
+from controller.database.verification_rows import FindingRow, VerificationRow
 
 FINDINGS_MAX = 1_000
 PARTITIONS_MAX = 2_000

@@ -27,7 +27,7 @@ from admin_api.verifications.models import (
 )
 from admin_api.writes import REPLAYED_HEADERS, Asked, Write
 from controller.audit.change import Entity
-from controller.audit.verification_rows import list_findings, list_verifications
+from controller.database.verification_rows import list_findings, list_verifications
 
 router = APIRouter(route_class=StrictRoute, tags=["Verifications"])
 
@@ -54,7 +54,7 @@ async def list_them(
     """Whether replicas were the same, whole and in order, each time that somebody looked."""
     services.engine.image(cluster)
     below = None if page_token is None else decode_position(page_token, "verifications", int, str)
-    rows = await services.audit.read(
+    rows = await services.database.read(
         partial(
             list_verifications,
             cluster=cluster,
@@ -131,7 +131,7 @@ async def list_what_is_wrong(
     services.engine.image(cluster)
     await service.find_verification(services, cluster, verification_id)
     after = -1 if page_token is None else decode_position(page_token, "findings", int)[0]
-    rows = await services.audit.read(
+    rows = await services.database.read(
         partial(list_findings, verification_id=verification_id, after=after, limit=limit + 1)
     )
     page, token = cut_page(rows, limit, lambda row: ["findings", row.position])

@@ -9,7 +9,7 @@ from admin_api.problem import FieldProblem, ProblemError
 from admin_api.services import Services
 from admin_api.verifications.models import RecordVerification, verification_view
 from admin_api.writes import Attempt
-from controller.audit.verification_rows import (
+from controller.database.verification_rows import (
     FindingRow,
     VerificationRow,
     get_verification,
@@ -46,7 +46,7 @@ async def record_verification(
     findings = [
         FindingRow(position=position, **found.model_dump()) for position, found in enumerate(body.findings)
     ]
-    kept = await services.audit.write(partial(insert_verification, row=row, findings=findings))
+    kept = await services.database.write(partial(insert_verification, row=row, findings=findings))
     location = f"/clusters/{cluster}/verifications/{row.id}"
     return Answer.of(201, verification_view(kept), Location=location)
 
@@ -76,7 +76,7 @@ def _check(body: RecordVerification) -> None:
 
 async def find_verification(services: Services, cluster: str, verification_id: str) -> VerificationRow:
     """Raises verification_not_found."""
-    row = await services.audit.read(
+    row = await services.database.read(
         partial(get_verification, cluster=cluster, verification_id=verification_id)
     )
     if row is None:

@@ -19,9 +19,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-#: What stands before the first entry.
-GENESIS: Final = "0" * 64
-
 _ROW_FIELDS: Final = (
     "cluster",
     "seq",

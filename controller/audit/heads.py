@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from controller.audit.chain import hash_outcome, hash_row
-from controller.audit.tables import audit, audit_heads, audit_outcomes
+from controller.database.tables import audit, audit_heads, audit_outcomes
 
 #: Rows chained per statement while catching up.
 ROWS_PER_PAGE = 500

@@ -1,6 +1,6 @@
 """Writes the history: changes as they were persisted, requests as they were made, and what was missed.
 
-Each function is one unit of work for `AuditStore`. Rows of one cluster get consecutive `seq` numbers, growing
+Each function is one unit of work for `Database`. Rows of one cluster get consecutive `seq` numbers, growing
 ids and their places in the chain of hashes in commit order, because whoever appends first locks the cluster's
 head. A change is written at most once, whoever tells it and how often (S40).
 """
@@ -22,8 +22,8 @@ from controller.audit.change import (
     topic_of,
 )
 from controller.audit.heads import Head, lock_head
-from controller.audit.store import AuditRejected
-from controller.audit.tables import audit, audit_outcomes
+from controller.database.sql import DatabaseRejected
+from controller.database.tables import audit, audit_outcomes, inert
 
 #: Keys per statement: well under SQLite's limit on bound parameters.
 KEYS_PER_QUERY = 300
@@ -135,12 +135,12 @@ def append_intent(connection: sa.Connection, intent: Intent, *, recorded_at_ms: 
 
 
 def append_outcome(connection: sa.Connection, outcome: Outcome) -> None:
-    """Writes what became of a request; the first outcome told is the one kept. Raises AuditRejected when
+    """Writes what became of a request; the first outcome told is the one kept. Raises DatabaseRejected when
     there is no such request."""
     found = sa.select(audit.c.cluster, audit.c.seq).where(audit.c.id == outcome.audit_id)
     request = connection.execute(found).one_or_none()
     if request is None:
-        raise AuditRejected(f"there is no request {outcome.audit_id} to have an outcome")
+        raise DatabaseRejected(f"there is no request {outcome.audit_id} to have an outcome")
     head = lock_head(connection, request.cluster)
     # Asked under the head's lock: nobody else can be writing it.
     told = sa.select(audit_outcomes.c.audit_id).where(audit_outcomes.c.audit_id == outcome.audit_id)
@@ -239,13 +239,6 @@ def append_lost_removals(
         written.append(_change_row(change, recorded_at_ms=at_ms, gap_before=True, backfilled=True))
     _insert(connection, head, written)
     return len(written)
-
-
-def inert(text: str | None) -> Any:
-    """Text that every database can hold: PostgreSQL refuses NUL and half a surrogate pair."""
-    if text is None:
-        return None
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
 def _key(change: AuditedChange) -> _Key:

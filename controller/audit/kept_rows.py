@@ -11,8 +11,8 @@ from typing import Final
 import sqlalchemy as sa
 
 from controller.audit.removal import KeptDigest
-from controller.audit.store import AuditStore
-from controller.audit.tables import audit
+from controller.database.sql import Database
+from controller.database.tables import audit
 
 #: Entries per unit of work: well under a second, so that others write in between.
 ENTRIES_PER_PAGE: Final = 2_000
@@ -47,8 +47,8 @@ def is_end(until: int, head_position: int) -> sa.ColumnElement[bool]:
     return sa.and_(audit.c.after.is_(None), ~late.correlate(audit).exists())
 
 
-async def digest_kept(store: AuditStore, cluster: str, *, until: int, head_position: int) -> KeptDigest:
-    """Over the rows that stay below an anchor at `until`. Raises AuditUnavailable."""
+async def digest_kept(store: Database, cluster: str, *, until: int, head_position: int) -> KeptDigest:
+    """Over the rows that stay below an anchor at `until`. Raises DatabaseUnavailable."""
     kept = KeptDigest()
     position = 0
     while position < until:

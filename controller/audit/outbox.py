@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from controller.audit import history
 from controller.audit.change import AuditedChange
 from controller.audit.history import Outcome
-from controller.audit.store import AuditRejected, AuditStore, AuditUnavailable
+from controller.database.sql import Database, DatabaseRejected, DatabaseUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class AuditOutbox:
     """The queue and the task that empties it."""
 
     def __init__(
-        self, store: AuditStore, *, clock: OutboxClock, truth: Truth, changes_max: int = CHANGES_MAX
+        self, store: Database, *, clock: OutboxClock, truth: Truth, changes_max: int = CHANGES_MAX
     ) -> None:
         self._store = store
         self._clock = clock
@@ -129,7 +129,7 @@ class AuditOutbox:
             self._wake = anyio.Event()
             try:
                 await self.flush()
-            except AuditUnavailable as error:
+            except DatabaseUnavailable as error:
                 _log.warning("audit database unavailable, %d rows wait: %s", len(self._queue), error)
                 await self._clock.sleep_ms(retry_ms)
                 retry_ms = min(retry_ms * 2, RETRY_MS_MAX)
@@ -137,7 +137,7 @@ class AuditOutbox:
                 retry_ms = RETRY_MS_FIRST
 
     async def flush(self) -> None:
-        """Writes everything that waits now. Raises AuditUnavailable; what was not written stays."""
+        """Writes everything that waits now. Raises DatabaseUnavailable; what was not written stays."""
         async with self._flushing:
             while self._queue:
                 batch = [self._queue[index] for index in range(min(BATCH_MAX, len(self._queue)))]
@@ -150,7 +150,7 @@ class AuditOutbox:
     async def _write(self, batch: Sequence[AuditedChange | Outcome]) -> None:
         try:
             await self._store.write(partial(_append, batch=batch, recorded_at_ms=self._clock.now_wall_ms()))
-        except AuditRejected as error:
+        except DatabaseRejected as error:
             if len(batch) == 1:
                 self._rejected += 1
                 _log.error("audit row refused for good: %s: %r", error, batch[0])

@@ -13,9 +13,8 @@ import msgspec
 import sqlalchemy as sa
 
 from controller.audit.change import Entity
-from controller.audit.history import inert
 from controller.audit.removal import RemovalUnreadable, find_removal
-from controller.audit.tables import audit
+from controller.database.tables import audit, inert
 
 #: Keys per statement: well under SQLite's limit on bound parameters.
 _KEYS_PER_QUERY = 300

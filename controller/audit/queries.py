@@ -13,8 +13,7 @@ import msgspec
 import sqlalchemy as sa
 
 from controller.audit.change import Entity
-from controller.audit.history import inert
-from controller.audit.tables import audit, audit_outcomes
+from controller.database.tables import audit, audit_outcomes, inert
 
 
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,13 +15,12 @@ import msgspec
 import sqlalchemy as sa
 
 from controller.audit.change import Entity, partition_id
-from controller.audit.history import inert
 from controller.audit.placements import audited_since_ms, followed_by_a_gap
 from controller.audit.removal import anchoring_row
 from controller.audit.safety import AuditedState, History, Measured, Meter
-from controller.audit.store import AuditStore
-from controller.audit.tables import audit, plan_moves, plans
 from controller.contract.partition_state import NO_LEADER
+from controller.database.sql import Database
+from controller.database.tables import audit, inert, plan_moves, plans
 
 #: Partitions per unit of work: well under SQLite's limit on bound parameters.
 PARTITIONS_PER_READ: Final = 300
@@ -46,7 +45,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_receipt(
-    store: AuditStore,
+    store: Database,
     *,
     cluster: str,
     operation_id: str,
@@ -58,7 +57,7 @@ async def read_receipt(
     """Of the partitions that an operation changed and those that it names, from begin_ms to end_ms.
 
     named: topics' names by partition id (`controller.audit.change.partition_id`). is_over: the time is, so
-    that rows after it can tell of holes in it. Raises AuditUnavailable.
+    that rows after it can tell of holes in it. Raises DatabaseUnavailable.
     """
     changed = await store.read(partial(_changed_by, cluster=cluster, operation_id=operation_id))
     topics = {**named, **changed}

@@ -17,8 +17,7 @@ from typing import Any, Final
 import msgspec
 import sqlalchemy as sa
 
-from controller.audit.history import inert
-from controller.audit.tables import audit, audit_anchors
+from controller.database.tables import audit, audit_anchors, inert
 
 #: Cause of a removal's row.
 REMOVE_ROWS: Final = "remove_audit_rows"

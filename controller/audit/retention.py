@@ -32,9 +32,9 @@ from controller.audit.removal import (
     RemovalUnreadable,
     find_removal,
 )
-from controller.audit.store import AuditRejected, AuditStore, AuditUnavailable
-from controller.audit.tables import audit, audit_anchors, audit_heads, audit_outcomes
 from controller.audit.verification import verify
+from controller.database.sql import Database, DatabaseRejected, DatabaseUnavailable
+from controller.database.tables import audit, audit_anchors, audit_heads, audit_outcomes
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Retention:
     """The task. clusters: names of those whose active controller this is; none on a standby."""
 
     def __init__(
-        self, store: AuditStore, *, clock: RetentionClock, clusters: Callable[[], Sequence[str]], days: int
+        self, store: Database, *, clock: RetentionClock, clusters: Callable[[], Sequence[str]], days: int
     ) -> None:
         assert days > 0, days
         self._store = store
@@ -81,7 +81,7 @@ class Retention:
                 await remove_old_rows(self._store, cluster, days=self._days, now_ms=self._clock.now_wall_ms())
             except (HistoryAltered, RemovalUnreadable) as error:
                 _log.error("audit of cluster %s: nothing is removed: %s", cluster, error)
-            except (AuditUnavailable, AuditRejected) as error:
+            except (DatabaseUnavailable, DatabaseRejected) as error:
                 _log.warning("audit of cluster %s: removal waits: %s", cluster, error)
 
 
@@ -97,9 +97,9 @@ class _Cut(msgspec.Struct, frozen=True, kw_only=True):
     head_position: int
 
 
-async def remove_old_rows(store: AuditStore, cluster: str, *, days: int, now_ms: int) -> int:
+async def remove_old_rows(store: Database, cluster: str, *, days: int, now_ms: int) -> int:
     """Removes what is older than `days` whole days; returns how many removals that took. Raises
-    AuditUnavailable, AuditRejected, HistoryAltered, RemovalUnreadable."""
+    DatabaseUnavailable, DatabaseRejected, HistoryAltered, RemovalUnreadable."""
     before_ms = now_ms // DAY_MS * DAY_MS - days * DAY_MS
     removals = 0
     while True:
@@ -252,7 +252,7 @@ def _anchor(
     return removal
 
 
-async def _sweep(store: AuditStore, cluster: str, recorded: Recorded) -> None:
+async def _sweep(store: Database, cluster: str, recorded: Recorded) -> None:
     """Deletes what lies below the anchor, but for the rows that stay."""
     until, head_position = recorded.removal.chain_position, recorded.removal.head_position
     unanswered = (

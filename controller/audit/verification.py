@@ -19,10 +19,10 @@ from typing import Any, Final
 import msgspec
 import sqlalchemy as sa
 
-from controller.audit.chain import GENESIS, hash_outcome, hash_row
+from controller.audit.chain import hash_outcome, hash_row
 from controller.audit.removal import KeptDigest, Recorded, RemovalUnreadable, anchoring_row, find_removal
-from controller.audit.store import AuditStore
-from controller.audit.tables import audit, audit_heads, audit_outcomes
+from controller.database.sql import Database
+from controller.database.tables import GENESIS, audit, audit_heads, audit_outcomes
 
 ENTRIES_PER_PAGE: Final = 500
 #: Entries looked at per call: some seconds. The answer says where to go on.
@@ -181,7 +181,7 @@ class _Walk:
 
 
 async def verify(
-    store: AuditStore,
+    store: Database,
     cluster: str,
     *,
     from_seq: int | None = None,
@@ -191,7 +191,7 @@ async def verify(
 ) -> Verification | None:
     """Checks the rows numbered `from_seq` to `to_seq`, both inclusive, and the outcomes written between them;
     from the beginning, or to the end, where a bound is not given. to_position: ends with the entry there
-    instead. None: nothing was ever written about this cluster. Raises AuditUnavailable."""
+    instead. None: nothing was ever written about this cluster. Raises DatabaseUnavailable."""
     anchored_by = await store.read(partial(anchoring_row, cluster=cluster))
     while True:
         found = await _walk_once(
@@ -212,7 +212,7 @@ async def verify(
 
 
 async def _walk_once(
-    store: AuditStore,
+    store: Database,
     cluster: str,
     *,
     from_seq: int | None,
@@ -292,7 +292,7 @@ def _find_start(connection: sa.Connection, *, cluster: str, from_seq: int | None
     )
 
 
-async def _check_anchor(store: AuditStore, cluster: str, start: _Start) -> Mismatch | None:
+async def _check_anchor(store: Database, cluster: str, start: _Start) -> Mismatch | None:
     """That the removal's row says what it said, and that the rows below are those that it names."""
     recorded = start.removal
     assert recorded is not None

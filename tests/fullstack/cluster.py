@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from controller.audit.store import create_sql_engine, run_in_place
-from controller.audit.tables import metadata as sql_tables
 from controller.contract.partition_state import PartitionKey, PartitionState
+from controller.database.sql import create_sql_engine, run_in_place
+from controller.database.tables import metadata as sql_tables
 from controller.shell.published import Published
 from controller.shell.rows import BrokerRow, broker_path
 from tests.fullstack.broker_node import PORT as KAFKA_PORT

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from admin_api.app import create_app
 from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
-from controller.audit.store import AuditStore
+from controller.database.sql import Database
 from controller.shell.broker_api import create_router
 from controller.shell.engine import Engine
 from controller.shell.meta import SessionState
@@ -179,14 +179,14 @@ class ControllerNode:
             url=self.url,
             options=cluster.options.controller_options(),
         )
-        store = AuditStore(cluster.sql, cluster.run_sql)
+        store = Database(cluster.sql, cluster.run_sql)
         outbox = AuditOutbox(store, clock=life.clock, truth=engine.truth)
         engine.attach_outbox(outbox)
         registry = CollectorRegistry()
         registry.register(EngineCollector(engine))
         app = create_app(
             engine=engine,
-            audit=store,
+            database=store,
             outbox=outbox,
             settings=ApiSettings(),
             clock=life.clock,  # type: ignore[arg-type]

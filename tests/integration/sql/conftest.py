@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from controller.audit import migrate
+from controller.database import migrate
 from tests.postgres import running_postgres
 
 _numbers = itertools.count()

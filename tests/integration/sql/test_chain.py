@@ -10,13 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 from controller.audit import history, verification
-from controller.audit.chain import GENESIS
 from controller.audit.change import AuditedChange, Entity, partition_id
 from controller.audit.history import Intent, Outcome, RequestOutcome
 from controller.audit.outbox import AuditOutbox
-from controller.audit.store import AuditRejected, AuditStore, run_in_place
-from controller.audit.tables import audit, audit_heads, audit_outcomes
 from controller.audit.verification import MismatchCode, Verification, verify
+from controller.database.sql import Database, DatabaseRejected, run_in_place
+from controller.database.tables import GENESIS, audit, audit_heads, audit_outcomes
 from controller.shell.clock import SystemClock
 
 pytestmark = pytest.mark.anyio
@@ -28,8 +27,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[AuditStore]:
-    store = AuditStore.open(database_url, run_sync=run_in_place)
+def store(database_url: str) -> Iterator[Database]:
+    store = Database.open(database_url, run_sync=run_in_place)
     yield store
     store.close()
 
@@ -73,11 +72,11 @@ INTENT = Intent(
 )
 
 
-async def append(store: AuditStore, *changes: AuditedChange) -> None:
+async def append(store: Database, *changes: AuditedChange) -> None:
     await store.write(partial(history.append_changes, changes=changes, recorded_at_ms=5))
 
 
-async def ask(store: AuditStore, *, answered: bool = True) -> int:
+async def ask(store: Database, *, answered: bool = True) -> int:
     """A request, and what became of it."""
     audit_id = await store.write(partial(history.append_intent, intent=INTENT, recorded_at_ms=5))
     if answered:
@@ -88,13 +87,13 @@ async def ask(store: AuditStore, *, answered: bool = True) -> int:
     return audit_id
 
 
-async def found(store: AuditStore, cluster: str = "prod", **bounds: Any) -> Verification:
+async def found(store: Database, cluster: str = "prod", **bounds: Any) -> Verification:
     verification = await verify(store, cluster, **bounds)
     assert verification is not None
     return verification
 
 
-async def test_everything_that_appends_appends_to_one_chain(store: AuditStore) -> None:
+async def test_everything_that_appends_appends_to_one_chain(store: Database) -> None:
     await append(store, changed(0), changed(0, cluster="test"), changed(1))
     await ask(store)
     truth = [changed(4, before=None), changed(0, topic_id="u", before=None)]
@@ -110,20 +109,20 @@ async def test_everything_that_appends_appends_to_one_chain(store: AuditStore) -
     assert await verify(store, "dev") is None
 
 
-async def test_an_outcome_needs_its_request(store: AuditStore) -> None:
+async def test_an_outcome_needs_its_request(store: Database) -> None:
     outcome = Outcome(audit_id=10**9, outcome=RequestOutcome.SUCCEEDED, at_ms=1)
-    with pytest.raises(AuditRejected):
+    with pytest.raises(DatabaseRejected):
         await store.write(partial(history.append_outcome, outcome=outcome))
 
 
-async def test_a_failed_transaction_takes_its_places_back(store: AuditStore) -> None:
+async def test_a_failed_transaction_takes_its_places_back(store: Database) -> None:
     await append(store, changed(0))
 
     def fail(connection: sa.Connection) -> None:
         history.append_changes(connection, [changed(1)], recorded_at_ms=1)
-        raise AuditRejected("no")
+        raise DatabaseRejected("no")
 
-    with pytest.raises(AuditRejected):
+    with pytest.raises(DatabaseRejected):
         await store.write(fail)
     await append(store, changed(2))
     whole = await found(store)
@@ -132,7 +131,7 @@ async def test_a_failed_transaction_takes_its_places_back(store: AuditStore) -> 
 
 @pytest.mark.parametrize("pages_of", [1, 2, 3, 500])
 async def test_a_page_ends_nowhere_in_particular(
-    store: AuditStore, pages_of: int, monkeypatch: pytest.MonkeyPatch
+    store: Database, pages_of: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await append(store, changed(0), changed(1))
     for _ in range(3):
@@ -142,7 +141,7 @@ async def test_a_page_ends_nowhere_in_particular(
     assert (whole.mismatch, whole.rows, whole.outcomes, whole.last_seq) == (None, 5, 3, 5)
 
 
-async def test_a_part_is_verified_from_what_stands_before_it(store: AuditStore) -> None:
+async def test_a_part_is_verified_from_what_stands_before_it(store: Database) -> None:
     for _ in range(5):
         await ask(store)
     part = await found(store, from_seq=2, to_seq=4)
@@ -152,7 +151,7 @@ async def test_a_part_is_verified_from_what_stands_before_it(store: AuditStore) 
     assert (beyond.mismatch, beyond.rows, beyond.first_seq) == (None, 0, None)
 
 
-async def test_a_long_walk_is_cut_and_goes_on_where_it_was_cut(store: AuditStore) -> None:
+async def test_a_long_walk_is_cut_and_goes_on_where_it_was_cut(store: Database) -> None:
     for _ in range(6):
         await ask(store)
     seen: list[tuple[int | None, int | None]] = []
@@ -168,7 +167,7 @@ async def test_a_long_walk_is_cut_and_goes_on_where_it_was_cut(store: AuditStore
     assert part.hash == (await found(store)).hash
 
 
-async def tamper(store: AuditStore, statement: sa.Executable) -> None:
+async def tamper(store: Database, statement: sa.Executable) -> None:
     await store.write(lambda connection: connection.execute(statement))
 
 
@@ -199,7 +198,7 @@ TAMPERINGS: dict[str, tuple[Callable[[], sa.Executable], MismatchCode, int | Non
 
 
 @pytest.mark.parametrize("what", TAMPERINGS)
-async def test_tampering_shows_at_the_first_entry_that_does_not_fit(store: AuditStore, what: str) -> None:
+async def test_tampering_shows_at_the_first_entry_that_does_not_fit(store: Database, what: str) -> None:
     await append(store, changed(0), changed(1), changed(2))
     await ask(store)
     await append(store, changed(3))
@@ -213,7 +212,7 @@ async def test_tampering_shows_at_the_first_entry_that_does_not_fit(store: Audit
     assert (await found(store, to_seq=1 if seq == 1 else 2)).mismatch is None
 
 
-async def test_a_row_rehashed_after_it_was_altered_no_longer_precedes_the_next(store: AuditStore) -> None:
+async def test_a_row_rehashed_after_it_was_altered_no_longer_precedes_the_next(store: Database) -> None:
     await append(store, changed(0), changed(1), changed(2))
     await append(store, changed(0, cluster="test", actor="mallory"))
 
@@ -231,7 +230,7 @@ async def test_a_row_rehashed_after_it_was_altered_no_longer_precedes_the_next(s
     assert (mismatch.code, mismatch.seq) == (MismatchCode.UNLINKED, 3)
 
 
-async def test_a_row_that_took_another_rows_number_is_told(store: AuditStore) -> None:
+async def test_a_row_that_took_another_rows_number_is_told(store: Database) -> None:
     """Chained anew from a forged row on, as only the head's writer can: the numbers still tell."""
     await append(store, changed(0), changed(1))
 
@@ -245,7 +244,7 @@ async def test_a_row_that_took_another_rows_number_is_told(store: AuditStore) ->
     assert (mismatch.code, mismatch.seq) == (MismatchCode.MISNUMBERED, 8)
 
 
-async def test_rows_of_the_release_before_are_chained_by_the_next_append(store: AuditStore) -> None:
+async def test_rows_of_the_release_before_are_chained_by_the_next_append(store: Database) -> None:
     await append(store, changed(0))
 
     def write_as_before(connection: sa.Connection) -> None:
@@ -270,10 +269,10 @@ async def test_rows_of_the_release_before_are_chained_by_the_next_append(store: 
 
 
 async def test_two_controllers_at_once_write_one_chain(database_url: str) -> None:
-    stores = [AuditStore.open(database_url) for _ in range(2)]
+    stores = [Database.open(database_url) for _ in range(2)]
     outboxes = [AuditOutbox(store, clock=SystemClock(), truth=lambda _cluster: ()) for store in stores]
 
-    async def tell(store: AuditStore, outbox: AuditOutbox) -> None:
+    async def tell(store: Database, outbox: AuditOutbox) -> None:
         for start in range(0, 40, 7):
             outbox.record_changes([changed(epoch) for epoch in range(start, start + 7)])
             audit_id = await store.write(partial(history.append_intent, intent=INTENT, recorded_at_ms=5))

@@ -9,14 +9,16 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from controller.audit import history, idempotency, operation_rows, queries
+from controller.audit import history, queries
 from controller.audit.change import AuditedChange, Entity, partition_id
 from controller.audit.history import Intent, Outcome, RequestOutcome
-from controller.audit.idempotency import Claimed, InProgress, OtherBody, Replay
-from controller.audit.operation_rows import OperationFilter, OperationRow
 from controller.audit.outbox import AuditOutbox
 from controller.audit.queries import AuditFilter
-from controller.audit.store import AuditStore
+from controller.database import idempotency, operation_rows
+from controller.database.idempotency import Claimed, InProgress, OtherBody, Replay
+from controller.database.operation_rows import OperationFilter
+from controller.database.rows import OperationRow
+from controller.database.sql import Database
 from controller.shell.clock import SystemClock
 
 ORDERS = "orders0000000000000000"
@@ -24,7 +26,7 @@ ORDERS = "orders0000000000000000"
 
 @pytest.fixture
 def connection(database_url: str) -> Iterator[sa.Connection]:
-    store = AuditStore.open(database_url)
+    store = Database.open(database_url)
     with store._writer.begin() as connection:
         yield connection
     store.close()
@@ -324,7 +326,7 @@ def test_operations_made_in_the_same_millisecond_are_paged_without_loss(connecti
 async def test_two_controllers_telling_the_same_changes_leave_each_once_in_order(
     database_url: str, anyio_backend: str
 ) -> None:
-    stores = [AuditStore.open(database_url) for _ in range(2)]
+    stores = [Database.open(database_url) for _ in range(2)]
     outboxes = [AuditOutbox(store, clock=SystemClock(), truth=lambda _cluster: ()) for store in stores]
     history_of_one = [FIRST, *(changed(n, partition(n - 1), partition(n)) for n in range(1, 60))]
 

@@ -12,12 +12,13 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from controller.audit import history, migrate, schema
+from controller.audit import history
 from controller.audit.change import Entity
 from controller.audit.history import Intent
-from controller.audit.store import AuditStore, create_sql_engine, run_in_place
-from controller.audit.tables import metadata
 from controller.audit.verification import verify
+from controller.database import migrate, schema
+from controller.database.sql import Database, create_sql_engine, run_in_place
+from controller.database.tables import metadata
 
 
 def _tables(url: str) -> set[str]:
@@ -133,7 +134,7 @@ def test_the_history_of_the_revision_before_is_chained_as_it_stands(empty_url: s
         _write_as_revision_0003(connection)
     engine.dispose()
     migrate.upgrade(empty_url)
-    store = AuditStore.open(empty_url, run_sync=run_in_place)
+    store = Database.open(empty_url, run_sync=run_in_place)
 
     async def check(cluster: str) -> tuple[object, ...]:
         found = await verify(store, cluster)

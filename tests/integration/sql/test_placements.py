@@ -13,8 +13,8 @@ from controller.audit.change import AuditedChange, Entity, partition_id
 from controller.audit.history import Intent
 from controller.audit.placements import Placement, Position, audited_since_ms, placements_at
 from controller.audit.provenance import Origin, explain_replicas
-from controller.audit.store import create_sql_engine
 from controller.contract.partition_state import PartitionState
+from controller.database.sql import create_sql_engine
 
 
 @pytest.fixture

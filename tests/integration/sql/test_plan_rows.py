@@ -11,12 +11,7 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from admin_api.plans.keeping import Origin, find_plan, store_plan
-from controller.audit import migrate, plan_rows
-from controller.audit.plan_rows import MoveRow
 from controller.audit.receipts import begun_moves
-from controller.audit.store import AuditStore, run_in_place
-from controller.audit.tables import plan_moves, plans
 from controller.core.planning.goals import Drain
 from controller.core.planning.plan import (
     Level,
@@ -28,6 +23,11 @@ from controller.core.planning.plan import (
     Totals,
     content_hash,
 )
+from controller.database import migrate, plan_rows
+from controller.database.rows import MoveRow
+from controller.database.sql import Database, run_in_place
+from controller.database.tables import plan_moves, plans
+from controller.operations.shell.plans import Origin, find_plan, store_plan
 
 ORIGIN = Origin(plan_id="plan_1", actor="alice\N{SNOWMAN}", reason="a\x00b", request_id=None)
 
@@ -65,25 +65,25 @@ def _level() -> Level:
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[AuditStore]:
-    opened = AuditStore.open(database_url, run_sync=run_in_place)
+def store(database_url: str) -> Iterator[Database]:
+    opened = Database.open(database_url, run_sync=run_in_place)
     yield opened
     opened.close()
 
 
-def _keep(store: AuditStore, plan: Plan, origin: Origin = ORIGIN, *, now_ms: int = 1_000) -> Any:
+def _keep(store: Database, plan: Plan, origin: Origin = ORIGIN, *, now_ms: int = 1_000) -> Any:
     return anyio.run(partial(store_plan, store, "prod", plan, origin, now_ms=now_ms, expires_ms=100))
 
 
-def _read(store: AuditStore, work: Any) -> Any:
+def _read(store: Database, work: Any) -> Any:
     return anyio.run(store.read, work)
 
 
-def _write(store: AuditStore, work: Any) -> Any:
+def _write(store: Database, work: Any) -> Any:
     return anyio.run(store.write, work)
 
 
-def test_a_plan_of_several_pages_comes_back_as_it_was(store: AuditStore) -> None:
+def test_a_plan_of_several_pages_comes_back_as_it_was(store: Database) -> None:
     plan = plan_of(plan_rows.MOVES_PER_WRITE + 7)
     stored = _keep(store, plan)
     assert stored.plan == plan
@@ -93,7 +93,7 @@ def test_a_plan_of_several_pages_comes_back_as_it_was(store: AuditStore) -> None
     assert _keep(store, plan_of(2)).plan == plan
 
 
-def test_a_plan_whose_writer_died_is_not_there_and_is_replaced(store: AuditStore) -> None:
+def test_a_plan_whose_writer_died_is_not_there_and_is_replaced(store: Database) -> None:
     row = plan_rows.plan_row(
         plan_of(3),
         plan_id="plan_1",
@@ -113,7 +113,7 @@ def test_a_plan_whose_writer_died_is_not_there_and_is_replaced(store: AuditStore
     assert _keep(store, plan_of(2)).plan == plan_of(2)
 
 
-def test_one_operation_gets_a_plan_and_keeps_it(store: AuditStore) -> None:
+def test_one_operation_gets_a_plan_and_keeps_it(store: Database) -> None:
     _keep(store, plan_of(2))
     claim = partial(plan_rows.claim_plan, plan_id="plan_1")
     assert _write(store, partial(claim, operation_id="op_1"))
@@ -124,7 +124,7 @@ def test_one_operation_gets_a_plan_and_keeps_it(store: AuditStore) -> None:
     assert [row.id for row in _read(store, partial(plan_rows.plans_of, operation_id="op_1"))] == ["plan_1"]
 
 
-def test_an_operations_plans_come_in_the_order_in_which_it_made_them(store: AuditStore) -> None:
+def test_an_operations_plans_come_in_the_order_in_which_it_made_them(store: Database) -> None:
     """Also those of one millisecond, of which the tenth is not the second."""
     made = ["plan_1", *(f"plan_1_{turn}" for turn in range(1, 12))]
     for plan_id in reversed(made):
@@ -134,7 +134,7 @@ def test_an_operations_plans_come_in_the_order_in_which_it_made_them(store: Audi
     assert _read(store, partial(plan_rows.plan_ids_of, operation_id="op_1")) == made
 
 
-def test_a_receipt_names_what_any_of_the_plans_has_begun(store: AuditStore) -> None:
+def test_a_receipt_names_what_any_of_the_plans_has_begun(store: Database) -> None:
     for place, plan_id in enumerate(("plan_1", "plan_1_1")):
         _keep(store, plan_of(3), msgspec.structs.replace(ORIGIN, plan_id=plan_id))
         assert _write(store, partial(plan_rows.claim_plan, plan_id=plan_id, operation_id="op_1"))
@@ -145,7 +145,7 @@ def test_a_receipt_names_what_any_of_the_plans_has_begun(store: AuditStore) -> N
     assert named == {f"Zk1lV0pCTEq4nY6mXw2v3A/{number}": "orders" for number in (0, 1)}
 
 
-def test_fates_are_kept_move_by_move(store: AuditStore) -> None:
+def test_fates_are_kept_move_by_move(store: Database) -> None:
     _keep(store, plan_of(5))
     moves = _read(store, partial(plan_rows.get_moves, plan_id="plan_1", start=1, end=4))
     assert [found.position for found in moves] == [1, 2, 3]
@@ -160,7 +160,7 @@ def test_fates_are_kept_move_by_move(store: AuditStore) -> None:
     assert content_hash(stored.plan) == stored.row.content_hash
 
 
-def test_plans_that_nobody_carried_out_go_when_they_have_expired(store: AuditStore) -> None:
+def test_plans_that_nobody_carried_out_go_when_they_have_expired(store: Database) -> None:
     for number in range(3):
         origin = msgspec.structs.replace(ORIGIN, plan_id=f"plan_{number}")
         _keep(store, plan_of(1), origin, now_ms=1_000 * number)
@@ -194,7 +194,7 @@ def test_the_history_of_the_revision_before_stays_and_plans_find_room(empty_url:
     engine.dispose()
     for _ in range(2):
         migrate.upgrade(empty_url)
-        opened = AuditStore.open(empty_url, run_sync=run_in_place)
+        opened = Database.open(empty_url, run_sync=run_in_place)
         assert _keep(opened, plan_of(2)).plan == plan_of(2)
         assert _read(opened, _operations) == 1
         opened.close()

@@ -10,7 +10,7 @@ import pytest
 from controller.audit import history
 from controller.audit.change import AuditedChange, partition_id
 from controller.audit.receipts import PARTITIONS_PER_READ, Receipt, read_receipt
-from controller.audit.store import AuditStore, run_in_place
+from controller.database.sql import Database, run_in_place
 from tests.integration.sql.test_placements import change, state
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 OPERATION = "op_1"
 
 
-async def receipt(store: AuditStore, *, begin_ms: int, end_ms: int, is_over: bool = True) -> Receipt:
+async def receipt(store: Database, *, begin_ms: int, end_ms: int, is_over: bool = True) -> Receipt:
     return await read_receipt(
         store,
         cluster="prod",
@@ -42,12 +42,12 @@ def of(
     )
 
 
-async def written(store: AuditStore, *changes: AuditedChange) -> None:
+async def written(store: Database, *changes: AuditedChange) -> None:
     await store.write(partial(history.append_changes, changes=changes, recorded_at_ms=1))
 
 
 async def test_each_partition_counts_from_the_row_that_held_when_it_began(database_url: str) -> None:
-    store = AuditStore.open(database_url, run_sync=run_in_place)
+    store = Database.open(database_url, run_sync=run_in_place)
     await written(
         store,
         of(0, 10, 0, 1, before=False),  # below its minimum, long before
@@ -70,7 +70,7 @@ async def test_each_partition_counts_from_the_row_that_held_when_it_began(databa
 
 
 async def test_a_hole_inside_or_right_after_the_time_is_one_and_elsewhere_not(database_url: str) -> None:
-    store = AuditStore.open(database_url, run_sync=run_in_place)
+    store = Database.open(database_url, run_sync=run_in_place)
     await written(store, of(0, 10, 0, 1, 2, 3, before=False), of(0, 50, 5, 1, 2, 3, by=True))
     assert (await receipt(store, begin_ms=20, end_ms=60)).measured.holes_total == 1
     # The hole lies before the row that holds at the beginning.
@@ -82,7 +82,7 @@ async def test_a_hole_inside_or_right_after_the_time_is_one_and_elsewhere_not(da
 
 
 async def test_more_partitions_than_one_statement_takes(database_url: str) -> None:
-    store = AuditStore.open(database_url, run_sync=run_in_place)
+    store = Database.open(database_url, run_sync=run_in_place)
     count = PARTITIONS_PER_READ * 2 + 7
     await written(store, *(of(number, 10, 0, 1, 2, 3, before=False) for number in range(count)))
     await written(store, *(of(number, 50, 1, 1, 2, by=True) for number in range(count)))
@@ -95,7 +95,7 @@ async def test_more_partitions_than_one_statement_takes(database_url: str) -> No
 
 
 async def test_names_that_were_asked_for_count_without_a_row(database_url: str) -> None:
-    store = AuditStore.open(database_url, run_sync=run_in_place)
+    store = Database.open(database_url, run_sync=run_in_place)
     await written(store, of(0, 10, 0, 1, 2, 3, before=False))
     gone = msgspec.structs.replace(of(0, 30, 1, 1, 2, 3), after=None)
     await written(store, gone)

@@ -16,9 +16,9 @@ from controller.audit.history import Intent, Outcome, RequestOutcome
 from controller.audit.placements import Placement, audited_since_ms, placements_at
 from controller.audit.removal import REMOVE_ROWS, Recorded, find_removal
 from controller.audit.retention import DAY_MS, HistoryAltered, Retention, remove_old_rows
-from controller.audit.store import AuditStore, AuditUnavailable, run_in_place
-from controller.audit.tables import audit, audit_anchors, audit_outcomes
 from controller.audit.verification import MismatchCode, Verification, verify
+from controller.database.sql import Database, DatabaseUnavailable, run_in_place
+from controller.database.tables import audit, audit_anchors, audit_outcomes
 from tests.integration.sql.test_placements import announced, change, state, topic_change
 from tests.integration.sql.test_receipts import receipt
 
@@ -36,20 +36,20 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[AuditStore]:
-    store = AuditStore.open(database_url, run_sync=run_in_place)
+def store(database_url: str) -> Iterator[Database]:
+    store = Database.open(database_url, run_sync=run_in_place)
     yield store
     store.close()
 
 
-async def append(store: AuditStore, *changes: AuditedChange, at_ms: int | None = None) -> None:
+async def append(store: Database, *changes: AuditedChange, at_ms: int | None = None) -> None:
     """Each written down when it was made, unless another time is given."""
     for one in changes:
         recorded_at_ms = one.at_ms if at_ms is None else at_ms
         await store.write(partial(history.append_changes, changes=[one], recorded_at_ms=recorded_at_ms))
 
 
-async def ask(store: AuditStore, at_ms: int, *, answered_ms: int | None) -> int:
+async def ask(store: Database, at_ms: int, *, answered_ms: int | None) -> int:
     intent = Intent(
         cluster="prod",
         action="create_topic",
@@ -68,23 +68,23 @@ async def ask(store: AuditStore, at_ms: int, *, answered_ms: int | None) -> int:
     return audit_id
 
 
-async def verified(store: AuditStore, **bounds: Any) -> Verification:
+async def verified(store: Database, **bounds: Any) -> Verification:
     found = await verify(store, "prod", **bounds)
     assert found is not None
     return found
 
 
-async def remove(store: AuditStore, *, days: int = DAYS, now_ms: int = NOW_MS) -> int:
+async def remove(store: Database, *, days: int = DAYS, now_ms: int = NOW_MS) -> int:
     return await remove_old_rows(store, "prod", days=days, now_ms=now_ms)
 
 
-async def newest_removal(store: AuditStore) -> Recorded:
+async def newest_removal(store: Database) -> Recorded:
     found = await store.read(partial(find_removal, cluster="prod"))
     assert found is not None
     return found
 
 
-async def seqs(store: AuditStore) -> list[int]:
+async def seqs(store: Database) -> list[int]:
     statement = sa.select(audit.c.seq).where(audit.c.cluster == "prod").order_by(audit.c.seq)
     return list(await store.read(lambda connection: connection.execute(statement).scalars().all()))
 
@@ -93,7 +93,7 @@ def day(number: int) -> int:
     return number * DAY_MS
 
 
-async def some_history(store: AuditStore) -> None:
+async def some_history(store: Database) -> None:
     """seq 1: the topic. 2: partition 0 as it was made; 3: as it is since day 5. 4: partition 1, which never
     changes. 5: a request. 6: partition 0 on day 80."""
     await append(
@@ -107,7 +107,7 @@ async def some_history(store: AuditStore) -> None:
     await append(store, change(day(80), state(1, isr=(1, 2)), state(2)))
 
 
-async def test_the_oldest_rows_go_and_the_state_at_the_anchor_stays(store: AuditStore) -> None:
+async def test_the_oldest_rows_go_and_the_state_at_the_anchor_stays(store: Database) -> None:
     await some_history(store)
     before = await verified(store)
     assert await remove(store) == 1
@@ -128,7 +128,7 @@ async def test_the_oldest_rows_go_and_the_state_at_the_anchor_stays(store: Audit
     assert await remove(store, now_ms=NOW_MS + DAY_MS // 3) == 0
 
 
-async def test_a_row_says_of_each_removal_who_removed_what_and_when(store: AuditStore) -> None:
+async def test_a_row_says_of_each_removal_who_removed_what_and_when(store: Database) -> None:
     await some_history(store)
     await remove(store)
     await remove(store, now_ms=day(120))
@@ -145,7 +145,7 @@ async def test_a_row_says_of_each_removal_who_removed_what_and_when(store: Audit
     assert rows[0]["reason"] == "rows are kept for 30 days"
 
 
-async def test_nothing_is_removed_before_it_is_old_wherever_its_times_say_so(store: AuditStore) -> None:
+async def test_nothing_is_removed_before_it_is_old_wherever_its_times_say_so(store: Database) -> None:
     await append(store, announced(day(1)), change(day(2), None, state(0)))
     await append(store, change(day(3), state(0), state(1)), at_ms=day(90))  # written down late
     await append(store, change(day(4), state(1), state(2)), change(day(5), state(2), state(3)))
@@ -161,7 +161,7 @@ async def test_nothing_is_removed_before_it_is_old_wherever_its_times_say_so(sto
     ]  # the two are the newest of their entities below the anchor
 
 
-async def test_a_request_stays_until_its_outcome_goes(store: AuditStore) -> None:
+async def test_a_request_stays_until_its_outcome_goes(store: Database) -> None:
     await append(store, announced(day(1)))
     await ask(store, day(2), answered_ms=day(2))
     slow = await ask(store, day(3), answered_ms=None)
@@ -176,7 +176,7 @@ async def test_a_request_stays_until_its_outcome_goes(store: AuditStore) -> None
     assert (await verified(store)).mismatch is None
 
 
-async def test_what_was_removed_leaves_no_hole_and_is_not_written_again(store: AuditStore) -> None:
+async def test_what_was_removed_leaves_no_hole_and_is_not_written_again(store: Database) -> None:
     await some_history(store)
     await remove(store)
     truth = [
@@ -191,7 +191,7 @@ async def test_what_was_removed_leaves_no_hole_and_is_not_written_again(store: A
     assert await store.read(lambda connection: connection.execute(statement).scalar_one()) is False
 
 
-async def test_entities_that_were_gone_by_then_leave_nothing_behind(store: AuditStore) -> None:
+async def test_entities_that_were_gone_by_then_leave_nothing_behind(store: Database) -> None:
     await append(
         store,
         announced(day(1)),
@@ -206,7 +206,7 @@ async def test_entities_that_were_gone_by_then_leave_nothing_behind(store: Audit
 
 
 async def test_the_row_of_an_end_stays_as_long_as_an_older_one_that_was_written_late(
-    store: AuditStore,
+    store: Database,
 ) -> None:
     await append(store, announced(day(1)), change(day(1), None, state(0)))
     await append(store, change(day(4), state(1), None, cause="topic_deleted"))
@@ -222,7 +222,7 @@ async def test_the_row_of_an_end_stays_as_long_as_an_older_one_that_was_written_
     assert 4 not in await seqs(store)
 
 
-async def test_what_was_before_is_not_known_and_what_was_since_is(store: AuditStore) -> None:
+async def test_what_was_before_is_not_known_and_what_was_since_is(store: Database) -> None:
     await some_history(store)
     assert await store.read(partial(audited_since_ms, cluster="prod")) == day(1)
     await remove(store)
@@ -232,7 +232,7 @@ async def test_what_was_before_is_not_known_and_what_was_since_is(store: AuditSt
     assert [(item.partition, item.snapshot["partition_epoch"]) for item in page.items] == [(0, 1), (1, 0)]
 
 
-async def test_a_receipt_says_that_rows_were_removed(store: AuditStore) -> None:
+async def test_a_receipt_says_that_rows_were_removed(store: Database) -> None:
     await append(
         store, change(day(1), None, state(0)), change(day(20), state(0), state(1), operation_id="op_1")
     )
@@ -273,7 +273,7 @@ TAMPERINGS: dict[str, tuple[Any, MismatchCode]] = {
 
 
 @pytest.mark.parametrize("what", TAMPERINGS)
-async def test_tampering_below_and_at_the_anchor_shows(store: AuditStore, what: str) -> None:
+async def test_tampering_below_and_at_the_anchor_shows(store: Database, what: str) -> None:
     await some_history(store)
     await remove(store)
     assert (await verified(store)).mismatch is None
@@ -284,7 +284,7 @@ async def test_tampering_below_and_at_the_anchor_shows(store: AuditStore, what: 
     assert mismatch.code == code
 
 
-async def test_a_history_that_does_not_verify_is_not_removed(store: AuditStore) -> None:
+async def test_a_history_that_does_not_verify_is_not_removed(store: Database) -> None:
     await some_history(store)
     alter = audit.update().where(audit.c.seq == 4).values(actor="mallory")
     await store.write(lambda connection: connection.execute(alter))
@@ -293,7 +293,7 @@ async def test_a_history_that_does_not_verify_is_not_removed(store: AuditStore) 
     assert await seqs(store) == [1, 2, 3, 4, 5, 6]
 
 
-async def test_a_part_below_the_anchor_is_said_to_be_gone(store: AuditStore) -> None:
+async def test_a_part_below_the_anchor_is_said_to_be_gone(store: Database) -> None:
     await some_history(store)
     await remove(store)
     gone = await verified(store, from_seq=2, to_seq=4)
@@ -306,7 +306,7 @@ async def test_a_part_below_the_anchor_is_said_to_be_gone(store: AuditStore) -> 
 
 
 async def test_a_removal_that_was_cut_short_is_finished(
-    store: AuditStore, monkeypatch: pytest.MonkeyPatch
+    store: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_rows, "ENTRIES_PER_PAGE", 1)
     await some_history(store)
@@ -315,7 +315,7 @@ async def test_a_removal_that_was_cut_short_is_finished(
         try:
             await remove_old_rows(down, "prod", days=DAYS, now_ms=NOW_MS)  # type: ignore[arg-type]
             break
-        except AuditUnavailable:
+        except DatabaseUnavailable:
             found = await verified(store)
             assert found.mismatch is None
     else:
@@ -327,14 +327,14 @@ async def test_a_removal_that_was_cut_short_is_finished(
 class _Down:
     """A store that goes away after so many writes."""
 
-    def __init__(self, store: AuditStore, writes: int) -> None:
+    def __init__(self, store: Database, writes: int) -> None:
         self._store = store
         self._left = writes
         self.read = store.read
 
     async def write(self, work: Any) -> Any:
         if self._left == 0:
-            raise AuditUnavailable("down")
+            raise DatabaseUnavailable("down")
         self._left -= 1
         return await self._store.write(work)
 
@@ -342,7 +342,7 @@ class _Down:
 class _Meanwhile:
     """A store in which rows are removed behind the reader's back, before so many reads."""
 
-    def __init__(self, store: AuditStore, reads: int) -> None:
+    def __init__(self, store: Database, reads: int) -> None:
         self._store = store
         self._left = reads
 
@@ -355,7 +355,7 @@ class _Meanwhile:
 
 @pytest.mark.parametrize("reads", range(2, 9))
 async def test_a_walk_that_rows_are_removed_under_begins_anew(
-    store: AuditStore, reads: int, monkeypatch: pytest.MonkeyPatch
+    store: Database, reads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verification, "ENTRIES_PER_PAGE", 1)
     await some_history(store)
@@ -375,7 +375,7 @@ class _Noon:
         raise NotImplementedError
 
 
-async def test_only_clusters_of_the_active_controller_are_looked_at(store: AuditStore) -> None:
+async def test_only_clusters_of_the_active_controller_are_looked_at(store: Database) -> None:
     await some_history(store)
     await Retention(store, clock=_Noon(), clusters=lambda: (), days=DAYS).look()
     assert len(await seqs(store)) == 6
@@ -419,14 +419,14 @@ def random_history(seed: int) -> list[AuditedChange]:
     return changes
 
 
-async def placed_at(store: AuditStore, at_ms: int) -> list[Placement]:
+async def placed_at(store: Database, at_ms: int) -> list[Placement]:
     page = await store.read(partial(placements_at, cluster="prod", at_ms=at_ms, limit=1000))
     return list(page.items)
 
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_each_time_since_the_anchor_is_told_as_it_was_before_the_removal(
-    store: AuditStore, seed: int, monkeypatch: pytest.MonkeyPatch
+    store: Database, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_rows, "ENTRIES_PER_PAGE", 7)
     monkeypatch.setattr(retention, "ENTRIES_PER_REMOVAL", 40)

@@ -10,9 +10,9 @@ import anyio
 import msgspec
 import pytest
 
-from controller.audit import verification_rows
-from controller.audit.store import AuditStore, run_in_place
-from controller.audit.verification_rows import (
+from controller.database import verification_rows
+from controller.database.sql import Database, run_in_place
+from controller.database.verification_rows import (
     FindingRow,
     VerificationRow,
     get_verification,
@@ -57,21 +57,21 @@ FINDINGS = [
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[AuditStore]:
-    opened = AuditStore.open(database_url, run_sync=run_in_place)
+def store(database_url: str) -> Iterator[Database]:
+    opened = Database.open(database_url, run_sync=run_in_place)
     yield opened
     opened.close()
 
 
-def _write(store: AuditStore, row: VerificationRow, findings: list[FindingRow]) -> Any:
+def _write(store: Database, row: VerificationRow, findings: list[FindingRow]) -> Any:
     return anyio.run(store.write, partial(insert_verification, row=row, findings=findings))
 
 
-def _read(store: AuditStore, work: Any) -> Any:
+def _read(store: Database, work: Any) -> Any:
     return anyio.run(store.read, work)
 
 
-def test_a_verification_and_its_findings_come_back_as_they_were_told(store: AuditStore) -> None:
+def test_a_verification_and_its_findings_come_back_as_they_were_told(store: Database) -> None:
     assert _write(store, ROW, FINDINGS) == ROW
     stored = _read(store, partial(get_verification, cluster="prod", verification_id="ver_1"))
     assert msgspec.structs.replace(stored, reason=ROW.reason) == ROW
@@ -81,7 +81,7 @@ def test_a_verification_and_its_findings_come_back_as_they_were_told(store: Audi
     assert _read(store, partial(get_verification, cluster="test", verification_id="ver_1")) is None
 
 
-def test_an_attempt_that_is_repeated_keeps_the_first(store: AuditStore) -> None:
+def test_an_attempt_that_is_repeated_keeps_the_first(store: Database) -> None:
     _write(store, ROW, FINDINGS)
     again = _write(store, msgspec.structs.replace(ROW, records=1), [])
     assert again.records == ROW.records
@@ -89,7 +89,7 @@ def test_an_attempt_that_is_repeated_keeps_the_first(store: AuditStore) -> None:
 
 
 def test_pages_go_on_where_the_last_ended_and_old_ones_go(
-    store: AuditStore, monkeypatch: pytest.MonkeyPatch
+    store: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verification_rows, "VERIFICATIONS_MAX", 4)
     for number in range(6):

@@ -18,8 +18,8 @@ from admin_api.app import create_app
 from admin_api.settings import ApiSettings
 from admin_api.tokens import Tokens
 from controller.audit.outbox import AuditOutbox
-from controller.audit.store import AuditStore, AuditUnavailable, create_sql_engine, run_in_place
-from controller.audit.tables import metadata
+from controller.database.sql import Database, DatabaseUnavailable, create_sql_engine, run_in_place
+from controller.database.tables import metadata
 from controller.shell.broker_api import create_router
 from controller.shell.engine import Engine
 from controller.shell.metrics import EngineCollector
@@ -51,7 +51,7 @@ class Sql:
             self.down = self.writes_left == 0
             self.writes_left -= 1
         if self.down:
-            raise AuditUnavailable("down")
+            raise DatabaseUnavailable("down")
         return await run_in_place(work, exclusive=exclusive)
 
 
@@ -62,7 +62,7 @@ class Rest:
     client: httpx.AsyncClient
     app: FastAPI
     engine: Engine
-    store: AuditStore
+    store: Database
     outbox: AuditOutbox
     clock: VirtualClock
     meta: MemoryMeta
@@ -141,14 +141,14 @@ async def controller(
     sql = Sql()
     sql_engine = create_sql_engine("sqlite://")
     metadata.create_all(sql_engine)
-    store = AuditStore(sql_engine, sql)
+    store = Database(sql_engine, sql)
     outbox = AuditOutbox(store, clock=clock, truth=engine.truth)
     engine.attach_outbox(outbox)
     registry = CollectorRegistry()
     registry.register(EngineCollector(engine))
     app = create_app(
         engine=engine,
-        audit=store,
+        database=store,
         outbox=outbox,
         settings=settings or ApiSettings(),
         clock=clock,

@@ -5,9 +5,11 @@ import itertools
 import msgspec
 import pytest
 
-from admin_api.operations.advance import advance
-from admin_api.operations.brokers import begin_broker_add
-from admin_api.operations.model import (
+from controller.core.image import ClusterImage
+from controller.core.records import BrokerRecord, BrokerRegistration, Cause, Change
+from controller.operations.advance import advance
+from controller.operations.brokers import begin_broker_add
+from controller.operations.model import (
     Blocked,
     BrokerAdd,
     BrokerToAdd,
@@ -15,8 +17,6 @@ from admin_api.operations.model import (
     StepState,
     Work,
 )
-from controller.core.image import ClusterImage
-from controller.core.records import BrokerRecord, BrokerRegistration, Cause, Change
 
 ADD = begin_broker_add(
     BrokerAdd(

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from admin_api.operations.campaign import REPLAN_MS, REPLAN_MS_MAX, Look, advance_campaign
-from admin_api.operations.execution import Window
-from admin_api.operations.model import (
+from controller.core.image import ClusterImage
+from controller.core.planning.goals import Drain, Goal, Rebalance
+from controller.core.planning.plan import PlanOutcome
+from controller.operations.campaign import REPLAN_MS, REPLAN_MS_MAX, Look, advance_campaign
+from controller.operations.execution import Window
+from controller.operations.model import (
     Blocked,
     BrokerDrain,
     Campaign,
@@ -20,10 +23,7 @@ from admin_api.operations.model import (
     StepState,
     Work,
 )
-from admin_api.operations.outcome import Advance
-from controller.core.image import ClusterImage
-from controller.core.planning.goals import Drain, Goal, Rebalance
-from controller.core.planning.plan import PlanOutcome
+from controller.operations.outcome import Advance
 
 REBALANCE: tuple[Goal, ...] = (Rebalance(), Rebalance())
 OPTIONS = MoveOptions(throttle_bytes_per_s=7, max_concurrent_moves=3, not_before_ms=1_000)

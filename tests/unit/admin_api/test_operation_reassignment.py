@@ -7,8 +7,13 @@ import json
 import msgspec
 import pytest
 
-from admin_api.operations.advance import advance
-from admin_api.operations.model import (
+from controller.contract.partition_state import PartitionState, TopicState
+from controller.core.events import PartitionResult, ReassignmentTarget, Refusal, RefusalCode
+from controller.core.image import ClusterImage
+from controller.core.reassignment_progress import BlockedReason, ReassignmentProgress, TargetProgress
+from controller.core.records import Cause, Change, PartitionRecord, TopicRecord
+from controller.operations.advance import advance
+from controller.operations.model import (
     Blocked,
     Fate,
     Move,
@@ -18,12 +23,7 @@ from admin_api.operations.model import (
     Work,
     encode_work,
 )
-from admin_api.operations.reassignments import begin_reassignment, fate_of, not_rolled_back
-from controller.contract.partition_state import PartitionState, TopicState
-from controller.core.events import PartitionResult, ReassignmentTarget, Refusal, RefusalCode
-from controller.core.image import ClusterImage
-from controller.core.reassignment_progress import BlockedReason, ReassignmentProgress, TargetProgress
-from controller.core.records import Cause, Change, PartitionRecord, TopicRecord
+from controller.operations.reassignments import begin_reassignment, fate_of, not_rolled_back
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 CHANGE = Change(cause=Cause.REASSIGNMENT_STARTED, at_ms=0)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.audit.tables import audit
+from controller.database.tables import audit
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 from tests.unit.admin_api.rest_parts import Rest, controller, pointers, problem
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from admin_api.settings import ApiSettings
-from controller.audit.idempotency import CLAIM_MS
 from controller.core.configs import TOPIC_SETTINGS
 from controller.core.events import ConfigureCluster
+from controller.database.idempotency import CLAIM_MS
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 from tests.unit.admin_api.rest_parts import Rest, controller, pointers, problem, silence
 

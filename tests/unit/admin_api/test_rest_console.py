@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from admin_api.operations.model import Spec
+from controller.operations.model import Spec
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 from tests.unit.admin_api.rest_parts import controller
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from admin_api.names import timestamp
-from admin_api.operations.model import Fate
-from controller.audit.plan_rows import get_moves
-from controller.audit.store import AuditUnavailable
+from controller.database.plan_rows import get_moves
+from controller.database.sql import DatabaseUnavailable
+from controller.operations.model import Fate
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 from tests.unit.admin_api.plan_parts import (
     catch_up,
@@ -243,7 +243,7 @@ async def test_the_next_controller_goes_on_from_any_step(
                 await write(work)
             runner._executions.forget_all()
             runner._read_under = None
-            raise AuditUnavailable("the controller died here")
+            raise DatabaseUnavailable("the controller died here")
 
         rest.store.write = dying  # type: ignore[method-assign]
         done = await ended(rest, brokers, operation_id)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from controller.audit.tables import plan_moves, plans
 from controller.contract.partition_state import PartitionState
+from controller.database.tables import plan_moves, plans
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 from tests.unit.admin_api.plan_parts import (
     catch_up,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.audit.policy_rows import POLICIES_MAX
+from controller.database.policy_rows import POLICIES_MAX
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 from tests.unit.admin_api.rest_parts import Rest, controller, pointers, problem
 from tests.unit.admin_api.test_rest_roles import TOKENS, ask

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from controller.audit.history import append_changes
-from controller.audit.tables import audit
+from controller.database.tables import audit
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 from tests.unit.admin_api.rest_parts import Rest, controller, problem, silence
 from tests.unit.admin_api.test_rest_reassignments import formed, put, report, settled

@@ -13,8 +13,8 @@ from controller.audit import history
 from controller.audit.change import AuditedChange, Entity
 from controller.audit.outbox import AuditOutbox
 from controller.audit.queries import AuditFilter, AuditRow, list_rows
-from controller.audit.store import AuditStore, AuditUnavailable, create_sql_engine, run_in_place
-from controller.audit.tables import metadata
+from controller.database.sql import Database, DatabaseUnavailable, create_sql_engine, run_in_place
+from controller.database.tables import metadata
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class UnreliableSql:
 
     async def __call__(self, work: Callable[[], T], *, exclusive: bool) -> T:
         if self.down:
-            raise AuditUnavailable("down")
+            raise DatabaseUnavailable("down")
         return await run_in_place(work, exclusive=exclusive)
 
 
@@ -78,7 +78,7 @@ def broker(version: int, *, first: bool = False) -> AuditedChange:
     )
 
 
-async def stored(store: AuditStore) -> list[AuditRow]:
+async def stored(store: Database) -> list[AuditRow]:
     return await store.read(partial(list_rows, wanted=AuditFilter(), limit=1_000))
 
 
@@ -88,7 +88,7 @@ def no_truth(_cluster: str) -> Sequence[AuditedChange]:
 
 @pytest.mark.anyio
 async def test_changes_and_outcomes_reach_sql_in_the_order_told(engine: sa.Engine) -> None:
-    store = AuditStore(engine, run_in_place)
+    store = Database(engine, run_in_place)
     outbox = AuditOutbox(store, clock=StepClock(nothing), truth=no_truth)
     outbox.record_changes([broker(1, first=True), broker(2)])
     outbox.record_changes([broker(3)])
@@ -102,7 +102,7 @@ async def test_changes_and_outcomes_reach_sql_in_the_order_told(engine: sa.Engin
 async def test_while_sql_is_down_nothing_is_lost_and_retries_slow_down(engine: sa.Engine) -> None:
     sql = UnreliableSql()
     sql.down = True
-    store = AuditStore(engine, sql)
+    store = Database(engine, sql)
 
     async def comes_back_after_seven_tries() -> None:
         await anyio.lowlevel.checkpoint()
@@ -123,7 +123,7 @@ async def test_while_sql_is_down_nothing_is_lost_and_retries_slow_down(engine: s
 
 @pytest.mark.anyio
 async def test_what_a_full_queue_could_not_hold_is_back_filled_and_marked(engine: sa.Engine) -> None:
-    store = AuditStore(engine, run_in_place)
+    store = Database(engine, run_in_place)
     present = broker(9)
     outbox = AuditOutbox(
         store,
@@ -150,7 +150,7 @@ async def test_what_a_full_queue_could_not_hold_is_back_filled_and_marked(engine
 
 @pytest.mark.anyio
 async def test_a_back_fill_at_activation_is_idempotent_and_ends_what_is_gone(engine: sa.Engine) -> None:
-    store = AuditStore(engine, run_in_place)
+    store = Database(engine, run_in_place)
     entities: list[AuditedChange] = [msgspec.structs.replace(broker(4), before=None)]
     outbox = AuditOutbox(store, clock=StepClock(nothing), truth=lambda _cluster: list(entities))
     for _ in range(2):
@@ -170,7 +170,7 @@ async def test_a_back_fill_at_activation_is_idempotent_and_ends_what_is_gone(eng
 
 @pytest.mark.anyio
 async def test_a_controller_that_lost_its_role_does_not_declare_everything_gone(engine: sa.Engine) -> None:
-    store = AuditStore(engine, run_in_place)
+    store = Database(engine, run_in_place)
     outbox = AuditOutbox(store, clock=StepClock(nothing), truth=no_truth)
     outbox.record_changes([broker(1, first=True)])
     outbox.backfill("prod")
@@ -181,7 +181,7 @@ async def test_a_controller_that_lost_its_role_does_not_declare_everything_gone(
 
 @pytest.mark.anyio
 async def test_while_an_activations_back_fill_waits_for_sql_every_change_is_kept(engine: sa.Engine) -> None:
-    store = AuditStore(engine, run_in_place)
+    store = Database(engine, run_in_place)
     truth = [msgspec.structs.replace(broker(3), before=None)]
     outbox = AuditOutbox(store, clock=StepClock(nothing), truth=lambda _cluster: truth)
     outbox.backfill("prod")
@@ -194,13 +194,13 @@ async def test_while_an_activations_back_fill_waits_for_sql_every_change_is_kept
 @pytest.mark.anyio
 async def test_a_back_fill_interrupted_by_an_outage_is_asked_for_again(engine: sa.Engine) -> None:
     sql = UnreliableSql()
-    store = AuditStore(engine, sql)
+    store = Database(engine, sql)
     outbox = AuditOutbox(
         store, clock=StepClock(nothing), truth=lambda _c: [msgspec.structs.replace(broker(4), before=None)]
     )
     sql.down = True
     outbox.backfill("prod")
-    with pytest.raises(AuditUnavailable):
+    with pytest.raises(DatabaseUnavailable):
         await outbox.flush()
     assert outbox.behind == ("prod",)
     sql.down = False
@@ -210,7 +210,7 @@ async def test_a_back_fill_interrupted_by_an_outage_is_asked_for_again(engine: s
 
 @pytest.mark.anyio
 async def test_a_row_that_sql_refuses_does_not_hold_up_the_others(engine: sa.Engine) -> None:
-    store = AuditStore(engine, run_in_place)
+    store = Database(engine, run_in_place)
     outbox = AuditOutbox(store, clock=StepClock(nothing), truth=no_truth)
     poison = msgspec.structs.replace(broker(2), at_ms=None)  # breaks NOT NULL
     outbox.record_changes([broker(1, first=True), poison, broker(3)])

@@ -16,7 +16,11 @@ from typing import Final
 
 import msgspec
 
-from admin_api.operations.model import (
+from controller.contract.partition_state import PartitionKey
+from controller.core.events import PartitionResult, ReassignmentTarget, RefusalCode
+from controller.core.image import ClusterImage
+from controller.core.reassignment_progress import BlockedReason, ReassignmentProgress
+from controller.operations.model import (
     BLOCKED_SHOWN,
     Blocked,
     Fate,
@@ -28,11 +32,7 @@ from admin_api.operations.model import (
     StepState,
     Work,
 )
-from admin_api.operations.outcome import Advance, cancelled, fail, succeed, wait
-from controller.contract.partition_state import PartitionKey
-from controller.core.events import PartitionResult, ReassignmentTarget, RefusalCode
-from controller.core.image import ClusterImage
-from controller.core.reassignment_progress import BlockedReason, ReassignmentProgress
+from controller.operations.outcome import Advance, cancelled, fail, succeed, wait
 
 Progress = Mapping[PartitionKey, ReassignmentProgress]
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from controller.audit.tables import idempotency_keys
+from controller.database.tables import idempotency_keys
 
 KEEP_MS = 24 * 3600 * 1000
 #: Longer than any request may take: after this, nobody is working on it any more.

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from admin_api.operations.model import (
+from controller.contract.partition_state import PartitionKey
+from controller.core.events import ReassignmentTarget
+from controller.core.planning.goals import Goal
+from controller.database.rows import MoveRow
+from controller.operations.model import (
     BLOCKED_SHOWN,
     CONCURRENT_MOVES,
     Blocked,
@@ -17,10 +21,6 @@ from admin_api.operations.model import (
     Work,
     with_steps,
 )
-from controller.audit.plan_rows import MoveRow
-from controller.contract.partition_state import PartitionKey
-from controller.core.events import ReassignmentTarget
-from controller.core.planning.goals import Goal
 
 
 class PlanOrder(msgspec.Struct, frozen=True, kw_only=True):

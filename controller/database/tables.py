@@ -8,9 +8,12 @@ Times are wall-clock milliseconds since 1970 UTC. Nothing here is ever read to d
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
-from controller.audit.chain import GENESIS
+#: The hash that stands before the first entry of a cluster's chain.
+GENESIS = "0" * 64
 
 NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -283,3 +286,10 @@ idempotency_keys = sa.Table(
     sa.PrimaryKeyConstraint("scope", "key", name="pk_idempotency_keys"),
     sa.Index("ix_idempotency_keys_expires_at_ms", "expires_at_ms"),
 )
+
+
+def inert(text: str | None) -> Any:
+    """Text that every database can hold: PostgreSQL refuses NUL and half a surrogate pair."""
+    if text is None:
+        return None
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")

@@ -13,48 +13,12 @@ from typing import Any, Final
 import msgspec
 import sqlalchemy as sa
 
-from controller.audit.history import inert
-from controller.audit.tables import plan_moves, plans
 from controller.core.planning.plan import Move, Plan, content_hash
+from controller.database.rows import MoveRow, PlanRow
+from controller.database.tables import inert, plan_moves, plans
 
 #: Rows a transaction.
 MOVES_PER_WRITE: Final = 5_000
-#: Fate of a move that nobody has begun.
-PLANNED: Final = "planned"
-
-
-class PlanRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored plan without its moves. body: the plan as JSON, `moves` left out. policies, approval: belong
-    to the guardrails; None: not asked. operation_id: of the operation that carries it out, if any."""
-
-    id: str
-    cluster: str
-    goal: str
-    outcome: str
-    content_hash: str
-    actor: str
-    reason: str | None
-    request_id: str | None
-    created_at_ms: int
-    expires_at_ms: int
-    moves: int
-    bytes: int
-    body: Mapping[str, Any]
-    complete: bool = False
-    policies: Any = None
-    approval: Any = None
-    operation_id: str | None = None
-
-
-class MoveRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One move of a plan at its place. detail: why it has this fate, where that needs words."""
-
-    position: int
-    move: Move
-    fate: str = PLANNED
-    detail: str | None = None
-    begun_at_ms: int | None = None
-    ended_at_ms: int | None = None
 
 
 def plan_row(

@@ -1,8 +1,8 @@
 """The schema this release needs, and `upgrade(database_url)`, which brings the database to it.
 
 Several controllers may start at once, so the whole of it runs in one transaction behind a lock; who comes
-second finds nothing to do. The work itself is Alembic's (`controller.audit.migrate`), imported by whoever has
-some to do: a controller that takes over finds the schema as it has to be.
+second finds nothing to do. The work itself is Alembic's (`controller.database.migrate`), which is imported
+only when there is some: a controller that takes over finds the schema as it has to be.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from controller.audit.store import create_sql_engine
+from controller.database.sql import create_sql_engine
 
 #: The newest of `migrations/versions`.
 HEAD: Final = "0008"
@@ -31,7 +31,7 @@ def upgrade(database_url: str) -> None:
     SQLAlchemy's errors when the database can't be asked."""
     with locked(database_url) as connection:
         if revision_of(connection) != HEAD:
-            from controller.audit import migrate  # noqa: PLC0415 - see above
+            from controller.database import migrate  # noqa: PLC0415 - see above
 
             migrate.upgrade_within(connection, HEAD)
 

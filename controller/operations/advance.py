@@ -12,11 +12,13 @@ from typing import assert_never
 
 import msgspec
 
-from admin_api.operations.brokers import advance_broker_add, advance_broker_drain
-from admin_api.operations.campaign import Look
-from admin_api.operations.execution import Window, advance_execution
-from admin_api.operations.maintenance import advance_demotion
-from admin_api.operations.model import (
+from controller.core.image import ClusterImage
+from controller.core.preflight import Check
+from controller.operations.brokers import advance_broker_add, advance_broker_drain
+from controller.operations.campaign import Look
+from controller.operations.execution import Window, advance_execution
+from controller.operations.maintenance import advance_demotion
+from controller.operations.model import (
     Blocked,
     BrokerAdd,
     BrokerDemote,
@@ -36,11 +38,9 @@ from admin_api.operations.model import (
     Work,
     with_steps,
 )
-from admin_api.operations.outcome import Advance
-from admin_api.operations.reassignments import Progress, advance_reassignment
-from admin_api.operations.topic_growth import advance_partitions_add
-from controller.core.image import ClusterImage
-from controller.core.preflight import Check
+from controller.operations.outcome import Advance
+from controller.operations.reassignments import Progress, advance_reassignment
+from controller.operations.topic_growth import advance_partitions_add
 
 
 def begin_topic_delete(spec: TopicDelete) -> Work:

@@ -13,15 +13,16 @@ from typing import Final
 
 import msgspec
 
-from admin_api.ports import EnginePort
-from controller.audit import plan_rows
-from controller.audit.plan_rows import MOVES_PER_WRITE, MoveRow, PlanRow
-from controller.audit.store import AuditStore
 from controller.core.planning.goals import Goal
 from controller.core.planning.plan import Plan
 from controller.core.planning.planner import make_plan
 from controller.core.planning.snapshot import Snapshot, take_snapshot
+from controller.database import plan_rows
+from controller.database.plan_rows import MOVES_PER_WRITE
+from controller.database.rows import MoveRow, PlanRow
+from controller.database.sql import Database
 from controller.policies.sandbox import Verdict
+from controller.shell.engine_port import EnginePort
 
 #: How long a plan may be executed: long enough for the night's quiet hours, or for somebody else to agree.
 PLAN_EXPIRES_MS: Final = 24 * 3600 * 1000
@@ -59,7 +60,7 @@ def snapshot_of(engine: EnginePort, cluster: str) -> Snapshot:
     return take_snapshot(image, lags)
 
 
-async def make(engine: EnginePort, store: AuditStore, cluster: str, goal: Goal) -> Plan:
+async def make(engine: EnginePort, store: Database, cluster: str, goal: Goal) -> Plan:
     """The dry form: a plan that nobody keeps. An outcome other than READY is no error here. Raises NotActive,
     UnknownCluster."""
     return await store.compute(partial(make_plan, snapshot_of(engine, cluster), goal))
@@ -67,7 +68,7 @@ async def make(engine: EnginePort, store: AuditStore, cluster: str, goal: Goal) 
 
 async def keep_plan(
     engine: EnginePort,
-    store: AuditStore,
+    store: Database,
     cluster: str,
     goal: Goal,
     origin: Origin,
@@ -76,7 +77,7 @@ async def keep_plan(
     expires_ms: int = PLAN_EXPIRES_MS,
 ) -> StoredPlan:
     """A plan that stays, pinned to the partition epochs it was made from; made once per id. Raises NotActive,
-    UnknownCluster, AuditUnavailable."""
+    UnknownCluster, DatabaseUnavailable."""
     there = await find_plan(store, cluster, origin.plan_id)
     if there is not None:
         return there
@@ -85,7 +86,7 @@ async def keep_plan(
 
 
 async def store_plan(
-    store: AuditStore,
+    store: Database,
     cluster: str,
     plan: Plan,
     origin: Origin,
@@ -126,7 +127,7 @@ async def store_plan(
     return stored
 
 
-async def find_plan(store: AuditStore, cluster: str, plan_id: str) -> StoredPlan | None:
+async def find_plan(store: Database, cluster: str, plan_id: str) -> StoredPlan | None:
     row = await store.read(partial(plan_rows.get_plan, cluster=cluster, plan_id=plan_id))
     if row is None:
         return None

@@ -5,15 +5,23 @@ from __future__ import annotations
 
 import msgspec
 
-from admin_api.operations.model import OperationState
-from admin_api.operations.outcome import Advance, fail
-from admin_api.plans.keeping import find_plan
-from admin_api.policies.judging import breaches, verdicts_on
-from admin_api.ports import EnginePort
-from admin_api.problem import ProblemError
-from admin_api.protection import is_protected
-from controller.audit.plan_rows import PlanRow
-from controller.audit.store import AuditStore
+from controller.core.configs import is_cluster_protected
+from controller.database.rows import PlanRow
+from controller.database.sql import Database
+from controller.operations.model import OperationState
+from controller.operations.outcome import Advance, fail
+from controller.operations.shell.plans import find_plan
+from controller.policies.judging import breaches, verdicts_on
+from controller.shell.engine_port import EnginePort
+from controller.shell.outcomes import UnknownCluster
+
+
+def is_protected(engine: EnginePort, cluster: str) -> bool:
+    """As decided, persisted or not; a cluster that is not there protects nothing. Raises NotActive."""
+    try:
+        return is_cluster_protected(engine.decided(cluster).configs)
+    except UnknownCluster:
+        return False
 
 
 def needs_approval(engine: EnginePort, row: PlanRow) -> bool:
@@ -21,15 +29,9 @@ def needs_approval(engine: EnginePort, row: PlanRow) -> bool:
     return row.approval is None and is_protected(engine, row.cluster)
 
 
-def check_is_planned(engine: EnginePort, cluster: str) -> None:
-    """Raises approval_required: on a protected cluster nothing moves but what was planned and approved."""
-    if is_protected(engine, cluster):
-        raise ProblemError("approval_required", f"cluster {cluster!r} is protected")
-
-
-async def guarded(engine: EnginePort, store: AuditStore, cluster: str, step: Advance) -> Advance:
+async def guarded(engine: EnginePort, store: Database, cluster: str, step: Advance) -> Advance:
     """What becomes of an operation that has made its own plan just now. Raises NotActive, UnknownCluster,
-    AuditUnavailable; then it is looked at again."""
+    DatabaseUnavailable; then it is looked at again."""
     execution = step.work.execution
     if execution is None or execution.moves_total == 0:
         return step

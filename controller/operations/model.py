@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.audit.operation_rows import OperationRow
 from controller.contract.partition_state import PartitionKey
+from controller.database.rows import OperationRow
 
 #: Of many, so that an operation's row stays small; its summary has the number of all.
 BLOCKED_SHOWN: Final = 100

@@ -16,8 +16,11 @@ from typing import Final
 
 import msgspec
 
-from admin_api.operations.execution import Window, advance_execution
-from admin_api.operations.model import (
+from controller.core.image import ClusterImage
+from controller.core.planning.goals import Drain, Goal, Replace
+from controller.core.planning.plan import PlanOutcome
+from controller.operations.execution import Window, advance_execution
+from controller.operations.model import (
     Blocked,
     Campaign,
     MoveOptions,
@@ -26,11 +29,8 @@ from admin_api.operations.model import (
     Work,
     with_steps,
 )
-from admin_api.operations.outcome import Advance, PlanOrder, cancelled, fail, succeed, wait
-from admin_api.operations.reassignments import Progress
-from controller.core.image import ClusterImage
-from controller.core.planning.goals import Drain, Goal, Replace
-from controller.core.planning.plan import PlanOutcome
+from controller.operations.outcome import Advance, PlanOrder, cancelled, fail, succeed, wait
+from controller.operations.reassignments import Progress
 
 REPLAN_MS: Final = 5_000
 REPLAN_MS_MAX: Final = 60_000

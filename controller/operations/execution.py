@@ -22,7 +22,12 @@ from typing import Final
 
 import msgspec
 
-from admin_api.operations.model import (
+from controller.contract.partition_state import PartitionKey
+from controller.core.events import PartitionResult, ReassignmentTarget, RefusalCode
+from controller.core.image import ClusterImage
+from controller.core.planning.plan import Move, Plan, PlanOutcome
+from controller.database.rows import MoveRow
+from controller.operations.model import (
     Blocked,
     CancelMode,
     Execution,
@@ -36,13 +41,8 @@ from admin_api.operations.model import (
     Work,
     with_steps,
 )
-from admin_api.operations.outcome import Advance, PlanOrder, cancelled, fail, succeed, wait
-from admin_api.operations.reassignments import Progress, blocked_view, fate_in
-from controller.audit.plan_rows import MoveRow
-from controller.contract.partition_state import PartitionKey
-from controller.core.events import PartitionResult, ReassignmentTarget, RefusalCode
-from controller.core.image import ClusterImage
-from controller.core.planning.plan import Move, Plan, PlanOutcome
+from controller.operations.outcome import Advance, PlanOrder, cancelled, fail, succeed, wait
+from controller.operations.reassignments import Progress, blocked_view, fate_in
 
 #: Moves submitted in one event.
 STARTED_AT_ONCE: Final = 200

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from admin_api.operations.model import (
+from controller.core.image import ClusterImage
+from controller.operations.model import (
     Blocked,
     OperationState,
     PartitionsAdd,
@@ -10,8 +11,7 @@ from admin_api.operations.model import (
     StepState,
     Work,
 )
-from admin_api.operations.outcome import Advance, fail, succeed, wait
-from controller.core.image import ClusterImage
+from controller.operations.outcome import Advance, fail, succeed, wait
 
 
 def begin_partitions_add(spec: PartitionsAdd) -> Work:

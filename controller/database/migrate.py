@@ -1,7 +1,7 @@
 """Takes the database from one revision to another with Alembic, each time whole or not at all.
 
-A command line, `python -m controller.audit.migrate --help`; controllers bring their database up to date by
-themselves when they start (`controller.audit.schema`).
+A command line, `python -m controller.database.migrate --help`; controllers bring their database up to date by
+themselves when they start (`controller.database.schema`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 
 import migrations
-from controller.audit.schema import MigrationFailed, locked, revision_of
-from controller.audit.store import create_sql_engine
+from controller.database.schema import MigrationFailed, locked, revision_of
+from controller.database.sql import create_sql_engine
 
 
 def upgrade(database_url: str, revision: str = "head") -> None:
@@ -65,7 +65,7 @@ def _config(connection: sa.Connection | None) -> Config:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m controller.audit.migrate", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m controller.database.migrate", description=__doc__)
     parser.add_argument("--database-url", required=True)
     actions = parser.add_subparsers(dest="action", required=True)
     actions.add_parser("current", help="print the database's revision")

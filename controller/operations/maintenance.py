@@ -6,7 +6,8 @@ leads alone waits for a second replica in sync.
 
 from __future__ import annotations
 
-from admin_api.operations.model import (
+from controller.core.image import ClusterImage
+from controller.operations.model import (
     BLOCKED_SHOWN,
     Blocked,
     BrokerDemote,
@@ -16,8 +17,7 @@ from admin_api.operations.model import (
     StepState,
     Work,
 )
-from admin_api.operations.outcome import Advance, cancelled, fail, succeed, wait
-from controller.core.image import ClusterImage
+from controller.operations.outcome import Advance, cancelled, fail, succeed, wait
 
 
 def begin_demotion(spec: BrokerDemote) -> Work:

@@ -15,11 +15,27 @@ import anyio
 import msgspec
 import sqlalchemy as sa
 
-from admin_api.approvals.guarding import guarded
-from admin_api.operations.advance import advance
-from admin_api.operations.campaign import is_between_plans
-from admin_api.operations.executing import Executions
-from admin_api.operations.model import (
+from controller.contract.partition_state import PartitionKey
+from controller.core.events import (
+    AdmitBrokers,
+    AlterReassignments,
+    MaintainBrokers,
+    ReassignmentsAltered,
+    Refusal,
+)
+from controller.core.preflight import Check
+from controller.database.operation_rows import (
+    get_operation,
+    insert_operation,
+    unfinished_operations,
+    update_operation,
+)
+from controller.database.plan_rows import claim_plan, is_approved, set_approval, update_fates
+from controller.database.rows import OperationRow, PlanRow
+from controller.database.sql import Database, DatabaseRejected, DatabaseUnavailable
+from controller.operations.advance import advance
+from controller.operations.campaign import is_between_plans
+from controller.operations.model import (
     FINISHED,
     NOT_STARTED,
     REASSIGNMENT,
@@ -34,29 +50,12 @@ from admin_api.operations.model import (
     decode_work,
     encode_work,
 )
-from admin_api.operations.outcome import Advance, DrainMark, fail
-from admin_api.operations.reassignments import Progress, not_rolled_back
-from admin_api.ports import EnginePort
-from admin_api.settings import ApiSettings
-from controller.audit.operation_rows import (
-    OperationRow,
-    get_operation,
-    insert_operation,
-    unfinished_operations,
-    update_operation,
-)
-from controller.audit.plan_rows import PlanRow, claim_plan, is_approved, set_approval, update_fates
-from controller.audit.store import AuditRejected, AuditStore, AuditUnavailable
-from controller.contract.partition_state import PartitionKey
-from controller.core.events import (
-    AdmitBrokers,
-    AlterReassignments,
-    MaintainBrokers,
-    ReassignmentsAltered,
-    Refusal,
-)
-from controller.core.preflight import Check
+from controller.operations.outcome import Advance, DrainMark, fail
+from controller.operations.reassignments import Progress, not_rolled_back
+from controller.operations.shell.executing import Executions
+from controller.operations.shell.guarding import guarded
 from controller.shell.clock import Clock
+from controller.shell.engine_port import EnginePort
 from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
 
 _log = logging.getLogger(__name__)
@@ -65,19 +64,23 @@ _log = logging.getLogger(__name__)
 class OperationsRunner:
     """The task, and the way to hand it new work."""
 
-    def __init__(self, *, engine: EnginePort, store: AuditStore, clock: Clock, settings: ApiSettings) -> None:
+    def __init__(
+        self, *, engine: EnginePort, store: Database, clock: Clock, wake_ms: int, sizes_wait_ms: int
+    ) -> None:
+        """wake_ms: how often it looks when nothing woke it. sizes_wait_ms: how long after taking over, at
+        most, an operation puts its plan off because some leader has not told yet how large its log is."""
         self._engine = engine
         self._store = store
         self._clock = clock
-        self._settings = settings
-        self._executions = Executions(engine=engine, store=store, sizes_wait_ms=settings.sizes_wait_ms)
+        self._wake_ms = wake_ms
+        self._executions = Executions(engine=engine, store=store, sizes_wait_ms=sizes_wait_ms)
         self._running: dict[str, OperationRow] = {}
         #: Epoch under which `_running` was read; another one means: read again.
         self._read_under: int | None = None
         self._wake = anyio.Event()
 
     async def start(self, row: OperationRow) -> None:
-        """Stores a new operation and takes it up at once. Raises AuditUnavailable."""
+        """Stores a new operation and takes it up at once. Raises DatabaseUnavailable."""
         await self._store.write(partial(insert_operation, row=row))
         if row.state not in FINISHED:
             self._running[row.id] = row
@@ -85,7 +88,7 @@ class OperationsRunner:
 
     async def execute(self, row: OperationRow, plan_id: str) -> bool:
         """As `start`, for an operation that carries out a stored plan; False: another one has the plan, or it
-        is gone. Raises AuditUnavailable."""
+        is gone. Raises DatabaseUnavailable."""
         if not await self._store.write(partial(_insert_claiming, row=row, plan_id=plan_id)):
             return False
         stored = await self._store.read(partial(get_operation, operation_id=row.id))
@@ -98,7 +101,7 @@ class OperationsRunner:
         failure must not read as one. Raises OutcomeUnknown."""
         try:
             await self.start(row)
-        except (AuditUnavailable, AuditRejected) as error:
+        except (DatabaseUnavailable, DatabaseRejected) as error:
             raise OutcomeUnknown(f"it was begun, and its operation could not be stored: {error}") from error
 
     def running(self) -> Sequence[OperationRow]:
@@ -118,13 +121,13 @@ class OperationsRunner:
 
     async def cancel(self, row: OperationRow, cancellation: Cancellation) -> OperationRow | None:
         """Stores that `row` is to be undone; the next look begins with it. None: it has moved on meanwhile,
-        read it again. Raises AuditUnavailable."""
+        read it again. Raises DatabaseUnavailable."""
         work = msgspec.structs.replace(decode_work(row), cancellation=cancellation)
         return await self.amend(row, OperationState.CANCELLING, work)
 
     async def amend(self, row: OperationRow, state: OperationState, work: Work) -> OperationRow | None:
         """Stores what an operator wants of an unfinished operation; the next look goes by it. None: it has
-        moved on meanwhile, read it again. Raises AuditUnavailable."""
+        moved on meanwhile, read it again. Raises DatabaseUnavailable."""
         amended = msgspec.structs.replace(
             row, state=state.value, body=encode_work(work), revision=row.revision + 1
         )
@@ -138,7 +141,7 @@ class OperationsRunner:
         self, plan: PlanRow, approval: Mapping[str, str | None], waiting: OperationRow | None
     ) -> bool:
         """Stores that a plan may be carried out; the operation that waits for that goes on. False: one of the
-        two has moved on meanwhile, read them again. Raises AuditUnavailable."""
+        two has moved on meanwhile, read them again. Raises DatabaseUnavailable."""
         freed = None
         if waiting is not None:
             freed = msgspec.structs.replace(
@@ -161,7 +164,7 @@ class OperationsRunner:
             else:
                 self._read_under = None
             self._wake = anyio.Event()
-            with self._clock.timeout_ms(self._settings.operation_wake_ms):
+            with self._clock.timeout_ms(self._wake_ms):
                 await self._wake.wait()
 
     async def advance_all(self) -> None:
@@ -177,7 +180,7 @@ class OperationsRunner:
             for row in tuple(self._running.values()):
                 if self._engine.went_back(row.cluster) is None:
                     await self._advance(row, progress)
-        except (AuditUnavailable, AuditRejected) as error:
+        except (DatabaseUnavailable, DatabaseRejected) as error:
             _log.warning("operations wait: audit database unavailable: %s", error)
         except (NotActive, Overloaded, OutcomeUnknown) as error:
             _log.info("operations wait: %s", error)

@@ -12,7 +12,17 @@ from typing import Final
 
 import msgspec
 
-from admin_api.operations.execution import (
+from controller.contract.partition_state import PartitionKey
+from controller.core.events import (
+    AlterReassignments,
+    ElectPreferredLeaders,
+    ReassignmentsAltered,
+    ReassignmentTarget,
+)
+from controller.database.plan_rows import claim_plan, get_moves
+from controller.database.rows import MoveRow, OperationRow
+from controller.database.sql import Database
+from controller.operations.execution import (
     ELECTED_AT_ONCE,
     STARTED_AT_ONCE,
     Window,
@@ -21,20 +31,10 @@ from admin_api.operations.execution import (
     begin_execution,
     rejections_of,
 )
-from admin_api.operations.model import Blocked, Execution, Fate, StepState, Work, with_steps
-from admin_api.operations.outcome import Advance, PlanOrder
-from admin_api.plans.keeping import Origin, keep_plan, plan_id_of
-from admin_api.ports import EnginePort
-from controller.audit.operation_rows import OperationRow
-from controller.audit.plan_rows import MoveRow, claim_plan, get_moves
-from controller.audit.store import AuditStore
-from controller.contract.partition_state import PartitionKey
-from controller.core.events import (
-    AlterReassignments,
-    ElectPreferredLeaders,
-    ReassignmentsAltered,
-    ReassignmentTarget,
-)
+from controller.operations.model import Blocked, Execution, Fate, StepState, Work, with_steps
+from controller.operations.outcome import Advance, PlanOrder
+from controller.operations.shell.plans import Origin, keep_plan, plan_id_of
+from controller.shell.engine_port import EnginePort
 
 #: Moves read ahead of the cursor, so that not every look reads.
 READ_AHEAD: Final = 5 * STARTED_AT_ONCE
@@ -43,7 +43,7 @@ READ_AHEAD: Final = 5 * STARTED_AT_ONCE
 class Executions:
     """Of the operations that this controller carries on."""
 
-    def __init__(self, *, engine: EnginePort, store: AuditStore, sizes_wait_ms: int) -> None:
+    def __init__(self, *, engine: EnginePort, store: Database, sizes_wait_ms: int) -> None:
         self._engine = engine
         self._store = store
         self._sizes_wait_ms = sizes_wait_ms
@@ -63,7 +63,7 @@ class Executions:
         return () if window is None else tuple(found.move.key for found in window.current)
 
     async def window(self, operation_id: str, execution: Execution) -> Window:
-        """Raises AuditUnavailable."""
+        """Raises DatabaseUnavailable."""
         window = self._windows.get(operation_id)
         if window is None or window.plan_id != execution.plan_id:
             current = await self._store.read(

@@ -10,8 +10,7 @@ from typing import Any, Final
 import msgspec
 import sqlalchemy as sa
 
-from controller.audit.history import inert
-from controller.audit.tables import policies
+from controller.database.tables import inert, policies
 
 #: Of one cluster: each plan is judged by all of them.
 POLICIES_MAX: Final = 50

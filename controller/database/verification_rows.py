@@ -12,8 +12,7 @@ from typing import Any, Final
 import msgspec
 import sqlalchemy as sa
 
-from controller.audit.history import inert
-from controller.audit.tables import verification_findings, verifications
+from controller.database.tables import inert, verification_findings, verifications
 
 #: Of one cluster: two a day for half a year.
 VERIFICATIONS_MAX: Final = 400

@@ -14,9 +14,14 @@ from typing import Final
 
 import msgspec
 
-from admin_api.names import endpoint_of
-from admin_api.operations.campaign import Look, advance_campaign
-from admin_api.operations.model import (
+from controller.contract.endpoints import endpoint_of
+from controller.contract.session import BrokerStatus
+from controller.core.image import ClusterImage
+from controller.core.planning.goals import Drain, Goal, Rebalance, RebalanceMode, Replace
+from controller.core.preflight import Check, CheckState
+from controller.core.records import BrokerRegistration
+from controller.operations.campaign import Look, advance_campaign
+from controller.operations.model import (
     Blocked,
     BrokerAdd,
     BrokerDrain,
@@ -28,12 +33,7 @@ from admin_api.operations.model import (
     Work,
     with_steps,
 )
-from admin_api.operations.outcome import Advance, DrainMark, cancelled, fail, succeed, wait
-from controller.contract.session import BrokerStatus
-from controller.core.image import ClusterImage
-from controller.core.planning.goals import Drain, Goal, Rebalance, RebalanceMode, Replace
-from controller.core.preflight import Check, CheckState
-from controller.core.records import BrokerRegistration
+from controller.operations.outcome import Advance, DrainMark, cancelled, fail, succeed, wait
 
 #: Plans made for one goal of an addition before it is given up: about six minutes' worth.
 PLANS_PER_GOAL_MAX: Final = 10

@@ -35,11 +35,11 @@ POOL_TIMEOUT_S = 5
 _IS_WRITE = "springtide_write"
 
 
-class AuditUnavailable(Exception):
+class DatabaseUnavailable(Exception):
     """SQL can't be reached, is read-only, full, locked for too long, or not migrated."""
 
 
-class AuditRejected(Exception):
+class DatabaseRejected(Exception):
     """SQL is there and refuses this very row: trying it again would not help."""
 
 
@@ -131,7 +131,7 @@ def create_sql_engine(database_url: str) -> sa.Engine:
 _UNAVAILABLE = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError, sa.exc.ProgrammingError)
 
 
-class AuditStore:
+class Database:
     """Runs units of work against one database."""
 
     def __init__(self, engine: sa.Engine, run_sync: RunSync) -> None:
@@ -140,13 +140,13 @@ class AuditStore:
         self._run_sync = run_sync
 
     @classmethod
-    def open(cls, database_url: str, *, run_sync: RunSync | None = None) -> AuditStore:
+    def open(cls, database_url: str, *, run_sync: RunSync | None = None) -> Database:
         """Connects lazily: a database that is down now is a refusal later, not a failure to start."""
         return cls(create_sql_engine(database_url), run_sync or WorkerThreads())
 
     async def write(self, work: Callable[[sa.Connection], T]) -> T:
-        """Runs `work` in one transaction. Raises AuditUnavailable (nothing is known to have been written; a
-        lost answer to COMMIT counts) or AuditRejected (nothing was written)."""
+        """Runs `work` in one transaction. Raises DatabaseUnavailable (nothing is known to have been written;
+        a lost answer to COMMIT counts) or DatabaseRejected (nothing was written)."""
         return await self._run_sync(partial(_transact, self._writer, work), exclusive=True)
 
     async def read(self, work: Callable[[sa.Connection], T]) -> T:
@@ -158,7 +158,7 @@ class AuditStore:
         return await self._run_sync(work, exclusive=False)
 
     async def check(self) -> None:
-        """Raises AuditUnavailable unless SQL answers and the tables are there."""
+        """Raises DatabaseUnavailable unless SQL answers and the tables are there."""
         await self.read(_probe)
 
     def close(self) -> None:
@@ -170,9 +170,9 @@ def _transact(engine: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
         with engine.begin() as connection:
             return work(connection)
     except _UNAVAILABLE as error:
-        raise AuditUnavailable(_first_line(error)) from error
+        raise DatabaseUnavailable(_first_line(error)) from error
     except sa.exc.SQLAlchemyError as error:
-        raise AuditRejected(_first_line(error)) from error
+        raise DatabaseRejected(_first_line(error)) from error
 
 
 def _probe(connection: sa.Connection) -> None:

@@ -7,32 +7,16 @@ its successor wrote.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
-from controller.audit.history import inert
-from controller.audit.tables import operations
+from controller.database.rows import OperationRow
+from controller.database.tables import inert, operations
 
 FINISHED_STATES = ("succeeded", "failed", "cancelled")
-
-
-class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    kind: str
-    cluster: str
-    state: str
-    actor: str
-    reason: str | None
-    request_id: str | None
-    created_at_ms: int
-    started_at_ms: int | None = None
-    finished_at_ms: int | None = None
-    deadline_at_ms: int
-    body: Mapping[str, Any]
-    revision: int = 0
 
 
 class OperationFilter(msgspec.Struct, frozen=True, kw_only=True):
