@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from controller.contract.administration import AdminCall, AdminOutcome, AdminResponse
 from controller.contract.errors import ControllerError
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.node_context import NodeContext, Request
 from dataplane.wire.errors import ErrorCode
 
 MESSAGE_CHARS_MAX = 1_000
@@ -30,7 +30,7 @@ _UNAVAILABLE = (ErrorCode.NOT_CONTROLLER, "no controller can be asked now; nothi
 
 
 def administer(
-    context: BrokerContext,
+    context: NodeContext,
     request: Request,
     call: AdminCall,
     *,

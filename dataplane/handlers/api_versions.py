@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.node_context import NodeContext, Request
 from dataplane.wire import codec
 from dataplane.wire.apis import APIS, ApiKey
 from dataplane.wire.errors import ErrorCode
@@ -11,7 +11,7 @@ from dataplane.wire.framing import Chunk, encode_response_frame
 NAME_BYTES_MAX = 1024
 
 
-def handle(_context: BrokerContext, request: Request) -> None:
+def handle(_context: NodeContext, request: Request) -> None:
     """Clients say who they are from v3 on; an unusable name is an error there, as in Kafka."""
     message = request.decode()
     error = ErrorCode.NONE

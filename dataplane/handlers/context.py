@@ -1,25 +1,19 @@
-"""What a handler is given: one request, and the parts of the broker that answers come from.
+"""The parts of a broker that its handlers answer from.
 
-A handler decodes, asks, and completes the request's answer, now or later; it never awaits. That keeps check,
-append and state update of a partition in one piece, and lets requests of one connection run side by side.
+A handler never awaits, which keeps check, append and state update of a partition in one piece.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dataplane.wire import codec
-from dataplane.wire.apis import response_header_version
-from dataplane.wire.framing import Chunk, encode_response_frame
+from dataplane.handlers.node_context import NodeContext
 
 if TYPE_CHECKING:
-    from dataplane.shell.administration import Administration
     from dataplane.shell.asides import Asides
-    from dataplane.shell.cluster_view import ClusterView
     from dataplane.shell.config import BrokerConfig
-    from dataplane.shell.connection import Answer
     from dataplane.shell.fetches import Fetches
     from dataplane.shell.lookups import Lookups
     from dataplane.shell.metrics import BrokerCounters
@@ -28,77 +22,18 @@ if TYPE_CHECKING:
     from dataplane.shell.produces import Produces
 
 
-class Request:
-    """One request: the header's fields, the frame with its body, and the place its answer goes to."""
-
-    __slots__ = ("answer", "api_key", "api_version", "body_position", "correlation_id", "frame", "now_ms")
-
-    def __init__(
-        self,
-        *,
-        api_key: int,
-        api_version: int,
-        correlation_id: int,
-        frame: memoryview,
-        body_position: int,
-        answer: Answer,
-        now_ms: int,
-    ) -> None:
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.frame = frame
-        self.body_position = body_position
-        self.answer = answer
-        #: Monotonic milliseconds at which it was started.
-        self.now_ms = now_ms
-
-    def decode(self) -> object:
-        """The body by the general codec. Raises MalformedRequest."""
-        message_type = codec.request_type(self.api_key, self.api_version)
-        return codec.decode(message_type, self.frame, self.body_position)
-
-    def reply(self, fields: Mapping[str, object]) -> None:
-        """Answer with a message built from `fields` for the request's version: see codec.build."""
-        message = codec.build(codec.response_type(self.api_key, self.api_version), fields)
-        self.reply_chunks([codec.encode(message)])
-
-    def reply_chunks(self, chunks: Sequence[Chunk]) -> None:
-        """Answer with an encoded body."""
-        self.answer.complete(
-            encode_response_frame(
-                self.correlation_id,
-                chunks,
-                has_flexible_header=bool(response_header_version(self.api_key, self.api_version)),
-            )
-        )
-
-    def reply_nothing(self) -> None:
-        """Produce with acks=0 has no answer, but keeps its place in the order."""
-        self.answer.complete(())
-
-
 @dataclass(slots=True, kw_only=True)
-class BrokerContext:
-    """The parts of a broker that handlers use."""
+class BrokerContext(NodeContext):
+    """What handlers of a process that stores records use beside what every process has."""
 
     broker_id: int
     config: BrokerConfig
     counters: BrokerCounters
-    view: ClusterView
     table: PartitionTable
     produces: Produces
     fetches: Fetches
     producer_ids: ProducerIds
-    #: Whether a FULL state has been applied since this process started.
-    is_view_complete: Callable[[], bool]
-    wall_ms: Callable[[], int]
-    mono_ms: Callable[[], int]
     lookups: Lookups
-    administration: Administration
     asides: Asides
     #: Why the log directory may not be used any more, or None.
     log_dir_failure: Callable[[], str | None]
-
-
-Handler = Callable[[BrokerContext, Request], None]

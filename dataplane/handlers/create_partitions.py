@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, CreatePartitionsCall, PartitionsToCreate
 from dataplane.handlers.administer import administer, error_fields
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.node_context import NodeContext, Request
 
 
-def handle(context: BrokerContext, request: Request) -> None:
+def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     names = [topic.name for topic in message.topics]
     wanted = tuple(

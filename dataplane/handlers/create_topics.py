@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, CreateTopicsCall, TopicToCreate
 from dataplane.handlers.administer import administer, error_fields
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.node_context import NodeContext, Request
 from dataplane.shell.topic_ids import topic_id_uuid
 from dataplane.wire.errors import ErrorCode
 
@@ -15,7 +15,7 @@ CONFIGS_NOT_TOLD = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 """What an answer of v5 says in place of the new topic's settings, which DescribeConfigs tells."""
 
 
-def handle(context: BrokerContext, request: Request) -> None:
+def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     names = [topic.name for topic in message.topics]
     wanted = tuple(_topic(topic) for topic in message.topics)

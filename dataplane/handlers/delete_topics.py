@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, DeleteTopicsCall, TopicToDelete
 from dataplane.handlers.administer import administer, error_fields
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.node_context import NodeContext, Request
 from dataplane.shell.topic_ids import topic_id_text
 
 BY_ID_SINCE = 6
 
 
-def handle(context: BrokerContext, request: Request) -> None:
+def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     if request.api_version < BY_ID_SINCE:
         named: list[tuple[str | None, Any]] = [(name, None) for name in message.topic_names]

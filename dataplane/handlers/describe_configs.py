@@ -14,8 +14,8 @@ from controller.contract.administration import (
     DescribedConfig,
 )
 from dataplane.handlers.administer import administer, error_fields
-from dataplane.handlers.context import BrokerContext, Request
 from dataplane.handlers.incremental_alter_configs import KINDS
+from dataplane.handlers.node_context import NodeContext, Request
 from dataplane.wire.errors import ErrorCode
 
 SOURCES = {
@@ -27,7 +27,7 @@ SOURCES = {
 TYPES = {ConfigType.BOOLEAN: 1, ConfigType.STRING: 2, ConfigType.LONG: 5}
 
 
-def handle(context: BrokerContext, request: Request) -> None:
+def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     resources = message.resources
     known = [one for one in resources if one.resource_type in KINDS]

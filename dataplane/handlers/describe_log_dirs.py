@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.context import BrokerContext
+from dataplane.handlers.node_context import Request
 from dataplane.shell.asides import Listed
 from dataplane.shell.partitions import HostedPartition
 from dataplane.wire.errors import ErrorCode

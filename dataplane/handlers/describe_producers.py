@@ -15,8 +15,9 @@ from typing import Any, cast
 
 from dataplane.core.producer_state import PRODUCERS_MAX
 from dataplane.core.results import ProducersResult
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.list_offsets import error_of_unhosted
+from dataplane.handlers.node_context import Request
 from dataplane.wire.errors import ErrorCode
 
 PRODUCERS_IN_ANSWER_MAX = PRODUCERS_MAX

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, ElectLeadersCall
 from dataplane.handlers.administer import administer, error_fields, grouped_by_topic
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.node_context import NodeContext, Request
 from dataplane.wire.errors import ErrorCode
 
 PREFERRED, UNCLEAN = 0, 1
 
 
-def handle(context: BrokerContext, request: Request) -> None:
+def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     election = getattr(message, "election_type", PREFERRED)
     named = message.topic_partitions

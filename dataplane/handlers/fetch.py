@@ -13,8 +13,9 @@ from controller.contract.partition_state import PartitionKey
 from dataplane.core.fetch_session import FetchPartition, FetchRequest, FetchSession, FollowedPartition
 from dataplane.core.log_port import FileRange as LogRange
 from dataplane.core.replica import FetchResult
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.metadata import is_legal_topic_name
+from dataplane.handlers.node_context import Request
 from dataplane.handlers.produce import leader_hint
 from dataplane.shell.fetches import Fetch, FetchedAnswer
 from dataplane.shell.topic_ids import topic_id_bytes, topic_id_text

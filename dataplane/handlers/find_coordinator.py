@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.node_context import NodeContext, Request
 from dataplane.wire.errors import ErrorCode
 
 KEY_TYPE_GROUP = 0
@@ -20,7 +20,7 @@ NO_TRANSACTIONS = "this cluster has no transactions yet: remove transactional.id
 UNKNOWN_KEY_TYPE = "unknown key type"
 
 
-def handle(_context: BrokerContext, request: Request) -> None:
+def handle(_context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     key_type = getattr(message, "key_type", KEY_TYPE_GROUP)
     if key_type == KEY_TYPE_GROUP:

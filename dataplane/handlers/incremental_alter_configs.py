@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, AlterConfigsCall, ConfigsToAlter, ResourceKind
 from dataplane.handlers.administer import administer, error_fields
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.node_context import NodeContext, Request
 from dataplane.wire.errors import ErrorCode
 
 KINDS = {2: ResourceKind.TOPIC, 4: ResourceKind.BROKER}
@@ -18,7 +18,7 @@ KINDS = {2: ResourceKind.TOPIC, 4: ResourceKind.BROKER}
 SET, DELETE = 0, 1
 
 
-def handle(context: BrokerContext, request: Request) -> None:
+def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     resources = message.resources
     refused = {place: error for place, one in enumerate(resources) if (error := _refusal(one)) is not None}

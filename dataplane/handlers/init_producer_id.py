@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.context import BrokerContext
+from dataplane.handlers.node_context import Request
 from dataplane.wire.errors import ErrorCode
 
 

@@ -18,8 +18,9 @@ from dataplane.core.results import (
     MAX_TIMESTAMP,
     TimestampLookup,
 )
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.metadata import is_legal_topic_name
+from dataplane.handlers.node_context import Request
 from dataplane.shell.lookups import Found, look_up
 from dataplane.shell.partitions import HostedPartition
 from dataplane.wire.errors import ErrorCode

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from controller.contract.partition_state import PartitionState
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.node_context import NodeContext, Request
 from dataplane.shell.cluster_view import ClusterView
 from dataplane.wire.errors import ErrorCode
 
 
-def handle(context: BrokerContext, request: Request) -> None:
+def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     if not context.is_view_complete():
         request.reply(

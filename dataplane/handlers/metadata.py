@@ -12,7 +12,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.node_context import NodeContext, Request
 from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.topic_ids import topic_id_text, topic_id_uuid
 from dataplane.wire.errors import ErrorCode
@@ -24,7 +24,7 @@ def is_legal_topic_name(name: str) -> bool:
     return _LEGAL_NAME.match(name) is not None and name not in (".", "..")
 
 
-def handle(context: BrokerContext, request: Request) -> None:
+def handle(context: NodeContext, request: Request) -> None:
     message = cast(Any, request.decode())
     asked = message.topics
     if request.api_version == 0 and not asked:

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from controller.contract.partition_state import NO_LEADER
 from dataplane.core.replica import AppendResult
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.list_offsets import error_of_unhosted
+from dataplane.handlers.node_context import Request
 from dataplane.handlers.produce_answer import encode_success
 from dataplane.shell.produces import PartitionOfProduce, ProduceWaiter, WaitingProduce
 from dataplane.wire.apis import APIS, TOO_OLD_ERROR, ApiKey

@@ -29,6 +29,7 @@ from dataplane.core.replica import FetchResult, ReplicaOptions, Role
 from dataplane.handlers import fetch as fetch_handler
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.dispatch import make_dispatch
+from dataplane.handlers.table import HANDLERS
 from dataplane.shell.administration import Administration
 from dataplane.shell.asides import Asides
 from dataplane.shell.clock import Clock, SystemClock, Timekeeper
@@ -41,13 +42,7 @@ from dataplane.shell.data_directory import DataDirectory, Loaded
 from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
 from dataplane.shell.lookups import Lookups
 from dataplane.shell.maintenance import Maintenance
-from dataplane.shell.metrics import (
-    BrokerCollector,
-    BrokerCounters,
-    StatusServer,
-    collect_counters,
-    gauge,
-)
+from dataplane.shell.metrics import BrokerCounters, collect_counters
 from dataplane.shell.net import Net, SystemNet
 from dataplane.shell.partitions import HostedPartition, PartitionTable
 from dataplane.shell.preflight import Preflight
@@ -56,6 +51,7 @@ from dataplane.shell.produces import Produces
 from dataplane.shell.replica_fetcher import ReplicaFetchers
 from dataplane.shell.scrubber import Scrubber
 from dataplane.shell.server import Server, ServerLimits
+from dataplane.shell.status import MetricsCollector, StatusServer, gauge
 from dataplane.shell.threads import Threads, WorkerThreads
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import DIVERGENT, LogDir
@@ -311,7 +307,7 @@ class Broker:
         self.server = Server(
             listener=listener,
             poller=ports.net.poller(),
-            dispatch=make_dispatch(self.context, ports.clock),
+            dispatch=make_dispatch(HANDLERS, self.context, ports.clock),
             clock=ports.clock,
             threads=ports.threads,
             counters=self.counters,
@@ -322,7 +318,7 @@ class Broker:
                 memory_bytes_max=config.number("queued.max.request.bytes"),
                 request_bytes_max=config.number("socket.request.max.bytes"),
             ),
-            wake_fetches=self.fetches.wake,
+            on_turn_end=self.fetches.wake,
             on_connection_closed=self._on_connection_closed,
         )
         host, port = self._advertised(listener.address)
@@ -389,7 +385,7 @@ class Broker:
         if settings.metrics_host is not None:
             self._status = StatusServer(
                 listener=await ports.net.listen(settings.metrics_host, settings.metrics_port),
-                collector=BrokerCollector([self._collect]),
+                collector=MetricsCollector([self._collect]),
                 is_ready=self.is_ready,
                 clock=ports.clock,
             )

@@ -30,10 +30,10 @@ from dataplane.shell.clock import Clock
 from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.config import BrokerConfig
 from dataplane.shell.data_directory import DataDirectory
-from dataplane.shell.metrics import counter, gauge
 from dataplane.shell.net import Net
 from dataplane.shell.partitions import HostedPartition, PartitionTable
 from dataplane.shell.question import ask
+from dataplane.shell.status import counter, gauge
 from dataplane.shell.threads import Threads
 from dataplane.shell.topic_ids import topic_id_bytes
 from dataplane.storage.health import ClosedLog

@@ -23,8 +23,8 @@ import trio
 
 from dataplane.shell.clock import Clock
 from dataplane.shell.connection import Connection, Dispatch
-from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.net import READABLE, Channel, Listener, Poller
+from dataplane.shell.node_counters import NodeCounters
 from dataplane.shell.threads import Threads
 
 _log = logging.getLogger(__name__)
@@ -84,15 +84,15 @@ class Server:
         dispatch: Dispatch,
         clock: Clock,
         threads: Threads,
-        counters: BrokerCounters,
+        counters: NodeCounters,
         limits: ServerLimits,
-        wake_fetches: Callable[[], None],
+        on_turn_end: Callable[[], None],
         on_connection_closed: Callable[[Connection], None] | None = None,
     ) -> None:
         self._listener = listener
         self._dispatch = dispatch
         self._limits = limits
-        self._wake_fetches = wake_fetches
+        self._on_turn_end = on_turn_end
         self._on_connection_closed = on_connection_closed
         self._nursery: trio.Nursery | None = None
         #: In order of arrival; a dict, because a set's order is nobody's.
@@ -209,8 +209,8 @@ class Server:
     # What a turn does at its end
 
     def end_turn(self) -> None:
-        """Wake the fetches that wait for what this turn appended, then send what is complete."""
-        self._wake_fetches()
+        """Tell that a turn ends, then send what is complete. A broker wakes the fetches that wait."""
+        self._on_turn_end()
         dirty = self.dirty
         while dirty:
             self.dirty = []

@@ -16,8 +16,9 @@ from controller.contract.administration import AdminOutcome, AdminRequest, Admin
 from controller.contract.errors import ControllerError
 from controller.contract.partition_state import PartitionState, TopicState
 from controller.contract.updates import UpdateBatch
-from dataplane.handlers.context import BrokerContext, Request
-from dataplane.handlers.dispatch import HANDLERS
+from dataplane.handlers.context import BrokerContext
+from dataplane.handlers.node_context import Request
+from dataplane.handlers.table import HANDLERS
 from dataplane.shell.administration import IN_FLIGHT_MAX, Administration
 from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.controller_client import ControllerUnavailable, OutcomeUnknown

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from dataplane.handlers import describe_log_dirs
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.context import BrokerContext
+from dataplane.handlers.node_context import Request
 from dataplane.shell.asides import Listed
 from dataplane.storage.divergent import DivergentRange, FoundAside
 from dataplane.wire import codec

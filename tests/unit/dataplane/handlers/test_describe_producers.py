@@ -11,7 +11,8 @@ import pytest
 from dataplane.core.producer_state import ProducerView
 from dataplane.core.results import ProducersResult
 from dataplane.handlers import describe_producers
-from dataplane.handlers.context import BrokerContext, Request
+from dataplane.handlers.context import BrokerContext
+from dataplane.handlers.node_context import Request
 from dataplane.wire import codec
 from dataplane.wire.apis import ApiKey
 from dataplane.wire.errors import ErrorCode

@@ -50,7 +50,7 @@ class Harness:
             threads=WorkerThreads(),
             counters=self.counters,
             limits=ServerLimits(**limits),
-            wake_fetches=lambda: None,
+            on_turn_end=lambda: None,
         )
 
     def dispatch(self, connection: Connection, frame: memoryview, answer: Answer) -> None:

@@ -6,14 +6,9 @@ import trio
 import trio.testing
 
 from dataplane.shell.clock import SystemClock
-from dataplane.shell.metrics import (
-    REQUEST_BYTES_MAX,
-    BrokerCollector,
-    BrokerCounters,
-    StatusServer,
-    collect_counters,
-)
+from dataplane.shell.metrics import BrokerCounters, collect_counters
 from dataplane.shell.net import SystemNet
+from dataplane.shell.status import REQUEST_BYTES_MAX, MetricsCollector, StatusServer
 
 
 def get(*requests: bytes, is_ready: bool = True) -> list[bytes]:
@@ -26,7 +21,7 @@ def get(*requests: bytes, is_ready: bool = True) -> list[bytes]:
     async def run() -> None:
         server = StatusServer(
             listener=await SystemNet().listen("127.0.0.1", 0),
-            collector=BrokerCollector([lambda: collect_counters(counters, now_us=1_000_000)]),
+            collector=MetricsCollector([lambda: collect_counters(counters, now_us=1_000_000)]),
             is_ready=lambda: is_ready,
             clock=SystemClock(),
         )
