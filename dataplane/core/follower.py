@@ -129,20 +129,15 @@ class Follower:
         if self.phase is Phase.FETCHING and self._is_mending:
             return (STOP_FETCHING, MendLog(self._state.leader, self._state.leader_epoch))
         if self.phase is Phase.FETCHING:
-            if self._must_vouch:
+            if self._log.must_vouch:  # a fetch from its end would vouch for more than it may
                 return (STOP_FETCHING, VOUCH)
             return (StartFetching(self._state.leader, self._state.leader_epoch),)
         if self.phase is Phase.HOLDING and self._hold is not None and self._retry_aside_ms is None:
             return (STOP_FETCHING, self._hold)
         return (STOP_FETCHING,)
 
-    @property
-    def _must_vouch(self) -> bool:
-        """A fetch from the log's end would vouch for more than a sealed log may."""
-        return self._log.vouched_end_offset < self._log.log_end_offset
-
     def next_fetch(self) -> FetchPosition | None:
-        if self.phase is not Phase.FETCHING or self._must_vouch or self._is_mending:
+        if self.phase is not Phase.FETCHING or self._log.must_vouch or self._is_mending:
             return None
         log = self._log
         return FetchPosition(
@@ -189,7 +184,7 @@ class Follower:
             start = min(fetched.log_start_offset, self._watermark.offset)
             if start > log.log_start_offset:
                 log.advance_log_start(start)
-        if len(fetched.records) and self._must_vouch:
+        if len(fetched.records) and self._log.must_vouch:
             effects = (*effects, STOP_FETCHING, VOUCH)
         return effects
 
@@ -387,7 +382,7 @@ class Follower:
             if unproven < log.log_end_offset:
                 return self._hold_for(first_offset=unproven, cut_offset=leader_start_offset)
             self._restart_at(leader_start_offset)
-            return (STOP_FETCHING, VOUCH) if self._must_vouch else NO_EFFECTS
+            return (STOP_FETCHING, VOUCH) if self._log.must_vouch else NO_EFFECTS
         return self._quarantine(
             leader_start_offset, f"ahead of leader {self._state.leader} in the same epochs"
         )

@@ -193,7 +193,7 @@ class Leader:
         effects = _APPENDED
         if not in_sync.waited_for:  # a follower has yet to fetch it, else
             effects += self.commit(now_ms)
-        if log.vouched_end_offset < log.log_end_offset:
+        if log.must_vouch:
             effects += (VOUCH,)
         is_waiting = acks == ACKS_ALL and self._watermark.offset < log.log_end_offset
         if is_waiting:
@@ -504,8 +504,7 @@ class Leader:
 
     def begin(self, now_ms: int) -> Effects:
         """Once, when the leadership begins: a sole member commits what it holds."""
-        log = self._log
-        vouch: Effects = (VOUCH,) if log.vouched_end_offset < log.log_end_offset else NO_EFFECTS
+        vouch: Effects = (VOUCH,) if self._log.must_vouch else NO_EFFECTS
         return self.commit(now_ms) + self._ask(now_ms) + vouch
 
     def on_state(self, state: PartitionState, now_ms: int) -> Effects:

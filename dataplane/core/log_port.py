@@ -91,7 +91,11 @@ class LogPort(Protocol):
     @property
     def vouched_end_offset(self) -> int:
         """Up to where this replica may say that it has the records: log_end_offset, but for a sealed log
-        (docs/replication.md 3.9). Where it lies below, the effect `Vouch` asks for more."""
+        (docs/replication.md 3.9)."""
+
+    @property
+    def must_vouch(self) -> bool:
+        """Whether `vouched_end_offset` lies below log_end_offset: the effect `Vouch` asks for more."""
 
     @property
     def seal_chain_epoch(self) -> int:

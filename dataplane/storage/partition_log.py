@@ -140,6 +140,11 @@ class PartitionLog:
         return self._log_end_offset if self._seal is None else min(self._log_end_offset, self._vouched_max)
 
     @property
+    def must_vouch(self) -> bool:
+        """See LogPort."""
+        return self._seal is not None and self._vouched_max < self._log_end_offset
+
+    @property
     def seal_chain_epoch(self) -> int:
         """See LogPort."""
         return self._seal.chain_epoch if self._seal is not None and self._is_seal_durable else -1

@@ -70,6 +70,10 @@ class MemoryLog:
         return self.log_end_offset if seal is None else min(self.log_end_offset, seal.end_offset)
 
     @property
+    def must_vouch(self) -> bool:
+        return self.vouched_end_offset < self.log_end_offset
+
+    @property
     def seal_chain_epoch(self) -> int:
         return self.seal.chain_epoch if self.seal is not None and self._is_seal_durable else -1
 
