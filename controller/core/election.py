@@ -25,7 +25,7 @@ from controller.core.configs import is_unclean_election_allowed
 from controller.core.draft import Draft
 from controller.core.image import ClusterImage
 from controller.core.isr import NOBODY, advance, with_unclean_leader
-from controller.core.loss import sealed_candidate
+from controller.core.loss import LogEnds, sealed_candidate
 from controller.core.records import Cause, Change
 
 
@@ -157,13 +157,18 @@ def elect_leaderless(draft: Draft, broker_id: int) -> int:
     return _elect(draft, keys, reason=f"broker {broker_id} is back")
 
 
-def elect_told(draft: Draft, keys: Iterable[PartitionKey]) -> int:
-    """Replicas told how far their logs go, which may be what the election of one waited for (floor.py)."""
+def elect_told(draft: Draft, keys: Iterable[PartitionKey], log_ends: LogEnds) -> int:
+    """A log end that was told, or a broker that is trusted again, may be what an election waited for: with a
+    seat, that the log reaches the floor (floor.py); without one, the proof of the seals (3.9)."""
     leaderless = [key for key in keys if key in draft.image.leaderless]
-    return _elect(draft, leaderless, reason="its log reaches all that is known to be committed")
+    return _elect(
+        draft, leaderless, reason="its log reaches all that is known to be committed", log_ends=log_ends
+    )
 
 
-def _elect(draft: Draft, keys: Collection[PartitionKey], *, reason: str) -> int:
+def _elect(
+    draft: Draft, keys: Collection[PartitionKey], *, reason: str, log_ends: LogEnds | None = None
+) -> int:
     if not keys:
         return 0
     image = draft.image
@@ -178,13 +183,15 @@ def _elect(draft: Draft, keys: Collection[PartitionKey], *, reason: str) -> int:
         )
         if after is not None:
             draft.write_partition(after, change)
+        if log_ends is not None and image.partitions[key].leader == NO_LEADER:
+            _elect_sealed(draft, key, log_ends.of(image, image.partitions[key]))
         if image.partitions[key].leader == NO_LEADER:
             elect_uncleanly_if_allowed(draft, key)
         count += image.partitions[key].leader != NO_LEADER
     return count
 
 
-def elect_sealed(draft: Draft, key: PartitionKey, told: Mapping[int, ReplicaLogEnd]) -> bool:
+def _elect_sealed(draft: Draft, key: PartitionKey, told: Mapping[int, ReplicaLogEnd]) -> bool:
     """Elect the replica whose sealed log proves that it holds every committed record, when power loss has
     taken all seats (3.9). It leads alone; the others come back by fetching. False: none is proven."""
     state = draft.image.partitions.get(key)

@@ -37,7 +37,6 @@ from controller.core.election import (
     begin_anew,
     can_lead_preferred,
     elect_preferred,
-    elect_sealed,
     elect_told,
     eligible_ids,
     hand_over_demoted,
@@ -197,7 +196,7 @@ class ClusterMachine:
             self._take_over(draft)
         reply = self._dispatch(draft, event, now_ms)
         if isinstance(event, Report | Heartbeat | BrokerApplied):
-            self._elect_sealed(draft, event)
+            self._elect_told(draft, event)
         follow_up(draft, draft.records)
         if self.image.deletions:
             self._finish_deletions(draft)
@@ -214,7 +213,8 @@ class ClusterMachine:
     def evidence(self, event: Event) -> str | None:
         """Whether the event shows that ZooKeeper went back. Ask before `step`, which halts by it: what is
         evidence under a standing term is nothing but news under one that has ended."""
-        return evidence_in_rows(self.terms) or evidence_in(self.image, self.terms, event)
+        in_rows = None if self._has_taken_over else evidence_in_rows(self.terms)
+        return in_rows or evidence_in(self.image, self.terms, event)
 
     def _dispatch(self, draft: Draft, event: Event, now_ms: int) -> Reply | None:
         match event:
@@ -286,16 +286,13 @@ class ClusterMachine:
             self.lags = {key: lag for key, lag in self.lags.items() if key in self.image.partitions}
             self._floors.forget(self.image)
 
-    def _elect_sealed(self, draft: Draft, event: Report | Heartbeat | BrokerApplied) -> None:
-        """A log end that was told, or a broker that is trusted again, may be the missing proof (3.9)."""
+    def _elect_told(self, draft: Draft, event: Report | Heartbeat | BrokerApplied) -> None:
         keys: Iterable[PartitionKey]
         if isinstance(event, Report):
             keys = [(log_end.topic_id, log_end.partition) for log_end in event.request.log_ends]
         else:
             keys = self._log_ends.keys if draft.records else ()
-        for key in keys:
-            if key in self.image.leaderless:
-                elect_sealed(draft, key, self._log_ends.of(self.image, self.image.partitions[key]))
+        elect_told(draft, keys, self._log_ends)
 
     # --- what brokers say -------------------------------------------------------------------------------
 
@@ -332,7 +329,6 @@ class ClusterMachine:
         self._sessions.record_created(self.image, report.broker_id, report.created)
         for log_end in report.log_ends:
             self._on_log_end(draft, report, log_end)
-        elect_told(draft, [(log_end.topic_id, log_end.partition) for log_end in report.log_ends])
         for lag in report.lags:
             key = (lag.topic_id, lag.partition)
             state = self.image.partitions.get(key)

@@ -59,6 +59,7 @@ from controller.core.records import (
     Record,
     TopicRecord,
 )
+from controller.core.witnesses import TermStart
 
 CLUSTER_ID = "cluster-id-of-22-chars"
 Value = TypeVar("Value")
@@ -94,13 +95,14 @@ class Cluster:
         for broker_id in brokers:
             self.heartbeat(broker_id)
 
-    def _machine(self, image: ClusterImage) -> ClusterMachine:
+    def _machine(self, image: ClusterImage, *, terms: tuple[TermStart, ...] = ()) -> ClusterMachine:
         return ClusterMachine(
             image,
             cluster="prod",
             controller_epoch=self.controller_epoch,
             options=self.options,
             now_ms=self.now_ms,
+            terms=terms,
         )
 
     @property
@@ -118,10 +120,13 @@ class Cluster:
         assert isinstance(reply, kind), reply
         return reply
 
-    def fail_over(self, records: Sequence[Record] | None = None) -> Step:
+    def fail_over(
+        self, records: Sequence[Record] | None = None, *, terms: tuple[TermStart, ...] = ()
+    ) -> Step:
         """A new controller, from the rows that the old one left (all of them, or those given)."""
         self.controller_epoch += 1
-        self.machine = self._machine(image_of_rows(self.records if records is None else records))
+        image = image_of_rows(self.records if records is None else records)
+        self.machine = self._machine(image, terms=terms)
         return self.step(Tick(wall_ms=0))
 
     # --- brokers ------------------------------------------------------------------------------------------

@@ -187,8 +187,8 @@ def test_a_halted_controller_neither_fences_nor_elects_nor_takes_an_operators_wo
 
 def test_a_controller_epoch_below_that_of_the_clusters_rows_is_evidence_by_itself() -> None:
     cluster = cluster_in_term_six()
-    cluster.machine.terms = (*TERMS, TermStart(controller_epoch=2, lineage="two"))
-    assert cluster.step(Tick(wall_ms=0)).records == ()
+    step = cluster.fail_over(terms=(*TERMS, TermStart(controller_epoch=2, lineage="two")))
+    assert step.records == ()
     assert cluster.machine.went_back is not None
 
 
