@@ -26,9 +26,9 @@ from urllib.parse import urlencode
 
 import httpx
 import msgspec
+from httpx_sse import ServerSentEvent, SSEError, connect_sse
 
 from springtide.call import Call, Json
-from springtide.event_stream import Event, EventParser, NotEvents
 from springtide.problems import problem_of
 from springtide.settings import Settings
 
@@ -38,7 +38,6 @@ REDIRECTS_MAX: Final = 5
 CONNECT_SECONDS_MAX: Final = 3.0
 #: A stream that is quiet for longer is lost: a controller says every 15 seconds that it is still there.
 SILENCE_SECONDS_MAX: Final = 45.0
-EVENT_STREAM: Final = "text/event-stream"
 #: Between rounds over all controllers; doubled each time.
 PAUSE_SECONDS_MIN: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 2.0
@@ -182,33 +181,31 @@ class Controllers:
             if token is None or (left is not None and left <= 0):
                 return
 
-    def events(self, call: Call, *, last_id: str) -> Iterator[Event]:
+    def events(self, call: Call, *, last_id: str) -> Iterator[ServerSentEvent]:
         """A stream, from the controller that answered last, until it ends or is lost; asking for the thing
         itself then tells how it is, wherever that is known. last_id: of the last event that was seen, or
         empty. Raises NoStream."""
-        headers = self._headers(call, None) | {"Accept": EVENT_STREAM, "Cache-Control": "no-store"}
+        headers = self._headers(call, None)
         if last_id:
             headers["Last-Event-ID"] = last_id
         url = self._urls[0]
-        target = url.copy_with(raw_path=_target(url, call))
+        target = str(url.copy_with(raw_path=_target(url, call)))
         timeout = httpx.Timeout(SILENCE_SECONDS_MAX, connect=CONNECT_SECONDS_MAX)
-        parser = EventParser()
         has_spoken = False
         try:
-            with self._client.stream(call.method, target, headers=headers, timeout=timeout) as response:
-                kind = response.headers.get("content-type", "").partition(";")[0].strip()
-                if response.status_code != httpx.codes.OK or kind != EVENT_STREAM:
-                    raise NoStream(f"status {response.status_code}, {kind or 'no content'}")
-                for chunk in response.iter_bytes():
+            with connect_sse(self._client, call.method, target, headers=headers, timeout=timeout) as source:
+                if source.response.status_code != httpx.codes.OK:
+                    raise NoStream(f"status {source.response.status_code}")
+                for event in source.iter_sse():
                     has_spoken = True
-                    yield from parser.feed(chunk)
+                    yield event
+        except SSEError as error:
+            raise NoStream(str(error)) from error
         except httpx.ReadTimeout as error:
             if not has_spoken:  # something in between keeps it to itself
                 raise NoStream("it stays silent") from error
         except httpx.TransportError:
             return
-        except NotEvents as error:
-            raise NoStream(str(error)) from error
 
     def _headers(self, call: Call, key: str | None) -> dict[str, str]:
         headers = {"Accept": "application/json", **call.headers}

@@ -10,12 +10,12 @@ from enum import IntEnum
 from typing import Any, Final, assert_never
 
 import msgspec
+from httpx_sse import ServerSentEvent
 
 from springtide.call import Call, Json, UsageError, get
 from springtide.client import NOT_NOW, Controllers, NoStream, Page, Refused, Reply, Unreachable
 from springtide.command import Command, Kind
 from springtide.console import Console
-from springtide.event_stream import Event
 from springtide.problems import problem_lines, problem_of
 from springtide.progress import (
     SUCCEEDED,
@@ -74,16 +74,16 @@ class _Watch:
         #: Of the last event that was shown.
         self.last_id = ""
 
-    def tell_event(self, event: Event) -> bool:
+    def tell_event(self, event: ServerSentEvent) -> bool:
         """As `tell`. Raises NoStream when it is about something else."""
-        if event.name != "operation":
+        if event.event != "operation":
             return False
         try:
             operation = msgspec.json.decode(event.data, type=dict[str, Any])
         except msgspec.DecodeError as error:
             raise NoStream("its events are no operations") from error
         self.last_id = event.id
-        return self.tell(event.data, operation)
+        return self.tell(event.data.encode(), operation)
 
     def tell(self, body: bytes, operation: Operation) -> bool:
         """Whether it has ended."""

@@ -11,7 +11,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from functools import partial
 
-from admin_api.event_stream import HEARTBEAT, encode_event, encode_retry
+from fastapi.sse import format_sse_event
+
 from admin_api.operations.views import operation_view
 from admin_api.problem import ProblemError
 from admin_api.settings import ApiSettings
@@ -24,7 +25,8 @@ from controller.shell.clock import Clock
 from controller.shell.engine_port import EnginePort
 
 EVENT = "operation"
-UNAVAILABLE = b": the audit database is unavailable\n\n"
+HEARTBEAT = format_sse_event(comment="still here")
+UNAVAILABLE = format_sse_event(comment="the audit database is unavailable")
 #: A look may cost this part of the time at most: one at many moves takes a while.
 _SHARE_OF_TIME = 20
 
@@ -35,7 +37,7 @@ class Look:
 
     revision: int
     is_finished: bool
-    body: bytes
+    body: str
 
 
 class OperationFeed:
@@ -95,7 +97,7 @@ class OperationFeed:
         found = Look(
             revision=row.revision,
             is_finished=row.state in FINISHED,
-            body=operation_view(row, live.get(row.cluster), moving).model_dump_json().encode(),
+            body=operation_view(row, live.get(row.cluster), moving).model_dump_json(),
         )
         now_ms = self._clock.now_mono_ms()
         pause_ms = max(self._settings.event_poll_ms, _SHARE_OF_TIME * (now_ms - began_ms))
@@ -107,21 +109,23 @@ class OperationFeed:
         self, operation_id: str, first: Look, *, last_seen: int | None
     ) -> AsyncGenerator[bytes, None]:
         """first: what there is now. last_seen: the revision that the client has already. Ends with the
-        operation, or when this controller stops being the active one: the next one knows more."""
+        operation, when this controller stops being the active one (the next one knows more), and after
+        `event_stream_ms_max`: its client opens it again and says what it saw last."""
         was_active = self._engine.role == "active"
-        yield encode_retry(self._settings.retry_after_s * 1000)
+        yield format_sse_event(retry=self._settings.retry_after_s * 1000)
         look: Look | None = first
-        shown = first.body if last_seen == first.revision else b""
-        spoke_ms = self._clock.now_mono_ms()
+        shown = first.body if last_seen == first.revision else ""
+        began_ms = spoke_ms = self._clock.now_mono_ms()
         while look is not None:
             now_ms = self._clock.now_mono_ms()
             if look.body != shown:
                 shown, spoke_ms = look.body, now_ms
-                yield encode_event(name=EVENT, event_id=str(look.revision), data=look.body)
+                yield format_sse_event(event=EVENT, id=str(look.revision), data_str=look.body)
             elif now_ms - spoke_ms >= self._settings.event_heartbeat_ms:
                 spoke_ms = now_ms
                 yield HEARTBEAT
-            if look.is_finished or (was_active and self._engine.role != "active"):
+            is_over = now_ms - began_ms >= self._settings.event_stream_ms_max
+            if is_over or look.is_finished or (was_active and self._engine.role != "active"):
                 return
             await self._clock.sleep_ms(self._settings.event_poll_ms)
             try:

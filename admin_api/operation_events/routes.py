@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
-from admin_api.event_stream import MEDIA_TYPE, EventStream
+from admin_api.event_stream import EventStream
 from admin_api.operations.routes import OperationPath
 from admin_api.problem import ProblemError, problems
 from admin_api.services import Serving
@@ -14,8 +14,11 @@ from admin_api.strict_route import StrictRoute
 
 
 class EventRoute(StrictRoute):
-    produces = (MEDIA_TYPE,)
+    produces = (EventStream.media_type,)
 
+
+#: How long a client may take to read the last event.
+LAST_READ_MS_MAX = 5_000
 
 router = APIRouter(route_class=EventRoute, tags=["Operations"])
 
@@ -34,11 +37,11 @@ _STREAM = {
         "comments in between. It ends with the operation, and now and then before: open it again."
     ),
     "content": {
-        MEDIA_TYPE: {
+        EventStream.media_type: {
             "schema": {"type": "string"},
             "example": (
-                'retry: 1000\n\nevent: operation\nid: 7\ndata: {"id":"op_Zk1lV0pCTEq4nY6mXw2v3A",'
-                '"state":"running"}\n\n: still here\n\n'
+                'retry: 1000\n\nevent: operation\ndata: {"id":"op_Zk1lV0pCTEq4nY6mXw2v3A",'
+                '"state":"running"}\nid: 7\n\n: still here\n\n'
             ),
         }
     },
@@ -74,6 +77,6 @@ async def watch_it(
     return EventStream(
         feed.events(operation_id, first, last_seen=last_seen),
         clock=services.clock,
-        ms_max=services.settings.event_stream_ms_max,
+        ms_max=services.settings.event_stream_ms_max + LAST_READ_MS_MAX,
         on_end=feed.give_back,
     )

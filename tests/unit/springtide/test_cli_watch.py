@@ -9,7 +9,6 @@ from typing import Any
 import httpx
 import pytest
 
-from springtide.event_stream import EVENT_BYTES_MAX, Event, EventParser, NotEvents
 from tests.unit.springtide.cli_parts import Answer, ok, problem, run
 from tests.unit.springtide.test_cli_operations import ADD, STORY, WATCH, operation
 
@@ -125,45 +124,3 @@ def test_a_token_goes_with_the_stream(tmp_path: Any) -> None:
     file.write_text("secret-token-1\n")
     ran = run(controller([streamed(event(2, DONE))]), "--token-file", str(file), *WATCH)
     assert ran.asked[0].headers["authorization"] == "Bearer secret-token-1"
-
-
-def read(data: bytes, size: int) -> list[Event]:
-    parser = EventParser()
-    found: list[Event] = []
-    for start in range(0, len(data), size):
-        found += parser.feed(data[start : start + size])
-    return found
-
-
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-@pytest.mark.parametrize("size", [1, 2, 3, 1000])
-def test_events_are_read_as_the_standard_says(end: bytes, size: int) -> None:
-    lines = [
-        b"\xef\xbb\xbfdata:one",
-        b"",
-        b": a comment",
-        b"id: 7",
-        b"event: operation",
-        b"data:  two",
-        b"data",
-        b"data: three: four",
-        b"",
-        b"event: nothing follows",
-        b"",
-        b"id: not\0this",
-        b"data: five",
-        b"",
-        b"data: cut",
-    ]
-    assert read(end.join(lines), size) == [
-        Event("message", "", b"one"),
-        Event("operation", "7", b" two\n\nthree: four"),
-        Event("message", "7", b"five"),
-    ]
-
-
-def test_an_event_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert EVENT_BYTES_MAX > 2**20
-    monkeypatch.setattr("springtide.event_stream.EVENT_BYTES_MAX", 100)
-    with pytest.raises(NotEvents):
-        read(b"data: " + b"x" * 200, 10)
