@@ -18,7 +18,6 @@ from springtide.call import UsageError
 from springtide.catalogue import COMMANDS
 from springtide.client import Controllers
 from springtide.command import Command, Kind
-from springtide.completion import bash_script
 from springtide.console import Console
 from springtide.parser import build_parser
 from springtide.run import Exit, Runner
@@ -58,7 +57,9 @@ def execute(
     options = parser.parse_args(arguments)
     command: Command = options.command
     if command.kind is Kind.COMPLETION:
-        out.write(bash_script(parser))
+        import shtab  # noqa: PLC0415 - no other command should wait for it
+
+        out.write(shtab.complete(parser, shell=options.shell) + "\n")
         out.flush()
         return Exit.DONE
     try:

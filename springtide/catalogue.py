@@ -40,7 +40,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
         examples=("completion bash > /etc/bash_completion.d/springtide",),
         kind=Kind.COMPLETION,
         in_cluster=False,
-        arguments=(argument("shell", choices=("bash",), help="the shell"),),
+        arguments=(argument("shell", choices=("bash", "zsh", "fish"), help="the shell"),),
     ),
 )
 

@@ -2,13 +2,16 @@
 
 Every option may stand before or after the command's words. Its default is found in settings.py, because an
 environment variable may stand in for it; here, what was not given is not there.
+
+argparse, not click, typer or cyclopts: groups of options in help, and options before and after the words, are
+there, commands stay values, and nothing is quicker to import.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from springtide.arguments import count
 from springtide.catalogue import NOUNS
@@ -48,7 +51,7 @@ def build_parser(commands: Iterable[Command], *, version: str) -> argparse.Argum
     )
     root.add_argument("--version", action="version", version=f"{PROG} {version}")
     top = root.add_subparsers(metavar="COMMAND", required=True)
-    below: dict[str, argparse._SubParsersAction[argparse.ArgumentParser]] = {}
+    below: dict[str, Any] = {}
     for command in commands:
         parent = top
         if len(command.words) > 1:

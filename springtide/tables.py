@@ -3,6 +3,9 @@
 What is shown was written by others (reasons, names, host names), so control characters come out as escapes:
 a reason can neither break a row nor move a terminal's cursor. A table is printed a page at a time: its widths
 are those of the first page, and a later, longer cell pushes the rest of its row to the right, uncut.
+
+Not by rich: a thousand rows take it half a second instead of 14 ms, it sends escapes on as they are, and
+where it is installed httpx imports it, so that every command begins 45 ms later.
 """
 
 from __future__ import annotations

@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TextIO
 
+from springtide.console import ERASE_LINE
+from springtide.progress import bar
+
 PROG: Final = "pipeline"
-ERASE_LINE: Final = "\r\x1b[K"
 LOG_SECONDS: Final = 10.0
 DRAW_SECONDS: Final = 0.1
-BAR_COLUMNS: Final = 24
 
 
 class Console:
@@ -76,9 +77,3 @@ class Console:
         if self._is_drawn:
             self._err.write(ERASE_LINE)
             self._is_drawn = False
-
-
-def bar(done: int, total: int) -> str:
-    """`[######------]`; full only when everything is done."""
-    filled = 0 if total <= 0 else max(0, min(BAR_COLUMNS, BAR_COLUMNS * done // total))
-    return f"[{'#' * filled}{'-' * (BAR_COLUMNS - filled)}]"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 
 import pytest
 
-from springtide.__main__ import main
+from springtide.__main__ import execute, main
 from springtide.catalogue import COMMANDS
 from springtide.command import Command
-from springtide.completion import bash_script
-from springtide.parser import build_parser
 
 
 @pytest.mark.parametrize("command", [pytest.param(c, id=" ".join(c.words)) for c in COMMANDS])
@@ -59,7 +60,7 @@ def test_every_command_explains_itself(command: Command, capsys: pytest.CaptureF
         "clusters list --timeout -1",
         "clusters list --timeout nan",
         "clusters list --reason why",
-        "completion fish",
+        "completion cmd",
     ],
 )
 def test_what_can_not_be_understood_exits_with_2(line: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,6 +75,23 @@ def test_words_are_told_apart() -> None:
     assert len(set(words)) == len(words)
 
 
+@pytest.fixture(scope="module")
+def script() -> Callable[[str], str]:
+    @cache
+    def printed(shell: str) -> str:
+        out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        assert execute(["completion", shell], {}, out, io.StringIO(), columns=None) == 0
+        return out.buffer.getvalue().decode()  # type: ignore[attr-defined, no-any-return]
+
+    return printed
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_are_told_every_command(shell: str, script: Callable[[str], str]) -> None:
+    told = script(shell)
+    assert all(word in told for command in COMMANDS for word in command.words)
+
+
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
@@ -84,16 +102,18 @@ def test_words_are_told_apart() -> None:
         ),
         (["topics", "create", "orders", "--part"], {"--partitions"}),
         (["--url", "ctl1", "brokers", "a"], {"add"}),
-        (["elect-leader", "--election-type", "un"], set[str]()),
-        (["completion", ""], {"bash"}),
+        (["elect-leader", "--election-type", "un"], {"unclean"}),
+        (["--output", "json", "topics", "l"], {"list"}),
+        (["completion", ""], {"bash", "zsh", "fish"}),
     ],
 )
-def test_bash_completes_words_and_options(typed: list[str], offered: set[str]) -> None:
+def test_bash_completes_words_and_options(
+    typed: list[str], offered: set[str], script: Callable[[str], str]
+) -> None:
     bash = shutil.which("bash")
     assert bash is not None
-    script = bash_script(build_parser(COMMANDS, version="1"))
-    ask = 'COMP_WORDS=(springtide "$@"); COMP_CWORD=$#; _springtide; printf "%s\\n" "${COMPREPLY[@]}"'
-    line = [bash, "--norc", "-c", f"{script}\n{ask}", "bash", *typed]
+    ask = 'COMP_WORDS=(springtide "$@"); COMP_CWORD=$#; _shtab_springtide; printf "%s\\n" "${COMPREPLY[@]}"'
+    line = [bash, "--norc", "-c", f"{script('bash')}\n{ask}", "bash", *typed]
     done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=20)
     found = {word for word in done.stdout.split() if not word.startswith("-") or typed[-1].startswith("-")}
     assert found == offered
