@@ -37,7 +37,7 @@ def progress_of(operation: Operation) -> Progress:
     return Progress(done, len(steps), f"{done} of {len(steps)} steps")
 
 
-def size(count: int) -> str:
+def size(count: float) -> str:
     """Bytes, in the unit that leaves less than 1024 of it."""
     value = float(count)
     for unit in _UNITS[:-1]:

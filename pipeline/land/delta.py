@@ -5,6 +5,10 @@ own `txn` action (an application's id and version). So a run that died between t
 next, and no batch is added twice: of two commits of one application that know the same version, Delta takes
 one.
 
+The Delta log alone would not do: deltalake syncs nothing to the disk, so that a power cut takes back batches
+that were landed; Spark reads Delta only by jars that PySpark does not bring (delta-spark 4.4 is for PySpark
+up to 4.2); and the plan that a second attempt follows has no place in it.
+
 Delta's VACUUM after OPTIMIZE deletes files that manifests list: leave both to tables that are Delta's alone.
 """
 

@@ -5,6 +5,10 @@ the program that was started, wherever Spark has unpacked it, and the standard l
 hosts need the same Python at the same path, as with venv-pack, and the packages may have been compiled.
 
 Spark itself stays out: executors have the JVM's, and its Python half comes with that.
+
+Not by venv-pack: it takes all that is installed, but no editable project, and its archive depends on files'
+times. Nor by pex: its file goes by --files, not --archives, every host unpacks it once more into a cache that
+nobody empties, and each Python there starts a second later.
 """
 
 from __future__ import annotations

@@ -10,9 +10,21 @@ from pipeline.plan.eta import Eta, describe
 from pipeline.plan.goal import Found, Goal
 from pipeline.plan.load import RESOURCES, Level
 from pipeline.plan.placement import Limits, Move
-from pipeline.plan.words import shown_bytes, shown_span, table
+from pipeline.plan.words import shown_span
+from springtide.progress import size
+from springtide.tables import Table, number, text
 
 MOVES_SHOWN: Final = 20
+
+_LEVEL_COLUMNS = (
+    text("load"),
+    number("mean"),
+    number("highest/mean", "ratio"),
+    number("broker"),
+    number("afterwards", "ratioAfterwards"),
+    number("broker", "brokerAfterwards"),
+)
+_MOVE_COLUMNS = (text("partition"), text("from"), text("to"), number("copies"))
 
 
 class HistoryRead(NamedTuple):
@@ -124,36 +136,34 @@ def _history_lines(proposal: Proposal) -> list[str]:
 
 def _level_lines(proposal: Proposal) -> list[str]:
     def per_broker(level: Level) -> str:
-        return shown_bytes(level.mean) + ("" if level.resource == "disk" else "/s")
+        return size(level.mean) + ("" if level.resource == "disk" else "/s")
 
-    rows = [
-        [
-            before.resource + ("" if number in proposal.goal.resources else " (no goal)"),
-            per_broker(before),
-            f"{before.ratio:.2f}",
-            str(before.broker_id),
-            f"{after.ratio:.2f}",
-            str(after.broker_id),
-        ]
-        for number, (before, after) in enumerate(
+    return Table(_LEVEL_COLUMNS).lines(
+        {
+            "load": before.resource + ("" if resource in proposal.goal.resources else " (no goal)"),
+            "mean": per_broker(before),
+            "ratio": f"{before.ratio:.2f}",
+            "broker": before.broker_id,
+            "ratioAfterwards": f"{after.ratio:.2f}",
+            "brokerAfterwards": after.broker_id,
+        }
+        for resource, (before, after) in enumerate(
             zip(proposal.found.before, proposal.found.after, strict=True)
         )
-    ]
-    return table(["LOAD", "MEAN", "HIGHEST/MEAN", "BROKER", "AFTERWARDS", "BROKER"], rows)
+    )
 
 
 def _move_lines(moves: Sequence[Move]) -> list[str]:
     largest = sorted(moves, key=lambda move: (-move.bytes, move.partition.name))
-    rows = [
-        [
-            move.partition.name,
-            ",".join(map(str, move.partition.replicas)),
-            ",".join(map(str, move.replicas)),
-            shown_bytes(move.bytes) if move.adding else "leader only",
-        ]
+    lines = Table(_MOVE_COLUMNS).lines(
+        {
+            "partition": move.partition.name,
+            "from": move.partition.replicas,
+            "to": move.replicas,
+            "copies": size(move.bytes) if move.adding else "leader only",
+        }
         for move in largest[:MOVES_SHOWN]
-    ]
-    lines = table(["PARTITION", "FROM", "TO", "COPIES"], rows, left=3)
+    )
     more = len(moves) - MOVES_SHOWN
     return [*lines, f"... and {more} more (--output json has all)"] if more > 0 else lines
 
@@ -161,9 +171,7 @@ def _move_lines(moves: Sequence[Move]) -> list[str]:
 def _total_lines(proposal: Proposal) -> list[str]:
     found = proposal.found
     leaders = sum(move.changes_leader for move in found.moves)
-    lines = [
-        f"{len(found.moves)} partitions change, {leaders} leaders, {shown_bytes(found.copied)} are copied"
-    ]
+    lines = [f"{len(found.moves)} partitions change, {leaders} leaders, {size(found.copied)} are copied"]
     if proposal.eta is None:
         lines.append("how long that takes is not known: no operation that moved replicas has ended yet")
     else:

@@ -1,10 +1,9 @@
-"""Sizes, spans of time and lists as people write them, and tables as they read them. Pure."""
+"""Sizes, spans of time and lists as people write them. Pure."""
 
 from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
-from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pipeline.plan.load import RESOURCES
@@ -73,22 +72,6 @@ def address(text: str) -> tuple[int, str]:
     return int(found[1]), found[2]
 
 
-def shown_bytes(value: float) -> str:
-    """Three digits and a unit: `1.50 GiB`."""
-    unit, number = "B", float(value)
-    for name in ("KiB", "MiB", "GiB", "TiB", "PiB"):
-        if abs(number) < 1024:
-            break
-        unit, number = name, number / 1024
-    return (
-        f"{number:.0f} {unit}"
-        if unit == "B"
-        else f"{number:.3g} {unit}"
-        if number < 1000
-        else f"{number:.0f} {unit}"
-    )
-
-
 def shown_span(seconds: float) -> str:
     """`45 s`, `12 min`, `3.5 h`, `2.1 d`."""
     if seconds < 120:
@@ -96,16 +79,3 @@ def shown_span(seconds: float) -> str:
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} d"
-
-
-def table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> list[str]:
-    """Aligned lines; the first `left` columns to the left, others to the right."""
-    cells = [list(titles), *(list(row) for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
-    return [
-        "  ".join(
-            cell.ljust(width) if column < left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    ]

@@ -446,14 +446,6 @@ def test_words_that_make_no_sense_are_refused(read: Callable[[str], Any], text: 
         read(text)
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536 * 2**20, "1.5 GiB"), (1010 * 2**20, "1010 MiB")],
-)
-def test_sizes_are_shown_with_three_digits(value: int, shown: str) -> None:
-    assert words.shown_bytes(value) == shown
-
-
 def test_spans_are_shown_in_the_unit_that_fits() -> None:
     shown = [words.shown_span(seconds) for seconds in (0.4, 119, 121, 7201, 200_000)]
     assert shown == ["0 s", "119 s", "2 min", "2.0 h", "2.3 d"]
