@@ -137,9 +137,9 @@ class Follower:
         return (STOP_FETCHING,)
 
     def next_fetch(self) -> FetchPosition | None:
-        if self.phase is not Phase.FETCHING or self._log.must_vouch or self._is_mending:
-            return None
         log = self._log
+        if self.phase is not Phase.FETCHING or log.must_vouch or (log.rotten and self._is_mending):
+            return None
         return FetchPosition(
             log.log_end_offset,
             log.epochs.latest,

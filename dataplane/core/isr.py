@@ -92,8 +92,10 @@ class FollowerProgress:
             self.last_caught_up_ms = now_ms
         elif fetch_offset >= self.last_fetch_end_offset and self.last_fetch_ms > self.last_caught_up_ms:
             self.last_caught_up_ms = self.last_fetch_ms
-        is_repeated = fetch_offset == self.log_end_offset and fetch_offset < self.last_fetch_end_offset
-        self.repeats = self.repeats + 1 if is_repeated else 0
+        if fetch_offset == self.log_end_offset and fetch_offset < self.last_fetch_end_offset:
+            self.repeats += 1
+        else:
+            self.repeats = 0
         self.log_end_offset = fetch_offset
         self.broker_epoch = broker_epoch
         self.last_fetch_ms = now_ms

@@ -303,7 +303,8 @@ class Leader:
         refusal = check_position(log, fetch_offset, last_fetched_epoch)
         if refusal is not None:
             return refusal, NO_EFFECTS
-        lost = self._lost_by(follower, fetch_offset, broker_epoch)
+        went_back = fetch_offset < follower.log_end_offset
+        lost = self._lost_by(follower, fetch_offset, broker_epoch) if went_back else NO_EFFECTS
         records = log.read(
             fetch_offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=at_least_one
         )
@@ -353,11 +354,8 @@ class Leader:
         """A follower cuts nothing after its log was found to be a prefix of this one: if one process of it
         asks for less than it has had in this leader epoch, it was put back."""
         state = self._in_sync.state
-        if (
-            fetch_offset >= follower.log_end_offset
-            or broker_epoch != follower.broker_epoch
-            or not (follower in self._in_sync.waited_for or follower.broker_id in state.elr)
-        ):
+        has_seat = follower in self._in_sync.waited_for or follower.broker_id in state.elr
+        if broker_epoch != follower.broker_epoch or not has_seat:
             return NO_EFFECTS
         return (
             self._went_back(
