@@ -18,8 +18,6 @@ from hypothesis import HealthCheck, settings
 
 from localcluster.cluster import LocalCluster
 
-ROUNDS_DEFAULT = 20
-
 ON_ANY_MACHINE: dict[str, Any] = {
     "deadline": None,
     "database": None,
@@ -40,8 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rounds",
         type=int,
-        default=int(os.environ.get("ROUNDS", str(ROUNDS_DEFAULT))),
-        help=f"kills of each role in the long fault tests (default: $ROUNDS or {ROUNDS_DEFAULT})",
+        default=1,
+        help="kills of each role in the fault tests (default 1)",
     )
     parser.addoption(
         "--frames",

@@ -2,8 +2,7 @@
 
 A stock idempotent producer writes without pause while a role is killed, mended and killed again. After the
 last round everything is read back by a fresh consumer and compared, record by record, with what was
-acknowledged. Every test runs once in the ordinary suite and for many rounds (`--rounds`) among the slow
-ones.
+acknowledged. Each role is killed once, or `--rounds` times.
 
 The client is stock but for one setting, `reconnect.backoff.max.ms`. librdkafka doubles the pause before it
 connects to a broker again with every connection that ends, and forgets the pause only when it has let the
@@ -163,14 +162,7 @@ BY_ROLE = pytest.mark.parametrize("role", ROLES, ids=[role.name for role in ROLE
 
 
 @BY_ROLE
-def test_killing_a_role_once_loses_and_repeats_nothing(breakable_cluster: LocalCluster, role: Role) -> None:
-    with battle(breakable_cluster, partitions=role.partitions) as fought:
-        role.strike(fought, 0)
-
-
-@pytest.mark.slow
-@BY_ROLE
-def test_killing_a_role_again_and_again_loses_and_repeats_nothing(
+def test_killing_a_role_loses_and_repeats_nothing(
     breakable_cluster: LocalCluster, role: Role, rounds: int, note_recovery: Note
 ) -> None:
     with battle(breakable_cluster, partitions=role.partitions) as fought:
