@@ -17,7 +17,6 @@ SOURCES := controller admin_api dataplane localcluster springtide pipeline pyspa
 # Tests that start no process and watch no clock: as many at a time as there are cores. All others one by one.
 PARALLEL := tests/unit tests/simulation tests/fullstack tests/hostile tests/pipeline_sim
 SEEDS ?= 500
-ROUNDS ?= 20
 PYTEST_ARGS ?=
 KAFKA_HOME ?=
 UP_ARGS ?=
@@ -41,7 +40,7 @@ demo: $(INSTALLED) ## a real cluster, a leader killed under load, everything rea
 up: $(INSTALLED) ## leave a cluster running until Ctrl-C and show how to use it (UP_ARGS="--brokers 5 --port-base 19000")
 	@$(BIN)/python -m localcluster up $(UP_ARGS)
 
-test: $(INSTALLED) packages lint sim ## every check and every test (PYTEST_ARGS="-m slow" for the long kill rounds)
+test: $(INSTALLED) packages lint sim ## every check and every test (PYTEST_ARGS="-m 'not proof' --rounds 20": all, long kill rounds)
 	PROOF_TABLE= $(BIN)/python -m pytest -n auto $(PARALLEL) $(PYTEST_ARGS) || [ $$? = 5 ]  # 5: none selected
 	$(BIN)/python -m pytest $(PARALLEL:%=--ignore=%) $(PYTEST_ARGS)
 
@@ -64,6 +63,7 @@ rest: $(INSTALLED) ## CASES=10000 requests drawn from the OpenAPI document, righ
 
 faults: $(INSTALLED) host-packages ## real processes on hosts of their own, broken for FAULT_MINUTES=12, then each family of faults; needs root
 	$(BIN)/python -m tests.faults.nemesis --minutes $(FAULT_MINUTES) --seed $(FAULT_SEED)
+	$(BIN)/python -m tests.faults.elastic
 	@for family in $(FAULT_FAMILIES); do echo "--- $$family"; $(BIN)/python -m tests.faults.$$family --size full; done
 
 proof: $(INSTALLED) host-packages ## everything that tries to lose a record; the table in build/proof.md (PROFILE=ci: smaller)

@@ -58,6 +58,7 @@ def judge(report: Report, text: str, *, stall_ms_max: int = STALL_MS_MAX) -> Non
     assert set(leaving.after) == set(LAST) == {*JOINING, 2, 3}, text
 
 
+@pytest.mark.proof  # as `make faults` has it; CI has it with the kills, which is all of it
 def test_two_join_and_one_leaves_while_clients_write_and_read(tmp_path: Path) -> None:
     report, _ = run(tmp_path, Narrator(), pace=Pace())
     text = told(report, "elastic.txt")
