@@ -16,7 +16,7 @@ from dataplane.storage.log_dir import DIVERGENT, QUARANTINE
 from dataplane.storage.log_dir_identity import LogDirRefused
 from dataplane.storage.partition_log import DELETED_SUFFIX
 from tests.fullstack.http import SimTransport
-from tests.fullstack.life import Life
+from tests.fullstack.life import Life, WallClock
 from tests.fullstack.ports import DiskHost, FencedDisk, SimThreads
 from tests.fullstack.sockets import SimNet
 from tests.simulation.memory_disk import MemoryDisk
@@ -40,6 +40,7 @@ class BrokerNode:
         self.broker_id = broker_id
         self.name = f"broker-{broker_id}"
         self.machine = cluster.network.add(self.name)
+        self.clock = WallClock()
         self.host = DiskHost(MemoryDisk())
         self.process: Life | None = None
         self.broker: Broker | None = None
@@ -94,7 +95,7 @@ class BrokerNode:
         self.machine.is_on = True
         self.lives += 1
         self._wants_shutdown = False
-        self.process = Life(self._cluster.world, self.name, self.lives)
+        self.process = Life(self._cluster.world, self.name, self.lives, self.clock)
         self._cluster.world.note(f"{self.name} starts, life {self.lives}")
         self._cluster.spawn(self._live, self.process)
 

@@ -18,6 +18,7 @@ from tests.fullstack.broker_node import PORT as KAFKA_PORT
 from tests.fullstack.broker_node import BrokerNode
 from tests.fullstack.clients import ClientHost
 from tests.fullstack.controller_node import ControllerNode
+from tests.fullstack.crowd import Crowd
 from tests.fullstack.net import Network
 from tests.fullstack.operator import Operator
 from tests.fullstack.options import Options
@@ -61,6 +62,12 @@ class Cluster:
         self.clients = ClientHost(world, self.network)
         self.clients.bootstrap = [(broker.machine.address, KAFKA_PORT) for broker in members.values()]
         self.operator = Operator(self.clients, self.name, self.controller_urls)
+        #: When the run has taken too long.
+        self.limit = trio.CancelScope()
+        #: For how long everything has stood still, all in all.
+        self.suspended_ms = 0
+        self._suspended_until_ms = 0
+        self.crowd = Crowd(self)
         self._nursery: trio.Nursery | None = None
         self._failures: list[str] = []
         self._keys: list[PartitionKey] = []
@@ -75,6 +82,19 @@ class Cluster:
 
     async def run_sql(self, work: Callable[[], T], *, exclusive: bool) -> T:
         return await run_in_place(work, exclusive=exclusive)
+
+    # Standing still
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether nothing at all goes on."""
+        return self.world.now_ms < self._suspended_until_ms
+
+    def suspend(self, for_ms: int) -> None:
+        """Note that everything stands still for so long: whoever counts the time of a run leaves that out."""
+        self._suspended_until_ms = self.world.now_ms + for_ms
+        self.suspended_ms += for_ms
+        self.limit.deadline += for_ms / 1000
 
     # Tasks
 
@@ -136,8 +156,7 @@ class Cluster:
 
     # The truth
 
-    @property
-    def active(self) -> ControllerNode | None:
+    def active_controller(self) -> ControllerNode | None:
         for controller in self.controllers:
             engine = controller.engine
             if engine is not None and controller.is_up and engine.role == "active":
@@ -146,7 +165,7 @@ class Cluster:
 
     def published(self) -> Published | None:
         """As the active controller has it; None while there is none."""
-        active = self.active
+        active = self.active_controller()
         if active is None or active.engine is None or self.name not in active.engine.clusters():
             return None
         return active.engine.image(self.name)

@@ -17,7 +17,7 @@ from controller.shell.meta import SessionState
 from controller.shell.metrics import EngineCollector
 from tests.fullstack.broker_node import RESTART_MS
 from tests.fullstack.http import serve_http
-from tests.fullstack.life import Life
+from tests.fullstack.life import Life, WallClock
 from tests.fullstack.ports import FencedMeta, SimListeners
 from tests.fullstack.sockets import SimNet
 from tests.simulation.memory_zookeeper import MemoryMeta
@@ -38,6 +38,7 @@ class ControllerNode:
         self.name = f"controller-{number}"
         self.machine = cluster.network.add(self.name)
         self.url = f"http://{self.machine.address}:{PORT}"
+        self.clock = WallClock()
         self.process: Life | None = None
         self.lives = 0
         self.engine: Engine | None = None
@@ -45,6 +46,11 @@ class ControllerNode:
         self.meta: MemoryMeta | None = None
         self.elections_won = 0
         self._cluster = cluster
+
+    @property
+    def life(self) -> int:
+        """Which life this is, or was the last."""
+        return self.lives
 
     @property
     def is_up(self) -> bool:
@@ -58,7 +64,7 @@ class ControllerNode:
         if self.is_up:
             return
         self.lives += 1
-        self.process = Life(self._cluster.world, self.name, self.lives)
+        self.process = Life(self._cluster.world, self.name, self.lives, self.clock)
         self._cluster.world.note(f"{self.name} starts, life {self.lives}")
         self._cluster.spawn(self._live, self.process)
 

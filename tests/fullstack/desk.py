@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from controller.contract.partition_state import PartitionState
-from tests.fullstack.cluster import Cluster
 from tests.fullstack.operator import Operator, Refused
+
+if TYPE_CHECKING:
+    from tests.fullstack.cluster import Cluster
 
 TRIES = 8
 #: Of what may be refused for a reason that no waiting ends.

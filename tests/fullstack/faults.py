@@ -8,10 +8,13 @@ requests.
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dataplane.storage.segment import log_path
+from tests.fullstack import families
+from tests.fullstack.families import register_in
 from tests.simulation import faults as shared
 from tests.simulation.kinds_brokers import DOWN_MS, any_broker, draw_ms
 from tests.simulation.schedule import KINDS, Arguments, Kind, Strike
@@ -19,6 +22,9 @@ from tests.simulation.schedule import KINDS, Arguments, Kind, Strike
 if TYPE_CHECKING:
     from tests.fullstack.cluster import Cluster
 
+FAMILY_PACE_MS = 2_000
+MOMENT_PACE_MS = 400
+"""Of a family that mostly has to wait for a moment at which it may strike."""
 assert shared.KINDS is KINDS  # imported for its kinds
 SHARED = {
     name: KINDS[name]
@@ -45,14 +51,7 @@ SHARED = {
     )
 }
 OWN: dict[str, Kind] = {}
-
-
-def _own(draw: Any, *, weight: int = 1) -> Any:
-    def add(apply: Any) -> Any:
-        OWN[apply.__name__] = Kind(apply.__name__, draw, apply, weight)
-        return apply
-
-    return add
+_own = register_in(OWN)
 
 
 def _draw_pair(cluster: Cluster, random: Random) -> Arguments | None:
@@ -240,7 +239,7 @@ def _draw_rot(cluster: Cluster, random: Random) -> Arguments | None:
     }
 
 
-@_own(_draw_rot, weight=2)
+@_own(_draw_rot, weight=2, family="rot")
 def rot_at_rest(
     cluster: Cluster, *, broker: int, path: str, position: int, bit: int, is_cached: bool
 ) -> bool:
@@ -257,7 +256,7 @@ def rot_at_rest(
     return True
 
 
-ALL = {**SHARED, **OWN}
+ALL = {**SHARED, **OWN, **families.KINDS}
 
 
 def apply(cluster: Cluster, strike: Strike) -> bool:
@@ -268,14 +267,13 @@ def apply(cluster: Cluster, strike: Strike) -> bool:
 
 
 class FaultPlanner:
-    """Draws one strike after another until `stop`: a random subset of the kinds, at the seed's pace."""
+    """Draws one strike after another of these kinds, at this pace, until `stop`."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, random: Random, kinds: Sequence[Kind], pace_ms: int) -> None:
         self._cluster = cluster
-        self._random = cluster.world.random("faults")
-        every = [kind for _, kind in sorted(ALL.items()) for _ in range(kind.weight)]
-        self.kinds = [kind for kind in every if self._random.random() < 0.5] or every[:3]
-        self.pace_ms = self._random.choice([400, 1_000, 2_500])
+        self._random = random
+        self.kinds = kinds
+        self.pace_ms = pace_ms
         self.strikes: list[Strike] = []
         self._is_stopped = False
 
@@ -289,6 +287,9 @@ class FaultPlanner:
     def _strike(self) -> None:
         if self._is_stopped:
             return
+        if self._cluster.is_suspended:
+            self.start()
+            return
         chosen = self._random.choice(self.kinds)
         arguments = chosen.draw(self._cluster, self._random)  # type: ignore[arg-type]
         if arguments is not None:
@@ -297,6 +298,21 @@ class FaultPlanner:
                 self.strikes.append(strike)
                 self._cluster.world.note(f"strike {strike}")
         self.start()
+
+
+def planners_of(cluster: Cluster) -> list[FaultPlanner]:
+    """One draws a random subset of the kinds at the seed's pace, another now and then of one of the families,
+    so that these cost every seed a little and none much."""
+    random = cluster.world.random("faults")
+    every = [kind for _, kind in sorted((SHARED | OWN).items()) for _ in range(kind.weight)]
+    kinds = [kind for kind in every if random.random() < 0.5] or every[:3]
+    usual = FaultPlanner(cluster, random, kinds, random.choice([400, 1_000, 2_500]))
+    random = cluster.world.random("families")
+    chosen = random.choice(sorted({kind.family for kind in families.KINDS.values()}))
+    ours = [kind for _, kind in sorted(families.KINDS.items()) if kind.family == chosen]
+    of_family = [kind for kind in ours for _ in range(kind.weight)]
+    pace_ms = MOMENT_PACE_MS if chosen == "metadata" else FAMILY_PACE_MS
+    return [usual, FaultPlanner(cluster, random, of_family, pace_ms)]
 
 
 class Replayer:

@@ -9,6 +9,7 @@ answer of ZooKeeper) waits at `running`, and its timeouts expire only when it go
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -21,16 +22,23 @@ RATE_ERROR_MAX = 0.02
 BASE_MS_MAX = 10_000_000
 
 
+@dataclass(slots=True)
+class WallClock:
+    """A machine's wall clock, over the lives of its process: by how much it was set wrong."""
+
+    wall_offset_ms: int = 0
+
+
 class Life:
     """`name` is the process's over all its lives, `number` this one's."""
 
-    def __init__(self, world: World, name: str, number: int) -> None:
+    def __init__(self, world: World, name: str, number: int, wall: WallClock | None = None) -> None:
         self.world = world
         self.name = name
         self.number = number
         self.is_dead = False
         self.scope = trio.CancelScope()
-        self.clock = NodeClock(world, self)
+        self.clock = NodeClock(world, self, wall or WallClock())
         self.timeouts: dict[Timeout, None] = {}
         #: Waits that no cancellation ends, but death does.
         self.shields: dict[trio.CancelScope, None] = {}
@@ -97,14 +105,14 @@ class NodeClock:
     """A machine's clocks: they begin anywhere and run a little too fast or too slow, and the wall clock may
     be set. The Clock port of brokers and of controllers."""
 
-    def __init__(self, world: World, life: Life) -> None:
+    def __init__(self, world: World, life: Life, wall: WallClock) -> None:
         self._world = world
         self._life = life
         random = world.random("clock", life.name)  # of the machine: each of its lives finds the same
         self.rate = 1.0 + random.uniform(-RATE_ERROR_MAX, RATE_ERROR_MAX)
         self._base_us = random.randrange(BASE_MS_MAX) * 1_000
         self._wall_ms = WALL_START_MS + random.randint(-500, 500)
-        self.wall_jump_ms = 0
+        self._wall = wall
 
     def mono_us(self) -> int:
         return self._base_us + int(self._world.now_ns * self.rate) // 1_000
@@ -113,7 +121,8 @@ class NodeClock:
         return self.mono_us() // 1_000
 
     def wall_ms(self) -> int:
-        return self._wall_ms + self.wall_jump_ms + int(self._world.now_ns * self.rate) // NS_PER_MS
+        """Kept right by NTP, unless somebody sets it."""
+        return self._wall_ms + self._wall.wall_offset_ms + self._world.now_ns // NS_PER_MS
 
     now_mono_ms = mono_ms
     now_wall_ms = wall_ms

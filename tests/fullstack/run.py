@@ -19,7 +19,7 @@ from tests.fullstack.churn import Churn
 from tests.fullstack.clock import VirtualClock, run_virtually
 from tests.fullstack.cluster import Cluster, Failure
 from tests.fullstack.consumer import Consumer
-from tests.fullstack.faults import FaultPlanner, Replayer
+from tests.fullstack.faults import Replayer, planners_of
 from tests.fullstack.guard import guarded, logging_into
 from tests.fullstack.maintainer import Maintainer
 from tests.fullstack.options import Options, draw_options
@@ -138,11 +138,16 @@ class Story:
         await self.finish(cluster)
 
     async def strike(self, cluster: Cluster) -> None:
-        planner = FaultPlanner(cluster) if self._strikes is None else Replayer(cluster, self._strikes)
-        planner.start()
+        given = self._strikes
+        planners = planners_of(cluster) if given is None else [Replayer(cluster, given)]
+        for planner in planners:
+            planner.start()
         await trio.sleep(self.faults_ms / 1000)
-        planner.stop()
-        self.result.strikes = tuple(planner.strikes)
+        await trio.sleep(cluster.suspended_ms / 1000)
+        for planner in planners:
+            planner.stop()
+        strikes = [strike for planner in planners for strike in planner.strikes]
+        self.result.strikes = tuple(sorted(strikes, key=lambda strike: strike.at_ms))
 
     def _start_clients(self, cluster: Cluster) -> None:
         for partition in range(cluster.options.partitions):
@@ -173,6 +178,8 @@ class Story:
             churn = self._churn
             churn.stop()
             await cluster.until(lambda: churn.has_ended, ms=DRAIN_MS_MAX, what="operators got their answers")
+        crowd = cluster.crowd
+        await cluster.until(lambda: not crowd.waiting, ms=DRAIN_MS_MAX, what="operators got their answers")
         if self._maintainer is not None:
             maintainer = self._maintainer
             maintainer.stop()
@@ -210,7 +217,7 @@ class Story:
         states = list(published.image.partitions.values())
         self.result.elections = sum(state.leader_epoch for state in states)
         self.result.isr_changes = sum(state.partition_epoch for state in states)
-        self.result.controller_elections = cluster.active.engine.controller_epoch  # type: ignore[union-attr]
+        self.result.controller_elections = cluster.active_controller().engine.controller_epoch  # type: ignore[union-attr]
 
 
 def run_seed(
@@ -239,7 +246,7 @@ def run_story(
         with logging_into(world):
             cluster = Cluster(world, result.options)
             try:
-                with trio.fail_after(TOTAL_MS_MAX / 1000):
+                with trio.fail_after(TOTAL_MS_MAX / 1000) as cluster.limit:
                     await cluster.run(story)
             except* (Failure, trio.TooSlowError) as group:
                 result.failures += [_first(group)]

@@ -6,6 +6,7 @@ import pytest
 
 from tests.fullstack.__main__ import digest_elsewhere
 from tests.fullstack.run import run_seed
+from tests.simulation.planted import controllers, planted
 from tests.simulation.schedule import from_json, to_json
 
 FAULTS_MS = 6_000
@@ -29,6 +30,20 @@ def test_nothing_is_lost_whatever_strikes(seed: int) -> None:
 def test_seeds_that_found_something(seed: int) -> None:
     result = run_seed(seed)
     assert not result.failures, result.report()
+
+
+@pytest.mark.parametrize(
+    ("seed", "kind"), [(1, "create_many"), (2, "zookeeper_goes_back"), (9, "leap_clock"), (10, "suspend_all")]
+)
+def test_nothing_is_lost_when_a_family_of_faults_strikes(seed: int, kind: str) -> None:
+    result = run_seed(seed)
+    assert kind in result.faults
+    assert not result.failures, result.report()
+
+
+def test_a_restored_zookeeper_that_is_believed_is_found() -> None:
+    with planted(controllers.witnesses_are_not_heard):
+        assert run_seed(2).failures
 
 
 def test_a_seed_replays_in_another_process_and_under_another_hash_seed() -> None:

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from controller.shell.leadership import ACTIVE_PATH
+from controller.shell.meta import Node
+from controller.shell.rows import HeadRow, head_path
 from tests.simulation.memory_zookeeper import LostAnswer, MemoryMeta, MemoryZooKeeper
 
 if TYPE_CHECKING:
     from tests.fullstack.cluster import Cluster
     from tests.fullstack.controller_node import ControllerNode
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What the servers held once, but for the sessions."""
+
+    nodes: dict[str, Node]
+    zxid: int
+
+
+def head_in(nodes: dict[str, Node], cluster: str) -> HeadRow | None:
+    """The cluster's last write; None: it has not been formed."""
+    node = nodes.get(head_path(cluster))
+    return None if node is None else msgspec.json.decode(node.data, type=HeadRow)
 
 
 class ZooKeeperHost:
@@ -21,11 +40,36 @@ class ZooKeeperHost:
         self._random = cluster.world.random("zookeeper")
         self._outages = 0
         self._rates: list[float] = []
+        self.backup: Copy | None = None
+        self._put_back: Copy | None = None
+        self.times_back = 0
+
+    def copy(self) -> Copy:
+        """What a backup would hold."""
+        nodes = {path: node for path, node in self.server.nodes.items() if not node.owner}
+        return Copy(nodes, self.server.zxid)
+
+    def put_back(self, copy: Copy) -> None:
+        """Everything since is gone, and so are all sessions. It must be down."""
+        assert self.is_out
+        self.server.restore(copy.nodes, copy.zxid)
+        self._put_back = copy
+        self.times_back += 1
+
+    def head(self) -> HeadRow | None:
+        return head_in(self.server.nodes, self._cluster.name)
 
     @property
     def is_back(self) -> bool:
-        """Whether it was put back to an earlier state, which only the cores' simulation does to it."""
-        return False
+        """Whether it was put back to an earlier state, and nobody has recovered what it lost: a recovery
+        begins the head's terms anew."""
+        if self._put_back is not None:
+            before, now = head_in(self._put_back.nodes, self._cluster.name), self.head()
+            assert before is not None
+            assert now is not None
+            if now.terms[:1] != before.terms[:1]:
+                self._put_back = None
+        return self._put_back is not None
 
     @property
     def is_out(self) -> bool:

@@ -23,6 +23,11 @@ LONG_STANDSTILL_MS = (*STANDSTILL_MS, (60_000, 600_000), (600_000, 3_600_000))
 
 
 def _draw_standstill(cluster: Cluster, random: Random) -> Arguments | None:
+    is_long = cluster.options.faults_ms >= LONG.faults_ms[0]
+    return draw_standstill(cluster, random, LONG_STANDSTILL_MS if is_long else STANDSTILL_MS)
+
+
+def draw_standstill(cluster: Cluster, random: Random, ranges_ms: tuple[tuple[int, int], ...]) -> Arguments:
     """One leader, or one to three of all there are, ZooKeeper among them."""
     fit = [b.name for b in cluster.brokers.values() if is_fit(b)]
     fit += [c.name for c in cluster.controllers if c.is_up and not c.is_paused]
@@ -32,8 +37,7 @@ def _draw_standstill(cluster: Cluster, random: Random) -> Arguments | None:
         chosen = [leader.name]
     else:
         chosen = sorted(random.sample(fit, min(len(fit), random.choice((1, 1, 2, 3)))))
-    is_long = cluster.options.faults_ms >= LONG.faults_ms[0]
-    return {"nodes": chosen, "for_ms": draw_ms(random, LONG_STANDSTILL_MS if is_long else STANDSTILL_MS)}
+    return {"nodes": chosen, "for_ms": draw_ms(random, ranges_ms)}
 
 
 @kind(_draw_standstill, weight=2, family="pauses")

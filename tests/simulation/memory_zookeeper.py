@@ -101,6 +101,13 @@ class MemoryZooKeeper:
                 self._notify(operation.path)
         return Committed()
 
+    def restore(self, nodes: dict[str, Node], zxid: int) -> None:
+        """The servers come up with what they held at `zxid`, and know nobody's session."""
+        for session_id in list(self.sessions):
+            self.end_session(session_id)
+        self.nodes = dict(nodes)
+        self.zxid = zxid
+
     def _notify(self, path: str) -> None:
         for meta in list(self.sessions.values()):
             meta.notify(path)
