@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.proof.families import render_families
 from tests.proof.part import DIRECTORY, Part, load_all
 from tests.proof.plan import Profile, Step, committed_seed, drawn_seed, exploring, missing, steps
 from tests.proof.running import run
@@ -46,6 +47,7 @@ def report(chosen: Sequence[Step], wrong: Sequence[str], tree: str) -> bool:
     order = [name for step in chosen for name in step.parts]
     parts.sort(key=lambda part: order.index(part.name) if part.name in order else len(order))
     text = render(parts, absent, subject=f"tree {tree[:12]}, Python {platform.python_version()}")
+    text += "\n" + render_families(parts)
     if wrong:
         text += "\n" + "\n".join(f"- {line}" for line in wrong) + "\n"
     is_ok = not wrong and not absent and all(part.is_ok for part in parts)

@@ -20,9 +20,7 @@ SEEDS_APART = 10_000
 
 FIRST_SEEDS = 100_000
 
-ON_REAL_PROCESSES = {name: title for name, title in FAMILIES.items() if name != "host"} | {
-    "rot": "bytes rot at rest"
-}
+ON_REAL_PROCESSES = {name: title for name, title in FAMILIES.items() if name != "host"}
 """What has a command of its own, with titles. No host here can be resumed from a snapshot."""
 
 

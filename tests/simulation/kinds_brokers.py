@@ -253,7 +253,7 @@ def _draw_rot(cluster: Cluster, random: Random) -> Arguments | None:
     }
 
 
-@kind(_draw_rot, weight=2)
+@kind(_draw_rot, weight=2, family="rot")
 def rot(
     cluster: Cluster, *, broker: int, topic_id: str, partition: int, base_offset: int, is_cached: bool
 ) -> bool:

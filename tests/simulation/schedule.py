@@ -58,6 +58,7 @@ FAMILIES: dict[str, str] = {
     "pauses": "pauses up to an hour",
     "creation": "many partitions are created while roles fail over",
     "host": "a host is resumed from a snapshot",
+    "rot": "bytes rot at rest",
 }
 
 KINDS: dict[str, Kind] = {}

@@ -8,6 +8,7 @@ import pytest
 
 from tests.simulation.planted import PLANTS, Plant, planted
 from tests.simulation.scenarios.table import WHERE
+from tests.simulation.schedule import FAMILIES
 from tests.simulation.teeth import Hunt, Run, failure_without_bug, hunt, hunting_options, part_of, verdict_of
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +33,11 @@ def test_the_plants_are_enough_and_name_what_exists() -> None:
     for bug in PLANTS:
         assert all(WHERE[number] == "sim" for number in bug.scenarios), bug.name
         assert bug.seeds_max > 0
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_each_family_of_faults_has_two_bugs_that_it_must_find(family: str) -> None:
+    assert sum(bug.family == family for bug in PLANTS) >= 2 - (family == "host")
 
 
 @pytest.mark.parametrize("name", FAST)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.fullstack.faults import ALL as WHOLE_SYSTEM
+from tests.proof.families import render_families
 from tests.proof.part import Part, load_all, save
 from tests.proof.plan import (
     SEEDS_APART,
@@ -15,6 +17,7 @@ from tests.proof.plan import (
     steps,
 )
 from tests.proof.table import render, shown
+from tests.simulation.schedule import FAMILIES, KINDS
 
 GOOD = Part(
     name="tier-a",
@@ -89,3 +92,24 @@ def test_every_profile_runs_every_part_and_what_is_absent_is_told() -> None:
     ci, full = (steps(profile, 1, jobs=2) for profile in Profile)
     assert [step.parts for step in ci] == [step.parts for step in full]
     assert missing(ci, lambda name: name != "teeth") == ["teeth"]
+
+
+def test_each_family_of_faults_has_a_row_with_what_each_tier_tried_and_lost() -> None:
+    cores = Part(
+        name="family-clocks", seconds=1, figures={"seeds": 60}, faults={"leap_clock": 7, "kill_broker": 5}
+    )
+    whole = Part(name="tier-b", seconds=1, figures={"seeds": 40}, faults={"leap_clock": 2, "rot_at_rest": 3})
+    real = Part(name="real-clocks", seconds=1, figures={}, faults={"clock leaps": 4}, lost=1)
+    rows = {}
+    for line in render_families([cores, whole, real]).splitlines():
+        family, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        rows[family] = cells
+    assert set(FAMILIES.values()) < set(rows)
+    assert rows[FAMILIES["clocks"]] == ["60", "7", "40", "2", "4", "1", "0"]
+    assert rows[FAMILIES["rot"]] == ["-", "-", "40", "3", "-", "0", "0"]
+
+
+def test_each_family_strikes_on_the_cores_and_in_whole_processes() -> None:
+    for family in FAMILIES:
+        assert any(kind.family == family for kind in KINDS.values()), family
+        assert family == "host" or any(kind.family == family for kind in WHOLE_SYSTEM.values()), family

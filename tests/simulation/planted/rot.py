@@ -10,7 +10,12 @@ from tests.simulation.memory_log import MemoryLog
 from tests.simulation.planted.plant import Patches, plant
 
 
-@plant(breaks="5.7", seen="a scrub reads what the page cache remembers of a disk that rots", scenario="S59")
+@plant(
+    breaks="5.7",
+    seen="a scrub reads what the page cache remembers of a disk that rots",
+    scenario="S59",
+    family="rot",
+)
 def scrub_believes_the_page_cache() -> Patches:
     def read_at_rest(self: MemoryLog, base_offset: int) -> bytes:
         return self.batches[self._bases.index(base_offset)].data
@@ -18,7 +23,9 @@ def scrub_believes_the_page_cache() -> Patches:
     return [(MemoryLog, "read_at_rest", read_at_rest)]
 
 
-@plant(breaks="5.7", seen="a repair copies from a replica that is itself damaged", scenario="S60")
+@plant(
+    breaks="5.7", seen="a repair copies from a replica that is itself damaged", scenario="S60", family="rot"
+)
 def mended_range_not_compared() -> Patches:
     def fitting_bytes(records: memoryview, **hole: Any) -> tuple[int, int]:
         return hole["size_bytes"], hole["next_offset"]
@@ -26,7 +33,13 @@ def mended_range_not_compared() -> Patches:
     return [(scrubbing, "fitting_bytes", fitting_bytes)]
 
 
-@plant(breaks="5.7", seen="a replica known to be damaged stays electable", scenario="S59", seeds_max=120)
+@plant(
+    breaks="5.7",
+    seen="a replica known to be damaged stays electable",
+    scenario="S59",
+    seeds_max=120,
+    family="rot",
+)
 def rotten_keeps_its_seat() -> Patches:
     original = machine.vacate_seat
 
@@ -40,6 +53,7 @@ def rotten_keeps_its_seat() -> Patches:
     breaks="5.7",
     seen="taking the seat of the only copy makes a partition of good records unreadable",
     scenario="S61",
+    family="rot",
 )
 def last_copy_gives_its_seat_up() -> Patches:
     original = machine.vacate_seat
