@@ -42,7 +42,8 @@ SAVE_RECORDS_EVERY_MS = 1_000
 SCRUB_FILE = "scrub-checkpoint"
 LOADED_LOGGED_EVERY = 1_000
 CREATING_THREADS: Final = 4
-"""That make logs side by side, so that one waits for its fsync while another works."""
+"""That make logs side by side, so that one waits for its fsync while another works; one is enough where none
+waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +174,8 @@ class DataDirectory:
             broker_id=broker_id, threads=threads, spawn=spawn, on_storage_error=on_storage_error
         )
         self._asides: dict[tuple[PartitionKey, int], None] = {}
+        self._epochs_unpersisted: dict[PartitionKey, PartitionLog] = {}
+        self._is_persisting_epochs = False
         #: The highest that was to be saved.
         self._seen = Seen()
         self._is_saving_seen = False
@@ -196,17 +199,19 @@ class DataDirectory:
         logs: list[PartitionLog | None] = [None] * len(partitions)
         failures: list[LogError] = []
 
+        width = 1 if self._log_dir.syncs_all else CREATING_THREADS
+
         async def make_some(first: int) -> None:
-            numbers = range(first, len(partitions), CREATING_THREADS)
+            numbers = range(first, len(partitions), width)
             try:
                 some = await self._threads.run(lambda: [make(partitions[number]) for number in numbers])
             except LogError as failure:
                 failures.append(failure)
             else:
-                logs[first::CREATING_THREADS] = some
+                logs[first::width] = some
 
         async with trio.open_nursery() as nursery:
-            for first in range(min(CREATING_THREADS, len(partitions))):
+            for first in range(min(width, len(partitions))):
                 nursery.start_soon(make_some, first)
         if failures:
             raise failures[0]
@@ -265,15 +270,23 @@ class DataDirectory:
         self._spawn(work)
 
     def start_persist_epochs(self, hosted: HostedPartition) -> None:
-        async def work() -> None:
-            try:
-                await self._threads.run(hosted.log.persist_epochs)
-            except LogError as failure:
-                # A log that was closed meanwhile (deleted, quarantined) has nothing to persist.
-                if self.failure is not None:
-                    self._on_storage_error(str(failure))
+        """One round at a time, of all that were asked for during the last one."""
+        self._epochs_unpersisted[hosted.key] = hosted.log
+        if not self._is_persisting_epochs:
+            self._is_persisting_epochs = True
+            self._spawn(self._persist_epochs)
 
-        self._spawn(work)
+    async def _persist_epochs(self) -> None:
+        try:
+            while self._epochs_unpersisted:
+                logs = list(self._epochs_unpersisted.values())
+                self._epochs_unpersisted.clear()
+                await self._threads.run(partial(self._log_dir.persist_epochs, logs))
+        except LogError as failure:
+            if self.failure is not None:
+                self._on_storage_error(str(failure))
+        finally:
+            self._is_persisting_epochs = False
 
     def start_vouching(self, hosted: HostedPartition, done: Callable[[], None]) -> None:
         self.seals.start_vouching(hosted, done)

@@ -36,7 +36,7 @@ thread. Everything doubtful is renamed into quarantine/, never removed, never cu
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TypeVar
@@ -64,7 +64,13 @@ from dataplane.storage.log_dir_identity import (
     encode_meta,
     shutdown_kind,
 )
-from dataplane.storage.partition_log import DELETED_SUFFIX, LogOptions, PartitionId, PartitionLog
+from dataplane.storage.partition_log import (
+    DELETED_SUFFIX,
+    LogOptions,
+    PartitionId,
+    PartitionLog,
+    flush_together,
+)
 from dataplane.storage.recovery import (
     DamagedLog,
     LogSettings,
@@ -82,6 +88,8 @@ QUARANTINE = "quarantine"
 
 TOPIC_PREFIX_MAX = 180
 META_BYTES_MAX = 64 * 1024
+SYNCED_TOGETHER_MIN = 8
+"""Fewer files than that are fsynced one by one: that waits for nothing else on the file system."""
 SAME_NAME_MAX = 10_000
 """Deleted or quarantined directories of one partition, before we refuse to make one more."""
 
@@ -150,8 +158,15 @@ class LogDir:
         self._checkpoint_lock = Lock()
         self._damaged: dict[PartitionKey, str] = {}  # their checkpoints are evidence until quarantined
         self._is_forgotten_stored = False  # a checkpoint file still speaks of a log that is gone
+        self._syncs_all = mount_mark.can_sync_all()
         self._settings = LogSettings(
-            disk, options, self.health, tail_budget, self._persist_lowered, self._lower_high_watermark
+            disk,
+            options,
+            self.health,
+            tail_budget,
+            self._persist_lowered,
+            self._lower_high_watermark,
+            is_synced_later=self._syncs_all,
         )
         self._high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS)
@@ -249,7 +264,10 @@ class LogDir:
         self.last_shutdown = ShutdownKind.MACHINE_CRASH
 
     def finish_loading(self) -> None:
-        """Every name was loaded: from now on a clean stop may be recorded. Thread."""
+        """Every name was loaded: what was recovered is made durable, and from now on a clean stop may be
+        recorded. Nobody uses a log before. Thread."""
+        if self._syncs_all and self.last_shutdown is not ShutdownKind.CLEAN:
+            flush_together(list(self.logs.values()), self._sync_all)
         self._is_loaded = True
         known = self.logs.keys() | self._damaged.keys()
         for offsets in (self._high_watermarks, self._recovery_points, self._log_starts):
@@ -282,12 +300,33 @@ class LogDir:
 
     def sync_names(self) -> None:
         """The logs made until now are durable after it. Fsyncs: thread."""
-        self._guarded(f"naming logs in {self.path}", lambda: self._disk.fsync_dir(self.path))
+        if self._syncs_all:
+            self._sync_all()
+        else:
+            self._guarded(f"naming logs in {self.path}", lambda: self._disk.fsync_dir(self.path))
+
+    @property
+    def syncs_all(self) -> bool:
+        """Whether many logs cost no more to make durable than one."""
+        return self._syncs_all
+
+    def persist_epochs(self, logs: Sequence[PartitionLog]) -> None:
+        """Make the leader-epoch files of these logs durable. Fsyncs: thread."""
+        if not self._syncs_all or len(logs) < SYNCED_TOGETHER_MIN:
+            for log in logs:
+                try:
+                    log.persist_epochs()
+                except LogError:  # deleted, set aside or damaged meanwhile: it has nothing to persist
+                    self.health.check()
+        else:
+            for log in logs:
+                log.on_syncing_epochs()
+            self._sync_all()
 
     def make(self, partition: PartitionId, *, now_ms: int) -> PartitionLog:
-        """A new, empty log, whole on disk but for the name of its directory: many may share one `sync_names`,
-        before which nobody may rely on any of them. What a crash leaves of it is no partition, or an empty
-        one. Fsyncs: thread; several at once are fine."""
+        """A new, empty log: many may share one `sync_names`, before which nobody may rely on any of them.
+        What a crash leaves of it is no partition, or an empty one. Fsyncs: thread; several at once are
+        fine."""
         self.health.check()
         path = f"{self.path}/{partition_directory(partition)}"
         key = (partition.topic_id, partition.partition)
@@ -387,8 +426,16 @@ class LogDir:
         """The last act: every log to disk, then the checkpoints, then the marker. False, without a marker, if
         loading never finished, or a machine crash was never reported. Raises LogError if the disk fails.
         Thread."""
-        for key in sorted(self.logs):
-            self.logs[key].close_cleanly()
+        logs = [self.logs[key] for key in sorted(self.logs)]
+        if self._syncs_all:
+            for log in logs:
+                log.write_for_close()
+            flush_together(logs, self._sync_all)
+            for log in logs:
+                log.abandon()
+        else:
+            for log in logs:
+                log.close_cleanly()
         self.checkpoint_high_watermarks(high_watermarks)
         self.checkpoint_recovery_points()
         self.health.check()
@@ -418,15 +465,22 @@ class LogDir:
         except OSError as error:
             raise self.health.fail(error, doing) from error
 
+    def _sync_all(self) -> None:
+        """Everything that this process has written to the file system is durable after it, by the handle that
+        was open all the time: it hears of each write that failed."""
+        self._guarded(f"syncing {self.path}", self._mount_mark.sync_all)
+
     def _replace(self, name: str, data: bytes) -> None:
         replace_durably(self._disk, f"{self.path}/{name}", data)
 
     def _write_new(self, path: str, data: bytes) -> None:
-        """Durable but for its name, which goes with its directory's first fsync, when the log is opened."""
+        """Durable but for its name, which goes with its directory's first fsync, when the log is opened; or
+        with everything else."""
         file = self._disk.open(path, create=True)
         try:
             file.pwrite(data, 0)
-            file.fsync()
+            if not self._syncs_all:
+                file.fsync()
         finally:
             file.close()
 

@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple
 
-from dataplane.core.leader_epochs import LeaderEpochs
+from dataplane.core.leader_epochs import CHECKPOINT_BYTES_MAX, LeaderEpochs
 from dataplane.core.log_port import LogChanged, LogError, LogSlice, RottenBytes, RottenRange, TimestampHit
 from dataplane.core.producer_state import EXPIRATION_MS, PRODUCERS_MAX, ProducerStates
-from dataplane.storage.disk import Buffer, Disk, replace_durably
+from dataplane.storage.disk import Buffer, Disk, read_whole, replace_durably
 from dataplane.storage.health import ClosedLog, CorruptLog, DirectoryHealth
 from dataplane.storage.reads import find_max_timestamp, find_timestamp, read_segments, segment_index
 from dataplane.storage.retention import SegmentView, segments_to_delete
@@ -617,33 +617,45 @@ class PartitionLog:
         left behind. The recovery point is durable when the directory writes its checkpoint."""
         with self._flush_lock:
             self._check_usable()
-            with self._state_lock:
-                active = self._segments[-1]
-                closed = list(self._unflushed)
-                snapshots = self._snapshots.take_unsynced()
-                end_offset = active.next_offset if include_active else active.base_offset
-                is_directory_unsynced, self._is_directory_unsynced = self._is_directory_unsynced, False
-                self._lowest_cut = self._cut_under_way
+            flush = self._begin_flush(include_active=include_active)
             try:
-                for segment in closed:
+                for segment in flush.closed:
                     _fsync_unless_gone(segment.fsync)
                 if include_active:
-                    active.file.fsync()
-                for path in snapshots:
+                    flush.active.file.fsync()
+                for path in flush.snapshots:
                     _fsync_unless_gone(lambda path=path: self._fsync_path(path))  # type: ignore[misc]
                 are_epochs_renamed = self._fsync_epochs()
-                if is_directory_unsynced or closed or snapshots or are_epochs_renamed:
+                if flush.is_directory_unsynced or flush.closed or flush.snapshots or are_epochs_renamed:
                     self._disk.fsync_dir(self.directory)
             except OSError as error:
                 raise self._failed(error, "flushing") from error
-            with self._state_lock:
-                self._unflushed = [segment for segment in self._unflushed if segment not in closed]
-                if self._lowest_cut is not None:
-                    end_offset = min(end_offset, self._lowest_cut)
-                self.recovery_point = max(self.recovery_point, end_offset)
-                if now_ms is not None:
-                    self._last_flush_ms = now_ms
-                return self.recovery_point
+            return self._end_flush(flush, now_ms=now_ms)
+
+    def _begin_flush(self, *, include_active: bool) -> _Flush:
+        with self._state_lock:
+            active = self._segments[-1]
+            flush = _Flush(
+                active=active,
+                closed=tuple(self._unflushed),
+                snapshots=tuple(self._snapshots.take_unsynced()),
+                end_offset=active.next_offset if include_active else active.base_offset,
+                is_directory_unsynced=self._is_directory_unsynced,
+            )
+            self._is_directory_unsynced = False
+            self._lowest_cut = self._cut_under_way
+        return flush
+
+    def _end_flush(self, flush: _Flush, *, now_ms: int | None) -> int:
+        with self._state_lock:
+            self._unflushed = [segment for segment in self._unflushed if segment not in flush.closed]
+            end_offset = flush.end_offset
+            if self._lowest_cut is not None:
+                end_offset = min(end_offset, self._lowest_cut)
+            self.recovery_point = max(self.recovery_point, end_offset)
+            if now_ms is not None:
+                self._last_flush_ms = now_ms
+            return self.recovery_point
 
     # ---- its seal (seal.py). The caller lets no two of these run at once.
 
@@ -694,29 +706,47 @@ class PartitionLog:
         except OSError as error:
             raise self._failed(error, "persisting epochs of") from error
 
+    def on_syncing_epochs(self) -> None:
+        """The caller is about to make the leader-epoch file durable, with those of other logs."""
+        self._is_epochs_file_unsynced = False  # a write from now on needs another fsync
+
     def settle_after_recovery(self) -> None:
-        """Make durable what a scan found good, so that the next one need not begin as early."""
+        """Write what a scan found good, so that the next one need not begin as early. A flush follows."""
+        path = f"{self.directory}/{EPOCHS_FILE}"
+        encoded = self._epochs.encode()
         try:
-            # A power cut now must leave the old epochs or these: one without batches has no other evidence.
-            replace_durably(self._disk, f"{self.directory}/{EPOCHS_FILE}", self._epochs.encode())
-            self._snapshots.write(self._producers, log_offset=self._segments[-1].next_offset)
+            if read_whole(self._disk, path, bytes_max=CHECKPOINT_BYTES_MAX) == encoded:
+                self._is_epochs_file_unsynced = True  # the last process may not have come to it
+            else:
+                # A power cut now must leave the old epochs or these: one without batches has no other
+                # evidence.
+                replace_durably(self._disk, path, encoded)
+            self._write_snapshot()
         except OSError as error:
             raise self._health.fail(error, f"recovering {self.directory}") from error
         with self._state_lock:
             self._unflushed = list(self._segments[:-1])
-        self.flush()
 
-    def close_cleanly(self) -> None:
-        """Everything to disk so that the next start needs no scan. Refuses all use afterwards."""
+    def write_for_close(self) -> None:
+        """Write all that the next start needs so that it need not scan. A flush follows."""
         self._check_usable()
         active = self._segments[-1]
         try:
             active.close_index()
-            self._snapshots.write(self._producers, log_offset=active.next_offset)
+            self._write_snapshot()
             with self._state_lock:
                 self._unflushed.append(active)
         except OSError as error:
             raise self._health.fail(error, f"closing {self.directory}") from error
+
+    def _write_snapshot(self) -> None:
+        """Nothing is to be replayed of a log that has no record and no producer."""
+        if self._producers or self._size_bytes or self._snapshots.offsets:
+            self._snapshots.write(self._producers, log_offset=self._segments[-1].next_offset)
+
+    def close_cleanly(self) -> None:
+        """Everything to disk. Refuses all use afterwards."""
+        self.write_for_close()
         self.flush()
         self.abandon()
 
@@ -920,6 +950,33 @@ class PartitionLog:
             file.fsync()
         finally:
             file.close()
+
+
+class _Flush(NamedTuple):
+    """What one flush makes durable: everything in the log below `end_offset`."""
+
+    active: Segment
+    closed: tuple[Segment, ...]
+    snapshots: tuple[str, ...]
+    end_offset: int
+    is_directory_unsynced: bool
+
+
+def flush_together(logs: Sequence[PartitionLog], sync_all: Callable[[], None]) -> None:
+    """`flush` for many logs at the price of one: `sync_all` makes everything durable that they have written.
+    For a thread."""
+    flushes: list[tuple[PartitionLog, _Flush]] = []
+    try:
+        for log in logs:
+            log._flush_lock.acquire()
+            flushes.append((log, log._begin_flush(include_active=True)))
+            log.on_syncing_epochs()
+        sync_all()
+        for log, flush in flushes:
+            log._end_flush(flush, now_ms=None)
+    finally:
+        for log, _ in flushes:
+            log._flush_lock.release()
 
 
 def _fsync_unless_gone(fsync: Callable[[], None]) -> None:

@@ -22,7 +22,8 @@ had stored, also *refutes* how the process is said to have stopped: what is true
 those beside it (`DamagedLog.refutes`). After a machine crash it is only told (`RecoveryReport.missing`).
 
 The scan checks length, magic, CRC, and that offsets and leader epochs never go back; a tail of zeros is an
-end, not a batch. What was scanned is fsynced before the recovery point moves up. Epochs, producer states and
+end, not a batch. What was scanned is fsynced before the recovery point moves up, by the directory for all of
+its logs at once where the file system can do that. Epochs, producer states and
 indexes of the scanned part come from the batches, never from files that may be younger or older than they.
 """
 
@@ -136,6 +137,9 @@ class LogSettings:
     """Make a lowered recovery point or log start durable, before it returns."""
     on_cutting: Callable[[PartitionId, int], None]
     """A log is about to be cut to an offset: what is stored as committed must not lie beyond."""
+    is_synced_later: bool = False
+    """The directory makes many logs durable at once, after they were opened and before anybody relies on
+    one."""
 
 
 def open_partition_log(
@@ -412,7 +416,8 @@ class _Recovery:
                     now_ms=self.now_ms,
                 )
             )
-            self.disk.fsync_dir(self.directory)
+            if not self.settings.is_synced_later:
+                self.disk.fsync_dir(self.directory)
             self.valid_end_offset = self.log_start_offset
             self.is_new = self.last_shutdown is ShutdownKind.FIRST_START  # nothing was found to be settled
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
@@ -463,6 +468,8 @@ class _Recovery:
         log.rebuild_producers(is_recovery=not is_clean)
         if not self.is_new and (not is_clean or self.are_epochs_rebuilt):
             log.settle_after_recovery()
+            if not settings.is_synced_later:
+                log.flush()
         self._adopt_seal(log)
         self.report.log_end_offset = log_end_offset
         return log

@@ -120,6 +120,13 @@ class FencedFile:
         self._disk.change("fsync", self._path)
         self._file.fsync()
 
+    def can_sync_all(self) -> bool:
+        return self._file.can_sync_all()
+
+    def sync_all(self) -> None:
+        self._disk.change("sync_all", self._path)
+        self._file.sync_all()
+
     def set_mount_mark(self) -> bool:
         self._disk.change("set_mount_mark", self._path)
         return self._file.set_mount_mark()

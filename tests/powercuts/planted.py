@@ -207,3 +207,8 @@ def mount_mark_set_before_registration() -> Patches:
         self._mount_mark.set_mount_mark()
 
     return [(LogDir, "on_registering", on_registering)]
+
+
+@plant(breaks="many logs are made durable together before anybody relies on one of them")
+def nothing_synced_together() -> Patches:
+    return [(LogDir, "_sync_all", lambda _self: None)]

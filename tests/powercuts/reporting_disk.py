@@ -35,6 +35,13 @@ class ReportingFile:
         self._file.fsync()
         self._on_done()
 
+    def can_sync_all(self) -> bool:
+        return self._file.can_sync_all()
+
+    def sync_all(self) -> None:
+        self._file.sync_all()
+        self._on_done()
+
 
 class ReportingDisk(PosixDisk):
     def __init__(self, on_done: Callable[[], None]) -> None:

@@ -20,7 +20,7 @@ from dataplane.storage.recovery import OpenedLog
 from dataplane.wire.record_batch import decode_header
 from dataplane.wire.records import NewRecord, encode_batch
 from tests.powercuts.ledger import Incarnation, Ledger
-from tests.simulation.memory_disk import SECTOR_BYTES
+from tests.simulation.memory_disk import SECTOR_BYTES, MemoryDisk
 
 BROKER_ID = 1
 BOOT_ID = "boot-1"
@@ -60,6 +60,8 @@ class Workload:
         self.ledger = ledger or Ledger()
         self._random = Random(f"storage workload {seed}")
         self._has_whole_sectors = self._random.random() < 0.4
+        if isinstance(disk, MemoryDisk):
+            disk.syncs_all = self._random.random() < 0.5
         self._sequences: dict[tuple[PartitionKey, int], int] = {}
         self._created = 0
         self._deleted: list[tuple[PartitionKey, str]] = []

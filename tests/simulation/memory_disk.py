@@ -100,6 +100,21 @@ class MemoryFile:
             self._inode.pending.clear()
         self._disk.note_synced(self._path)
 
+    def can_sync_all(self) -> bool:
+        return self._disk.syncs_all
+
+    def sync_all(self) -> None:
+        """A disk whose fsync fails fails here as well."""
+        assert self._disk.syncs_all
+        try:
+            self._check("fsync")
+        except OSError:
+            for path in self._disk.files():
+                self._disk.drop_pending(path)
+            raise
+        with _Told(self._disk, "fsync", self._path):
+            self._disk.sync_all()
+
     def set_mount_mark(self) -> bool:
         self._check("set_mount_mark")
         self._inode.has_mount_mark = self._disk.has_mount_marks
@@ -119,7 +134,8 @@ class MemoryFile:
 
 class MemoryDisk:
     """on_operation: called with (operation, path, is_done) before and after each operation of MUTATIONS.
-    has_mount_marks: whether kernel and file system know of such a mark.
+    has_mount_marks: whether kernel and file system know of such a mark. syncs_all: whether they can sync
+        everything at once.
     latency_ms: how long an operation on a path takes, of which `take_latency_ms` gives the sum: the shell's
         thread waits for it in virtual time. `math.inf` is a disk that hangs."""
 
@@ -128,6 +144,7 @@ class MemoryDisk:
         self.free_bytes_left: int | None = None
         self.is_read_only = False
         self.has_mount_marks = True
+        self.syncs_all = True
         self.latency_ms: Callable[[str, str], float] | None = None
         self.on_operation: Callable[[str, str, bool], None] | None = None
         self.synced_paths: list[str] = []
@@ -426,13 +443,21 @@ class MemoryDisk:
             )
         return image, copies
 
-    def _settle(self) -> None:
+    def sync_all(self) -> None:
+        """Every byte and every name is durable."""
         for move in self._pending:
             for where, name, node in move:
                 where.set_durable(name, node)
         self._pending.clear()
         for path in self.files():
             self._inode(path).pending.clear()
+
+    def drop_pending(self, path: str) -> None:
+        self._inode(path).drop_pending()
+
+    def _settle(self) -> None:
+        self.sync_all()
+        for path in self.files():
             self._inode(path).has_mount_mark = False
 
     def _adopt(self, other: MemoryDisk) -> None:

@@ -108,7 +108,7 @@ def test_an_entry_whose_directory_can_not_be_made_fails_and_the_broker_goes_on()
         disk = MemoryDisk()
         node = Node(disk)
         assert await node.apply(state(), full=True) == []
-        disk.fail_next("fsync_dir", OSError(28, "full"), path_contains=OTHER_ID)
+        disk.fail_next("mkdir", OSError(28, "full"), path_contains=OTHER_ID)
         assert await node.apply(state(topic_id=OTHER_ID, topic="other", leader_epoch=4)) == []
         (problem,) = node.table.unreported_problems()
         assert (problem.topic_id, problem.code, problem.leader_epoch) == (OTHER_ID, "storage_error", 4)

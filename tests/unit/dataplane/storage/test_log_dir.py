@@ -636,3 +636,47 @@ def test_it_works_on_a_real_disk(tmp_path: Path) -> None:
     assert not list(Path(tmp_path).rglob("*.deleted"))
     log_dir.unlink_deleted(log_dir.delete(KEY))
     assert not list(Path(tmp_path).rglob("*.log"))
+
+
+MANY = [PartitionId("AAAAAAAAAAAAAAAAAAAAAA", "orders", number) for number in range(50)]
+
+
+@pytest.mark.parametrize("syncs_all", [True, False])
+def test_many_logs_are_made_recovered_and_closed_at_the_price_of_a_few_fsyncs(syncs_all: bool) -> None:
+    disk = MemoryDisk()
+    disk.syncs_all = syncs_all
+    log_dir = running(disk)
+    synced: list[str] = []
+    disk.on_operation = lambda operation, path, is_done: (
+        synced.append(path) if is_done and operation in ("fsync", "fsync_dir") and _is_of_logs(path) else None
+    )
+
+    def take() -> None:
+        assert len(synced) <= 2 if syncs_all else len(synced) >= len(MANY), synced
+        synced.clear()
+
+    for partition in MANY:
+        append(log_dir.make(partition, now_ms=0), batch(0))
+    log_dir.sync_names()
+    take()
+    for log in log_dir.logs.values():
+        log.begin_leader_epoch(7)
+    log_dir.persist_epochs(list(log_dir.logs.values()))
+    take()
+    log_dir.abandon()
+    log_dir = running(disk)
+    assert log_dir.last_shutdown is ShutdownKind.PROCESS_CRASH
+    take()
+    assert log_dir.close_cleanly({})
+    take()
+    disk.on_operation = None
+    survivor = disk.power_cut_image(Random(1))
+    again = running(survivor)
+    assert again.last_shutdown is ShutdownKind.CLEAN
+    assert len(again.logs) == len(MANY)
+    assert all(log.log_end_offset == 1 and log.epochs.latest == 7 for log in again.logs.values())
+
+
+def _is_of_logs(path: str) -> bool:
+    """One of a log's files, or the handle through which all are synced."""
+    return "/orders-" in path or path.endswith(".mount-mark")
