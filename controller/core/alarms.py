@@ -15,7 +15,7 @@ import msgspec
 from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from controller.contract.session import ClockLeap
 from controller.core.draft import Draft
-from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm
+from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm, MoreAlarms
 from controller.core.image import ClusterImage
 from controller.core.records import PartitionRecord, Record, RemoveTopicRecord, TopicRecord
 
@@ -24,6 +24,8 @@ _PARTITION_CODES = (
     AlarmCode.PARTITION_BELOW_MIN_ISR,
     AlarmCode.PARTITION_RECOVERING,
 )
+#: Partition alarms of one code that a step tells of one by one: a dead broker may raise one a partition.
+ALARMS_TOLD_PER_STEP_MAX = 5
 _SEVERITY = {code: rank for rank, code in enumerate(AlarmCode)}
 
 #: What brokers' problem codes are alarmed as. `divergent` is only noted: writing a suffix aside before a
@@ -194,8 +196,10 @@ class AlarmBook:
 
     def refresh_all(self, draft: Draft) -> None:
         image = draft.image
+        told = _Told(draft)
         for key in {**image.leaderless, **image.below_min, **image.recovering}:
-            self._refresh(draft, key)
+            self._refresh(draft, key, told)
+        told.close()
 
     def refresh(self, draft: Draft, records: Iterable[Record]) -> None:
         """Bring alarms in line with what a step wrote."""
@@ -221,10 +225,12 @@ class AlarmBook:
             or image.below_min
             or image.recovering
         ):
+            told = _Told(draft)
             for key in changed:
-                self._refresh(draft, key)
+                self._refresh(draft, key, told)
+            told.close()
 
-    def _refresh(self, draft: Draft, key: PartitionKey) -> None:
+    def _refresh(self, draft: Draft, key: PartitionKey, told: _Told) -> None:
         image = draft.image
         for code, present in (
             (AlarmCode.PARTITION_LEADERLESS, image.leaderless),
@@ -234,11 +240,10 @@ class AlarmBook:
             up = self._partitions[code]
             if key in present:
                 up[key] = None
-                detail = describe(code, image, image.partitions[key])
-                draft.effects.append(Alarm(key=_partition_alarm(code, key), detail=detail))
+                told.on_raised(code, key)
             elif key in up:
                 del up[key]
-                draft.effects.append(ClearAlarm(key=_partition_alarm(code, key)))
+                told.on_cleared(code, key)
         state = image.partitions.get(key)
         if self._unproven:
             gone = () if state is None else [b for b in self._unproven if b not in state.replicas]
@@ -267,6 +272,36 @@ class AlarmBook:
         ]
         listed += [Alarm(key=key, detail=detail) for key, detail in self._others.items()]
         return tuple(sorted(listed, key=alarm_order))
+
+
+class _Told:
+    """What one step tells of partition alarms: the first few of each code in words, the others by number."""
+
+    __slots__ = ("_counts", "_draft")
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._counts: dict[tuple[AlarmCode, bool], int] = {}
+
+    def on_raised(self, code: AlarmCode, key: PartitionKey) -> None:
+        if self._may_tell(code, is_cleared=False):
+            detail = describe(code, self._draft.image, self._draft.image.partitions[key])
+            self._draft.effects.append(Alarm(key=_partition_alarm(code, key), detail=detail))
+
+    def on_cleared(self, code: AlarmCode, key: PartitionKey) -> None:
+        if self._may_tell(code, is_cleared=True):
+            self._draft.effects.append(ClearAlarm(key=_partition_alarm(code, key)))
+
+    def _may_tell(self, code: AlarmCode, *, is_cleared: bool) -> bool:
+        count = self._counts.get((code, is_cleared), 0) + 1
+        self._counts[(code, is_cleared)] = count
+        return count <= ALARMS_TOLD_PER_STEP_MAX
+
+    def close(self) -> None:
+        for (code, is_cleared), count in self._counts.items():
+            more = count - ALARMS_TOLD_PER_STEP_MAX
+            if more > 0:
+                self._draft.effects.append(MoreAlarms(code=code, is_cleared=is_cleared, count=more))
 
 
 def alarm_order(alarm: Alarm) -> tuple[int, str, int, int]:

@@ -75,6 +75,15 @@ class ClearAlarm(msgspec.Struct, frozen=True, kw_only=True):
     key: AlarmKey
 
 
+class MoreAlarms(msgspec.Struct, frozen=True, kw_only=True):
+    """So many more partition alarms of one code were raised, or cleared, by the same step. Their words are
+    made when somebody asks for them."""
+
+    code: AlarmCode
+    is_cleared: bool
+    count: int
+
+
 class ProbeBroker(msgspec.Struct, frozen=True, kw_only=True):
     """Try to connect to this listener. Connection refused proves the process dead: submit BrokerProvenDead
     with this epoch. Any other outcome proves nothing and is dropped."""
@@ -93,4 +102,4 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, str | int] = {}
 
 
-Effect = Alarm | ClearAlarm | ProbeBroker | Note
+Effect = Alarm | ClearAlarm | MoreAlarms | ProbeBroker | Note

@@ -291,7 +291,7 @@ def repair(draft: Draft) -> None:
     live = live_brokers(image)
     eligible = eligible_ids(image)
     for broker_id in sorted(image.seats_of):
-        if broker_id not in live:
+        if broker_id not in live and _is_in_some_isr(image, broker_id):
             vacate_seats(draft, broker_id, change, excluded=False)
     for key in list(image.leaderless):
         state = image.partitions[key]
@@ -302,6 +302,11 @@ def repair(draft: Draft) -> None:
             draft.write_partition(after, change)
         if image.partitions[key].leader == NO_LEADER:
             elect_uncleanly_if_allowed(draft, key)
+
+
+def _is_in_some_isr(image: ClusterImage, broker_id: int) -> bool:
+    """A predecessor that finished has left it seats in ELRs alone, which it keeps."""
+    return any(broker_id in image.partitions[key].isr for key in image.seats_of[broker_id])
 
 
 class Drain:

@@ -29,7 +29,7 @@ from controller.contract.errors import ControllerError
 from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import PartitionKey
 from controller.contract.session import HeartbeatResponse
-from controller.core.effects import Alarm, AlarmKey, ClearAlarm, Effect, Note, ProbeBroker
+from controller.core.effects import Alarm, AlarmKey, ClearAlarm, Effect, MoreAlarms, Note, ProbeBroker
 from controller.core.events import (
     BrokerApplied,
     BrokerProvenDead,
@@ -427,6 +427,9 @@ class ClusterDriver:
                         log.warning(
                             "alarm_cleared cluster=%s code=%s %s", self.cluster, key.code, _spell_key(key)
                         )
+                case MoreAlarms(code=code, is_cleared=is_cleared, count=count):
+                    what = "cleared" if is_cleared else "raised"
+                    log.error("alarms cluster=%s code=%s %s_besides=%d", self.cluster, code, what, count)
                 case Note(code=code, detail=detail, fields=fields):
                     rendered = " ".join(f"{name}={value}" for name, value in sorted(fields.items()))
                     log.info("%s cluster=%s %s detail=%r", code, self.cluster, rendered, detail)
@@ -438,8 +441,8 @@ class ClusterDriver:
 
     @staticmethod
     def _may_log_alarm(counts: dict[str, int], what: str) -> bool:
-        """A dead broker may raise an alarm per partition: the log gets the first few and their number, REST
-        has them all."""
+        """One report may tell of thousands of replicas: the log gets the first few and their number, REST has
+        them all."""
         counts[what] = counts.get(what, 0) + 1
         return counts[what] <= ALARM_LINES_PER_STEP_MAX
 

@@ -218,18 +218,18 @@ class Maintenance:
         await self._directory.seals.seal_idle(self._table)
 
     async def checkpoint_high_watermarks(self) -> None:
+        self._table.is_first_high_watermark_due = False
         stored = [(hosted, hosted.replica.high_watermark) for hosted in self._table]
         offsets = {hosted.key: high_watermark for hosted, high_watermark in stored}
         work = partial(self._directory.write_high_watermarks, offsets, self._directory.cuts)
         if await self._threads.run(work, limiter=self._limiter):
             for hosted, high_watermark in stored:
                 hosted.is_high_watermark_stored = hosted.is_high_watermark_stored or high_watermark > 0
+        else:
+            self._table.is_first_high_watermark_due = True
 
     async def checkpoint_first_high_watermarks(self) -> None:
-        if any(
-            not hosted.is_high_watermark_stored and hosted.replica.high_watermark > 0
-            for hosted in self._table
-        ):
+        if self._table.is_first_high_watermark_due:
             await self.checkpoint_high_watermarks()
 
     async def checkpoint_recovery_points(self) -> None:

@@ -180,6 +180,8 @@ class PartitionTable:
         self._options_for = options_for
         self._on_configs = on_configs
         self._high_watermark_of = high_watermark_of
+        #: Some partition has one, and no checkpoint of this process tells of it.
+        self.is_first_high_watermark_due = False
         self.served_learners = ServedLearners()
         self._log_ends = UntoldLogEnds()
         self._created = UntoldCreations(broker_id)
@@ -370,6 +372,8 @@ class PartitionTable:
         hosted = HostedPartition(
             topic=state.topic, topic_id=state.topic_id, partition=state.partition, replica=replica, log=log
         )
+        if replica.high_watermark > 0:
+            self.is_first_high_watermark_due = True
         self._hosted[key] = hosted
         self._by_name[(state.topic, state.partition)] = hosted
         self._on_configs(hosted)
@@ -490,6 +494,8 @@ class PartitionTable:
                     fetches.on_data_appended(hosted.key)
                 case HighWatermarkMoved():
                     fetches.on_high_watermark_moved(hosted.key)
+                    if not hosted.is_high_watermark_stored:
+                        self.is_first_high_watermark_due = True
                 case LeadershipChanged():
                     fetches.on_leadership_changed(hosted.key)
                 case ProposalReady():

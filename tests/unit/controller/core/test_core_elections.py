@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 from core_cluster import Cluster, changed, seats, topic_id
 
@@ -15,7 +17,9 @@ from controller.contract.lag_report import (
 from controller.contract.partition_state import NO_LEADER, LeaderRecovery
 from controller.contract.session import ShutdownKind
 from controller.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
-from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm, Note
+from controller.core import alarms as alarms_module
+from controller.core import election as election_module
+from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm, MoreAlarms, Note
 from controller.core.events import (
     AllocateProducerIds,
     ElectPreferred,
@@ -820,3 +824,46 @@ def test_producer_id_blocks_never_overlap_not_even_across_controllers() -> None:
     assert blocks == [(0, 1000), (1000, 1000), (2000, 1000)]
     stale = AllocateProducerIds(wall_ms=0, request=ProducerIdsRequest(broker_id=1, broker_epoch=9))
     assert cluster.ask(stale, ProducerIdsResponse).error is ControllerError.STALE_BROKER_EPOCH
+
+
+# --- the work of one step --------------------------------------------------------------------------
+
+MANY = 60
+
+
+def _alarms_in(cluster: Cluster, code: AlarmCode) -> tuple[int, int]:
+    """Those that the last step raised in words, and those it only counted."""
+    raised = [e for e in cluster.last.effects if isinstance(e, Alarm) and e.key.code is code]
+    more = [e.count for e in cluster.last.effects if isinstance(e, MoreAlarms) and e.code is code]
+    return len(raised), sum(more)
+
+
+def test_a_step_that_makes_many_partitions_leaderless_puts_a_few_alarms_into_words() -> None:
+    cluster = Cluster()
+    cluster.create(*((1, 2, 3),) * MANY)
+    with patch.object(alarms_module, "describe", wraps=alarms_module.describe) as describe:
+        cluster.kill(1, 2, 3)
+    few = alarms_module.ALARMS_TOLD_PER_STEP_MAX
+    assert _alarms_in(cluster, AlarmCode.PARTITION_LEADERLESS) == (few, MANY - few)
+    assert describe.call_count <= 3 * few  # below the minimum twice, leaderless once
+    assert sum(a.key.code is AlarmCode.PARTITION_LEADERLESS for a in cluster.machine.alarms()) == MANY
+    cluster.restart(3)
+    cleared = [e for e in cluster.last.effects if isinstance(e, ClearAlarm) and e.key.partition is not None]
+    assert len(cleared) == few
+    assert MoreAlarms(code=AlarmCode.PARTITION_LEADERLESS, is_cleared=True, count=MANY - few) in (
+        cluster.last.effects
+    )
+
+
+def test_a_takeover_looks_once_at_a_partition_whose_seats_its_predecessor_has_settled() -> None:
+    cluster = Cluster()
+    cluster.create(*((1, 2, 3),) * MANY)
+    cluster.kill(1, 2, 3)
+    with (
+        patch.object(alarms_module, "describe", wraps=alarms_module.describe) as describe,
+        patch.object(election_module, "settle", wraps=election_module.settle) as settle,
+    ):
+        cluster.fail_over()
+    assert settle.call_count == MANY
+    assert describe.call_count <= 2 * alarms_module.ALARMS_TOLD_PER_STEP_MAX
+    assert sum(a.key.code is AlarmCode.PARTITION_LEADERLESS for a in cluster.machine.alarms()) == MANY
