@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from localcluster.cluster import LocalCluster, WaitedTooLong
 from localcluster.load import Load, read_everything
-from localcluster.verdict import judge, seconds_to_next_write
+from localcluster.stall import kill_leader
+from localcluster.verdict import judge
 from tests.faults.family import Trial
 
 BEFORE, NEW = "before", "many"
@@ -22,6 +23,8 @@ SETTLE_SECONDS = 4.0
 #: After the 201 (seconds): the active controller dies, then the broker that leads partition 0 of `before`.
 CONTROLLER_DIES, BROKER_DIES = 1.5, 3.0
 TOLD_EVERY_SECONDS = 5.0
+#: Counting states is work for the controller, which has enough to do.
+LOOK_EVERY_SECONDS = 0.5
 
 
 SIZES = {"ci": (1_500, 120.0), "full": (10_000, 420.0)}
@@ -91,23 +94,8 @@ def _create(cluster: LocalCluster, load: Load, trial: Trial, *, partitions: int)
 
 
 def _kill_leader(cluster: LocalCluster, load: Load, trial: Trial) -> int:
-    """SIGKILL to the leader of partition 0 of `before`; for how many ms the slowest it led stood still."""
-    victim = cluster.leader(BEFORE, 0)
-    led = {n for n, view in enumerate(cluster.partitions(BEFORE)) if view.leader == victim}
-    killed = time.monotonic()
-    cluster.kill_broker(victim)
     trial.faults["kill_broker"] += 1
-    trial.tell(f"SIGKILL to broker {victim}, which leads {len(led)} of {BEFORE}'s partitions")
-
-    def stalls() -> list[float] | None:
-        found = seconds_to_next_write(list(load.acknowledged), after=killed)
-        return [found[n] for n in led] if led <= set(found) else None
-
-    slowest = max(cluster.wait_until("its partitions are written to", stalls, timeout_seconds=120))
-    stall = round(slowest * 1000)
-    trial.tell(f"  which stood still for {stall} ms")
-    cluster.start_broker(victim)
-    return stall
+    return round(kill_leader(cluster, load, trial.tell) * 1000)
 
 
 def _wait_usable(
@@ -124,6 +112,7 @@ def _wait_usable(
 
     def usable() -> bool:
         nonlocal told, was
+        time.sleep(LOOK_EVERY_SECONDS)
         states = cluster.api.get(f"/clusters/{cluster.name}/replication")["states"]
         now = time.monotonic()
         if was < 0:
