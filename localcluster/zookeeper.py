@@ -28,7 +28,9 @@ MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 TICK_TIME_MS = 500
 """ZooKeeper's unit of time: sessions may be 2 to 20 ticks long, so 1 s to 10 s."""
 
-HEAP_BYTES = "128m"
+HEAP_BYTES = "768m"
+"""At most. A server keeps its 500 latest writes for others that lag (it takes no smaller number), and they
+are of up to 800 kB while a broker's death rewrites thousands of partitions."""
 ANSWER_SECONDS_MAX = 2.0
 ANSWER_BYTES_MAX = 64 * 1024
 
@@ -54,6 +56,7 @@ wrong."""
 JVM_FLAGS = (
     "-Xms16m",
     f"-Xmx{HEAP_BYTES}",
+    "-XX:+ExitOnOutOfMemoryError",  # Without memory it would stay up and serve nobody.
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",  # Half the start-up is compiling; the second compiler never pays back here.
     "-Xshare:auto",
