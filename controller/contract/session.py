@@ -124,6 +124,15 @@ class ClockLeap(msgspec.Struct, frozen=True, kw_only=True):
     ahead_of_elapsed_ms: int | None = None
 
 
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """What a controller has heard of a broker's heartbeats: the highest `count` and `answered`."""
+
+    broker_id: int
+    broker_epoch: int
+    count: int
+    answered: int
+
+
 class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`POST /internal/clusters/{cluster}/brokers/{id}:heartbeat`."""
 
@@ -141,6 +150,10 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     witness: Witness | None = None
     #: How many heartbeats this process has sent; -1: it does not count.
     count: int = -1
+    #: The count of the last of them that was acknowledged; -1: none.
+    answered: int = -1
+    #: What the last answer said of other brokers: a controller that takes over learns it from this.
+    others: tuple[Heard, ...] = ()
 
 
 class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,6 +176,13 @@ class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):
     #: The controller's wall clock as it answers; -1: not told.
     wall_ms: int = -1
     lineage: str = ""
-    #: The highest count that this incarnation has sent to this controller. A broker that has not sent it yet
-    #: was put back to an earlier moment of its life.
+    #: The highest `count` and `answered` that are known of this incarnation, and whether it has asked to
+    #: stop. A broker that has not sent so many, does not remember that answer, or does not want to stop, was
+    #: put back to an earlier moment of its life.
     heard_count: int = -1
+    heard_answered: int = -1
+    has_asked_to_stop: bool = False
+    #: It can't have sent both this heartbeat and what other brokers know of it.
+    has_gone_back: bool = False
+    #: Of a few other brokers, for the next controller.
+    others: tuple[Heard, ...] = ()

@@ -14,6 +14,8 @@ durability: fencing early is always safe, and late costs only time.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable
 
 import msgspec
@@ -22,6 +24,7 @@ from controller.contract.errors import ControllerError
 from controller.contract.lag_report import CreatedLogs
 from controller.contract.partition_state import PartitionKey
 from controller.contract.session import (
+    Heard,
     HeartbeatRequest,
     HeartbeatResponse,
     RegisterRequest,
@@ -42,6 +45,11 @@ from controller.core.registration import (
     vouches_for_seats,
 )
 
+WITNESSED_MAX = 3
+"""Of so many other brokers each broker is told how many heartbeats were heard."""
+HEARD_MAX = 16
+"""So many of a broker's heartbeats are held against what others tell of it later."""
+
 
 class Session:
     """What is known of one broker's present incarnation, for this controller's life only.
@@ -51,7 +59,10 @@ class Session:
     """
 
     __slots__ = (
+        "_heard",
         "drained_sequence",
+        "has_gone_back",
+        "heard_answered",
         "heard_count",
         "last_seen_ms",
         "probed_at_ms",
@@ -67,8 +78,27 @@ class Session:
         self.refused_since_ms: int | None = None
         self.shutdown_since_ms: int | None = None
         self.drained_sequence = -1
-        #: The highest count of a heartbeat heard.
+        #: The highest count of a heartbeat heard, by this controller or one before it; and of one that the
+        #: broker knew to be answered.
         self.heard_count = -1
+        self.heard_answered = -1
+        #: What others were told of it belongs to another history than what it says.
+        self.has_gone_back = False
+        self._heard: deque[tuple[int, int]] = deque(maxlen=HEARD_MAX)
+
+    def on_told(self, count: int, answered: int) -> None:
+        """By another broker. A later heartbeat does not know of fewer answers."""
+        if any(own_count >= count and own < answered for own_count, own in self._heard):
+            self.has_gone_back = True
+        self._raise(count, answered)
+
+    def on_heard(self, count: int, answered: int) -> None:
+        self._heard.append((count, answered))
+        self._raise(count, answered)
+
+    def _raise(self, count: int, answered: int) -> None:
+        self.heard_count = max(self.heard_count, count)
+        self.heard_answered = max(self.heard_answered, answered)
 
 
 class Sessions:
@@ -288,10 +318,38 @@ class Sessions:
             return ControllerError.STALE_BROKER_EPOCH
         return ControllerError.NONE
 
-    def is_outdated(self, broker_id: int, count: int) -> bool:
-        """Whether it was sent before a heartbeat that was heard: it is late, or its process went back."""
+    def is_outdated(self, broker_id: int, count: int, answered: int | None = None) -> bool:
+        """Whether it was sent before a heartbeat that was heard: it is late, or its process went back. Or it
+        was sent after, and its process has forgotten an answer: it went back. answered: None if not told."""
         session = self._by_id.get(broker_id)
-        return session is not None and 0 <= count < session.heard_count
+        return session is not None and (
+            session.has_gone_back
+            or 0 <= count < session.heard_count
+            or (answered is not None and count >= 0 and answered < session.heard_answered)
+        )
+
+    def _note_others(self, image: ClusterImage, others: Iterable[Heard]) -> None:
+        """What a broker was told of others by the controller before this one."""
+        for heard in others:
+            broker = image.brokers.get(heard.broker_id)
+            if broker is not None and broker.broker_epoch == heard.broker_epoch:
+                self._by_id[heard.broker_id].on_told(heard.count, heard.answered)
+
+    def _others(self, image: ClusterImage, broker_id: int) -> tuple[Heard, ...]:
+        """Of the brokers that follow this one in a ring of ids, so that each is known to a few."""
+        ids = sorted(self._by_id)
+        after = bisect_right(ids, broker_id)
+        ring = [other for other in (*ids[after:], *ids[:after]) if other != broker_id]
+        return tuple(
+            Heard(
+                broker_id=other,
+                broker_epoch=image.brokers[other].broker_epoch,
+                count=session.heard_count,
+                answered=session.heard_answered,
+            )
+            for other in ring[:WITNESSED_MAX]
+            if (session := self._by_id[other]).heard_count >= 0
+        )
 
     def on_heartbeat(
         self, draft: Draft, request: HeartbeatRequest, *, received_ms: int, now_ms: int
@@ -306,14 +364,17 @@ class Sessions:
         if error is not ControllerError.NONE:
             return HeartbeatResponse(error=error, controller_epoch=self.controller_epoch)
         session = self._by_id[broker_id]
-        if self.is_outdated(broker_id, request.count):
+        self._note_others(image, request.others)
+        if self.is_outdated(broker_id, request.count, request.answered):
             # It is late, and nobody waits for the answer; or its process went back, and learns so (3.10).
             return HeartbeatResponse(
                 error=ControllerError.STALE_BROKER_EPOCH,
                 controller_epoch=self.controller_epoch,
                 heard_count=session.heard_count,
+                heard_answered=session.heard_answered,
+                has_gone_back=session.has_gone_back,
             )
-        session.heard_count = request.count
+        session.on_heard(request.count, request.answered)
         self._see(broker_id, min(received_ms, now_ms))
         self.record_applied(
             image,
@@ -340,6 +401,9 @@ class Sessions:
             may_shut_down=may_shut_down,
             remaining_leaderships=len(image.leader_of.get(broker_id, {})),
             heard_count=session.heard_count,
+            heard_answered=session.heard_answered,
+            has_asked_to_stop=image.brokers[broker_id].shutting_down,
+            others=self._others(image, broker_id),
         )
 
     def forgive_silence(self, deaf_ms: int, now_ms: int) -> None:

@@ -26,6 +26,7 @@ import msgspec
 from controller.contract.partition_state import PartitionKey
 from dataplane.core.lease import NEVER_MS
 from dataplane.wire.errors import ErrorCode
+from dataplane.wire.fetch import LogMark
 
 CONSUMER = -1
 """`replica_id` of a fetcher that is no replica."""
@@ -79,6 +80,7 @@ class FetchPartition(NamedTuple):
     last_fetched_epoch: int
     log_start_offset: int
     max_bytes: int
+    mark: LogMark | None = None
 
 
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +105,7 @@ class FollowedPartition:
         "last_fetched_epoch",
         "leader_epoch",
         "log_start_offset",
+        "mark",
         "max_bytes",
         "sent_high_watermark",
         "sent_log_start_offset",
@@ -115,8 +118,14 @@ class FollowedPartition:
         self.last_fetched_epoch = -1
         self.log_start_offset = -1
         self.max_bytes = 0
+        self.mark: LogMark | None = None
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
+
+    def take_mark(self) -> LogMark | None:
+        """To be compared once."""
+        mark, self.mark = self.mark, None
+        return mark
 
 
 HIGH_WATERMARK_TELL_MS = 50
@@ -238,6 +247,7 @@ class FetchSession:
         followed.last_fetched_epoch = mentioned.last_fetched_epoch
         followed.log_start_offset = mentioned.log_start_offset
         followed.max_bytes = mentioned.max_bytes
+        followed.mark = mentioned.mark
         self._due[key] = followed
         return is_new
 
@@ -462,14 +472,20 @@ class FetchPosition(NamedTuple):
     log_start_offset: int
     max_bytes: int = FETCH_BYTES_MAX
 
+    def has_turned(self, told: FetchPosition | None) -> bool:
+        """Whether it does not just go on from what the leader was told last."""
+        return told is None or self.leader_epoch != told.leader_epoch or self.fetch_offset < told.fetch_offset
+
 
 class FollowerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What the next Fetch to a leader says."""
+    """What the next Fetch to a leader says. unproven: what lies before these positions the leader has not
+    compared yet in this session and leader epoch; each goes with a mark."""
 
     session_id: int
     session_epoch: int
     partitions: tuple[tuple[PartitionKey, FetchPosition], ...]
     forgotten: tuple[PartitionKey, ...]
+    unproven: frozenset[PartitionKey] = frozenset()
 
 
 class FollowerSession:
@@ -534,10 +550,14 @@ class FollowerSession:
         if self._next_epoch == INITIAL_EPOCH:
             partitions = tuple(followed.items())
             forgotten: tuple[PartitionKey, ...] = ()
-            self._told = dict(followed)
         else:
             partitions = tuple((key, followed[key]) for key in self._changed)
             forgotten = tuple(self._forgotten)
+        told = self._told
+        unproven = frozenset(key for key, position in partitions if position.has_turned(told.get(key)))
+        if self._next_epoch == INITIAL_EPOCH:
+            self._told = dict(followed)
+        else:
             self._told.update(partitions)
             for key in forgotten:
                 self._told.pop(key, None)
@@ -548,6 +568,7 @@ class FollowerSession:
             session_epoch=self._next_epoch,
             partitions=partitions,
             forgotten=forgotten,
+            unproven=unproven,
         )
 
     def on_answer(self, error: ErrorCode, *, session_id: int) -> bool:
@@ -558,7 +579,7 @@ class FollowerSession:
         if error is not ErrorCode.NONE:
             if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._session_id = NO_SESSION
-            self._next_epoch = INITIAL_EPOCH
+            self._begin_anew()
             return False
         if self._next_epoch == INITIAL_EPOCH:
             # A leader without room gives id 0: every request is a full one then.
@@ -566,7 +587,7 @@ class FollowerSession:
             self._next_epoch = INITIAL_EPOCH if session_id == NO_SESSION else 1
             return True
         if session_id != self._session_id:
-            self._next_epoch = INITIAL_EPOCH
+            self._begin_anew()
             return False
         self._next_epoch = self._next_epoch + 1 if self._next_epoch < _EPOCH_MAX else 1
         return True
@@ -574,4 +595,8 @@ class FollowerSession:
     def on_failure(self) -> None:
         """The connection broke or the request timed out: the next one is full, and replaces the session."""
         self._is_in_flight = False
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
         self._next_epoch = INITIAL_EPOCH
+        self._told = {}

@@ -52,6 +52,7 @@ from dataplane.core.reads import check_position, out_of_range, read_committed
 from dataplane.core.results import FetchedPartition, FetchResult, ReplicaOptions
 from dataplane.core.watermarks import HighWatermark
 from dataplane.wire.errors import ErrorCode
+from dataplane.wire.fetch import LogMark
 from dataplane.wire.record_batch import BatchHeader, CorruptBatch, crc_is_valid, iter_headers
 
 
@@ -147,6 +148,13 @@ class Follower:
             log.log_start_offset,
             self.options.fetch_bytes_max,
         )
+
+    def mark(self) -> LogMark:
+        """What this log holds before its end, for a leader with which a fetch session begins."""
+        end_offset = self._log.log_end_offset
+        headers = self._log.last_batches(end_offset) or ()
+        first_offset = headers[0].base_offset if headers else end_offset
+        return LogMark(first_offset, self._state.partition_epoch, tuple(header.crc for header in headers))
 
     def on_fetched(
         self, fetched: FetchedPartition, *, leader_epoch: int, fetch_offset: int, now_ms: int, wall_ms: int

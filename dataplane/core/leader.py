@@ -14,6 +14,7 @@ LogError leaves every method; the replica goes offline with it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag, ReplicaProblem
@@ -57,6 +58,7 @@ from dataplane.core.results import (
 )
 from dataplane.core.watermarks import HighWatermark, committable_offset
 from dataplane.wire.errors import ErrorCode
+from dataplane.wire.fetch import LogMark
 from dataplane.wire.record_batch import (
     HEADER_BYTES,
     BatchHeader,
@@ -286,6 +288,7 @@ class Leader:
         now_ms: int,
         at_least_one: bool,
         contact: Contact | None,
+        mark: LogMark | None,
     ) -> tuple[FetchResult, Effects]:
         if leader_epoch != self.leader_epoch:
             return FetchResult(self._epoch_error(leader_epoch)), NO_EFFECTS
@@ -303,6 +306,18 @@ class Leader:
         refusal = check_position(log, fetch_offset, last_fetched_epoch)
         if refusal is not None:
             return refusal, NO_EFFECTS
+        if mark is not None:
+            if mark.partition_epoch > in_sync.state.partition_epoch:
+                # What it knows of the in-sync set has not arrived here yet; or was known here, and was lost
+                # with everything else (3.10). Until it is known nothing counts.
+                return FetchResult(ErrorCode.UNKNOWN_LEADER_EPOCH), NO_EFFECTS
+            parted = self._parts_from(mark, fetch_offset)
+            if parted is not None:
+                epoch = log.epochs.epoch_at(parted)
+                if epoch == leader_epoch:
+                    give_up = self._give_up(replica_id, fetch_offset)
+                    return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), give_up
+                return FetchResult(ErrorCode.NONE, diverging=EpochEnd(epoch, parted)), NO_EFFECTS
         went_back = fetch_offset < follower.log_end_offset
         lost = self._lost_by(follower, fetch_offset, broker_epoch) if went_back else NO_EFFECTS
         records = log.read(
@@ -335,15 +350,33 @@ class Leader:
             effects,
         )
 
+    def _parts_from(self, mark: LogMark, fetch_offset: int) -> int | None:
+        """From where on this log holds other batches than the follower's does before its fetch offset, though
+        under the same leader epochs: somebody who led went back, and wrote again (3.10). None: nothing says
+        so."""
+        if not mark.crcs:
+            return None
+        headers = self._log.last_batches(fetch_offset, first_offset=mark.first_offset)
+        if headers is None:
+            return None
+        parted = mark.first_offset
+        for header, crc in zip_longest(headers, mark.crcs):
+            if header is None or header.crc != crc:
+                return parted
+            parted = header.next_offset
+        return None
+
     def _give_up(self, replica_id: int, fetch_offset: int) -> Effects:
-        """Only this leader writes under its epoch, and a replica has more of it: this process was put back to
-        an earlier moment. It answers nobody in this leader epoch any more; the controller takes its seat."""
+        """Only this leader writes under its epoch, and a replica has more of it, or other records: this
+        process was put back to an earlier moment. It answers nobody in this leader epoch any more; the
+        controller takes its seat."""
         if self._has_gone_back:
             return NO_EFFECTS
         self._has_gone_back = True
         waiters = self._purgatory.take_all()
         problem = self._went_back(
-            f"broker {replica_id} has it up to {fetch_offset} from this leader, in this leader epoch",
+            f"broker {replica_id} has it up to {fetch_offset} from this leader, in this leader epoch: more "
+            "than this log, or other records",
             next_offset=fetch_offset,
         )
         return (

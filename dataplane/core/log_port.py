@@ -139,6 +139,13 @@ class LogPort(Protocol):
         Precondition: log_start_offset <= offset <= log_end_offset. Raises LogError; RottenBytes for what is
         known to be rotten, before which a read ends."""
 
+    def last_batches(
+        self, end_offset: int, *, first_offset: int | None = None
+    ) -> Sequence[BatchHeader] | None:
+        """Headers of the batches in [first_offset, end_offset), each read and its CRC found right; without
+        `first_offset` a few at the end, of one leader epoch; with it a few from there. None if that can't be
+        told: something there is rotten or not held any more. Raises LogError."""
+
     def find_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampHit | None:
         """First record with a timestamp at or after the given one, below end_offset (KIP-79). A shell may
         call it in a thread while the loop goes on; then it may raise LogChanged."""

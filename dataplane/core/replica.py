@@ -60,6 +60,7 @@ from dataplane.core.results import (
 )
 from dataplane.core.watermarks import HighWatermark
 from dataplane.wire.errors import ErrorCode
+from dataplane.wire.fetch import LogMark
 from dataplane.wire.record_batch import BatchHeader
 
 __all__ = [
@@ -472,9 +473,11 @@ class Replica:
         now_ms: int,
         at_least_one: bool = True,
         contact: Contact | None = None,
+        mark: LogMark | None = None,
     ) -> tuple[FetchResult, Effects]:
-        """A follower asks. `contact`: that of its fetch session. `at_least_one`: give the first batch even
-        beyond max_bytes (only for the first partition with data of an answer)."""
+        """A follower asks. `contact`: that of its fetch session. `mark`: what it holds, if it begins here.
+        `at_least_one`: give the first batch even beyond max_bytes (only for the first partition with data of
+        an answer)."""
         leader = self._leader
         if leader is None:
             return FetchResult(self._no_leader_error), NO_EFFECTS
@@ -489,6 +492,7 @@ class Replica:
                 now_ms=now_ms,
                 at_least_one=at_least_one,
                 contact=contact,
+                mark=mark,
             )
         except RottenBytes:
             return FetchResult(ErrorCode.CORRUPT_MESSAGE), NO_EFFECTS
@@ -619,6 +623,14 @@ class Replica:
     def next_fetch(self) -> FetchPosition | None:
         """What to ask the leader, or None: not a follower, holding before a truncation, or quarantined."""
         return None if self._follower is None else self._follower.next_fetch()
+
+    def log_mark(self) -> LogMark | None:
+        """What goes with a fetch that begins with a leader (3.10). None: this replica follows nobody, or its
+        log can't be read, which the fetch itself will find out."""
+        try:
+            return None if self._follower is None else self._follower.mark()
+        except LogError:
+            return None
 
     def on_fetched(
         self, fetched: FetchedPartition, *, leader_epoch: int, fetch_offset: int, now_ms: int, wall_ms: int

@@ -61,6 +61,7 @@ def handle(context: BrokerContext, request: Request) -> None:
                     one.last_fetched_epoch,
                     one.log_start_offset,
                     max(one.max_bytes, PARTITION_BYTES_MIN),
+                    one.mark,
                 )
                 for one in message.partitions
             ],
@@ -137,6 +138,7 @@ def evaluate(
             now_ms=now_ms,
             at_least_one=at_least_one,
             contact=session.contact,
+            mark=followed.take_mark(),
         )
     else:
         result, effects = hosted.replica.on_consumer_fetch(

@@ -43,6 +43,7 @@ from controller.contract.session import (
     Witness,
 )
 from controller.contract.updates import ApplyFailure, PollRequest, UpdateBatch
+from dataplane.core.heartbeats import Heartbeats
 from dataplane.core.lease import Lease
 from dataplane.shell.clock import Timekeeper
 from dataplane.shell.controller_client import ControllerClient, ControllerUnavailable
@@ -151,7 +152,7 @@ class ControllerSession:
         self._on_registered = on_registered
         self._offline_log_dir_ids = offline_log_dir_ids
         self._on_went_back = on_went_back
-        self._beats = 0
+        self._heartbeats = Heartbeats()
         self._applied = (-1, -1)
         self._failures: tuple[ApplyFailure, ...] = ()
         self._heartbeat_interval_ms = 500
@@ -288,7 +289,7 @@ class ControllerSession:
         identity = self._identity
         while True:
             sent_ms = self._clock.mono_ms()
-            self._beats += 1
+            number = self._heartbeats.next()
             request = HeartbeatRequest(
                 broker_id=identity.broker_id,
                 broker_epoch=self.broker_epoch,
@@ -299,7 +300,9 @@ class ControllerSession:
                 wants_shutdown=self.wants_shutdown,
                 clock_leap=self._leap(),
                 witness=self._witness,
-                count=self._beats,
+                count=number,
+                answered=self._heartbeats.answered,
+                others=self._heartbeats.others,
             )
             try:
                 response = await self._client.heartbeat(request, timeout_ms=HEARTBEAT_TIMEOUT_MS)
@@ -308,17 +311,18 @@ class ControllerSession:
                 await self._clock.sleep_ms(min(RETRY_MS, self._heartbeat_interval_ms))
                 continue
             now_ms = self._clock.mono_ms()
-            self._lease.on_heartbeat_acked(response, sent_ms=sent_ms, now_ms=now_ms)
-            if response.heard_count > self._beats:
+            proof = self._heartbeats.proof(response, wants_shutdown=self.wants_shutdown)
+            if proof is not None:
                 await self._on_went_back()
                 raise WentBack(
-                    f"the controller has heard {response.heard_count} heartbeats of this process, which has "
-                    f"sent {self._beats}: its machine was resumed from a snapshot. Start it again: what it "
-                    "lost, it fetches from its leaders, and until then it has no seat"
+                    f"{proof}: its machine was resumed from a snapshot. Start it again: what it lost, it "
+                    "fetches from its leaders, and until then it has no seat"
                 )
+            self._lease.on_heartbeat_acked(response, sent_ms=sent_ms, now_ms=now_ms)
             if response.error in _DISOWNED:
                 raise Disowned(response.error.value)
             if response.error is ControllerError.NONE:
+                self._heartbeats.on_answer(number, response)
                 self._clock.on_heartbeat(response, sent_ms=sent_ms)
                 if response.status is not self.status:
                     _log.info("broker status: %s -> %s", self.status.value, response.status.value)
@@ -352,7 +356,7 @@ class ControllerSession:
     async def _follow(self) -> None:
         while True:
             request = PollRequest(
-                heartbeat_count=self._beats,
+                heartbeat_count=self._heartbeats.sent,
                 broker_id=self._identity.broker_id,
                 broker_epoch=self.broker_epoch,
                 applied_controller_epoch=self._applied[0],

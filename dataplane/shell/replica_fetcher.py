@@ -522,7 +522,7 @@ class LeaderFetcher:
         """The frame that says it."""
         fetchers = self._fetchers
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        if len(request.partitions) == 1 and not request.forgotten:
+        if len(request.partitions) == 1 and not request.forgotten and not request.unproven:
             ((topic_id, partition), position) = request.partitions[0]
             return fetchers.template().encode(
                 correlation_id=self._correlation_id,
@@ -560,6 +560,7 @@ class LeaderFetcher:
                         position.last_fetched_epoch,
                         position.log_start_offset,
                         position.max_bytes,
+                        self._mark(key) if key in request.unproven else None,
                     )
                     for key, position in request.partitions
                 ],
@@ -567,6 +568,10 @@ class LeaderFetcher:
             )
         )
         return encode_request_frame(head, body)
+
+    def _mark(self, key: PartitionKey) -> wire.LogMark | None:
+        hosted = self._followed.get(key)
+        return None if hosted is None else hosted.replica.log_mark()
 
     def _on_answer(self, frame: memoryview) -> None:
         """Everything that one answer brings, without an await: append, then set where to go on."""

@@ -30,7 +30,13 @@ from dataplane.core.log_port import LogChanged, LogError, LogSlice, RottenBytes,
 from dataplane.core.producer_state import EXPIRATION_MS, PRODUCERS_MAX, ProducerStates
 from dataplane.storage.disk import Buffer, Disk, read_whole, replace_durably
 from dataplane.storage.health import ClosedLog, CorruptLog, DirectoryHealth
-from dataplane.storage.reads import find_max_timestamp, find_timestamp, read_segments, segment_index
+from dataplane.storage.reads import (
+    find_max_timestamp,
+    find_timestamp,
+    last_batches,
+    read_segments,
+    segment_index,
+)
 from dataplane.storage.retention import SegmentView, segments_to_delete
 from dataplane.storage.rot import CheckedSlice, Place, check_slice, read_at_rest, read_rotten, write_rotten
 from dataplane.storage.seal import Seal, remove_seal, write_seal
@@ -275,6 +281,14 @@ class PartitionLog:
                 end_offset=end_offset,
                 at_least_one=at_least_one,
             )
+
+    def last_batches(self, end_offset: int, *, first_offset: int | None = None) -> list[BatchHeader] | None:
+        """See LogPort. From the files: a few kilobytes, when a fetch session begins."""
+        self._check_usable()
+        if self._rotten or (first_offset is not None and first_offset < self._log_start_offset):
+            return None
+        with self._reading():
+            return last_batches(self._segments, end_offset, first_offset=first_offset)
 
     @property
     def changes(self) -> int:

@@ -10,9 +10,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from dataplane.core.log_port import FileRange, LogSlice, TimestampHit
+from dataplane.storage.health import CorruptLog
 from dataplane.storage.segment import NO_TIMESTAMP, Segment
 from dataplane.wire.record_batch import BatchHeader, CorruptBatch
 from dataplane.wire.records import iter_records
+
+COMPARED_MAX = 64
+"""Batches by which two logs are compared."""
 
 
 def segment_index(segments: Sequence[Segment], log_offset: int) -> int:
@@ -47,6 +51,33 @@ def read_segments(
         size = following - position
         return LogSlice((FileRange(segment.file, position, size),), size, next_offset)
     return LogSlice((), 0, log_offset)
+
+
+def last_batches(
+    segments: Sequence[Segment], end_offset: int, *, first_offset: int | None
+) -> list[BatchHeader] | None:
+    """See LogPort.last_batches. Damage is no error here: a scrub finds it."""
+    is_tail = first_offset is None
+    begin = end_offset - 1 if first_offset is None else first_offset
+    found: list[BatchHeader] = []
+    try:
+        for segment in segments[segment_index(segments, begin) :]:
+            for position, header in segment.walk(segment.boundary_at(begin, is_wide=is_tail)):
+                if header.next_offset > end_offset:
+                    return found
+                if not is_tail and header.next_offset <= begin:
+                    continue
+                if is_tail and found and header.leader_epoch != found[-1].leader_epoch:
+                    found.clear()
+                if len(found) == COMPARED_MAX:
+                    if not is_tail:
+                        return found
+                    del found[0]
+                segment.read_batch(position, header)
+                found.append(header)
+    except CorruptLog:
+        return None
+    return found
 
 
 def find_timestamp(

@@ -297,9 +297,13 @@ class Segment:
         header = decode_header(raw)
         return header.magic == MAGIC and header.base_offset == self.base_offset + entry.relative_offset
 
-    def boundary_at(self, log_offset: int) -> int:
-        """A batch boundary before which everything is below `log_offset`."""
-        return self._checked(self.index.for_offset(log_offset - self.base_offset)).position
+    def boundary_at(self, log_offset: int, *, is_wide: bool = False) -> int:
+        """A batch boundary before which everything is below `log_offset`. is_wide: the one before it that the
+        index knows."""
+        entry = self._checked(self.index.for_offset(log_offset - self.base_offset))
+        if is_wide and entry.position:
+            entry = self._checked(self.index.for_position(entry.position - 1))
+        return entry.position
 
     def timestamp_start(self, timestamp_ms: int) -> int:
         """A batch boundary before which no record reaches `timestamp_ms`."""

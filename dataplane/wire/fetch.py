@@ -51,6 +51,8 @@ Topic = str | bytes
 """A name (before v13) or the 16 bytes of a topic id."""
 
 _REPLICA_STATE_TAG = 1
+_MARK_TAG = 10_000
+"""Far above what Kafka numbers."""
 _DIVERGING_EPOCH_TAG = 0
 _CURRENT_LEADER_TAG = 1
 
@@ -59,6 +61,7 @@ _REPLICA_ID = struct.Struct(">i")
 _REPLICA_STATE = struct.Struct(">iq")
 _REPLICA_STATE_ALONE = struct.Struct(">BBBiqB")
 _REPLICA_STATE_FRAME = [1, _REPLICA_STATE_TAG, _REPLICA_STATE.size + 1]
+_MARK = struct.Struct(">qi")
 _LIMITS = struct.Struct(">iiib")
 _SESSION = struct.Struct(">ii")
 _PARTITION_V4 = struct.Struct(">iqi")
@@ -78,6 +81,16 @@ _EPOCH_END = struct.Struct(">iq")
 _LEADER = struct.Struct(">ii")
 
 
+class LogMark(NamedTuple):
+    """Our own tag between brokers, in the first fetch of a partition in a session: what a follower holds
+    before its fetch offset, so that its leader can compare (docs/replication.md 3.10). crcs: of the batches
+    from first_offset on. partition_epoch: of the state that the follower has applied."""
+
+    first_offset: int
+    partition_epoch: int
+    crcs: tuple[int, ...]
+
+
 class FetchPartition(NamedTuple):
     """One partition that is asked for. -1 in an epoch or the log start offset: not stated."""
 
@@ -88,6 +101,7 @@ class FetchPartition(NamedTuple):
     last_fetched_epoch: int
     log_start_offset: int
     max_bytes: int
+    mark: LogMark | None = None
 
 
 class FetchRequest(NamedTuple):
@@ -217,8 +231,7 @@ def _read_partitions(reader: Reader, api_version: int) -> list[FetchPartition]:
         for _ in range(count):
             fields = reader.fixed(layout)
             if is_flexible:
-                partitions.append(FetchPartition(topic, *fields))
-                reader.skip_tagged_fields()  # v17's only one, the replica's directory id, we have no use for
+                partitions.append(FetchPartition._make((topic, *fields, _read_mark(reader))))
             elif layout is _PARTITION_V9:
                 partition, leader_epoch, offset, log_start_offset, max_bytes = fields
                 partitions.append(
@@ -235,6 +248,26 @@ def _read_partitions(reader: Reader, api_version: int) -> list[FetchPartition]:
         if is_flexible:
             reader.skip_tagged_fields()
     return partitions
+
+
+def _read_mark(reader: Reader) -> LogMark | None:
+    """Of a partition's tags. v17's own one, the replica's directory id, we have no use for."""
+    if reader.buffer[reader.position] == 0:  # nearly always
+        reader.position += 1
+        return None
+    mark: LogMark | None = None
+
+    def on_tag(tag: int, content: Reader) -> bool:
+        nonlocal mark
+        if tag != _MARK_TAG:
+            return False
+        first_offset, partition_epoch = content.fixed(_MARK)
+        crcs = content.fixed(struct.Struct(f">{content.remaining // 4}I"))
+        mark = LogMark(first_offset, partition_epoch, crcs)
+        return True
+
+    reader.tagged_fields(on_tag)
+    return mark
 
 
 def _read_forgotten(reader: Reader, api_version: int) -> list[tuple[Topic, int]]:
@@ -404,7 +437,13 @@ def encode_fetch_request(request: FetchRequest) -> bytes:
         _write_topic(body, topic, HIGHEST_FETCH_VERSION)
         write_uvarint(body, end - start + 1)
         for index in range(start, end):
-            body += _PARTITION_V12_NO_TAGS.pack(*partitions[index][1:], 0)
+            *fields, mark = partitions[index][1:]
+            body += _PARTITION_V12_NO_TAGS.pack(*fields, mark is not None)
+            if mark is not None:
+                write_uvarint(body, _MARK_TAG)
+                write_uvarint(body, _MARK.size + 4 * len(mark.crcs))
+                body += _MARK.pack(mark.first_offset, mark.partition_epoch)
+                body += struct.pack(f">{len(mark.crcs)}I", *mark.crcs)
         body.append(0)
         topics += 1
         start = end

@@ -7,10 +7,11 @@ to what was flushed when the machine dies), the high-watermark checkpoint, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from controller.contract.errors import ControllerError
@@ -47,6 +48,7 @@ from dataplane.core.effects import (
     WriteAside,
 )
 from dataplane.core.fetch_session import HIGH_WATERMARK_TELL_MS, Contact, FetchPosition
+from dataplane.core.heartbeats import Heartbeats
 from dataplane.core.lease import Lease
 from dataplane.core.log_port import LogError
 from dataplane.core.replica import FetchedPartition, Replica, ReplicaOptions, Role
@@ -59,6 +61,7 @@ from dataplane.shell.partitions import ahead, is_behind
 from dataplane.storage.retention import UNLIMITED, SegmentView, segments_to_delete
 from dataplane.storage.seal import Seal
 from dataplane.wire.errors import ErrorCode
+from dataplane.wire.fetch import LogMark
 from dataplane.wire.record_batch import decode_header
 from tests.simulation.clients import READ_BYTES_MAX, ProduceAnswer, ProduceCall, ReadAnswer, ReadCall
 from tests.simulation.clock import NodeClock, timekeeper
@@ -95,6 +98,7 @@ class FetchCall(NamedTuple):
     broker_epoch: int
     partitions: tuple[tuple[PartitionKey, FetchPosition], ...]
     follows: tuple[int, int] | None = None
+    marks: Mapping[PartitionKey, LogMark] = MappingProxyType({})
 
 
 class FetchAnswer(dict[PartitionKey, FetchedPartition]):
@@ -219,16 +223,13 @@ class BrokerNode:
     contacts: dict[int, FollowerContact] = field(default_factory=dict)
     answer_count: int = 0
     answers_had: dict[int, tuple[int, int]] = field(default_factory=dict)
-    #: Heartbeats sent; controller epoch and number of the last one that was acknowledged.
-    beats: int = 0
-    beats_heard: tuple[int, int] = (-1, 0)
-    #: Its host was put back to an earlier moment, and nobody has had a chance to find that out (3.10).
+    #: As a follower, what it told each leader last.
+    positions_told: dict[int, dict[PartitionKey, FetchPosition]] = field(default_factory=dict)
+    heartbeats: Heartbeats = field(default_factory=Heartbeats)
+    #: Its host was put back to an earlier moment, and it has not found that out (3.10).
     is_resumed: bool = False
-    resumed_under: int = -1
-    #: Of its heartbeats before it went back, the last that was acknowledged.
-    resumed_below: int = 0
-    #: Whether a peer has reached it since; before that clients do not.
-    is_met: bool = True
+    #: The last answer that it remembered when it went back.
+    answered_before: int = -1
     #: When it sent the last heartbeat that was acknowledged, by no clock of its own.
     heard_ms: int = -(2**60)
     #: Partitions whose news has not been looked at yet on behalf of parked fetches.
@@ -311,15 +312,14 @@ class BrokerNode:
         self.told = {}
         self.contacts = {}
         self.answers_had = {}
+        self.positions_told = {}
         self.heard_ms = -(2**60)
         self.owed = {}
         self.woken = {}
         self.directory_failed = False
         self.reporting = self.report_soon = self.wants_shutdown = self.registered = False
-        self.beats = 0
-        self.beats_heard = (-1, 0)
+        self.heartbeats = Heartbeats()
         self.is_resumed = False
-        self.is_met = True
 
     def start(self) -> None:
         self.begin_life()
@@ -591,13 +591,16 @@ class BrokerNode:
 
     def _heartbeat(self) -> None:
         sent_ms, true_sent_ms = self.now_ms, self.events.now_ms
-        self.beats += 1
-        if self.is_resumed and self.beats >= self.resumed_below:
+        known_under = self.cluster.who_knows_later(self) if self.is_resumed else None
+        if self.is_resumed and known_under is None:
+            self.cluster.marks.reached("host.cannot.find.out")
             self._end_unproven("can no longer find out that it went back (G6)")
             return
-        count = self.beats
+        count = self.heartbeats.next()
         request = HeartbeatRequest(
             count=count,
+            answered=self.heartbeats.answered,
+            others=self.heartbeats.others,
             broker_id=self.broker_id,
             broker_epoch=self.broker_epoch,
             incarnation_id=self.incarnation,
@@ -616,9 +619,10 @@ class BrokerNode:
             if response.error is ControllerError.METADATA_WENT_BACK:
                 self._tell_holdings(self._identity(ShutdownKind.PROCESS_CRASH, self.broker_epoch, ()))
                 return
-            self.is_met = True
-            if response.heard_count > self.beats:
-                self._end_unproven("finds out that it went back")
+            proof = self.heartbeats.proof(response, wants_shutdown=self.wants_shutdown)
+            if proof is not None:
+                self.cluster.marks.reached("host.finds.out")
+                self._end_unproven(f"finds out that it went back: {proof}")
                 return
             if count < response.heard_count:
                 return  # it was late
@@ -638,8 +642,9 @@ class BrokerNode:
                 self.heard_ms = max(self.heard_ms, true_sent_ms)
                 self.time.on_heartbeat(response, sent_ms=sent_ms)
                 self.cluster.oracle.check_leap_is_told(self, response.wall_ms, sent_ms)
-                self.beats_heard = max(self.beats_heard, (response.controller_epoch, count))
-                self.is_resumed = self.is_resumed and response.controller_epoch != self.resumed_under
+                self.heartbeats.on_answer(count, response)
+                if response.controller_epoch == known_under:
+                    self.is_resumed = False  # it could have been found out, and was believed
                 if self.wants_shutdown and response.may_shut_down:
                     self._finish_shutdown()
 
@@ -682,7 +687,7 @@ class BrokerNode:
 
     def _poll(self) -> None:
         request = PollRequest(
-            heartbeat_count=self.beats,
+            heartbeat_count=self.heartbeats.sent,
             broker_id=self.broker_id,
             broker_epoch=self.broker_epoch,
             applied_controller_epoch=self.applied[0],
@@ -972,6 +977,8 @@ class BrokerNode:
                 self.throttle.remove(key, self.now_ms)
             case BackOff(delay_ms=delay_ms):
                 self.backing_off.add(key)
+                for told in self.positions_told.values():
+                    told.pop(key, None)  # it leaves the session until then
                 self._after(delay_ms, lambda: self.backing_off.discard(key))
             case WriteAside():
                 self._write_aside(key, effect)
@@ -1186,7 +1193,14 @@ class BrokerNode:
 
         wait_ms = self.cluster.options.fetch_wait_ms
         follows = self.answers_had.get(leader_id)
-        request = FetchCall(self.broker_id, self.broker_epoch, tuple(partitions), follows)
+        told = {} if follows is None else self.positions_told.get(leader_id, {})
+        self.positions_told[leader_id] = dict(partitions)
+        marks = {
+            key: mark
+            for key, position in partitions
+            if position.has_turned(told.get(key)) and (mark := self.replicas[key].log_mark()) is not None
+        }
+        request = FetchCall(self.broker_id, self.broker_epoch, tuple(partitions), follows, marks)
         self._call(
             f"broker-{leader_id}",
             request,
@@ -1209,8 +1223,6 @@ class BrokerNode:
         match request:
             case FetchCall():
                 self._on_fetch(request, answer)
-            case ProduceCall() if not self.is_met:
-                pass
             case ProduceCall():
                 self._produce(request, answer)
             case ReadCall() if self.is_resumed:
@@ -1223,7 +1235,6 @@ class BrokerNode:
     def _on_fetch(self, request: FetchCall, answer: Callable[[Any], None]) -> None:
         """Answer at once what is news; park the rest, as the data plane's shell does."""
         wait_ms = self.cluster.options.fetch_wait_ms
-        self.is_met = True
         if not self._note_contact(request):
             answer(FetchAnswer(None, {}))
             return
@@ -1358,6 +1369,7 @@ class BrokerNode:
             max_bytes=min(position.max_bytes, self.cluster.options.fetch_bytes_max),
             now_ms=self.now_ms,
             contact=self.contacts[request.broker_id].contact,
+            mark=request.marks.get(key),
         )
         self.cluster.marks.on_fetch_served(replica, request.broker_id, position, result, effects)
         if result.error is ErrorCode.NONE and result.diverging is None:

@@ -193,6 +193,33 @@ class Cluster:
                 producer.stopped = False
                 self.clients.produce(producer)
 
+    def who_knows_later(self, broker: BrokerNode) -> int | None:
+        """The controller epoch of the active controller if it knows of a later heartbeat of this process than
+        it remembers (3.10); -1 if only a broker knows that would tell the next one; None if nobody does."""
+        sent, answered = broker.heartbeats.sent, broker.heartbeats.answered
+        remembered = broker.answered_before
+        controller = self.active_controller()
+        machine = None if controller is None else controller.machine
+        registered = None if machine is None else machine.image.brokers.get(broker.broker_id)
+        if machine is not None and registered is not None:
+            session = machine._sessions._by_id[broker.broker_id]
+            if registered.broker_epoch != broker.broker_epoch or (
+                session.has_gone_back
+                or session.heard_count > sent + 1
+                or session.heard_answered > answered
+                or (registered.shutting_down and not broker.wants_shutdown)
+            ):
+                return machine.controller_epoch
+        is_witnessed = any(
+            heard.broker_epoch == broker.broker_epoch
+            and (heard.count > sent + 1 or heard.answered > remembered)
+            for other in self.brokers.values()
+            if other.is_up and other is not broker
+            for heard in other.heartbeats.others
+            if heard.broker_id == broker.broker_id
+        )
+        return -1 if is_witnessed else None
+
     @property
     def node_names(self) -> list[str]:
         return [b.name for b in self.brokers.values()] + [c.name for c in self.controllers]

@@ -468,7 +468,7 @@ class ControllerNode:
             isinstance(request, HeartbeatRequest)
             and self.machine is not None
             # A process that went back is no sign of life (3.10).
-            and not self.machine._sessions.is_outdated(request.broker_id, request.count)
+            and not self.machine._sessions.is_outdated(request.broker_id, request.count, request.answered)
         ):
             self._note_arrival(request.broker_id, request.broker_epoch)
 

@@ -3,10 +3,9 @@ together, to one earlier moment (3.10, S53 to S55).
 
 What a snapshot keeps is the essential: logs and watermarks, the applied states, incarnation, broker epoch and
 lease. What leaders knew of followers and open connections it does not keep; a real one finds its connections
-broken and its sessions refused. Three things are left out, which are gaps (section 10): clients that
-reach it before any of its peers does (G5); its death before anyone could find out (G6); and heartbeats that
-nobody answers until it has sent as many as were heard of it before (G6): from then on its count tells nobody
-anything. A process that gets so far is ended there, and its successor vouches for nothing.
+broken and its sessions refused. Two things are left out, which are gaps (section 10): its death before anyone
+could find out, and a time in which nobody who runs has heard more of it than it remembers (G6). A process
+that gets so far is ended, and its successor vouches for nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.updates import BrokerEndpoint
+from dataplane.core.heartbeats import Heartbeats
 from dataplane.core.lease import NEVER_MS, Lease
 from dataplane.core.replica import Replica
 from tests.simulation.broker_node import Disk
@@ -41,7 +41,7 @@ class Snapshot:
     broker_epoch: int
     lease: Lease
     applied: tuple[int, int]
-    beats: int
+    heartbeats: Heartbeats
     endpoints: dict[int, BrokerEndpoint]
     topics: dict[str, TopicState]
     states: dict[PartitionKey, PartitionState]
@@ -59,7 +59,7 @@ def take(broker: BrokerNode) -> Snapshot:
         broker_epoch=broker.broker_epoch,
         lease=copy(broker.lease),
         applied=broker.applied,
-        beats=broker.beats,
+        heartbeats=copy(broker.heartbeats),
         endpoints=dict(broker.endpoints),
         topics=dict(broker.topics),
         states={key: replica.state for key, replica in broker.replicas.items() if replica.state is not None},
@@ -68,19 +68,16 @@ def take(broker: BrokerNode) -> Snapshot:
 
 
 def resume(broker: BrokerNode, snapshot: Snapshot) -> None:
-    _, resumed_below = broker.beats_heard
     broker.begin_life()
-    broker.resumed_below = resumed_below
     broker.disk = snapshot.disk
     broker.cluster.oracle.on_log_replaced(broker.broker_id)
     broker.incarnation = snapshot.incarnation
     broker.broker_epoch = snapshot.broker_epoch
     broker.applied = snapshot.applied
-    broker.beats = snapshot.beats
+    broker.heartbeats = copy(snapshot.heartbeats)
+    broker.answered_before = snapshot.heartbeats.answered
     broker.registered = True
     broker.is_resumed = True
-    broker.is_met = False
-    broker.resumed_under = snapshot.lease.controller_epoch
     broker.endpoints.update(snapshot.endpoints)
     broker.topics = dict(snapshot.topics)
     broker.heard_ms = broker.events.now_ms  # by its own clock, at most a lease of which is left
@@ -111,15 +108,6 @@ def resume(broker: BrokerNode, snapshot: Snapshot) -> None:
     broker._heartbeat()
     broker._poll()
     broker._report_periodically()
-
-
-def can_be_found_out(cluster: Cluster, broker: BrokerNode, snapshot: Snapshot) -> bool:
-    """Whether the controller has heard more heartbeats of it than it will remember; else it is gap G6."""
-    controller = cluster.active_controller()
-    if controller is None or controller.machine is None or broker.disk.boot_id != snapshot.disk.boot_id:
-        return False
-    heard_under, heard = broker.beats_heard
-    return heard_under == controller.controller_epoch and heard > snapshot.beats + 1
 
 
 def _draw_resumed(cluster: Cluster, random: Random) -> Arguments | None:
@@ -163,7 +151,7 @@ def resume_host(
         def wake() -> None:
             if node.is_up or node.life != life:
                 return
-            if not can_be_found_out(cluster, node, snapshot):
+            if node.disk.boot_id != snapshot.disk.boot_id:
                 node.vouch_for_nothing()
                 node.start()
                 return

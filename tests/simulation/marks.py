@@ -81,6 +81,9 @@ DECLARED: dict[str, int] = {
     "truncation.called.off": RARE,
     "divergence.reported": COMMON,
     "storage.error": WATCHED,
+    # A host that was put back.
+    "host.finds.out": WATCHED,
+    "host.cannot.find.out": WATCHED,
     # Bytes that rot at rest.
     "rot.found": RARE,
     "rot.took.a.seat": RARE,

@@ -33,6 +33,9 @@ from dataplane.wire.record_batch import (
 )
 from dataplane.wire.records import iter_records
 
+COMPARED_BATCHES = 3
+"""By so many of its last batches a log is compared; few, so that a fork may be longer."""
+
 
 class StoredBatch(NamedTuple):
     header: BatchHeader
@@ -178,6 +181,25 @@ class MemoryLog:
             size += len(data)
             next_offset = header.next_offset
         return LogSlice(tuple(parts), size, next_offset)
+
+    def last_batches(self, end_offset: int, *, first_offset: int | None = None) -> list[BatchHeader] | None:
+        """See LogPort."""
+        self._touch_disk()
+        if self.rotten or (first_offset is not None and first_offset < self.log_start_offset):
+            return None
+        first = self._index_of(end_offset - 1 if first_offset is None else first_offset)
+        if first_offset is None:
+            first = max(0, first - COMPARED_BATCHES + 1)
+        found: list[BatchHeader] = []
+        for header, data in self._batches[first:]:
+            if header.next_offset > end_offset:
+                break
+            if not crc_is_valid(memoryview(data), header):
+                return None
+            if first_offset is None and found and found[-1].leader_epoch != header.leader_epoch:
+                found.clear()
+            found.append(header)
+        return found
 
     def find_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampHit | None:
         self._touch_disk()

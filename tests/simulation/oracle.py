@@ -377,6 +377,8 @@ class Oracle:
         leader = replica._leader
         if leader is None or leader.leader_epoch != state.leader_epoch:
             return
+        if self.cluster.brokers[state.leader].is_resumed:
+            return  # what it knew of the in-sync set went back, too; what it commits is checked by I1
         held = leader.in_sync.state
         pending = leader.in_sync.pending
         checked = self._superset_checked.get(key)

@@ -4,22 +4,69 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from controller.core.sessions import Sessions
+from dataplane.core.heartbeats import Heartbeats
+from dataplane.core.leader import Leader
 from tests.simulation.planted.plant import Patches, plant
 
 
 @plant(
     breaks="I1",
     seen="a broker that has sent fewer heartbeats than were heard of it is trusted",
+    scenario="S53",
     seeds_max=60,
     family="host",
 )
 def heartbeat_count_ignored() -> Patches:
-    original = Sessions.on_heartbeat
+    return [
+        (Sessions, "is_outdated", lambda *_, **__: False),
+        (Heartbeats, "proof", lambda *_, **__: None),
+    ]
 
-    def on_heartbeat(self: Sessions, draft: Any, request: Any, **kwargs: Any) -> Any:
-        return original(self, draft, msgspec.structs.replace(request, count=-1), **kwargs)
 
-    return [(Sessions, "on_heartbeat", on_heartbeat)]
+@plant(
+    breaks="I13",
+    seen="3.10: a leader went back and wrote as much as it had lost; offsets and epochs agree",
+    scenario="S65",
+    seeds_max=120,
+    family="host",
+)
+def content_not_compared() -> Patches:
+    return [(Leader, "_parts_from", lambda *_: None)]
+
+
+@plant(
+    breaks="I1",
+    seen="3.10: a leader that went back commits without who joined since",
+    scenario="S66",
+    seeds_max=120,
+    family="host",
+)
+def later_state_ignored() -> Patches:
+    original = Leader.on_replica_fetch
+
+    def on_replica_fetch(self: Leader, **asked: Any) -> Any:
+        mark = asked["mark"]
+        if mark is not None:
+            asked["mark"] = mark._replace(partition_epoch=-1)
+        return original(self, **asked)
+
+    return [(Leader, "on_replica_fetch", on_replica_fetch)]
+
+
+@plant(breaks="3.10", seen="what others were told of a broker is not believed", scenario="S67", seeds_max=0)
+def witnesses_ignored() -> Patches:
+    return [(Sessions, "_note_others", lambda *_: None)]
+
+
+@plant(breaks="3.10", seen="a count that has caught up is believed", scenario="S67", seeds_max=0)
+def forgotten_answers_ignored() -> Patches:
+    original = Sessions.is_outdated
+
+    def is_outdated(self: Sessions, broker_id: int, count: int, answered: int | None = None) -> bool:
+        return original(self, broker_id, count)
+
+    def proof(self: Heartbeats, response: Any, **_: Any) -> str | None:
+        return "fewer" if response.heard_count > self.sent else None
+
+    return [(Sessions, "is_outdated", is_outdated), (Heartbeats, "proof", proof)]

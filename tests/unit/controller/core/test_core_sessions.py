@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 from core_cluster import CLUSTER_ID, Cluster, seats, topic_id
 
@@ -8,6 +11,7 @@ from controller.contract.partition_state import NO_LEADER
 from controller.contract.session import (
     BrokerStatus,
     ClockLeap,
+    Heard,
     HeartbeatRequest,
     HeartbeatResponse,
     RegisterResponse,
@@ -690,10 +694,14 @@ def test_a_broker_that_is_shutting_down_is_elected_nowhere_and_joins_no_isr() ->
 # --- a machine that was put back to an earlier moment (3.10) ---
 
 
-def beat(cluster: Cluster, count: int) -> HeartbeatResponse:
-    broker = cluster.broker(1)
+def beat(cluster: Cluster, count: int, *, broker_id: int = 1, **told: Any) -> HeartbeatResponse:
+    broker = cluster.broker(broker_id)
     request = HeartbeatRequest(
-        broker_id=1, broker_epoch=broker.broker_epoch, incarnation_id=broker.incarnation_id, count=count
+        broker_id=broker_id,
+        broker_epoch=broker.broker_epoch,
+        incarnation_id=broker.incarnation_id,
+        count=count,
+        **told,
     )
     reply = cluster.step(Heartbeat(wall_ms=0, request=request, received_ms=cluster.now_ms)).reply
     assert isinstance(reply, HeartbeatResponse)
@@ -709,3 +717,55 @@ def test_s53_a_broker_that_has_sent_fewer_heartbeats_than_were_heard_is_refused_
     cluster.now_ms += 1
     cluster.step(Tick(wall_ms=0))
     assert cluster.broker(1).fenced  # nothing was renewed by it
+
+
+def test_s67_a_later_heartbeat_that_has_forgotten_an_answer_is_refused_and_told() -> None:
+    cluster = Cluster()
+    beat(cluster, 8, answered=7)
+    refused = beat(cluster, 9, answered=5)
+    assert (refused.error, refused.heard_count) == (ControllerError.STALE_BROKER_EPOCH, 8)
+    assert refused.heard_answered == 7
+    assert beat(cluster, 9, answered=7).error is ControllerError.NONE
+
+
+def test_s67_the_next_controller_learns_from_others_what_this_one_had_heard() -> None:
+    cluster = Cluster()
+    beat(cluster, 8, answered=7)
+    told = beat(cluster, 3, broker_id=2, answered=2)
+    epoch = cluster.broker(1).broker_epoch
+    assert told.others == (Heard(broker_id=1, broker_epoch=epoch, count=8, answered=7),)
+    cluster.fail_over()
+    assert beat(cluster, 4).error is ControllerError.NONE  # nobody has told it yet
+    beat(cluster, 4, broker_id=2, answered=3, others=told.others)
+    assert beat(cluster, 5).heard_count == 8
+    # What is told of another incarnation says nothing of this one.
+    cluster.fail_over()
+    (of_another,) = told.others
+    other = msgspec.structs.replace(of_another, broker_epoch=epoch - 1)
+    beat(cluster, 5, broker_id=2, others=(other,))
+    assert beat(cluster, 4).error is ControllerError.NONE
+
+
+def test_s67_a_count_that_has_caught_up_is_held_against_what_others_tell_later() -> None:
+    cluster = Cluster()
+    beat(cluster, 8, answered=7)
+    told = beat(cluster, 3, broker_id=2, answered=2)
+    cluster.fail_over()
+    assert beat(cluster, 12, answered=4).error is ControllerError.NONE  # nobody has told it yet
+    beat(cluster, 4, broker_id=2, answered=3, others=told.others)
+    refused = beat(cluster, 13, answered=12)
+    assert (refused.error, refused.has_gone_back) == (ControllerError.STALE_BROKER_EPOCH, True)
+
+
+def test_s67_each_broker_is_told_of_the_few_that_follow_it() -> None:
+    cluster = Cluster(brokers=range(1, 7))
+    for broker_id in range(1, 7):
+        beat(cluster, 10 + broker_id, broker_id=broker_id)
+    assert [each.broker_id for each in beat(cluster, 20, broker_id=5).others] == [6, 1, 2]
+
+
+def test_s68_a_broker_that_has_asked_to_stop_and_does_not_remember_it_is_told() -> None:
+    cluster = Cluster()
+    assert not beat(cluster, 1).has_asked_to_stop
+    beat(cluster, 2, wants_shutdown=True)
+    assert beat(cluster, 3).has_asked_to_stop

@@ -12,6 +12,7 @@ from dataplane.core.effects import Effects
 from dataplane.core.fetch_session import Contact
 from dataplane.core.lease import Lease
 from dataplane.core.replica import AppendResult, FetchedPartition, FetchResult, Replica, ReplicaOptions
+from dataplane.wire.fetch import LogMark
 from dataplane.wire.record_batch import decode_header
 from dataplane.wire.records import NewRecord, encode_batch
 from tests.simulation.memory_log import MemoryLog
@@ -135,6 +136,7 @@ class Bench:
         last_fetched_epoch: int | None = None,
         broker_epoch: int | None = None,
         contact: Contact | None = None,
+        mark: LogMark | None = None,
     ) -> tuple[FetchResult, Effects]:
         """A follower's fetch, by default in the current epoch with the log that this leader has."""
         if last_fetched_epoch is None:
@@ -148,6 +150,7 @@ class Bench:
             max_bytes=1 << 20,
             now_ms=self.now_ms,
             contact=contact,
+            mark=mark,
         )
 
     def follow(self, replica_id: int, fetch_offset: int) -> tuple[FetchResult, Effects]:

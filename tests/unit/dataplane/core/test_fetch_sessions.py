@@ -248,10 +248,17 @@ def position(fetch_offset: int, leader_epoch: int = 1) -> FetchPosition:
 
 
 def said(
-    *partitions: Any, session: tuple[int, int], forgotten: tuple[PartitionKey, ...] = ()
+    *partitions: Any,
+    session: tuple[int, int],
+    forgotten: tuple[PartitionKey, ...] = (),
+    unproven: tuple[PartitionKey, ...] = (),
 ) -> FollowerRequest:
     return FollowerRequest(
-        session_id=session[0], session_epoch=session[1], partitions=partitions, forgotten=forgotten
+        session_id=session[0],
+        session_epoch=session[1],
+        partitions=partitions,
+        forgotten=forgotten,
+        unproven=frozenset(unproven),
     )
 
 
@@ -259,7 +266,7 @@ def test_the_follower_says_everything_once_and_then_what_changed() -> None:
     follower = FollowerSession()
     follower.set_position(A, position(0))
     follower.set_position(B, position(5))
-    assert follower.build() == said((A, position(0)), (B, position(5)), session=(0, 0))
+    assert follower.build() == said((A, position(0)), (B, position(5)), session=(0, 0), unproven=(A, B))
     assert follower.on_answer(ErrorCode.NONE, session_id=100)
     follower.set_position(A, position(3))
     follower.set_position(B, position(5))
@@ -278,7 +285,7 @@ def test_a_partition_that_comes_back_before_the_request_is_not_forgotten() -> No
     follower.on_answer(ErrorCode.NONE, session_id=100)
     follower.remove(A)
     follower.set_position(A, position(0, leader_epoch=2))
-    assert follower.build() == said((A, position(0, leader_epoch=2)), session=(100, 1))
+    assert follower.build() == said((A, position(0, leader_epoch=2)), session=(100, 1), unproven=(A,))
 
 
 def test_after_a_back_off_the_same_position_is_asked_again() -> None:
@@ -289,7 +296,7 @@ def test_after_a_back_off_the_same_position_is_asked_again() -> None:
     follower.on_answer(ErrorCode.NONE, session_id=100)
     follower.remove(A)
     follower.set_position(A, position(0))
-    assert follower.build() == said((A, position(0)), session=(100, 1))
+    assert follower.build() == said((A, position(0)), session=(100, 1), unproven=(A,))
 
 
 @pytest.mark.parametrize(
@@ -303,7 +310,7 @@ def test_after_a_lost_session_everything_is_said_again(error: ErrorCode, session
     follower.on_answer(ErrorCode.NONE, session_id=100)
     follower.build()
     assert not follower.on_answer(error, session_id=0)
-    assert follower.build() == said((A, position(0)), session=(session_id, 0))
+    assert follower.build() == said((A, position(0)), session=(session_id, 0), unproven=(A,))
 
 
 def test_after_a_broken_connection_the_session_is_replaced() -> None:
@@ -313,15 +320,29 @@ def test_after_a_broken_connection_the_session_is_replaced() -> None:
     follower.on_answer(ErrorCode.NONE, session_id=100)
     follower.build()
     follower.on_failure()
-    assert follower.build() == said((A, position(0)), session=(100, 0))
+    assert follower.build() == said((A, position(0)), session=(100, 0), unproven=(A,))
 
 
 def test_a_leader_without_room_is_asked_in_full_each_time() -> None:
     follower = FollowerSession()
     follower.set_position(A, position(0))
-    for _ in range(2):
-        assert follower.build() == said((A, position(0)), session=(0, 0))
+    for unproven in ((A,), ()):
+        assert follower.build() == said((A, position(0)), session=(0, 0), unproven=unproven)
         assert follower.on_answer(ErrorCode.NONE, session_id=0)
+
+
+def test_a_position_that_goes_back_or_enters_another_leader_epoch_is_to_be_compared_again() -> None:
+    follower = FollowerSession()
+    for told, is_unproven in (
+        (position(5), True),
+        (position(6), False),
+        (position(4), True),
+        (position(4, leader_epoch=2), True),
+        (position(9, leader_epoch=2), False),
+    ):
+        follower.set_position(A, told)
+        assert (A in follower.build().unproven) is is_unproven, told
+        follower.on_answer(ErrorCode.NONE, session_id=100)
 
 
 KEYS = st.sampled_from([A, B, C])

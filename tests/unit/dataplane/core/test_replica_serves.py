@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from replica_kit import WALL_MS, Bench, endpoint, log_of
+from replica_kit import WALL_MS, Bench, batch_of, endpoint, log_of
 
-from dataplane.core.effects import NO_EFFECTS, CompleteProduce, ReportProblem
+from dataplane.core.effects import NO_EFFECTS, CompleteProduce, ReportProblem, WriteAside
 from dataplane.core.leader_epochs import EpochEnd
-from dataplane.core.log_port import LogChanged, LogError, LogSlice, TimestampHit
+from dataplane.core.log_port import LogChanged, LogError, LogSlice, RottenRange, TimestampHit
 from dataplane.core.replica import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     EpochEndResult,
+    FetchedPartition,
     FetchResult,
     OffsetResult,
     Role,
@@ -18,6 +19,9 @@ from dataplane.core.replica import (
 from dataplane.core.results import LATEST_TIERED_TIMESTAMP, MAX_TIMESTAMP, TimestampLookup
 from dataplane.shell.lookups import look_up
 from dataplane.wire.errors import ErrorCode
+from dataplane.wire.fetch import LogMark
+from dataplane.wire.record_batch import decode_header
+from tests.simulation.memory_log import MemoryLog
 
 EMPTY_AT = {n: LogSlice((), 0, n) for n in range(20)}
 
@@ -255,3 +259,78 @@ def test_s55_a_leader_whose_replica_has_more_of_its_own_epoch_gives_up() -> None
     assert bench.fetch(3, 0) == (FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), NO_EFFECTS)
     assert bench.append(acks=1)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert bench.consume(0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def mark_of(log: MemoryLog, *, partition_epoch: int = 1) -> LogMark:
+    headers = log.last_batches(log.log_end_offset)
+    assert headers
+    return LogMark(headers[0].base_offset, partition_epoch, tuple(each.crc for each in headers))
+
+
+def log_with(*values: bytes, leader_epoch: int = 1) -> MemoryLog:
+    log = MemoryLog()
+    for value in values:
+        data = batch_of([value], base_offset=log.log_end_offset, leader_epoch=leader_epoch)
+        log.append((decode_header(data),), (data,), now_ms=0)
+    return log
+
+
+def test_s65_a_leader_whose_replica_has_other_records_of_its_own_epoch_gives_up() -> None:
+    """It has written as much as it had lost; offsets and epochs say that nothing is wrong."""
+    bench = Bench(log=log_with(b"a", b"x", b"y"))
+    bench.apply()
+    result, effects = bench.fetch(2, 3, mark=mark_of(log_with(b"a", b"b", b"c")))
+    assert result == FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    (problem,) = [each.problem for each in effects if isinstance(each, ReportProblem)]
+    assert (problem.code, problem.broker_id) == ("went_back", -1)
+    assert bench.append(acks=1)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert bench.high_watermark == 0
+
+
+def test_s65_a_fork_of_an_earlier_epoch_is_cut_where_it_begins() -> None:
+    """The last batch is the same one, sent again at the same offset; the one before it is another."""
+    bench = Bench(log=log_with(b"a", b"b", b"c"))
+    bench.apply(leader_epoch=2)
+    result, effects = bench.fetch(2, 3, last_fetched_epoch=1, mark=mark_of(log_with(b"a", b"x", b"c")))
+    assert (result.error, result.diverging) == (ErrorCode.NONE, EpochEnd(1, 1))
+    assert not effects
+    # A batch that ends elsewhere.
+    other = log_with(b"a")
+    data = batch_of([b"b", b"c"], base_offset=1, leader_epoch=1)
+    other.append((decode_header(data),), (data,), now_ms=0)
+    assert bench.fetch(2, 3, last_fetched_epoch=1, mark=mark_of(other))[0].diverging == EpochEnd(1, 1)
+    follower = Bench(2, log=log_with(b"a", b"x", b"c"))
+    follower.apply(leader_epoch=2)
+    held = follower.fetched(FetchedPartition(diverging=result.diverging))
+    (aside,) = [each for each in held if isinstance(each, WriteAside)]
+    follower.replica.on_written_aside(aside.hold_id, error=None, now_ms=0)
+    assert follower.replica.log_mark() == mark_of(log_with(b"a"))
+    assert bench.fetch(2, 1, last_fetched_epoch=1, mark=mark_of(log_with(b"a")))[0].records is not None
+
+
+def test_s65_equal_logs_and_what_cannot_be_told_are_served() -> None:
+    bench = Bench(log=log_with(b"a", b"b", b"c"))
+    bench.apply()
+    for mark in (
+        mark_of(bench.log),
+        mark_of(log_with(b"a", b"b")),
+        LogMark(3, 1, ()),
+        None,
+    ):
+        end = 2 if mark is not None and len(mark.crcs) == 2 else 3
+        result, effects = bench.fetch(2, end, mark=mark)
+        assert (result.error, result.diverging) == (ErrorCode.NONE, None)
+        assert not [each for each in effects if isinstance(each, ReportProblem) and end == 3]
+    bench.log.note_rotten(RottenRange(1, 2, "a bit"))
+    assert bench.fetch(3, 3, mark=mark_of(log_with(b"a", b"x", b"c")))[0].diverging is None
+
+
+def test_s66_a_follower_that_knows_a_later_in_sync_set_is_not_counted_until_the_leader_does() -> None:
+    bench = Bench(log=log_with(b"a"))
+    bench.apply(isr=(1, 2))
+    ahead = mark_of(bench.log, partition_epoch=2)
+    assert bench.fetch(2, 1, mark=ahead) == (FetchResult(ErrorCode.UNKNOWN_LEADER_EPOCH), NO_EFFECTS)
+    assert bench.high_watermark == 0
+    bench.apply(isr=(1, 2), partition_epoch=2)
+    bench.fetch(2, 1, mark=ahead)
+    assert bench.high_watermark == 1

@@ -26,6 +26,7 @@ from controller.contract.lag_report import (
 )
 from controller.contract.session import (
     BrokerStatus,
+    Heard,
     HeartbeatRequest,
     HeartbeatResponse,
     RegisterRequest,
@@ -444,15 +445,21 @@ def test_a_directory_of_another_cluster_ends_the_process_with_a_reason() -> None
     assert "staging" in str(refused)
 
 
-def test_s53_a_process_that_was_put_back_vouches_for_nothing_and_ends() -> None:
+@pytest.mark.parametrize(
+    "heard",
+    [
+        {"error": ControllerError.STALE_BROKER_EPOCH, "heard_count": 900},
+        {"error": ControllerError.STALE_BROKER_EPOCH, "heard_count": 1, "heard_answered": 0},
+        {"has_asked_to_stop": True, "heard_count": 1},
+        {"error": ControllerError.STALE_BROKER_EPOCH, "has_gone_back": True},
+    ],
+)
+def test_s53_a_process_that_was_put_back_vouches_for_nothing_and_ends(heard: dict[str, Any]) -> None:
     benches: list[Bench] = []
 
     def prepare(bench: Bench) -> None:
         benches.append(bench)
-        heard = HeartbeatResponse(
-            error=ControllerError.STALE_BROKER_EPOCH, controller_epoch=3, heard_count=900
-        )
-        bench.controller.then("heartbeat", heard)
+        bench.controller.then("heartbeat", HeartbeatResponse(controller_epoch=3, **heard))
 
     with pytest.raises(BaseExceptionGroup) as caught:
         during(5_000, prepare)
@@ -462,6 +469,17 @@ def test_s53_a_process_that_was_put_back_vouches_for_nothing_and_ends() -> None:
     assert isinstance(ended, WentBack)
     assert benches[0].disowned == 1
     assert [each.count for each in benches[0].controller.seen("heartbeat")] == [1]
+
+
+def test_s67_heartbeats_tell_which_was_answered_and_what_was_heard_of_others() -> None:
+    of_another = Heard(broker_id=9, broker_epoch=4, count=30, answered=29)
+
+    def prepare(bench: Bench) -> None:
+        bench.controller.then("heartbeat", HeartbeatResponse(controller_epoch=3, others=(of_another,)))
+
+    beats = during(1_200, prepare).controller.seen("heartbeat")
+    told = [(each.count, each.answered, each.others) for each in beats[:2]]
+    assert told == [(1, -1, ()), (2, 1, (of_another,))]
 
 
 def test_leave_to_stop_is_asked_for_at_once_and_taken() -> None:

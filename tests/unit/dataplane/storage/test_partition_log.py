@@ -333,3 +333,23 @@ def test_the_size_below_an_offset_is_exact_between_segments_and_in_proportion_wi
     log.unlink_detached(log.detach_old_segments())
     assert log.size_below(0) == log.size_below(log.log_start_offset) == 0
     assert log.size_below(log.log_end_offset) == log.size_bytes
+
+
+def test_a_log_on_disk_tells_its_last_batches_as_one_in_memory_does() -> None:
+    disk, log = new_log(options=SMALL)
+    memory = MemoryLog()
+    for i in range(60):
+        data = batch(i, value=b"v" * (i * 7), leader_epoch=1 + i // 40)
+        append(log, data)
+        append(memory, data)
+    last = log.last_batches(60)
+    assert last is not None
+    assert [each.next_offset for each in last][-1] == 60
+    assert {each.leader_epoch for each in last} == {2}
+    for first in (0, 37, 59):
+        assert log.last_batches(60, first_offset=first) == memory.last_batches(60, first_offset=first)
+    assert log.last_batches(59) == log.last_batches(59, first_offset=log.last_batches(59)[0].base_offset)  # type: ignore[index]
+    assert log.last_batches(0) == []
+    segment = max(path for path in disk.files() if path.endswith(".log"))
+    disk.flip_bit(segment, log.segments[-1].size_bytes - 2)
+    assert log.last_batches(60) is None  # damage is for the scrub to find

@@ -20,6 +20,7 @@ from dataplane.wire.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    LogMark,
     Topic,
     decode_fetch_request,
     decode_fetch_response,
@@ -164,6 +165,15 @@ def test_what_a_follower_asks_a_leader_reads(request_: FetchRequest) -> None:
     seen = decode_fetch_request(HIGHEST_FETCH_VERSION, body, 0)
     assert seen == request_._replace(partitions=list(request_.partitions), forgotten=list(request_.forgotten))
     assert by_the_general_codec(decode(request_type(ApiKey.FETCH, 17), body)) == seen
+
+
+def test_what_a_follower_marks_a_leader_reads_and_others_skip() -> None:
+    marks = (LogMark(2**40, 7, (1, 2**32 - 1)), None, LogMark(5, -1, ()))
+    marked = [each._replace(mark=mark) for each, mark in zip(FOLLOWER.partitions, marks, strict=True)]
+    body = encode_fetch_request(FOLLOWER._replace(partitions=marked))
+    assert decode_fetch_request(HIGHEST_FETCH_VERSION, body, 0).partitions == marked
+    skipped = by_the_general_codec(decode(request_type(ApiKey.FETCH, 17), body))
+    assert list(skipped.partitions) == list(FOLLOWER.partitions)
 
 
 def test_the_section_that_ends_a_brokers_request_is_read_whatever_its_shape() -> None:
