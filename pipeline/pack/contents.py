@@ -14,13 +14,15 @@ nobody empties, and each Python there starts a second later.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from pipeline.jobs.job import JobError
 
@@ -34,10 +36,6 @@ LEFT_OUT: Final = frozenset(
 FOLDERS_LEFT_OUT: Final = frozenset({"__pycache__", "tests"})
 SUFFIXES_LEFT_OUT: Final = frozenset({".a", ".h", ".hpp", ".pxd", ".pyc", ".pyi", ".pyx"})
 """What only compilers and type checkers read."""
-
-_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
-_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
-_SEPARATORS = re.compile(r"[-_.]+")
 
 
 class Packed(NamedTuple):
@@ -56,11 +54,6 @@ class Contents(NamedTuple):
     distributions: tuple[str, ...]
 
 
-def normal_name(name: str) -> str:
-    """As PEP 503 compares names."""
-    return _SEPARATORS.sub("-", name).lower()
-
-
 def contents(
     added: Sequence[str] = (),
     left_out: Iterable[str] = (),
@@ -72,7 +65,7 @@ def contents(
 
     Raises JobError for an added distribution that is not installed, or cannot be found on disk.
     """
-    chosen = _closure(added, LEFT_OUT.union(map(normal_name, left_out)), find)
+    chosen = _closure(added, LEFT_OUT.union(map(canonicalize_name, left_out)), find)
     members = {one.name: one for one in _interpreter()}
     where = site_packages()
     for package in OUR_PACKAGES:
@@ -94,8 +87,7 @@ def site_packages() -> str:
 def _closure(
     added: Sequence[str], left_out: frozenset[str], find: Callable[[str], Distribution]
 ) -> dict[str, Distribution]:
-    """By normal name. What is required and not installed is left alone: it is for another platform or
-    Python, or the environment would not work here either."""
+    """By normal name. What is required and not installed is left alone: this environment works without it."""
     waiting: list[tuple[str, frozenset[str], bool]] = [(OURS, frozenset({OUR_EXTRA}), False)]
     waiting += [(*parse_requirement(text), True) for text in added]
     chosen: dict[str, Distribution] = {}
@@ -119,21 +111,19 @@ def _closure(
 
 
 def parse_requirement(text: str) -> tuple[str, frozenset[str]]:
-    """(normal name, extras) of `name[extra]>=1; marker`. Raises JobError."""
-    matched = _NAME.match(text)
-    if matched is None:
-        raise JobError(f"{text!r} is no name of a distribution", "For example: --with polars")
-    extras = (part.strip() for part in (matched[2] or "").split(","))
-    return normal_name(matched[1]), frozenset(extra for extra in extras if extra)
+    """(normal name, extras) of `name[extra]>=1`. Raises JobError."""
+    try:
+        asked = Requirement(text)
+    except InvalidRequirement as error:
+        raise JobError(f"{text!r} is no name of a distribution", "For example: --with polars") from error
+    return canonicalize_name(asked.name), frozenset(asked.extras)
 
 
 def required(requires: Iterable[str], extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """What a distribution with these extras may need. Of markers only `extra` counts: platforms and
-    versions need no judging, since only what is installed is packed."""
-    for text in requires:
-        asked = set(_EXTRA.findall(text.partition(";")[2]))
-        if not asked or asked & extras:
-            yield parse_requirement(text)
+    """What a distribution with these extras needs on this platform and Python."""
+    for needed in map(Requirement, requires):
+        if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in extras or {""}):
+            yield canonicalize_name(needed.name), frozenset(needed.extras)
 
 
 # --- which files ------------------------------------------------------------------------------------------

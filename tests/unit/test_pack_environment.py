@@ -19,7 +19,6 @@ from pipeline.pack.contents import (
     Packed,
     contents,
     is_left_out,
-    normal_name,
     parse_requirement,
     required,
     site_packages,
@@ -129,7 +128,6 @@ def test_extras_that_were_not_asked_for_are_not_required() -> None:
     assert [name for name, _ in required(lines, frozenset())] == ["a"]
     assert [name for name, _ in required(lines, frozenset({"y"}))] == ["a", "c"]
     assert [name for name, _ in required(lines, frozenset({"z"}))] == ["a", "d"]
-    assert normal_name("A_b.-c") == "a-b-c"
 
 
 def test_tests_and_what_compilers_read_is_left_out() -> None:
