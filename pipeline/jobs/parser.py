@@ -8,6 +8,7 @@ from typing import Final
 
 from pipeline.jobs.console import PROG
 from pipeline.jobs.registry import JOBS, load_job
+from springtide.arguments import setting
 from springtide.settings import TIMEOUT_SECONDS_DEFAULT
 
 DESCRIPTION: Final = "Jobs around the log, on Spark: on one machine, or on as many as --master has."
@@ -63,14 +64,6 @@ def parse(arguments: Sequence[str], *, version: str) -> argparse.Namespace:
         parser.set_defaults(job=job)
         job.add_arguments(parser)
     return root.parse_args(arguments)
-
-
-def setting(text: str) -> tuple[str, str]:
-    """`spark.x=y`; the value may have an `=` in it."""
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise argparse.ArgumentTypeError(f"must be KEY=VALUE: {text!r}")
-    return key, value
 
 
 def _shared_options() -> argparse.ArgumentParser:
