@@ -130,6 +130,70 @@ class RecoveredMetadata(View):
     dry_run: bool
 
 
+class SetAsideLogView(View):
+    """A log in quarantine on a broker's disk. What is not known is null."""
+
+    broker_id: int
+    directory: str = Field(description="its name in `quarantine/` of the broker's data directory")
+    topic: str
+    topic_id: str
+    partition: int
+    leader_epoch: int | None
+    log_start_offset: int | None
+    log_end_offset: int | None
+    high_watermark: int | None
+    size_bytes: int
+    why: str
+    since: str | None
+    can_come_back: bool = Field(description="it is whole, and nobody knows its topic")
+
+
+class SetAsideLogList(View):
+    items: list[SetAsideLogView]
+    next_page_token: str | None
+
+
+class TopicsToBringBack(RequestBody):
+    """Which topics to bring back from logs that brokers have set aside."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"reason": "made after the backup, and set aside by broker 3"}]}
+    )
+
+    topic_ids: list[Annotated[str, StringConstraints(max_length=64)]] = Field(
+        default_factory=list,
+        max_length=1_000,
+        description="left out: all that are set aside and that nobody knows",
+    )
+    gone_brokers: list[int] = Field(
+        default_factory=list,
+        max_length=1_000,
+        description="brokers that will never come back: what they alone held is lost",
+    )
+    reason: Reason | None = None
+
+
+class BroughtBackPartition(View):
+    topic: str
+    topic_id: str
+    partition: int
+    replicas: list[int]
+    whole_replica: int | None = Field(
+        description="it provably holds every acknowledged record; null: nobody does, and a person must choose"
+    )
+
+
+class BroughtBackTopics(View):
+    """What was brought back, or would be. Topics that the cluster has already are not in it."""
+
+    topics: list[str]
+    partitions: list[BroughtBackPartition]
+    undecided: list[UndecidedPartition] = Field(
+        description="nobody provably holds all of these: they have no leader until one is elected uncleanly"
+    )
+    dry_run: bool
+
+
 class AlarmView(View):
     """Something an operator should know now. Codes are stable."""
 

@@ -11,11 +11,14 @@ from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
 from admin_api.clusters import service
 from admin_api.clusters.models import (
     AlarmList,
+    TopicsToBringBack,
+    BroughtBackTopics,
     ClusterList,
     ClusterView,
     MetadataRecovery,
     NewCluster,
     RecoveredMetadata,
+    SetAsideLogList,
 )
 from admin_api.names import ClusterName
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
@@ -142,6 +145,73 @@ async def recover_metadata(
         brokers=tuple(body.gone_brokers),
     )
     return await write.carry_out(asked, partial(service.recover_metadata, services.engine, cluster, body))
+
+
+@router.get(
+    "/clusters/{cluster}/set-aside-logs",
+    operation_id="listSetAsideLogs",
+    tags=["Clusters"],
+    summary="List the logs that brokers have set aside",
+    response_model=SetAsideLogList,
+    responses=problems("cluster_not_found"),
+)
+async def list_set_aside_logs(
+    request: Request,
+    services: Serving,
+    cluster: ClusterPath,
+    limit: Limit = LIMIT_DEFAULT,
+    page_token: PageToken = None,
+) -> Response:
+    """What lies in quarantine on brokers' disks: logs that the metadata did not mention, and damaged ones. By
+    broker and directory. Answered by the active controller only."""
+    view = services.engine.image(cluster)
+    items, token = page_of(
+        service.set_aside_views(services.engine, cluster),
+        lambda log: (log.broker_id, log.directory),
+        name="set_aside_logs",
+        kinds=(int, str),
+        limit=limit,
+        token=page_token,
+    )
+    return show(request, SetAsideLogList(items=items, next_page_token=token), view=view)
+
+
+@router.post(
+    "/clusters/{cluster:word}:bring-back-topics",
+    operation_id="bringBackTopics",
+    tags=["Clusters"],
+    summary="Recreate topics from the logs that brokers have set aside",
+    response_model=BroughtBackTopics,
+    responses={
+        200: {"description": "Brought back; of a dry run, what would be", "headers": REPLAYED_HEADERS},
+        **problems(
+            "cluster_not_found",
+            "topic_not_found",
+            "topic_already_exists",
+            "topic_name_collision",
+            "recovery_incomplete",
+            *WRITE_PROBLEMS,
+        ),
+    },
+)
+async def bring_back_topics(
+    body: TopicsToBringBack, services: Serving, write: Write, cluster: ClusterPath
+) -> Response:
+    """Each topic gets its id again, its settings as far as a broker knows them, and replicas where its logs
+    are. A replica that provably holds every acknowledged record leads; brokers take their logs up again by
+    themselves. Topics that the cluster has already are left as they are. It takes the role admin."""
+    write.need(Role.ADMIN)
+    services.engine.image(cluster)
+    asked = Asked(
+        cluster=cluster,
+        action="bring_back_topics",
+        entity=Entity.CLUSTER,
+        entity_id=cluster,
+        body=body.model_dump(mode="json"),
+        reason=body.reason,
+        brokers=tuple(body.gone_brokers),
+    )
+    return await write.carry_out(asked, partial(service.bring_back, services.engine, cluster, body))
 
 
 @router.get(

@@ -5,15 +5,20 @@ from __future__ import annotations
 from admin_api.answers import Answer
 from admin_api.clusters.models import (
     AlarmView,
+    TopicsToBringBack,
     BrokerCounts,
+    BroughtBackPartition,
+    BroughtBackTopics,
     ClusterView,
     ControllerSummary,
     MetadataRecovery,
     NewCluster,
     PartitionCounts,
     RecoveredMetadata,
+    SetAsideLogView,
     UndecidedPartition,
 )
+from admin_api.names import timestamp
 from admin_api.resilience import service as resilience
 from admin_api.views import LastChange
 from admin_api.writes import Attempt, refusal_problem
@@ -76,6 +81,67 @@ async def recover_metadata(
         dry_run=reply.dry_run,
     )
     return Answer.of(200, view)
+
+
+async def bring_back(engine: EnginePort, cluster: str, body: TopicsToBringBack, attempt: Attempt) -> Answer:
+    reply = await engine.submit(
+        cluster,
+        events.BringBackTopics(
+            wall_ms=attempt.wall_ms,
+            actor=attempt.actor,
+            reason=attempt.reason,
+            request_id=attempt.request_id,
+            dry_run=attempt.dry_run,
+            topic_ids=tuple(body.topic_ids),
+            gone_brokers=tuple(body.gone_brokers),
+        ),
+    )
+    if isinstance(reply, events.Refusal):
+        raise refusal_problem(reply)
+    assert isinstance(reply, events.TopicsBroughtBack), reply
+    view = BroughtBackTopics(
+        topics=[topic.topic for topic in reply.topics],
+        partitions=[
+            BroughtBackPartition(
+                topic=state.topic,
+                topic_id=state.topic_id,
+                partition=state.partition,
+                replicas=list(state.replicas),
+                whole_replica=next(iter(state.isr), None),
+            )
+            for state in reply.partitions
+        ],
+        undecided=[UndecidedPartition(topic_id=key[0], partition=key[1]) for key in reply.undecided],
+        dry_run=reply.dry_run,
+    )
+    return Answer.of(200, view)
+
+
+def set_aside_views(engine: EnginePort, cluster: str) -> list[SetAsideLogView]:
+    known = engine.image(cluster).image.topics
+    return [
+        SetAsideLogView(
+            broker_id=broker_id,
+            directory=log.directory,
+            topic=log.topic,
+            topic_id=log.topic_id,
+            partition=log.partition,
+            leader_epoch=_if_known(log.leader_epoch),
+            log_start_offset=_if_known(log.log_start_offset),
+            log_end_offset=_if_known(log.log_end_offset),
+            high_watermark=_if_known(log.high_watermark),
+            size_bytes=log.size_bytes,
+            why=log.why,
+            since=None if log.since_ms < 0 else timestamp(log.since_ms),
+            can_come_back=log.is_whole and log.topic_id not in known,
+        )
+        for broker_id, logs in engine.set_aside(cluster).items()
+        for log in logs
+    ]
+
+
+def _if_known(number: int) -> int | None:
+    return None if number < 0 else number
 
 
 def version_of(name: str, view: Published) -> str:

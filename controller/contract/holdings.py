@@ -1,4 +1,5 @@
-"""What a broker holds, told while the metadata is back: of it an operator's recovery rebuilds the rows."""
+"""What a broker holds: told while the metadata is back, of it an operator's recovery rebuilds the rows; and
+what it has set aside, told to every controller, of it an operator brings topics back."""
 
 from __future__ import annotations
 
@@ -35,3 +36,32 @@ class Holdings(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[TopicState, ...] = ()
     states: tuple[PartitionState, ...] = ()
     logs: tuple[HeldLog, ...] = ()
+
+
+class SetAsideLog(msgspec.Struct, frozen=True, kw_only=True):
+    """A log in quarantine on a broker's disk.
+
+    directory: its name there. leader_epoch: the newest that its history or its last state names; offsets and
+        epochs are -1 where they are not known. why, since_ms: as they were written down when it was set aside
+        (wall clock). is_whole: it was durable to its end then, so its broker can take it up again (11.5).
+    state, topic_state: the last that its broker applied before; None if it had applied none in that life.
+    """
+
+    directory: str
+    topic_id: str
+    topic: str
+    partition: int
+    why: str
+    since_ms: int = -1
+    leader_epoch: int = -1
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    high_watermark: int = -1
+    size_bytes: int = 0
+    is_whole: bool = False
+    state: PartitionState | None = None
+    topic_state: TopicState | None = None
+
+    @property
+    def records(self) -> int:
+        return self.log_end_offset - self.log_start_offset

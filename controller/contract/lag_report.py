@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from controller.contract.errors import ControllerError
-from controller.contract.holdings import Holdings
+from controller.contract.holdings import Holdings, SetAsideLog
 from controller.contract.partition_state import LeaderRecovery, PartitionState
 from controller.contract.session import Witness
 
@@ -139,6 +139,8 @@ class LagReport(msgspec.Struct, frozen=True, kw_only=True):
     created: tuple[CreatedLogs, ...] = ()
     #: While the metadata is back.
     holdings: Holdings | None = None
+    #: All that this broker has set aside: after each FULL state, and when it changes; None: as told before.
+    set_aside: tuple[SetAsideLog, ...] | None = None
 
 
 class IsrProposalResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -255,9 +255,20 @@ class RecoverMetadata(_OperatorEvent, frozen=True, kw_only=True):
     gone_brokers: tuple[int, ...] = ()
 
 
+class BringBackTopics(_OperatorEvent, frozen=True, kw_only=True):
+    """Recreate topics from the logs that brokers have set aside (11.5). -> TopicsBroughtBack
+
+    topic_ids: those to bring back; empty: all that nobody knows. gone_brokers: as in RecoverMetadata.
+    """
+
+    topic_ids: tuple[str, ...] = ()
+    gone_brokers: tuple[int, ...] = ()
+
+
 OperatorEvent = (
     AdmitBrokers
     | RecoverMetadata
+    | BringBackTopics
     | RemoveBroker
     | CreateTopic
     | AddPartitions
@@ -455,9 +466,19 @@ class MetadataRecovered(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class TopicsBroughtBack(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written, or would be. undecided: as in MetadataRecovered."""
+
+    topics: tuple[TopicState, ...]
+    partitions: tuple[PartitionState, ...]
+    undecided: tuple[PartitionKey, ...]
+    dry_run: bool = False
+
+
 OperatorReply = (
     Refusal
     | MetadataRecovered
+    | TopicsBroughtBack
     | BrokersAdmitted
     | BrokerRemoved
     | TopicCreated

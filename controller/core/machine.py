@@ -49,6 +49,7 @@ from controller.core.events import (
     AllocateProducerIds,
     AlterReassignments,
     AppliedReply,
+    BringBackTopics,
     BrokerApplied,
     BrokerFenceReply,
     BrokerProvenDead,
@@ -96,6 +97,7 @@ from controller.core.reassignment_progress import (
 from controller.core.records import BrokerRecord, Cause, PartitionRecord, ProducerIdsRecord, Record
 from controller.core.recovery import HeardBook, recover
 from controller.core.sessions import Sessions
+from controller.core.set_aside import SetAsideBook, bring_back
 from controller.core.topic_changes import add_partitions, announce_added, configure_topic
 from controller.core.topics import (
     configure_cluster,
@@ -124,6 +126,7 @@ class ClusterMachine:
 
     image: the speculative image; the machine owns it. lags: the latest report of each partition's leader.
     terms: those that wrote the image's rows, ascending, the present one last.
+    set_aside: what brokers have in quarantine.
     went_back: the evidence that ZooKeeper lost some of them; the machine decides nothing from then on, and
         only a new one, under another term, may.
     The first step, whatever its event, also finishes what a predecessor left undone: submit a Tick at once.
@@ -145,6 +148,7 @@ class ClusterMachine:
         "image",
         "lags",
         "options",
+        "set_aside",
         "terms",
         "went_back",
     )
@@ -162,6 +166,7 @@ class ClusterMachine:
         self.image = image
         self.terms = terms or (TermStart(controller_epoch=controller_epoch),)
         self.went_back: str | None = None
+        self.set_aside = SetAsideBook()
         self._heard = HeardBook()
         self.cluster = cluster
         self.controller_epoch = controller_epoch
@@ -266,6 +271,8 @@ class ClusterMachine:
                 return Refusal(
                     code=RefusalCode.RECOVERY_NOT_NEEDED, detail="nothing shows that ZooKeeper lost anything"
                 )
+            case BringBackTopics():
+                return bring_back(draft, self.set_aside, event)
             case AlterReassignments():
                 return alter_reassignments(draft, event, self.options)
             case _:
@@ -326,6 +333,8 @@ class ClusterMachine:
             return LagReportResponse(error=error, controller_epoch=self.controller_epoch)
         for problem in report.problems:
             self._on_problem(draft, report.broker_id, problem)
+        if report.set_aside is not None:
+            self.set_aside.note(draft, self._alarms, report.broker_id, report.set_aside)
         self._sessions.record_created(self.image, report.broker_id, report.created)
         for log_end in report.log_ends:
             self._on_log_end(draft, report, log_end)
@@ -377,10 +386,6 @@ class ClusterMachine:
 
     def _on_problem(self, draft: Draft, broker_id: int, problem: ReplicaProblem) -> None:
         key = (problem.topic_id, problem.partition)
-        if problem.code == "set_aside":
-            alarm = replica_alarm(AlarmCode.LOG_SET_ASIDE, key, broker_id)
-            self._alarms.raise_alarm(draft, alarm, f"broker {broker_id}: {problem.detail[:500]}")
-            return
         state = self.image.partitions.get(key)
         if state is None or problem.leader_epoch not in (-1, state.leader_epoch):
             return

@@ -70,9 +70,11 @@ class Cause(StrEnum):
     STORAGE_ERROR = "storage_error"
     REPLICA_ROTTEN = "replica_rotten"
     PRODUCER_IDS_ALLOCATED = "producer_ids_allocated"
-    #: A controller that took over finished what its predecessor had begun.
     #: An operator rebuilt the rows of a cluster whose ZooKeeper went back, from what its brokers hold.
     METADATA_RECOVERED = "metadata_recovered"
+    #: An operator brought a topic back from logs that brokers had set aside.
+    TOPIC_BROUGHT_BACK = "topic_brought_back"
+    #: A controller that took over finished what its predecessor had begun.
     TAKEOVER_REPAIR = "takeover_repair"
 
 

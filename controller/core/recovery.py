@@ -16,7 +16,7 @@ Of any other partition nobody is put in sync: it has no leader, says so, and a p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -115,7 +115,7 @@ def recover(
     """Writes the rows, unless it is a dry run. Refused while a broker is silent that was not given up."""
     image = draft.image
     held = heard.held(now_ms)
-    states = _states_by_partition(held)
+    states = states_by_partition(held)
     view = _latest_view(held)
     rows = (b for b, broker in image.brokers.items() if broker.admitted)
     known = set(rows if view is None else view.broker_ids) | heard.broker_ids
@@ -134,13 +134,22 @@ def recover(
     topics = _topics(image, held)
     back = tuple(sorted(t.topic for t in topics.values() if t.topic_id not in image.topics))
     rebuilt: list[PartitionState] = []
-    logs = _logs_by_partition(held)
+    logs = logs_by_partition(held)
     for topic in topics.values():
         for number in range(topic.partitions):
             key = (topic.topic_id, number)
-            base = _base(image, topic, number, states.get(key, ()), list(logs.get(key, held)))
-            has_all = not event.gone_brokers
-            rebuilt.append(_rebuilt(base, states.get(key, ()), logs.get(key, {}), held, has_all))
+            rebuilt.append(
+                rebuilt_partition(
+                    image,
+                    topic,
+                    number,
+                    states=states.get(key, ()),
+                    logs=logs.get(key, {}),
+                    held=held,
+                    holders=list(held),
+                    has_all=not event.gone_brokers,
+                )
+            )
     if not event.dry_run:
         change = Change(
             cause=Cause.METADATA_RECOVERED,
@@ -164,7 +173,7 @@ def recover(
     )
 
 
-def _states_by_partition(held: Mapping[int, Holdings]) -> dict[PartitionKey, list[PartitionState]]:
+def states_by_partition(held: Mapping[int, Holdings]) -> dict[PartitionKey, list[PartitionState]]:
     states: dict[PartitionKey, list[PartitionState]] = {}
     for holdings in held.values():
         for state in holdings.states:
@@ -172,7 +181,7 @@ def _states_by_partition(held: Mapping[int, Holdings]) -> dict[PartitionKey, lis
     return states
 
 
-def _logs_by_partition(held: Mapping[int, Holdings]) -> dict[PartitionKey, dict[int, HeldLog]]:
+def logs_by_partition(held: Mapping[int, Holdings]) -> dict[PartitionKey, dict[int, HeldLog]]:
     logs: dict[PartitionKey, dict[int, HeldLog]] = {}
     for broker_id, holdings in held.items():
         for log in holdings.logs:
@@ -250,13 +259,20 @@ def _base(
     )
 
 
-def _rebuilt(
-    base: PartitionState,
-    states: Iterable[PartitionState],
+def rebuilt_partition(
+    image: ClusterImage,
+    topic: TopicState,
+    number: int,
+    *,
+    states: Sequence[PartitionState],
     logs: Mapping[int, HeldLog],
     held: Mapping[int, Holdings],
+    holders: list[int],
     has_all: bool,
 ) -> PartitionState:
+    """The row of one partition, by the states and logs that brokers hold of it. holders: become its replicas
+    where neither states nor logs of it are there. has_all: no broker was given up."""
+    base = _base(image, topic, number, states, list(logs) or holders)
     whole = _whole(base, list(states), logs, held, has_all)
     leader_epochs = (
         base.leader_epoch,

@@ -18,6 +18,7 @@ from anyio.abc import TaskStatus
 
 from controller.audit.change import AuditedChange
 from controller.contract.errors import ControllerError
+from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import PartitionKey
 from controller.contract.preflight import PreflightReport, PreflightResponse, PreflightTarget
@@ -335,6 +336,12 @@ class Engine:
     def alarms(self, cluster: str) -> tuple[Alarm, ...]:
         """Most severe first. Raises NotActive on a standby, which has no machine to ask; UnknownCluster."""
         return self._driver(cluster).machine.alarms()
+
+    def set_aside(self, cluster: str) -> dict[int, tuple[SetAsideLog, ...]]:
+        """What each broker has in quarantine. Raises NotActive on a standby, which hears no reports;
+        UnknownCluster."""
+        machine = self._driver(cluster).machine
+        return machine.set_aside.of(machine.image)
 
     def went_back(self, cluster: str) -> str | None:
         """Why ZooKeeper must have lost metadata of this cluster, for which nothing is decided any more; None:

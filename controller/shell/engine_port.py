@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import PartitionKey
 from controller.core.effects import Alarm
@@ -80,6 +81,10 @@ class EnginePort(Protocol):
 
     async def recover_metadata(self, cluster: str, event: RecoverMetadata) -> MetadataRecovered | Refusal:
         """Raises what `submit` raises."""
+        ...
+
+    def set_aside(self, cluster: str) -> Mapping[int, Sequence[SetAsideLog]]:
+        """What each broker has in quarantine. Raises NotActive, UnknownCluster."""
         ...
 
     def went_back(self, cluster: str) -> str | None:

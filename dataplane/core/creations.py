@@ -23,8 +23,13 @@ def may_create(state: PartitionState, broker_id: int, *, is_known_lost: bool = F
 
     is_known_lost: its log was found damaged just now, so it is not new, whatever the controller had time to
     note."""
-    has_seat = broker_id in state.isr or broker_id in state.elr or broker_id == state.leader
-    return not has_seat or (broker_id in state.new_replicas and not is_known_lost)
+    is_new = broker_id in state.new_replicas and not is_known_lost
+    return is_new or not has_seat(state, broker_id)
+
+
+def has_seat(state: PartitionState, broker_id: int) -> bool:
+    """Whether it is taken to hold every committed record."""
+    return broker_id in state.isr or broker_id in state.elr or broker_id == state.leader
 
 
 class PendingCreations:

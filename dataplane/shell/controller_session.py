@@ -22,7 +22,7 @@ from typing import Protocol
 import trio
 
 from controller.contract.errors import ControllerError
-from controller.contract.holdings import Holdings
+from controller.contract.holdings import Holdings, SetAsideLog
 from controller.contract.lag_report import (
     CreatedLogs,
     IsrProposal,
@@ -90,6 +90,11 @@ class ReportSource(Protocol):
     def untold_creations(self, *, count_max: int) -> Sequence[CreatedLogs]: ...
 
     def on_creations_told(self, created: Sequence[CreatedLogs]) -> None: ...
+
+    def untold_set_aside(self) -> tuple[SetAsideLog, ...] | None:
+        """Told now, unless `on_set_aside_not_told`."""
+
+    def on_set_aside_not_told(self) -> None: ...
 
     def unreported_problems(self) -> Sequence[ReplicaProblem]: ...
 
@@ -411,7 +416,8 @@ class ControllerSession:
             problems = tuple(self._reports.unreported_problems())
             log_ends = tuple(self._reports.untold_log_ends(count_max=REPORT_PARTITIONS_MAX))
             created = tuple(self._reports.untold_creations(count_max=REPORT_PARTITIONS_MAX))
-            if not (lags or proposals or problems or log_ends or created):
+            set_aside = self._reports.untold_set_aside()
+            if not (lags or proposals or problems or log_ends or created) and set_aside is None:
                 continue
             report = LagReport(
                 broker_id=self._identity.broker_id,
@@ -422,10 +428,13 @@ class ControllerSession:
                 log_ends=log_ends,
                 witness=self._witness,
                 created=created,
+                set_aside=set_aside,
             )
             try:
                 response = await self._client.report(report)
             except ControllerUnavailable as error:
+                if set_aside is not None:
+                    self._reports.on_set_aside_not_told()
                 # Whether it arrived is unknown; the replicas ask again with the same proposal ids.
                 self._complain("no controller takes reports: %s", error)
                 await self._pause(REPORT_RETRY_MS)
@@ -438,6 +447,8 @@ class ControllerSession:
                 self._reports.on_log_ends_told(log_ends)
                 if response.controller_epoch >= self._applied[0]:  # not one that was replaced meanwhile
                     self._reports.on_creations_told(created)
+            elif set_aside is not None:
+                self._reports.on_set_aside_not_told()
             self._reports.on_report_answered(response, self._clock.mono_ms())
 
     async def _tell_holdings(self) -> None:

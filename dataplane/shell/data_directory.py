@@ -15,8 +15,9 @@ from typing import Final
 
 import trio
 
+from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import ReplicaProblem
-from controller.contract.partition_state import PartitionKey, PartitionState
+from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from dataplane.core.effects import WriteAside
 from dataplane.core.log_port import LogChanged, LogError
 from dataplane.shell.clock import Clock
@@ -93,7 +94,8 @@ def _load_logs(
     for number, name in enumerate(names, start=1):
         entry = log_dir.load(name, now_ms=wall_ms())
         if isinstance(entry, DamagedLog):
-            moved = log_dir.quarantine_directory(entry.directory)
+            why = f"damaged: {entry.reason}"
+            moved = log_dir.quarantine_directory(entry.directory, why=why, now_ms=wall_ms())
             _log.error("%s is damaged: %s; set aside as %s", name, entry.reason, moved)
             problems.append(
                 ReplicaProblem(
@@ -311,10 +313,39 @@ class DataDirectory:
 
         self._spawn(unlink)
 
-    async def quarantine_log(self, log: PartitionLog, reason: str) -> None:
+    async def quarantine_log(
+        self,
+        log: PartitionLog,
+        reason: str,
+        *,
+        high_watermark: int,
+        state: PartitionState | None,
+        topic_state: TopicState | None,
+    ) -> None:
         key = (log.partition.topic_id, log.partition.partition)
-        moved = await self._threads.run(partial(self._log_dir.quarantine, key))
+        quarantine = partial(
+            self._log_dir.quarantine,
+            key,
+            why=reason,
+            now_ms=self._clock.wall_ms(),
+            high_watermark=high_watermark,
+            state=state,
+            topic_state=topic_state,
+        )
+        moved = await self._threads.run(quarantine)
         _log.warning("set %s-%d aside as %s: %s", log.partition.topic, key[1], moved, reason)
+
+    def set_aside(self) -> Sequence[SetAsideLog]:
+        return [note.log for _, note in sorted(self._log_dir.set_aside.items())]
+
+    def takeable(self, key: PartitionKey) -> SetAsideLog | None:
+        return self._log_dir.takeable(key)
+
+    async def take_up_log(self, key: PartitionKey) -> PartitionLog | None:
+        take_up = partial(self._log_dir.take_up, key, now_ms=self._clock.wall_ms())
+        log = await self._threads.run(take_up)
+        _log.warning("%s-%d is %s", *key, "not what was set aside" if log is None else "taken up again")
+        return log
 
     # Registration, checkpoints, the clean stop
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from controller.contract.partition_state import PartitionState
+from controller.contract.holdings import SetAsideLog
+from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from dataplane.core.creations import PendingCreations
 from dataplane.core.effects import WriteAside
 from dataplane.core.log_port import LogError
@@ -46,7 +47,25 @@ class LogStore(Protocol):
     async def delete_log(self, log: PartitionLog) -> None:
         """Out of sight at once (rename), gone later."""
 
-    async def quarantine_log(self, log: PartitionLog, reason: str) -> None: ...
+    async def quarantine_log(
+        self,
+        log: PartitionLog,
+        reason: str,
+        *,
+        high_watermark: int,
+        state: PartitionState | None,
+        topic_state: TopicState | None,
+    ) -> None:
+        """Into quarantine, durable, with what is known of it."""
+
+    def set_aside(self) -> Sequence[SetAsideLog]:
+        """All that is in quarantine."""
+
+    def takeable(self, key: PartitionKey) -> SetAsideLog | None:
+        """The log in quarantine that this partition may begin with."""
+
+    async def take_up_log(self, key: PartitionKey) -> PartitionLog | None:
+        """Bring that log back. None: it is not what it was when it was set aside, and stays there."""
 
 
 class LogCreator:

@@ -6,7 +6,7 @@ reported; the others are applied, and the batch counts as applied when every ent
 (2.8, I25). Only logs that are still to be made come later (log_creator.py): each is told of by name when it
 is there. A replica is never created where one should have been (LOG_MISSING), and a log is never
 deleted without the topic's id among the deleted ones (I21, I22): what a FULL state does not mention is
-set aside in quarantine.
+set aside in quarantine. A replica whose log lies there whole begins with that one (11.5).
 
 Everything here runs on the loop without an await, except opening and deleting logs, which is done in threads
 around it. Effects are carried out in the order the replica gave them.
@@ -15,12 +15,12 @@ around it. Effects are carried out in the order the replica gave them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol, assert_never
 
 import trio
 
-from controller.contract.holdings import HeldLog, Holdings
+from controller.contract.holdings import HeldLog, Holdings, SetAsideLog
 from controller.contract.lag_report import (
     CreatedLogs,
     IsrProposal,
@@ -30,11 +30,11 @@ from controller.contract.lag_report import (
     ReplicaLogEnd,
     ReplicaProblem,
 )
-from controller.contract.partition_state import PartitionKey, PartitionState
+from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.session import RegisterRequest
 from controller.contract.throttles import LEADER_RATE, effective_rate
 from controller.contract.updates import ApplyFailure, BrokerEndpoint, UpdateBatch
-from dataplane.core.creations import UntoldCreations, may_create
+from dataplane.core.creations import UntoldCreations, has_seat, may_create
 from dataplane.core.effects import (
     BackOff,
     CheckAtRest,
@@ -70,6 +70,8 @@ _log = logging.getLogger(__name__)
 
 UNREPORTED_PROBLEMS_MAX = 10_000
 """Problems that wait for a controller; the oldest are dropped, they stand in the log file too."""
+SET_ASIDE_TOLD_MAX: Final = 2_000
+"""Logs in quarantine that a controller is told of, by name of directory."""
 ENTRIES_PER_TURN: Final = 256
 """States applied before everything else on the loop gets its turn."""
 
@@ -198,6 +200,8 @@ class PartitionTable:
         self._proposals_ready: dict[PartitionKey, None] = {}
         self._with_waiters: dict[PartitionKey, HostedPartition] = {}
         self._problems: list[ReplicaProblem] = []
+        #: What lies in quarantine is to be told: it changed, or a controller begins.
+        self._is_set_aside_untold = False
         self._fetches: Fetches | None = None
         self._fetching: Fetching | None = None
         self._scrubbing: Scrubbing | None = None
@@ -254,7 +258,7 @@ class PartitionTable:
         return failures  # noqa: RET504 - to mypy a scope may swallow what was raised within it
 
     async def _apply(self, batch: UpdateBatch) -> list[ApplyFailure]:
-        before = dict(self._view.brokers)
+        before, topics_before = dict(self._view.brokers), self._view.topics
         self._view.apply(batch, now_ms=self._clock.mono_ms())
         me = self._view.brokers.get(self._broker_id)
         rate = effective_rate(LEADER_RATE, {} if me is None else me.configs, self._view.cluster_configs)
@@ -274,7 +278,8 @@ class PartitionTable:
                 self._end_turn()
                 await trio.lowlevel.checkpoint()
         if batch.full:
-            await self._quarantine_unmentioned(batch)
+            await self._quarantine_unmentioned(batch, topics_before)
+            self._tell_set_aside()
             for hosted in self:
                 hosted.lag_reported = None  # a controller that took over has heard nothing of it
         if batch.topics or batch.full or batch.cluster_configs:
@@ -296,6 +301,8 @@ class PartitionTable:
                     self.creator.pending.give_up(key)
                     return await self._leave_found_log(state)
                 log = self._found.pop(key, None)
+                if log is None:
+                    log = await self._take_up(state)
                 if log is None:
                     return self._want_log(state)
                 hosted = self._host(state, log)
@@ -321,6 +328,21 @@ class PartitionTable:
         has_log_end = self._log_ends.on_applied(hosted)
         if self._created.on_applied(state) or has_log_end:
             self._wake_report()
+
+    async def _take_up(self, state: PartitionState) -> PartitionLog | None:
+        """The log that this broker has set aside, rather than a new one. Under a seat only if the state is
+        newer than all that the log had known: then the controller that gave the seat knows of it (11.5)."""
+        key = (state.topic_id, state.partition)
+        aside = self._store.takeable(key)
+        if aside is None:
+            return None
+        if has_seat(state, self._broker_id) and state.leader_epoch <= aside.leader_epoch:
+            return None
+        self.creator.pending.give_up(key)
+        await self.creator.settle()
+        log = await self._store.take_up_log(key)
+        self._tell_set_aside()
+        return log
 
     def _want_log(self, state: PartitionState) -> ApplyFailure | None:
         """No log: have it made where that is allowed (3.8, 4.3). One whose log was found damaged just now is
@@ -384,11 +406,8 @@ class PartitionTable:
         if log is not None:
             # Removed while this broker was away. The topic lives, so nobody said that these bytes may go.
             await self._quarantine(log, "this broker is no replica any more")
+            self._tell_set_aside()
         return None
-
-    async def _remove(self, hosted: HostedPartition, *, reason: str) -> None:
-        self._forget(hosted)
-        await self._quarantine(hosted.log, reason)
 
     async def _delete_topic(self, topic_id: str) -> None:
         """By id, and only by id (I21): a topic of the same name that was created since is another one."""
@@ -408,24 +427,29 @@ class PartitionTable:
         except LogError as error:
             self._note_left_behind(log, error)
 
-    async def _quarantine(self, log: PartitionLog, reason: str) -> None:
+    async def _quarantine(
+        self,
+        log: PartitionLog,
+        reason: str,
+        *,
+        high_watermark: int | None = None,
+        state: PartitionState | None = None,
+        topic_state: TopicState | None = None,
+    ) -> None:
         partition = log.partition
-        if log.log_end_offset > log.log_start_offset:
-            count = log.log_end_offset - log.log_start_offset
-            self._report(
-                ReplicaProblem(
-                    topic_id=partition.topic_id,
-                    partition=partition.partition,
-                    code="set_aside",
-                    detail=f"{partition.topic}-{partition.partition} with {count} records: {reason}",
-                    first_offset=log.log_start_offset,
-                    next_offset=log.log_end_offset,
-                )
-            )
+        if high_watermark is None:
+            high_watermark = self._high_watermark_of((partition.topic_id, partition.partition))
         try:
-            await self._store.quarantine_log(log, reason)
+            await self._store.quarantine_log(
+                log, reason, high_watermark=high_watermark, state=state, topic_state=topic_state
+            )
         except LogError as error:
             self._note_left_behind(log, error)
+
+    def _tell_set_aside(self) -> None:
+        """Once all of a batch is there: a topic must not be brought back by half of its logs."""
+        self._is_set_aside_untold = True
+        self._wake_report()
 
     @staticmethod
     def _note_left_behind(log: PartitionLog, error: LogError) -> None:
@@ -449,7 +473,9 @@ class PartitionTable:
         self._log_ends.forget(hosted.key)
         self._created.forget(hosted.key)
 
-    async def _quarantine_unmentioned(self, batch: UpdateBatch) -> None:
+    async def _quarantine_unmentioned(
+        self, batch: UpdateBatch, topics_before: Mapping[str, TopicState]
+    ) -> None:
         """A FULL state is everything there is. What it does not mention is set aside, never deleted (I22)."""
         mentioned = {(state.topic_id, state.partition) for state in batch.partitions}
         for key in [key for key in self._found if key not in mentioned]:
@@ -461,7 +487,15 @@ class PartitionTable:
             self.creator.pending.give_up(key)
         for hosted in [hosted for hosted in self if hosted.key not in mentioned]:
             _log.warning("quarantining %s-%d: not in the full state", hosted.topic, hosted.partition)
-            await self._remove(hosted, reason="not in the controller's full state")
+            state, high_watermark = hosted.replica.state, hosted.replica.high_watermark
+            self._forget(hosted)
+            await self._quarantine(
+                hosted.log,
+                "not in the controller's full state",
+                high_watermark=high_watermark,
+                state=state,
+                topic_state=topics_before.get(hosted.topic_id),
+            )
 
     def _tell_broker_changes(self, before: dict[int, BrokerEndpoint]) -> None:
         changed = [
@@ -649,6 +683,15 @@ class PartitionTable:
                 for log in logs
             ),
         )
+
+    def untold_set_aside(self) -> tuple[SetAsideLog, ...] | None:
+        if not self._is_set_aside_untold:
+            return None
+        self._is_set_aside_untold = False
+        return tuple(self._store.set_aside()[:SET_ASIDE_TOLD_MAX])
+
+    def on_set_aside_not_told(self) -> None:
+        self._is_set_aside_untold = True
 
     def unreported_problems(self) -> Sequence[ReplicaProblem]:
         return tuple(self._problems)

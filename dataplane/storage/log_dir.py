@@ -41,6 +41,8 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TypeVar
 
+from controller.contract.holdings import SetAsideLog
+from controller.contract.partition_state import PartitionState, TopicState
 from controller.contract.session import UNANSWERED_INCARNATIONS_MAX, ShutdownKind
 from dataplane.core.log_port import LogError
 from dataplane.storage.checkpoints import (
@@ -70,6 +72,14 @@ from dataplane.storage.partition_log import (
     PartitionId,
     PartitionLog,
     flush_together,
+)
+from dataplane.storage.quarantine import (
+    SetAsideNote,
+    read_note,
+    remove_note,
+    replace_note,
+    size_of,
+    write_note,
 )
 from dataplane.storage.recovery import (
     DamagedLog,
@@ -140,6 +150,8 @@ class LogDir:
         self.previous_unanswered = meta.unanswered
         self.health = DirectoryHealth(path)
         self.logs: dict[PartitionKey, PartitionLog] = {}
+        self.set_aside: dict[str, SetAsideNote] = {}
+        """By directory in quarantine/, since `finish_loading`."""
         self.problems: list[str] = []
         """Checkpoint files that could not be believed: slower, not wrong."""
         self.is_refuted = False
@@ -277,6 +289,7 @@ class LogDir:
             if self._high_watermarks.get(key, 0) > log.log_end_offset:
                 self._high_watermarks[key] = log.log_end_offset
         self.checkpoint_recovery_points()
+        self._guarded(f"listing {self.path}/{QUARANTINE}", self._find_set_aside)
 
     def load_all(self, *, now_ms: int) -> list[LoadedEntry]:
         """All of it, one after another. Thread."""
@@ -336,6 +349,12 @@ class LogDir:
             self.checkpoint_high_watermarks({})
             self.checkpoint_recovery_points()
             self._is_forgotten_stored = False
+        aside = self.takeable(key) if self.set_aside else None
+        if aside is not None:  # it is older than this one from now on
+            note = replace_note(self.set_aside[aside.directory], is_whole=False, why=f"{aside.why}; outdated")
+            in_quarantine = f"{self.path}/{QUARANTINE}/{aside.directory}"
+            self._guarded(f"noting {in_quarantine}", lambda: write_note(self._disk, in_quarantine, note))
+            self.set_aside[aside.directory] = note
         try:
             assert not self._disk.exists(path), "a directory that was not loaded is not overwritten"
             self._disk.mkdir(path)
@@ -377,22 +396,102 @@ class LogDir:
 
         self._guarded(f"deleting {path}", unlink)
 
-    def quarantine(self, key: PartitionKey) -> str:
-        """Take a loaded replica out without losing a byte of it; returns where it is now. Thread."""
+    def quarantine(
+        self,
+        key: PartitionKey,
+        *,
+        why: str = "",
+        now_ms: int = -1,
+        high_watermark: int = -1,
+        state: PartitionState | None = None,
+        topic_state: TopicState | None = None,
+    ) -> str:
+        """Take a loaded replica out without losing a byte of it; returns where it is now. state, topic_state,
+        high_watermark: what is known of it. Thread."""
         log = self.logs.pop(key)
         self._forget(key)
+        is_whole = self._is_durable(log)
         log.abandon()
-        return self.quarantine_directory(log.directory)
-
-    def quarantine_directory(self, path: str) -> str:
-        """The same for one that could not be loaded (DamagedLog.directory). Thread."""
-        name = path.rpartition("/")[2]
-        for key in [key for key, damaged in self._damaged.items() if damaged == path]:
-            del self._damaged[key]
-            self._forget(key)
-        return self._guarded(
-            f"quarantining {path}", lambda: self._move(path, f"{self.path}/{QUARANTINE}/{name}")
+        described = SetAsideLog(
+            directory="",
+            topic_id=key[0],
+            topic=log.partition.topic,
+            partition=key[1],
+            why=why,
+            since_ms=now_ms,
+            leader_epoch=max(log.epochs.latest, -1 if state is None else state.leader_epoch),
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            high_watermark=high_watermark,
+            is_whole=is_whole,
+            state=state,
+            topic_state=topic_state,
         )
+        return self._set_aside(log.directory, SetAsideNote(log=described, recovery_point=log.recovery_point))
+
+    def quarantine_directory(self, path: str, *, why: str = "", now_ms: int = -1) -> str:
+        """The same for one that could not be loaded (DamagedLog.directory). Thread."""
+        (key,) = [key for key, damaged in self._damaged.items() if damaged == path]
+        high_watermark = self._high_watermarks.get(key, -1)
+        del self._damaged[key]
+        self._forget(key)
+        partition = self._guarded(f"quarantining {path}", lambda: self._identify(path.rpartition("/")[2]))
+        assert isinstance(partition, PartitionId), "it was loaded"
+        described = SetAsideLog(
+            directory="",
+            topic_id=key[0],
+            topic=partition.topic,
+            partition=key[1],
+            why=why,
+            since_ms=now_ms,
+            high_watermark=high_watermark,
+        )
+        return self._set_aside(path, SetAsideNote(log=described))
+
+    def takeable(self, key: PartitionKey) -> SetAsideLog | None:
+        """The log of this partition that `take_up` would bring back."""
+        found = (note.log for note in list(self.set_aside.values()) if note.log.is_whole)
+        mine = (log for log in found if (log.topic_id, log.partition) == key)
+        return max(mine, key=lambda log: (log.leader_epoch, log.log_end_offset), default=None)
+
+    def take_up(self, key: PartitionKey, *, now_ms: int) -> PartitionLog | None:
+        """Bring `takeable` back from quarantine and open it. None, and back it goes, if it is not what it was
+        when it was set aside. A crash in between leaves it here or there, whole. Thread."""
+        log = self.takeable(key)
+        assert log is not None and key not in self.logs, "one log a partition"
+        note = self.set_aside.pop(log.directory)
+        partition = PartitionId(log.topic_id, log.topic, log.partition)
+        path = f"{self.path}/{partition_directory(partition)}"
+
+        def move() -> None:
+            assert not self._disk.exists(path), "a directory that was not loaded is not overwritten"
+            self._disk.rename(f"{self.path}/{QUARANTINE}/{log.directory}", path)
+            self._disk.fsync_dir(self.path)
+            self._disk.fsync_dir(f"{self.path}/{QUARANTINE}")
+
+        self._guarded(f"taking up {log.directory}", move)
+        entry = open_partition_log(
+            self._settings,
+            path,
+            partition=partition,
+            last_shutdown=ShutdownKind.PROCESS_CRASH,
+            recovery_point=note.recovery_point,
+            high_watermark=max(0, log.high_watermark),
+            log_start_offset=log.log_start_offset,
+            now_ms=now_ms,
+        )
+        if isinstance(entry, DamagedLog) or entry.log.log_end_offset != log.log_end_offset:
+            if isinstance(entry, OpenedLog):
+                entry.log.abandon()
+            why = f"not what it was when it was set aside ({log.why})"
+            self._set_aside(path, replace_note(note, why=why, is_whole=False))
+            return None
+        self._guarded(f"taking up {path}", lambda: remove_note(self._disk, path))
+        with self._checkpoint_lock:
+            self._high_watermarks[key] = max(0, log.high_watermark)
+        self.logs[key] = entry.log
+        self._persist_lowered()
+        return entry.log
 
     # ---- checkpoints
 
@@ -453,6 +552,49 @@ class LogDir:
         self._close()
 
     # ---- inside
+
+    def _is_durable(self, log: PartitionLog) -> bool:
+        """Whether all of it could be made durable, and none of it is known to be damaged."""
+        try:
+            return log.flush() >= log.end_of_batches and not log.rotten
+        except LogError:
+            self.health.check()
+            return False
+
+    def _set_aside(self, path: str, note: SetAsideNote) -> str:
+        """Into quarantine/, with what is known of it: that first, so that a crash leaves no log there whose
+        file is of an earlier time."""
+        name = path.rpartition("/")[2]
+
+        def move() -> str:
+            write_note(self._disk, path, note)
+            return self._move(path, f"{self.path}/{QUARANTINE}/{name}")
+
+        moved = self._guarded(f"quarantining {path}", move)
+        self._guarded(f"listing {moved}", lambda: self._note_set_aside(moved.rpartition("/")[2], note))
+        return moved
+
+    def _find_set_aside(self) -> None:
+        if not self._disk.exists(f"{self.path}/{QUARANTINE}"):
+            return
+        for name in self._disk.listdir(f"{self.path}/{QUARANTINE}"):
+            path = f"{self.path}/{QUARANTINE}/{name}"
+            note = read_note(self._disk, path) or self._undescribed(path)
+            if note is not None:
+                self._note_set_aside(name, note)
+
+    def _note_set_aside(self, name: str, note: SetAsideNote) -> None:
+        size_bytes = size_of(self._disk, f"{self.path}/{QUARANTINE}/{name}")
+        self.set_aside[name] = replace_note(note, directory=name, size_bytes=size_bytes)
+
+    def _undescribed(self, path: str) -> SetAsideNote | None:
+        """A log that an earlier release set aside; None: no log."""
+        encoded = read_whole(self._disk, f"{path}/{PARTITION_FILE}", bytes_max=META_BYTES_MAX)
+        try:
+            partition = _decode_partition(encoded or b"")
+        except LogDirRefused:
+            return None
+        return SetAsideNote(log=SetAsideLog(directory="", why="not known", **partition._asdict()))
 
     def _close(self) -> None:
         self._mount_mark.close()

@@ -12,6 +12,15 @@ _NAME = argument("name", metavar="CLUSTER", help="the cluster's name")
 _NAME_OR_ONLY = argument(
     "cluster_name", metavar="CLUSTER", nargs="?", help="the cluster's name (default: the only one)"
 )
+_GONE = argument(
+    "--gone",
+    metavar="ID",
+    type=int,
+    action="append",
+    default=[],
+    dest="gone_brokers",
+    help="a broker that will never come back; may be repeated",
+)
 
 COMMANDS = (
     Command(
@@ -78,17 +87,7 @@ COMMANDS = (
             "clusters recover-metadata --reason 'restored from backup'",
         ),
         kind=Kind.WRITE,
-        arguments=(
-            argument(
-                "--gone",
-                metavar="ID",
-                type=int,
-                action="append",
-                default=[],
-                dest="gone_brokers",
-                help="a broker that will never come back; may be repeated",
-            ),
-        ),
+        arguments=(_GONE,),
         call=lambda options: write(
             options,
             "POST",
@@ -96,6 +95,55 @@ COMMANDS = (
             options.cluster,
             action="recover-metadata",
             body={"gone_brokers": options.gone_brokers},
+        ),
+    ),
+    Command(
+        words=("clusters", "set-aside-logs"),
+        summary="List the logs that brokers have set aside in quarantine",
+        examples=("clusters set-aside-logs",),
+        kind=Kind.LIST,
+        arguments=(_NAME_OR_ONLY,),
+        call=lambda options: get("clusters", options.cluster, "set-aside-logs"),
+        columns=(
+            number("broker", "broker_id"),
+            text("topic"),
+            text("topic-id", "topic_id"),
+            number("partition"),
+            number("end", "log_end_offset"),
+            number("high-watermark", "high_watermark"),
+            number("bytes", "size_bytes"),
+            text("can-come-back", "can_come_back"),
+            text("since"),
+            text("why"),
+            text("directory"),
+        ),
+    ),
+    Command(
+        words=("clusters", "bring-back"),
+        summary="Recreate topics from the logs that brokers have set aside",
+        examples=(
+            "clusters bring-back --dry-run",
+            "clusters bring-back --topic-id Zk1lV0pCTEq4nY6mXw2v3A --reason 'made after the backup'",
+        ),
+        kind=Kind.WRITE,
+        arguments=(
+            argument(
+                "--topic-id",
+                metavar="ID",
+                action="append",
+                default=[],
+                dest="topic_ids",
+                help="only this topic; may be repeated (default: all that are set aside and unknown)",
+            ),
+            _GONE,
+        ),
+        call=lambda options: write(
+            options,
+            "POST",
+            "clusters",
+            options.cluster,
+            action="bring-back-topics",
+            body={"topic_ids": options.topic_ids, "gone_brokers": options.gone_brokers},
         ),
     ),
     Command(

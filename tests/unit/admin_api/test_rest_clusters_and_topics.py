@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from controller.contract.holdings import SetAsideLog
+from controller.contract.lag_report import LagReport
 from controller.contract.session import Witness
+from controller.core.events import Report
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 from tests.unit.admin_api.rest_parts import ACTOR, controller, pointers, problem
 
@@ -265,3 +268,64 @@ async def test_metadata_that_went_back_is_told_wherever_an_operator_looks(zookee
         assert problem(refused) == (503, "metadata_went_back")
         metrics = (await rest.client.get("/metrics")).text
         assert 'springtide_controller_metadata_went_back{cluster="prod"} 1.0' in metrics
+
+
+async def test_logs_that_were_set_aside_are_listed_and_brought_back_by_one_call(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await rest.form()
+        lost_id = "Zk1lV0pCTEq4nY6mXw2v3A"
+        log = SetAsideLog(
+            directory=f"later-0.{lost_id}",
+            topic_id=lost_id,
+            topic="later",
+            partition=0,
+            why="not in the controller's full state",
+            since_ms=0,
+            leader_epoch=3,
+            log_start_offset=0,
+            log_end_offset=12,
+            size_bytes=900,
+            is_whole=True,
+        )
+        for broker in brokers:
+            told = (log,) if broker is brokers[0] else ()
+            report = LagReport(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, set_aside=told)
+            await rest.engine.submit("prod", Report(request=report, wall_ms=0))
+        (listed,) = (await rest.client.get("/clusters/prod/set-aside-logs")).json()["items"]
+        assert listed == {
+            "broker_id": 1,
+            "directory": log.directory,
+            "topic": "later",
+            "topic_id": lost_id,
+            "partition": 0,
+            "leader_epoch": 3,
+            "log_start_offset": 0,
+            "log_end_offset": 12,
+            "high_watermark": None,
+            "size_bytes": 900,
+            "why": "not in the controller's full state",
+            "since": "1970-01-01T00:00:00.000Z",
+            "can_come_back": True,
+        }
+        (alarm, *_) = (await rest.client.get("/clusters/prod/alarms")).json()["items"]
+        assert alarm["code"] == "log_set_aside"
+        url = "/clusters/prod:bring-back-topics"
+        planned = await rest.post(f"{url}?dry_run=true", {})
+        assert (planned.status_code, planned.json()["dry_run"]) == (200, True)
+        assert (await rest.client.get("/clusters/prod/topics/later")).status_code == 404
+        done = await rest.post(url, {"reason": "made after the backup"})
+        assert done.json() == {
+            "topics": ["later"],
+            "partitions": [
+                {"topic": "later", "topic_id": lost_id, "partition": 0, "replicas": [1], "whole_replica": 1}
+            ],
+            "undecided": [],
+            "dry_run": False,
+        }
+        view = (await rest.client.get("/clusters/prod/topics/later")).json()
+        assert (view["topic_id"], view["last_change"]["cause"]) == (lost_id, "topic_brought_back")
+        assert (await rest.post(url, {})).json()["topics"] == []
+        unknown = await rest.post(url, {"topic_ids": ["A" * 22]})
+        assert problem(unknown) == (404, "topic_not_found")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from controller.contract.errors import ControllerError
-from controller.contract.lag_report import LagReport, LagReportResponse, ReplicaProblem
+from controller.contract.lag_report import LagReport, LagReportResponse
 from controller.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterResponse, Witness
 from controller.contract.updates import ApplyFailure
 from controller.core.effects import Alarm, AlarmCode, AlarmKey
@@ -190,15 +190,3 @@ def test_a_controller_epoch_below_that_of_the_clusters_rows_is_evidence_by_itsel
     step = cluster.fail_over(terms=(*TERMS, TermStart(controller_epoch=2, lineage="two")))
     assert step.records == ()
     assert cluster.machine.went_back is not None
-
-
-def test_a_log_with_records_that_was_set_aside_is_an_alarm_though_nobody_knows_its_topic() -> None:
-    cluster = cluster_in_term_six()
-    problem = ReplicaProblem(
-        topic_id=topic_id(9), partition=4, code="set_aside", detail="old-4 with 12 records: not in full state"
-    )
-    report = LagReport(broker_id=2, broker_epoch=cluster.broker(2).broker_epoch, problems=(problem,))
-    cluster.step(Report(wall_ms=0, request=report))
-    key = AlarmKey(code=AlarmCode.LOG_SET_ASIDE, topic_id=topic_id(9), partition=4, broker_id=2)
-    alarm = Alarm(key=key, detail="broker 2: old-4 with 12 records: not in full state")
-    assert cluster.machine.alarms() == (alarm,)

@@ -14,6 +14,7 @@ import trio.testing
 from shell_kit import TrioClock
 
 from controller.contract.errors import ControllerError
+from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import (
     CreatedLogs,
     IsrMember,
@@ -67,6 +68,7 @@ class Reports:
         self.answered: list[LagReportResponse] = []
         self.log_ends: tuple[ReplicaLogEnd, ...] = ()
         self.created: tuple[CreatedLogs, ...] = ()
+        self.set_aside: tuple[SetAsideLog, ...] | None = None
 
     def due_proposals(self, now_ms: int) -> Sequence[IsrProposal]:
         return self.proposals
@@ -85,6 +87,13 @@ class Reports:
 
     def on_creations_told(self, created: Sequence[CreatedLogs]) -> None:
         self.created = ()
+
+    def untold_set_aside(self) -> tuple[SetAsideLog, ...] | None:
+        told, self.set_aside = self.set_aside, None
+        return told
+
+    def on_set_aside_not_told(self) -> None:
+        self.set_aside = ()
 
     def unreported_problems(self) -> Sequence[ReplicaProblem]:
         return self.problems

@@ -14,7 +14,7 @@ import trio.testing
 from shell_kit import OTHER_ID, PATH, TOPIC_ID, Node, batch_of, endpoint, state
 
 from controller.contract.lag_report import CreatedLogs, LagReportResponse
-from controller.contract.partition_state import NO_LEADER, PartitionState
+from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from controller.contract.updates import UpdateBatch
 from dataplane.core.effects import BackOff, Note
 from dataplane.core.leader_epochs import EpochEnd
@@ -164,6 +164,43 @@ def test_i22_what_a_delta_does_not_mention_stays_and_what_a_full_state_does_not_
         await again.apply(full=True)  # the same for one that is hosted
         assert len(again.table) == 0
         assert disk.is_dir(f"{PATH}/quarantine/other-0.{OTHER_ID}")
+
+    run(test)
+
+
+def test_a_log_that_was_set_aside_is_told_and_taken_up_when_a_newer_state_names_it() -> None:
+    async def test() -> None:
+        node = Node(MemoryDisk())
+        topic = TopicState(topic_id=TOPIC_ID, topic="orders", partitions=1, replication_factor=1)
+        await node.apply(state(leader_epoch=4), topics=(topic,), full=True)
+        assert node.table.untold_set_aside() == ()
+        node.produce(3)
+        held = node.hosted().replica.state
+        await node.apply(full=True)
+        (told,) = node.table.untold_set_aside() or ()
+        assert (told.log_end_offset, told.leader_epoch, told.is_whole) == (3, 4, True)
+        assert (told.state, told.topic_state) == (held, topic)
+        assert node.table.untold_set_aside() is None
+        later = {"partition_epoch": 1_014, "new_replicas": ()}
+        stale = await node.apply(state(leader_epoch=4, **later))  # a seat that was not given for this log
+        assert [failure.code for failure in stale] == ["log_missing"]
+        assert await node.apply(state(leader_epoch=1_004, **later)) == []
+        assert node.log().log_end_offset == 3
+        assert node.hosted().replica.role is Role.LEADER
+        assert node.table.untold_set_aside() == ()
+        assert not node.disk.is_dir(f"{PATH}/quarantine/{DIRECTORY}")
+
+    run(test)
+
+
+def test_a_replica_without_a_seat_begins_with_the_log_that_was_set_aside() -> None:
+    async def test() -> None:
+        node = Node(MemoryDisk())
+        await node.apply(state(leader_epoch=4), full=True)
+        node.produce(3)
+        await node.apply(full=True)
+        await node.apply(following(isr=(2,), new_replicas=(), leader_epoch=4, partition_epoch=9))
+        assert node.log().log_end_offset == 3
 
     run(test)
 

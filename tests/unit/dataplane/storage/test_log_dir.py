@@ -348,6 +348,109 @@ def test_a_quarantined_replica_keeps_every_byte() -> None:
     log_dir.create(ORDERS, now_ms=0)
 
 
+def test_a_log_that_was_set_aside_is_listed_and_taken_up_as_it_was_over_restarts() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    append(log, batch(0), batch(1), batch(2))
+    log.advance_log_start(1)
+    log_dir.quarantine(KEY, why="unknown", now_ms=77, high_watermark=2)
+    log_dir.abandon()
+    log_dir = running(disk)
+    (note,) = log_dir.set_aside.values()
+    told = note.log
+    assert (told.topic, told.partition, told.why, told.since_ms, told.is_whole) == (
+        "orders",
+        0,
+        "unknown",
+        77,
+        True,
+    )
+    assert (told.log_start_offset, told.log_end_offset, told.high_watermark) == (1, 3, 2)
+    assert told.size_bytes > 3 * len(batch(0))
+    log = log_dir.take_up(KEY, now_ms=0)
+    assert log is not None
+    assert (log.log_start_offset, log.log_end_offset) == (1, 3)
+    assert log_dir.stored_high_watermark(KEY) == 2
+    assert log_dir.set_aside == {}
+    log_dir.abandon()
+    assert running(disk).logs[KEY].log_end_offset == 3
+
+
+def test_a_power_cut_leaves_a_log_that_is_set_aside_and_taken_up_here_or_there_and_whole() -> None:
+    for seed in range(60):
+        disk = MemoryDisk()
+        log_dir = running(disk)
+        log = log_dir.create(ORDERS, now_ms=0)
+        append(log, batch(0), batch(1))
+        log.flush()
+        log_dir.checkpoint_recovery_points()
+        log_dir.checkpoint_high_watermarks({KEY: 2})
+        fails_in = seed // 3
+
+        def count(*_: object) -> None:
+            nonlocal fails_in
+            fails_in -= 1
+            if fails_in == 0:
+                raise OSError(5, "power cut")
+
+        disk.on_operation = count
+        try:
+            log_dir.quarantine(KEY, high_watermark=2)
+            log_dir.take_up(KEY, now_ms=0)
+        except LogError:
+            pass
+        disk.on_operation = None
+        disk.crash_machine(Random(seed))
+        log_dir = running(disk, boot_id="boot-2")
+        log_found = log_dir.logs.get(KEY) or log_dir.take_up(KEY, now_ms=0)
+        assert log_found is not None and log_found.log_end_offset == 2, (seed, disk.listdir(PATH))
+        assert len(log_dir.set_aside) == 0
+
+
+def test_a_log_that_is_not_what_it_was_when_it_was_set_aside_stays_there() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    append(log, batch(0), batch(1))
+    path = log_dir.quarantine(KEY, high_watermark=2)
+    del disk.content(f"{path}/00000000000000000000.log")[-10:]
+    assert log_dir.take_up(KEY, now_ms=0) is None
+    assert log_dir.takeable(KEY) is None
+    assert disk.exists(f"{path}/00000000000000000000.log")
+    log_dir.abandon()
+    assert running(disk).takeable(KEY) is None
+
+
+def test_a_log_that_is_begun_anew_outdates_the_one_that_was_set_aside() -> None:
+    """Taken up later, under a seat that the newer one earned, it would lose what that one held."""
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    append(log_dir.create(ORDERS, now_ms=0), batch(0))
+    log_dir.quarantine(KEY)
+    assert log_dir.takeable(KEY) is not None
+    log_dir.create(ORDERS, now_ms=0)
+    assert log_dir.takeable(KEY) is None
+    log_dir.abandon()
+    assert running(disk).takeable(KEY) is None
+
+
+def test_a_damaged_log_that_was_set_aside_is_listed_and_not_taken_up() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    append(log_dir.create(ORDERS, now_ms=0), batch(0), batch(1))
+    disk.crash_process()
+    disk.flip_bit(f"{ORDERS_PATH}/00000000000000000000.log", 40)
+    log_dir = start(disk)
+    (entry,) = (log_dir.load(name, now_ms=0) for name in log_dir.partition_names())
+    assert isinstance(entry, DamagedLog)
+    log_dir.quarantine_directory(entry.directory, why="damaged")
+    log_dir.finish_loading()
+    (note,) = log_dir.set_aside.values()
+    assert (note.log.topic_id, note.log.why, note.log.is_whole) == (KEY[0], "damaged", False)
+    assert log_dir.takeable(KEY) is None
+
+
 def test_a_damaged_log_stays_damaged_until_it_is_quarantined() -> None:
     disk = MemoryDisk()
     log_dir = running(disk)
