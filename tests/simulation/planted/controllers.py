@@ -253,13 +253,13 @@ def witnesses_are_not_heard() -> Patches:
 
 @plant(breaks="L2", seen="a recovery mints from the rows that went back", seeds_max=60, family="metadata")
 def recovery_mints_too_low() -> Patches:
-    original = recovery._rebuilt
+    original = recovery.rebuilt_partition
 
-    def rebuilt(base: PartitionState, *args: Any) -> PartitionState:
-        after = original(base, *args)
+    def rebuilt(*args: Any, **names: Any) -> PartitionState:
+        after = original(*args, **names)
         return msgspec.structs.replace(after, leader_epoch=1, partition_epoch=1)
 
-    return [(recovery, "_rebuilt", rebuilt)]
+    return [(recovery, "rebuilt_partition", rebuilt)]
 
 
 @plant(breaks="I1", seen="a recovery takes the rows that went back", seeds_max=60, family="metadata")
