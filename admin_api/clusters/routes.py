@@ -11,7 +11,6 @@ from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
 from admin_api.clusters import service
 from admin_api.clusters.models import (
     AlarmList,
-    TopicsToBringBack,
     BroughtBackTopics,
     ClusterList,
     ClusterView,
@@ -19,6 +18,7 @@ from admin_api.clusters.models import (
     NewCluster,
     RecoveredMetadata,
     SetAsideLogList,
+    TopicsToBringBack,
 )
 from admin_api.names import ClusterName
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of

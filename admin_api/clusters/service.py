@@ -5,7 +5,6 @@ from __future__ import annotations
 from admin_api.answers import Answer
 from admin_api.clusters.models import (
     AlarmView,
-    TopicsToBringBack,
     BrokerCounts,
     BroughtBackPartition,
     BroughtBackTopics,
@@ -16,6 +15,7 @@ from admin_api.clusters.models import (
     PartitionCounts,
     RecoveredMetadata,
     SetAsideLogView,
+    TopicsToBringBack,
     UndecidedPartition,
 )
 from admin_api.names import timestamp
