@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from controller.contract.errors import ControllerError
-from controller.contract.holdings import HeldLog, Holdings
+from controller.contract.holdings import HeldLog, Holdings, SetAsideLog
 from controller.contract.lag_report import LagReport, LagReportResponse, ReplicaProblem
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.session import (
@@ -29,7 +29,7 @@ from controller.contract.session import (
 )
 from controller.contract.throttles import is_learner
 from controller.contract.updates import ApplyFailure, BrokerEndpoint, PollRequest, UpdateBatch
-from dataplane.core.creations import PendingCreations, UntoldCreations, may_create
+from dataplane.core.creations import PendingCreations, UntoldCreations, has_seat, may_create
 from dataplane.core.effects import (
     BackOff,
     CheckAtRest,
@@ -147,6 +147,8 @@ class Disk:
     unanswered: tuple[str, ...] = ()
     asides: int = 0
     quarantined: dict[PartitionKey, MemoryLog] = field(default_factory=dict)
+    #: Of those that are whole, what was written beside them.
+    notes: dict[PartitionKey, SetAsideLog] = field(default_factory=dict)
     seen: Seen = UNTOLD
     #: What every write fails with; whether an fsync hangs (S28, S29).
     failing: str | None = None
@@ -161,7 +163,36 @@ class Disk:
             has_mount_mark=False,
             logs={key: log.copy() for key, log in self.logs.items()},
             high_watermarks=dict(self.high_watermarks),
+            quarantined={key: log.copy() for key, log in self.quarantined.items()},
+            notes=dict(self.notes),
         )
+
+    def set_aside(self, key: PartitionKey, topic: TopicState | None, state: PartitionState | None) -> None:
+        """Whole, with what is known of it."""
+        log = self.quarantined[key] = self.logs.pop(key)
+        self.notes[key] = SetAsideLog(
+            directory=f"{key[0]}-{key[1]}",
+            topic_id=key[0],
+            topic=key[0] if topic is None else topic.topic,
+            partition=key[1],
+            why="not mentioned",
+            leader_epoch=max(log.epochs.latest, -1 if state is None else state.leader_epoch),
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            high_watermark=self.high_watermarks.pop(key, 0),
+            is_whole=True,
+            state=state,
+            topic_state=topic,
+        )
+
+    def take_up(self, key: PartitionKey) -> None:
+        note = self.notes.pop(key)
+        self.logs[key] = self.quarantined.pop(key)
+        self.high_watermarks[key] = note.high_watermark
+
+    def held(self, key: PartitionKey) -> MemoryLog | None:
+        """The log of a partition, wherever it lies."""
+        return self.logs.get(key) or (self.quarantined[key] if key in self.notes else None)
 
     def fail(self, detail: str | None) -> None:
         """From now on every write fails; or, with None, none does."""
@@ -212,6 +243,8 @@ class BrokerNode:
     controller: int = 0
     reporting: bool = False
     holdings_told_ms: float = -HOLDINGS_INTERVAL_MS
+    is_set_aside_untold: bool = False
+    started_after: ShutdownKind = ShutdownKind.FIRST_START
     report_soon: bool = False
     wants_shutdown: bool = False
     registered: bool = False
@@ -332,7 +365,7 @@ class BrokerNode:
         self.disk.unanswered = (*unanswered, self.incarnation)[-UNANSWERED_INCARNATIONS_MAX:]
         for log in self.disk.logs.values():
             log.recover()
-        kind = self._held_against_high_watermarks(kind)
+        kind = self.started_after = self._held_against_high_watermarks(kind)
         self.scrubbing = Scrubbing(self)
         self.network.listen(self.name, self._on_request)
         self.events.note(f"{self.name} starts ({kind.value})")
@@ -617,7 +650,7 @@ class BrokerNode:
 
         def answered(response: HeartbeatResponse) -> None:
             if response.error is ControllerError.METADATA_WENT_BACK:
-                self._tell_holdings(self._identity(ShutdownKind.PROCESS_CRASH, self.broker_epoch, ()))
+                self._tell_holdings(self._identity(self.started_after, self.broker_epoch, ()))
                 return
             proof = self.heartbeats.proof(response, wants_shutdown=self.wants_shutdown)
             if proof is not None:
@@ -735,6 +768,7 @@ class BrokerNode:
             for key, replica in list(self.replicas.items()):
                 if replica.role is Role.LEADER:
                     self._run(key, replica.on_broker_changed(endpoint.broker_id, now_ms=now_ms))
+        topics = self.topics
         if batch.full:
             self.topics = {}
         for topic in batch.topics:
@@ -742,7 +776,8 @@ class BrokerNode:
         for topic_id in batch.deleted_topics:
             self._delete_topic(topic_id)
         if batch.full:
-            self._quarantine({topic.topic_id for topic in batch.topics})
+            self._quarantine({topic.topic_id for topic in batch.topics}, topics)
+            self._tell_set_aside()
             self.created.on_full_state()
         for state in batch.partitions:
             self._apply_partition(state)
@@ -766,15 +801,24 @@ class BrokerNode:
         for key in [k for k in self.creations.wanted if k[0] == topic_id]:
             self.creations.give_up(key)
 
-    def _quarantine(self, known: set[str]) -> None:
+    def _tell_set_aside(self) -> None:
+        """In a sweep of its family only, so that what all other seeds draw stays as it is."""
+        if self.cluster.options.family == "metadata":
+            self.is_set_aside_untold = True
+            self._after(1, self._report)
+
+    def _quarantine(self, known: set[str], topics: dict[str, TopicState]) -> None:
         """I22: what a FULL state does not mention is set aside, not deleted: an older copy of a disk may hold
         topics that everybody else has forgotten."""
         for key in [k for k in self.disk.logs if k[0] not in known]:
-            self.disk.quarantined[key] = self.disk.logs.pop(key)
-            if key in self.replicas:
-                self._run(key, self.replicas[key].on_deleted(now_ms=self.now_ms))
+            replica, state = self.replicas.get(key), None
+            if replica is not None:
+                state = replica.state
+                self.disk.high_watermarks[key] = replica.high_watermark
+                self._run(key, replica.on_deleted(now_ms=self.now_ms))
                 del self.replicas[key]
                 self.created.forget(key)
+            self.disk.set_aside(key, topics.get(key[0]), state)
             self.events.note(f"{self.name} sets {key[0][:4]}-{key[1]} aside: nobody knows it")
         for key in [k for k in self.creations.wanted if k[0] not in known]:
             self.creations.give_up(key)
@@ -789,11 +833,25 @@ class BrokerNode:
             return
         replica = self.replicas.get(key)
         if replica is None:
-            if key not in self.disk.logs:
+            if key not in self.disk.logs and not self._take_up(state):
                 self._want_log(state)
                 return
             replica = self._host(key)
         self._enter(replica, state)
+
+    def _take_up(self, state: PartitionState) -> bool:
+        """As PartitionTable does."""
+        key = (state.topic_id, state.partition)
+        note = self.disk.notes.get(key)
+        if note is None or self.disk.failing is not None:
+            return False
+        if has_seat(state, self.broker_id) and state.leader_epoch <= note.leader_epoch:
+            return False
+        self.creations.give_up(key)
+        self.disk.take_up(key)
+        self.events.note(f"{self.name} takes {key[0][:4]}-{key[1]} up again")
+        self._tell_set_aside()
+        return True
 
     def _host(self, key: PartitionKey) -> Replica:
         replica = self.replicas[key] = Replica(
@@ -858,6 +916,7 @@ class BrokerNode:
         for key in keys:
             state = self.creations.end(key)
             if state is not None:
+                self.disk.notes.pop(key, None)  # outdated
                 log = self.disk.logs[key] = MemoryLog()
                 log.failing = self.disk.failing
                 self.cluster.logs_made.add((self.broker_id, key))
@@ -884,7 +943,8 @@ class BrokerNode:
         if replica is None:
             self.creations.give_up(key)
             if key in self.disk.logs:
-                self.disk.quarantined[key] = self.disk.logs.pop(key)
+                self.disk.set_aside(key, None, None)
+                self._tell_set_aside()
                 self.events.note(f"{self.name} sets {key[0][:4]}-{key[1]} aside: it is no replica any more")
             return
         self._run(key, replica.on_partition_state(state, now_ms=self.now_ms))
@@ -912,7 +972,8 @@ class BrokerNode:
         problems, self.problems = tuple(self.problems), []
         ends = [end for _, r in sorted(self.replicas.items()) if (end := log_end_of(r)) is not None]
         created = self.created.next(count_max=CREATIONS_TOLD_MAX)
-        if not proposals and not problems and not ends and not created:
+        tells_aside, self.is_set_aside_untold = self.is_set_aside_untold, False
+        if not proposals and not problems and not ends and not created and not tells_aside:
             return
         self.reporting = True
         report = LagReport(
@@ -924,6 +985,7 @@ class BrokerNode:
             witness=self.witness,
             log_ends=tuple(ends),
             created=created,
+            set_aside=tuple(self.disk.notes.values()) if tells_aside else None,
         )
 
         def done() -> None:
@@ -945,11 +1007,13 @@ class BrokerNode:
                         self.cluster.oracle.on_replica_touched(self, key)
             else:
                 self.problems.extend(problems)
+                self.is_set_aside_untold = self.is_set_aside_untold or tells_aside
             done()
 
         def lost() -> None:
             self.cluster.marks.reached("report.unanswered")
             self.problems.extend(problems)
+            self.is_set_aside_untold = self.is_set_aside_untold or tells_aside
             done()
 
         self._call(self._controller, report, answered, lost)

@@ -6,7 +6,8 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from controller.core.events import ElectPreferred, RecoverMetadata
+from controller.contract.partition_state import NO_LEADER
+from controller.core.events import BringBackTopics, ElectPreferred, RecoverMetadata
 from tests.simulation.kinds_brokers import back_after
 from tests.simulation.kinds_network import cut_pairs
 from tests.simulation.schedule import Arguments, kind
@@ -237,6 +238,9 @@ def zookeeper_goes_back(cluster: Cluster, *, age_ms: int) -> bool:
         told = all(b.disk.seen.records > records and b.disk.cluster_id for b in cluster.brokers.values())
         if not told or cluster.budget.unknown or cluster.budget.is_exceeded or cluster.zookeeper.times_back:
             return
+        deleted = set(cluster.operator.deleted)
+        if any(key[0] in deleted for b in cluster.brokers.values() for key in b.disk.logs):
+            return  # What was made and deleted since would be back, by its logs.
         if not living_topics(copy) <= living_topics(cluster.zookeeper.nodes):
             return  # What was deleted since would be back, and empty.
         cluster.zookeeper.put_back(copy)
@@ -268,6 +272,49 @@ def recover_when_told(cluster: Cluster) -> None:
     if not cluster.is_recovery_watched:
         cluster.is_recovery_watched = True
         look()
+
+
+def _draw_forgotten(cluster: Cluster, random: Random) -> Arguments | None:
+    topic_ids = sorted({key[0] for key in cluster.keys} - set(cluster.operator.topics.values()))
+    return {"topic_id": random.choice(topic_ids)} if topic_ids else None
+
+
+@kind(_draw_forgotten, weight=0, family="metadata")
+def topic_is_forgotten(cluster: Cluster, *, topic_id: str) -> bool:
+    """S70: ZooKeeper loses the rows of one topic, and nothing by which anybody could tell. Brokers set its
+    logs aside. The operator sees the alarm and brings it back."""
+    keys = [key for key in cluster.keys if key[0] == topic_id]
+    states = [cluster.truth(key) for key in keys]
+    if cluster.options.over_budget or cluster.zookeeper.is_back or cluster.budget.unknown or not states:
+        return False
+    if any(s is None or s.leader == NO_LEADER or s.new_replicas or s.is_reassigning for s in states):
+        return False
+    if any(len(s.isr) < s.min_insync_replicas for s in states if s is not None):
+        return False
+    nodes = cluster.zookeeper.nodes
+    for path in [f"topic/{topic_id}", *(f"partition/{key[0]}/{key[1]}" for key in keys)]:
+        del nodes[path]
+    for session in list(cluster.zookeeper.sessions):
+        cluster.zookeeper.expire(session)
+    cluster.events.note(f"ZooKeeper has forgotten topic {topic_id[:4]}")
+    bring_back_when_told(cluster, topic_id)
+    return True
+
+
+def bring_back_when_told(cluster: Cluster, topic_id: str) -> None:
+    """The operator looks once a second, and asks until the topic is there."""
+
+    def look() -> None:
+        controller = cluster.active_controller()
+        if f"topic/{topic_id}" in cluster.zookeeper.nodes:
+            return
+        if controller is not None and controller.machine is not None and not controller.machine.went_back:
+            event = BringBackTopics(wall_ms=cluster.events.now_ms, actor="operator", topic_ids=(topic_id,))
+            controller.submit(event, lambda reply: cluster.events.note(f"operator brings back: {reply}"))
+        cluster.events.after(1_000, look)
+
+    recover_when_told(cluster)
+    cluster.events.after(1_000, look)
 
 
 def _draw_outage(cluster: Cluster, random: Random) -> Arguments | None:

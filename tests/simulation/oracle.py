@@ -360,7 +360,7 @@ class Oracle:
             broker = cluster.brokers[broker_id]
             if not broker.is_up or broker.broker_epoch != cluster.registered_epoch(broker_id):
                 continue
-            log = broker.disk.logs.get(key)
+            log = broker.disk.held(key)
             end_offset = 0 if log is None else log.log_end_offset
             if end_offset < ghost.end_offset and broker.is_resumed:
                 continue  # until somebody can have found out

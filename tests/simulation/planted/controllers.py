@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from controller.contract.errors import ControllerError
+from controller.contract.holdings import HeldLog
 from controller.contract.partition_state import PartitionState
-from controller.core import election, isr, machine, recovery, registration, sessions
+from controller.core import election, isr, machine, recovery, registration, sessions, set_aside
 from controller.core.records import Cause
 from controller.core.sessions import Sessions
 from tests.simulation import controller_node
@@ -260,6 +262,18 @@ def recovery_mints_too_low() -> Patches:
         return msgspec.structs.replace(after, leader_epoch=1, partition_epoch=1)
 
     return [(recovery, "rebuilt_partition", rebuilt)]
+
+
+@plant(breaks="I1", seen="a topic is brought back by its shortest log", seeds_max=60, family="metadata")
+def brought_back_by_its_shortest_log() -> Patches:
+    original = set_aside.rebuilt_partition
+
+    def rebuilt(*args: Any, logs: Mapping[int, HeldLog], **names: Any) -> PartitionState:
+        after = original(*args, logs=logs, **names)
+        shortest = min(logs, key=lambda b: (logs[b].leader_epoch, logs[b].log_end_offset), default=None)
+        return after if shortest is None else msgspec.structs.replace(after, isr=(shortest,))
+
+    return [(set_aside, "rebuilt_partition", rebuilt)]
 
 
 @plant(breaks="I1", seen="a recovery takes the rows that went back", seeds_max=60, family="metadata")
