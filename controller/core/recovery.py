@@ -7,16 +7,17 @@ history, and an in-sync set of one: the replica that provably holds every commit
 copies from it and joins as any learner does. It is
 
 1. the leader of the highest leader epoch, if it is still running: nobody else can have committed since; else
-2. the longest log, by leader epoch and end, if every replica told of its log, and none lost its page cache or
-   its disk since it last was heard. Where nobody has one of a partition whose replicas all are new, it was
-   never written, and its first leader begins it; not if a broker was given up, which may have had it.
+2. the longest log, by leader epoch and end, if every replica told of its log, and each is in sync by the
+   latest state, which it holds itself, or lost neither page cache nor disk since the rows were written. Where
+   nobody has one of a partition whose replicas all are new, it was never written, and its first leader begins
+   it; not if a broker was given up, which may have had it.
 
 Of any other partition nobody is put in sync: it has no leader, says so, and a person chooses (3.5).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -273,7 +274,10 @@ def rebuilt_partition(
     """The row of one partition, by the states and logs that brokers hold of it. holders: become its replicas
     where neither states nor logs of it are there. has_all: no broker was given up."""
     base = _base(image, topic, number, states, list(logs) or holders)
-    whole = _whole(base, list(states), logs, held, has_all)
+    key = (topic.topic_id, number)
+    intact = {b for b, holdings in held.items() if _is_intact_of(image, holdings, base)}
+    has_rows = bool(states) or key in image.partitions
+    whole = _whole(base, list(states), logs, held, intact, has_rows=has_rows, has_all=has_all)
     leader_epochs = (
         base.leader_epoch,
         *(s.leader_epoch for s in states),
@@ -298,10 +302,14 @@ def _whole(
     states: list[PartitionState],
     logs: Mapping[int, HeldLog],
     held: Mapping[int, Holdings],
+    intact: Collection[int],
+    *,
+    has_rows: bool,
     has_all: bool,
 ) -> int | None:
-    """The replica that provably holds every committed record; None: nobody can tell which. has_all: no broker
-    was given up, not even one that the partition may have been moved to."""
+    """The replica that provably holds every committed record; None: nobody can tell which. intact: those
+    whose logs are all that they ever held. has_rows: the base is no guess. has_all: no broker was given up,
+    not even one that the partition may have been moved to."""
     leaders = {state.leader for state in states if state.leader_epoch == base.leader_epoch} - {NO_LEADER}
     if len(leaders) > 1:
         return None  # two histories were led
@@ -317,31 +325,41 @@ def _whole(
         )
     ):
         return base.leader
-    if not all(b in held and is_intact(held[b]) for b in base.replicas):
+    if has_rows and is_latest and not base.isr and not base.elr:
+        return None  # nor could anybody tell before ZooKeeper went back
+    if not all(b in intact for b in base.replicas):
         return None
     if not logs:
-        return _first(base, held) if has_all else None
+        return _first(base, intact) if has_all else None
     if any(b not in logs for b in (*base.isr, *base.elr)) and base.new_replicas != base.replicas:
         return None
     holders = [b for b in base.replicas if b in logs]
     return max(holders, key=lambda b: (logs[b].leader_epoch, logs[b].log_end_offset), default=None)
 
 
-def _first(base: PartitionState, held: Mapping[int, Holdings]) -> int | None:
+def _first(base: PartitionState, intact: Collection[int]) -> int | None:
     """Who begins a partition of which nobody has a log; None: it may have had one. Its first leader was the
     only one that could be told to begin it."""
     if base.new_replicas != base.replicas:
         return None
-    if not all(held[b].identity.last_shutdown.is_intact for b in base.replicas):
+    if not all(b in intact for b in base.replicas):
         return None
     return base.leader if base.leader in base.replicas else base.replicas[0]
 
 
-def is_intact(holdings: Holdings) -> bool:
-    """Whether what it tells of its logs is all that they ever held, by its own disk's word."""
-    return holdings.identity.last_shutdown.is_intact or (
-        holdings.identity.last_shutdown is ShutdownKind.FIRST_START and not holdings.logs
-    )
+def _is_intact_of(image: ClusterImage, holdings: Holdings, base: PartitionState) -> bool:
+    """Whether what a broker tells of this partition's log is all that it ever held: by its own state, if that
+    is the latest and has it in sync; else by its disk's word, if that is the disk that the rows know."""
+    identity = holdings.identity
+    broker_id = identity.broker_id
+    if broker_id in base.isr and base in holdings.states:
+        return True
+    row = image.brokers.get(broker_id)
+    known = () if row is None else (*row.log_dir_ids, *row.offline_log_dir_ids)
+    is_the_same_disk = set(known) == {*identity.log_dir_ids, *identity.offline_log_dir_ids}
+    if identity.last_shutdown is ShutdownKind.FIRST_START:
+        return is_the_same_disk
+    return identity.last_shutdown.is_intact and (is_the_same_disk or not known)
 
 
 def _write(

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import trio
 
 from controller.contract.errors import ControllerError
@@ -458,7 +459,9 @@ class ControllerSession:
             return
         self._holdings_told_ms = now_ms
         self._complain("the controller lost metadata that it once told: leading goes on, nothing else does")
-        holdings = self._reports.holdings(self._registration(), has_view=self.has_full_state)
+        # What its disk said at the start: a controller that has forgotten this process heard nothing of it.
+        identity = msgspec.structs.replace(self._registration(), last_shutdown=self._identity.last_shutdown)
+        holdings = self._reports.holdings(identity, has_view=self.has_full_state)
         report = LagReport(
             broker_id=self._identity.broker_id,
             broker_epoch=self.broker_epoch,

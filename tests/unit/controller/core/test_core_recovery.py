@@ -40,14 +40,17 @@ class LostHistory:
         end: tuple[int, int] | None,
         *,
         is_intact: bool = True,
+        last_shutdown: ShutdownKind | None = None,
+        dirs: tuple[str, ...] | None = None,
     ) -> None:
         witness = Witness(cluster_id=CLUSTER_ID, controller_epoch=9, lineage="lost", records=500)
         identity = msgspec.structs.replace(
-            self.cluster.request(broker_id),
+            self.cluster.request(broker_id, dirs=dirs),
             cluster_id=CLUSTER_ID,
             witness=witness,
             previous_broker_epoch=60,
-            last_shutdown=ShutdownKind.PROCESS_CRASH if is_intact else ShutdownKind.MACHINE_CRASH,
+            last_shutdown=last_shutdown
+            or (ShutdownKind.PROCESS_CRASH if is_intact else ShutdownKind.MACHINE_CRASH),
         )
         holdings = Holdings(
             identity=identity,
@@ -108,6 +111,39 @@ def test_where_a_log_may_have_been_longer_nobody_is_chosen() -> None:
     lost = LostHistory(held={}, ends={1: (5, 200), 2: (6, 90), 3: (6, 80)}, lost=(1,))
     after = lost.recover()
     assert (after.isr, after.elr, after.leader) == ((), (), NO_LEADER)
+
+
+def test_a_replica_on_another_disk_than_the_rows_know_may_have_had_more() -> None:
+    """It says that only its process crashed, and means the disk that it has now."""
+    lost = LostHistory(held={}, ends={1: (5, 200), 3: (5, 200)})
+    lost.tell(2, None, (5, 10), dirs=("another",))
+    assert lost.recover().isr == ()
+
+
+def test_a_process_that_began_on_an_empty_disk_is_believed_where_it_is_in_sync_by_its_own_latest_state() -> (
+    None
+):
+    """Not so the word of the rows, or of an older state, which it had a seat in."""
+    began = {"last_shutdown": ShutdownKind.FIRST_START, "dirs": ("another",)}
+    latest = later(9, 6, 14, 1, 2, 3)
+    lost = LostHistory(held={1: latest, 3: latest}, ends={1: (6, 80), 3: (6, 80)})
+    lost.tell(2, latest, (6, 90), **began)
+    assert lost.recover().isr == (2,)
+    lost = LostHistory(held={1: latest, 3: latest}, ends={1: (6, 80), 3: (6, 80)})
+    lost.tell(2, later(9, 6, 13, 1, 2, 3), (6, 90), **began)
+    assert lost.recover().isr == ()
+
+
+def test_on_the_disk_that_the_rows_know_a_first_start_lost_nothing_since() -> None:
+    lost = LostHistory(held={}, ends={1: (5, 200), 3: (5, 200)})
+    lost.tell(2, None, (5, 210), last_shutdown=ShutdownKind.FIRST_START)
+    assert lost.recover().isr == (2,)
+
+
+def test_who_had_lost_every_seat_before_is_not_whole_because_rows_were_lost() -> None:
+    nobody = later(NO_LEADER, 6, 14)
+    lost = LostHistory(held={1: nobody}, ends={1: (6, 80), 2: (6, 70), 3: (6, 70)})
+    assert lost.recover().isr == ()
 
 
 def test_where_two_histories_were_led_under_one_epoch_nobody_is_chosen() -> None:

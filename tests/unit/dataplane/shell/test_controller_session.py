@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ import trio.testing
 from shell_kit import TrioClock
 
 from controller.contract.errors import ControllerError
-from controller.contract.holdings import SetAsideLog
+from controller.contract.holdings import Holdings, SetAsideLog
 from controller.contract.lag_report import (
     CreatedLogs,
     IsrMember,
@@ -100,6 +101,9 @@ class Reports:
 
     def on_problems_reported(self, problems: Sequence[ReplicaProblem]) -> None:
         self.problems = ()
+
+    def holdings(self, identity: RegisterRequest, *, has_view: bool) -> Holdings:
+        return Holdings(identity=identity, has_view=has_view)
 
     def on_report_answered(self, response: LagReportResponse, now_ms: int) -> None:
         self.answered.append(response)
@@ -508,3 +512,20 @@ def test_leave_to_stop_is_asked_for_at_once_and_taken() -> None:
         assert bench.session.may_shut_down.is_set()
 
     during(2_000, stop)
+
+
+def test_a_process_that_began_on_an_empty_disk_says_so_to_a_controller_that_forgot_it() -> None:
+    """It has lived through its registration: for its seats that counts, not for what rows of an earlier time
+    say of the disk before."""
+
+    def test(bench: Bench) -> None:
+        bench.session._identity = dataclasses.replace(
+            bench.session._identity, last_shutdown=ShutdownKind.FIRST_START
+        )
+        went_back = HeartbeatResponse(error=ControllerError.METADATA_WENT_BACK, controller_epoch=3)
+        bench.controller.then("heartbeat", went_back)
+
+    bench = during(400, test)
+    (report,) = bench.controller.seen("report")
+    assert report.holdings.identity.last_shutdown is ShutdownKind.FIRST_START
+    assert report.holdings.identity.previous_broker_epoch == 5
