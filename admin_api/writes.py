@@ -140,6 +140,7 @@ class Writing:
                 body_hash=_body_hash(self._request),
                 fresh_seed=services.ids.new_id(),
                 now_ms=services.clock.now_wall_ms(),
+                expiry_ms=services.engine.expiry_ms(),
             )
         )
         match claim:

@@ -183,7 +183,7 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
         is_observer=config.observer,
     )
     store = Database.open(config.database_url)
-    outbox = AuditOutbox(store, clock=clock, truth=engine.truth)
+    outbox = AuditOutbox(store, clock=engine.clock, truth=engine.truth)
     engine.attach_outbox(outbox)
     registry = CollectorRegistry()
     registry.register(EngineCollector(engine))
@@ -205,7 +205,7 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
             tasks.start_soon(_migrate, config.database_url, clock)
             tasks.start_soon(outbox.run)
             if config.audit_retention_days:
-                tasks.start_soon(_retention(config, engine, store, clock).run)
+                tasks.start_soon(_retention(config, engine, store).run)
             tasks.start_soon(app.state.operations.run)
             await server.serve(sockets=[bound])
             engine.stand_down()
@@ -289,11 +289,11 @@ def _compose_app(
     )
 
 
-def _retention(config: ControllerConfig, engine: Engine, store: Database, clock: SystemClock) -> Retention:
+def _retention(config: ControllerConfig, engine: Engine, store: Database) -> Retention:
     def clusters() -> Sequence[str]:
         return engine.clusters() if engine.role == "active" else ()
 
-    return Retention(store, clock=clock, clusters=clusters, days=config.audit_retention_days)
+    return Retention(store, clock=engine.clock, clusters=clusters, days=config.audit_retention_days)
 
 
 async def _migrate(database_url: str, clock: SystemClock) -> None:

@@ -47,6 +47,7 @@ async def make_plan(services: Services, cluster: str, attempt: Attempt, *, body:
     if attempt.dry_run:
         return Answer.of(200, plan_view(cluster, plan, verdicts))
     stored = await store_plan(
+        services.engine,
         services.database,
         cluster,
         plan,
@@ -221,7 +222,9 @@ async def _as_of_now(
             expires_at_ms=stored.row.expires_at_ms,
         )
         return StoredPlan(row=row, plan=new)
-    return await store_plan(services.database, cluster, new, _origin(attempt), now_ms=attempt.wall_ms)
+    return await store_plan(
+        services.engine, services.database, cluster, new, _origin(attempt), now_ms=attempt.wall_ms
+    )
 
 
 def _stale(plan: Plan, image: ClusterImage) -> list[PartitionKey]:

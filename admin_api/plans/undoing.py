@@ -76,7 +76,9 @@ async def undo_operation(
         reason=attempt.reason,
         request_id=attempt.request_id,
     )
-    stored = await store_plan(services.database, row.cluster, plan, origin, now_ms=attempt.wall_ms)
+    stored = await store_plan(
+        services.engine, services.database, row.cluster, plan, origin, now_ms=attempt.wall_ms
+    )
     order: PlanOrder = order_of(plan, body)
     return await carry_out(services, stored, attempt, order=order, undoes=row.id)
 

@@ -53,7 +53,7 @@ async def change_replication_factor(
         request_id=attempt.request_id,
     )
     stored = await store_plan(
-        services.database, cluster, plan, origin, now_ms=attempt.wall_ms, verdicts=verdicts
+        services.engine, services.database, cluster, plan, origin, now_ms=attempt.wall_ms, verdicts=verdicts
     )
     spec = ReplicationFactorChange(
         topic=name, topic_id=topic.topic_id, replication_factor=factor, plan_id=stored.row.id

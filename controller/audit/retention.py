@@ -52,7 +52,7 @@ class HistoryAltered(Exception):
 class RetentionClock(Protocol):
     """The part of the shell's clock that is needed here."""
 
-    def now_wall_ms(self) -> int: ...
+    def expiry_ms(self) -> int | None: ...
     async def sleep_ms(self, duration_ms: int) -> None: ...
 
 
@@ -75,10 +75,15 @@ class Retention:
             await self.look()
 
     async def look(self) -> None:
-        """Removes what is too old by now. What fails is tried again by the next look."""
+        """Removes what is too old by now, by more than one clock's word, and nothing while clocks disagree.
+        What fails is tried again by the next look."""
         for cluster in self._clusters():
+            now_ms = self._clock.expiry_ms()
+            if now_ms is None:
+                _log.warning("audit: nothing is removed while clocks disagree, or ZooKeeper's is not heard")
+                return
             try:
-                await remove_old_rows(self._store, cluster, days=self._days, now_ms=self._clock.now_wall_ms())
+                await remove_old_rows(self._store, cluster, days=self._days, now_ms=now_ms)
             except (HistoryAltered, RemovalUnreadable) as error:
                 _log.error("audit of cluster %s: nothing is removed: %s", cluster, error)
             except (DatabaseUnavailable, DatabaseRejected) as error:

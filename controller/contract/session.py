@@ -117,8 +117,9 @@ class RegisterResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 class ClockLeap(msgspec.Struct, frozen=True, kw_only=True):
     """A broker's clocks disagree by more than is in order. ahead_of_controller_ms: its wall clock before the
-    controller's, as its heartbeats were answered. ahead_of_elapsed_ms: before the time last agreed on and the
-    time that has passed since; None: they have never agreed in its process's life. Negative: behind."""
+    controller's, as its heartbeats were answered; in a controller's own, before ZooKeeper's.
+    ahead_of_elapsed_ms: before the time last agreed on and the time that has passed since; None: they have
+    never agreed in its process's life. Negative: behind."""
 
     ahead_of_controller_ms: int
     ahead_of_elapsed_ms: int | None = None

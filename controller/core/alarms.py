@@ -123,19 +123,26 @@ def describe(code: AlarmCode, image: ClusterImage, state: PartitionState) -> str
             return f"{name}: broker {state.leader} was elected uncleanly and has not confirmed its log yet"
 
 
-def describe_leap(broker_id: int, leap: ClockLeap) -> str:
-    """In words that stay the same while the clocks do: in whole minutes."""
-    found = f"{_ahead(leap.ahead_of_controller_ms)} the controller's"
+def describe_leap(broker_id: int | None, leap: ClockLeap) -> str:
+    """In words that stay the same while the clocks do: in whole minutes. broker_id None: the controller's."""
+    who, other = (
+        ("the controller", "ZooKeeper") if broker_id is None else (f"broker {broker_id}", "the controller")
+    )
+    found = f"{_ahead(leap.ahead_of_controller_ms)} {other}'s"
     if leap.ahead_of_elapsed_ms is not None:
         found += f" and {_ahead(leap.ahead_of_elapsed_ms)} the time that has passed since clocks agreed"
-    return (
-        f"broker {broker_id}'s wall clock is {found}: one of them is wrong. Until they agree that broker "
-        "deletes nothing by time and forgets no idle producer; is NTP running on it and on the controllers?"
+    effect = (
+        "the controller removes no row of the audit, no kept answer and no plan; is NTP running on the "
+        "controllers and on ZooKeeper's servers?"
+        if broker_id is None
+        else "that broker deletes nothing by time and forgets no idle producer; is NTP running on it and on "
+        "the controllers?"
     )
+    return f"{who}'s wall clock is {found}: one of them is wrong. Until they agree {effect}"
 
 
 def _ahead(ms: int) -> str:
-    days, minutes = divmod(abs(ms) // 60_000, 24 * 60)
+    days, minutes = divmod((abs(ms) + 30_000) // 60_000, 24 * 60)
     if not days and not minutes:
         return "level with"
     return f"{days} d {minutes // 60} h {minutes % 60} min {'ahead of' if ms > 0 else 'behind'}"
@@ -173,6 +180,14 @@ class AlarmBook:
                 if not self._troubled[key.partition_key]:
                     del self._troubled[key.partition_key]
             draft.effects.append(ClearAlarm(key=key))
+
+    def on_clocks(self, draft: Draft, broker_id: int | None, leap: ClockLeap | None) -> None:
+        """What a broker tells of its clocks, or with None this controller of its own."""
+        key = AlarmKey(code=AlarmCode.CLOCK_LEAP, broker_id=broker_id)
+        if leap is None:
+            self.clear_alarm(draft, key)
+        else:
+            self.raise_alarm(draft, key, describe_leap(broker_id, leap))
 
     def raise_unproven(self, draft: Draft, broker_id: int, keys: Iterable[PartitionKey], detail: str) -> None:
         """A broker lost these seats, and how much its logs lack is not known. Clears when all are in sync."""

@@ -43,6 +43,7 @@ class AlarmCode(StrEnum):
     #: A second live process claims this broker id (S37).
     DUPLICATE_BROKER = "duplicate_broker"
     #: A broker's clock, the controller's and the time that has passed disagree: nothing expires there.
+    #: Without a broker: the controller's, ZooKeeper's and the time that has passed.
     CLOCK_LEAP = "clock_leap"
     BROKER_FENCED = "broker_fenced"
     #: A broker came back without proof that its logs are whole, and lost its seats. Until all are in sync.

@@ -16,6 +16,7 @@ from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReport, LagReportResponse
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.session import (
+    ClockLeap,
     HeartbeatRequest,
     HeartbeatResponse,
     RegisterRequest,
@@ -94,7 +95,9 @@ class BrokerProvenDead(_Event, frozen=True, kw_only=True):
 
 class Tick(_Event, frozen=True, kw_only=True):
     """Time has passed: submit it at `next_deadline_ms()`, and once right after the machine is built.
-    -> None"""
+    clock_leap: how far this controller's clocks disagree. -> None"""
+
+    clock_leap: ClockLeap | None = None
 
 
 # --- from operators -----------------------------------------------------------------------------------------

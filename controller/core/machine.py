@@ -238,7 +238,7 @@ class ClusterMachine:
                     fenced=self._sessions.on_proven_dead(draft, event.broker_id, event.broker_epoch)
                 )
             case Tick():
-                self._on_tick(draft, now_ms)
+                self._on_tick(draft, event, now_ms)
                 return None
             case AllocateProducerIds():
                 return self._on_allocate_producer_ids(draft, event.request)
@@ -468,7 +468,8 @@ class ClusterMachine:
 
     # --- time -------------------------------------------------------------------------------------------
 
-    def _on_tick(self, draft: Draft, now_ms: int) -> None:
+    def _on_tick(self, draft: Draft, event: Tick, now_ms: int) -> None:
+        self._alarms.on_clocks(draft, None, event.clock_leap)
         self._sessions.on_tick(draft, now_ms)
         if self._confirm_at_ms is not None and now_ms >= self._confirm_at_ms:
             self._confirm_at_ms = None

@@ -30,7 +30,7 @@ from controller.contract.session import (
     RegisterRequest,
     RegisterResponse,
 )
-from controller.core.alarms import AlarmBook, describe_leap
+from controller.core.alarms import AlarmBook
 from controller.core.draft import Draft, actor_of
 from controller.core.effects import AlarmCode, AlarmKey, ProbeBroker
 from controller.core.election import drain, elect_leaderless, vacate_seats
@@ -383,11 +383,7 @@ class Sessions:
             sequence=request.applied_sequence,
         )
         self._take_offline_dirs(draft, broker_id, request.offline_log_dir_ids)
-        clock_alarm = _broker_alarm(AlarmCode.CLOCK_LEAP, broker_id)
-        if request.clock_leap is None:
-            self._alarms.clear_alarm(draft, clock_alarm)
-        else:
-            self._alarms.raise_alarm(draft, clock_alarm, describe_leap(broker_id, request.clock_leap))
+        self._alarms.on_clocks(draft, broker_id, request.clock_leap)
         may_shut_down = False
         if request.wants_shutdown:
             may_shut_down = self._on_wants_shutdown(draft, broker_id, now_ms)

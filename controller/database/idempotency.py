@@ -51,10 +51,18 @@ Claim = Claimed | Replay | InProgress | OtherBody
 
 
 def claim(
-    connection: sa.Connection, *, scope: str, key: str, body_hash: str, fresh_seed: str, now_ms: int
+    connection: sa.Connection,
+    *,
+    scope: str,
+    key: str,
+    body_hash: str,
+    fresh_seed: str,
+    now_ms: int,
+    expiry_ms: int | None,
 ) -> Claim:
-    """Claims the key, or says why not."""
-    connection.execute(idempotency_keys.delete().where(idempotency_keys.c.expires_at_ms <= now_ms))
+    """Claims the key, or says why not. expiry_ms: by what time answers have expired; None: none has."""
+    if expiry_ms is not None:
+        connection.execute(idempotency_keys.delete().where(idempotency_keys.c.expires_at_ms <= expiry_ms))
     insert = postgres_insert if connection.dialect.name == "postgresql" else sqlite_insert
     inserted = connection.execute(
         insert(idempotency_keys)

@@ -326,7 +326,7 @@ class BrokerApi:
                 reply = msgspec.structs.replace(
                     reply,
                     preflight=self._engine.preflight_targets(cluster, question.broker_id),
-                    wall_ms=self._wall_ms(),
+                    wall_ms=self._engine.clock.own_wall_ms(),
                 )
         return self._render(reply)
 

@@ -46,12 +46,12 @@ from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine, Step
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, Record, RemoveTopicRecord
-from controller.shell.clock import Clock
 from controller.shell.leadership import Resigned, Term
 from controller.shell.listeners import ListenerAnswer, Listeners, is_proven_dead
 from controller.shell.metadata_store import ClusterStore, Conflict, Fenced
 from controller.shell.outcomes import MetadataWentBack, NotActive, OutcomeUnknown, Overloaded
 from controller.shell.published import PersistedChange, Published, observe, render
+from controller.shell.timekeeper import Timekeeper
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,8 @@ UNPERSISTED_RECORDS_MAX: Final = 400_000
 UNPERSISTED_EVENTS_MAX: Final = 20_000
 #: Records replayed, or audited, before other tasks get a turn.
 SLICE_RECORDS: Final = 1_000
+#: The machine hears at least as often how far this controller's clocks disagree.
+CLOCKS_TOLD_MS: Final = 5_000
 #: A tick that leaves its deadline in the past must not spin.
 TICK_PAUSE_MIN_MS: Final = 5
 #: After a session's connection closed, its listener is asked again for so long: a dying process closes its
@@ -122,7 +124,7 @@ class ClusterDriver:
         *,
         store: ClusterStore,
         term: Term,
-        clock: Clock,
+        clock: Timekeeper,
         listeners: Listeners,
         options: ControllerOptions,
         outbox: Outbox | None,
@@ -387,24 +389,24 @@ class ClusterDriver:
 
     async def _tick_for_ever(self) -> None:
         self._tick_once()
+        ticked_ms = self._clock.now_mono_ms()
         while True:
             self._deadline_moved = anyio.Event()
-            self._armed_ms = deadline_ms = self.machine.next_deadline_ms()
-            if deadline_ms is None:
-                await self._deadline_moved.wait()
-                continue
-            wait_ms = deadline_ms - self._clock.now_mono_ms()
+            self._armed_ms = self.machine.next_deadline_ms()
+            due_ms = ticked_ms + CLOCKS_TOLD_MS if self._armed_ms is None else self._armed_ms
+            wait_ms = min(due_ms, ticked_ms + CLOCKS_TOLD_MS) - self._clock.now_mono_ms()
             if wait_ms > 0:
                 with self._clock.timeout_ms(wait_ms):
                     await self._deadline_moved.wait()
                 continue
+            ticked_ms = self._clock.now_mono_ms()
             # Without authority heartbeats are not counted, so nobody may be judged by them either.
             if self._term.has_authority:
                 self._tick_once()
             await self._clock.sleep_ms(TICK_PAUSE_MIN_MS)
 
     def _tick_once(self) -> None:
-        step = self._step(Tick(wall_ms=self._clock.now_wall_ms()))
+        step = self._step(Tick(wall_ms=self._clock.now_wall_ms(), clock_leap=self._clock.leap()))
         if step.records or step.effects:
             self._enqueue(_Waiting(step))
 

@@ -49,6 +49,7 @@ from controller.shell.metadata_store import ClusterStore, MetadataCorrupt, clust
 from controller.shell.outcomes import ClusterExists, NotActive, OutcomeUnknown, Overloaded, UnknownCluster
 from controller.shell.published import Published, truth
 from controller.shell.rows import head_path
+from controller.shell.timekeeper import Timekeeper
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class Engine:
         is_observer: bool = False,
     ) -> None:
         self._meta = meta
-        self._clock = clock
+        self._clock = clock = Timekeeper(clock, meta)
         self._ids = Ids(random_bytes)
         self._listeners = listeners
         self._outbox = outbox
@@ -156,8 +157,12 @@ class Engine:
         return self._leadership.elections_won
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> Timekeeper:
         return self._clock
+
+    def expiry_ms(self) -> int | None:
+        """The time by which something may have expired; None: nothing may be removed by time now."""
+        return self._clock.expiry_ms()
 
     # -- asking --
 
@@ -407,6 +412,7 @@ class Engine:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._refresh_copies)
             tasks.start_soon(self.loop_watch.run, self._clock)
+            tasks.start_soon(self._clock.run)
             task_status.started()
             async with anyio.create_task_group() as standing:
                 standing.start_soon(self._leadership.run, self._serve)

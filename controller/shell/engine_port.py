@@ -44,6 +44,10 @@ class EnginePort(Protocol):
     @property
     def zookeeper_connected(self) -> bool: ...
 
+    def expiry_ms(self) -> int | None:
+        """The time by which something may have expired; None: nothing may be removed by time now."""
+        ...
+
     async def submit(self, cluster: str, event: Event) -> Reply | None:
         """The machine's answer, once what it rests on is persisted. Raises NotActive, UnknownCluster,
         OutcomeUnknown, Overloaded."""

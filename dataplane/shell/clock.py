@@ -13,8 +13,8 @@ from typing import Protocol
 
 import trio
 
+from controller.contract.agreed_time import AgreedTime
 from controller.contract.session import ClockLeap, HeartbeatResponse
-from dataplane.core.agreed_time import AgreedTime
 
 NANOSECONDS_PER_MS = 1_000_000
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import msgspec
+import sqlalchemy as sa
 import trio
 
 from controller.contract.partition_state import PartitionKey, PartitionState
@@ -28,6 +29,27 @@ from tests.simulation.budget import LossBudget
 from tests.simulation.ongoing import OngoingFaults
 
 T = TypeVar("T")
+
+
+#: What the controller deletes by time, and by nothing else.
+DELETED_BY_TIME = ("audit", "audit_outcomes", "idempotency_keys", "plans")
+
+
+def watch_deletions(sql: sa.Engine) -> None:
+    with sql.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE deleted (what TEXT)")
+        for table in DELETED_BY_TIME:
+            connection.exec_driver_sql(
+                f"CREATE TRIGGER {table}_is_deleted AFTER DELETE ON {table} "
+                f"BEGIN INSERT INTO deleted VALUES ('{table}'); END"
+            )
+
+
+def deletions(sql: sa.Engine) -> dict[str, int]:
+    """How many rows of which table have been deleted."""
+    with sql.connect() as connection:
+        rows = connection.exec_driver_sql("SELECT what, count(*) FROM deleted GROUP BY what")
+        return {str(row[0]): int(row[1]) for row in rows}
 
 
 class Failure(Exception):
@@ -54,6 +76,7 @@ class Cluster:
         self.ongoing = OngoingFaults(world)  # type: ignore[arg-type] # the world has the same timers
         self.sql = create_sql_engine("sqlite://")
         sql_tables.create_all(self.sql)
+        watch_deletions(self.sql)
         self.controllers = [ControllerNode(self, number) for number in range(options.controllers)]
         members = {broker_id: BrokerNode(self, broker_id) for broker_id in range(1, options.brokers + 1)}
         #: Runs like the others, and waits to be added.

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from admin_api.app import create_app
 from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
+from controller.audit.retention import Retention
 from controller.database.sql import Database
 from controller.shell.broker_api import create_router
 from controller.shell.engine import Engine
@@ -29,6 +30,9 @@ PORT = 8080
 SESSION_TIMEOUT_MS = 4_000
 BOOT_MS = (2, 50)
 RECONNECT_MS = (5, 200)
+AUDIT_DAYS = 2
+"""No run lasts so long: every row that goes, goes on a wrong clock's word."""
+LOOK_MS = 500
 
 
 class ControllerNode:
@@ -186,7 +190,7 @@ class ControllerNode:
             options=cluster.options.controller_options(),
         )
         store = Database(cluster.sql, cluster.run_sql)
-        outbox = AuditOutbox(store, clock=life.clock, truth=engine.truth)
+        outbox = AuditOutbox(store, clock=engine.clock, truth=engine.truth)
         engine.attach_outbox(outbox)
         registry = CollectorRegistry()
         registry.register(EngineCollector(engine))
@@ -195,15 +199,28 @@ class ControllerNode:
             database=store,
             outbox=outbox,
             settings=ApiSettings(),
-            clock=life.clock,  # type: ignore[arg-type]
+            clock=engine.clock,
             random_bytes=random.randbytes,
             registry=registry,
             internal_routers=[create_router(engine)],
         )
         self.engine, self.outbox = engine, outbox
+        retention = Retention(
+            store,
+            clock=engine.clock,
+            clusters=lambda: engine.clusters() if engine.role == "active" else (),
+            days=AUDIT_DAYS,
+        )
         listener = await net.listen(self.machine.address, PORT)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(engine.run)
             nursery.start_soon(outbox.run)
             nursery.start_soon(app.state.operations.run)
+            nursery.start_soon(_look_often, retention, life)
             nursery.start_soon(serve_http, app, listener)
+
+
+async def _look_often(retention: Retention, life: Life) -> None:
+    while True:
+        await life.clock.sleep_ms(LOOK_MS)
+        await retention.look()

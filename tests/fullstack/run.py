@@ -17,7 +17,7 @@ from tests.checker.verdict import Anomaly, Figures, Verdict
 from tests.fullstack import ending
 from tests.fullstack.churn import Churn
 from tests.fullstack.clock import VirtualClock, run_virtually
-from tests.fullstack.cluster import Cluster, Failure
+from tests.fullstack.cluster import Cluster, Failure, deletions
 from tests.fullstack.consumer import Consumer
 from tests.fullstack.faults import Replayer, planners_of
 from tests.fullstack.guard import guarded, logging_into
@@ -203,6 +203,9 @@ class Story:
         )
         self.anomalies = await ending.agree(cluster)
         await ending.check_audit_chain(cluster)
+        gone = deletions(cluster.sql)
+        if gone:
+            raise Failure(f"I36: deleted by time, in a run of a minute: {gone}")
         await trio.sleep(1.5)  # followers learn the last high watermark
         self._count(cluster)
         watermarks = ending.high_watermarks(cluster)

@@ -10,6 +10,7 @@ import msgspec
 from controller.shell.leadership import ACTIVE_PATH
 from controller.shell.meta import Node
 from controller.shell.rows import HeadRow, head_path
+from tests.fullstack.world import WALL_START_MS
 from tests.simulation.memory_zookeeper import LostAnswer, MemoryMeta, MemoryZooKeeper
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class ZooKeeperHost:
     """Faults by the names that the schedules of tests/simulation use."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.server = MemoryZooKeeper()
+        self.server = MemoryZooKeeper(wall_ms=lambda: WALL_START_MS + cluster.world.now_ms)
         self._cluster = cluster
         self._random = cluster.world.random("zookeeper")
         self._outages = 0

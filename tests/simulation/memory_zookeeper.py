@@ -58,11 +58,20 @@ class LostAnswer:
     is_applied: bool
 
 
+#: What wall clocks show when a run begins.
+WALL_START_MS = 1_700_000_000_000
+
+
+def _loops_wall_ms() -> int:
+    return WALL_START_MS + round(anyio.current_time() * 1000)
+
+
 @dataclass(slots=True)
 class MemoryZooKeeper:
     """The server. `latency_ms` passes between a request and its answer."""
 
     latency_ms: int = 1
+    wall_ms: Callable[[], int] = _loops_wall_ms
     nodes: dict[str, Node] = field(default_factory=dict)
     history: list[Applied] = field(default_factory=list)
     zxid: int = 0
@@ -89,8 +98,9 @@ class MemoryZooKeeper:
 
     def apply(self, session_id: int, operations: Sequence[Operation]) -> Outcome:
         staged = dict(self.nodes)
+        now_ms = self.wall_ms()
         for index, operation in enumerate(operations):
-            reason = _stage(staged, operation, zxid=self.zxid + 1, session_id=session_id)
+            reason = _stage(staged, operation, zxid=self.zxid + 1, session_id=session_id, now_ms=now_ms)
             if reason is not None:
                 return Rejected(index, reason)
         self.zxid += 1
@@ -113,7 +123,9 @@ class MemoryZooKeeper:
             meta.notify(path)
 
 
-def _stage(nodes: dict[str, Node], operation: Operation, *, zxid: int, session_id: int) -> Rejection | None:
+def _stage(
+    nodes: dict[str, Node], operation: Operation, *, zxid: int, session_id: int, now_ms: int
+) -> Rejection | None:
     path = operation.path
     node = nodes.get(path)
     match operation:
@@ -124,7 +136,7 @@ def _stage(nodes: dict[str, Node], operation: Operation, *, zxid: int, session_i
             if parent and parent not in nodes:
                 return Rejection.NO_NODE
             owner = session_id if ephemeral else 0
-            nodes[path] = Node(data=data, version=0, owner=owner, created_zxid=zxid, modified_ms=0)
+            nodes[path] = Node(data=data, version=0, owner=owner, created_zxid=zxid, modified_ms=now_ms)
             return None
         case Check(version=version) | SetData(version=version) | Delete(version=version):
             if node is None:
@@ -132,7 +144,7 @@ def _stage(nodes: dict[str, Node], operation: Operation, *, zxid: int, session_i
             if version not in (ANY_VERSION, node.version):
                 return Rejection.BAD_VERSION
             if isinstance(operation, SetData):
-                nodes[path] = replace(node, data=operation.data, version=node.version + 1)
+                nodes[path] = replace(node, data=operation.data, version=node.version + 1, modified_ms=now_ms)
             elif isinstance(operation, Delete):
                 if any(other.startswith(path + "/") for other in nodes):
                     return Rejection.NOT_EMPTY

@@ -29,8 +29,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from controller.contract.agreed_time import LEAP_MS_MIN
 from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
-from dataplane.core.agreed_time import LEAP_MS_MIN
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.replica import Replica, Role
 from dataplane.storage.retention import SegmentView

@@ -82,10 +82,11 @@ async def keep_plan(
     if there is not None:
         return there
     plan = await make(engine, store, cluster, goal)
-    return await store_plan(store, cluster, plan, origin, now_ms=now_ms, expires_ms=expires_ms)
+    return await store_plan(engine, store, cluster, plan, origin, now_ms=now_ms, expires_ms=expires_ms)
 
 
 async def store_plan(
+    engine: EnginePort,
     store: Database,
     cluster: str,
     plan: Plan,
@@ -111,9 +112,10 @@ async def store_plan(
     )
     if verdicts is not None:
         row = msgspec.structs.replace(row, policies=[msgspec.to_builtins(one) for one in verdicts])
-    await store.write(
-        partial(plan_rows.forget_expired, before_ms=now_ms - PLAN_KEPT_MS, limit=_FORGOTTEN_AT_ONCE)
-    )
+    expiry_ms = engine.expiry_ms()
+    if expiry_ms is not None:
+        before_ms = expiry_ms - PLAN_KEPT_MS
+        await store.write(partial(plan_rows.forget_expired, before_ms=before_ms, limit=_FORGOTTEN_AT_ONCE))
     if await store.write(partial(plan_rows.begin_plan, row=row)):
         for start in range(0, len(plan.moves), MOVES_PER_WRITE):
             page = [

@@ -245,24 +245,33 @@ def test_what_vanished_unseen_is_ended_once(connection: sa.Connection) -> None:
 
 def test_an_idempotency_key_has_one_holder_then_one_answer(connection: sa.Connection) -> None:
     claim = partial(idempotency.claim, connection, scope="alice POST /topics", key="k")
-    assert claim(body_hash="h", fresh_seed="s1", now_ms=0) == Claimed("s1")
-    assert claim(body_hash="h", fresh_seed="s2", now_ms=10) == InProgress(idempotency.CLAIM_MS - 10)
-    assert claim(body_hash="other", fresh_seed="s2", now_ms=10) == OtherBody()
+    assert claim(body_hash="h", fresh_seed="s1", now_ms=0, expiry_ms=0) == Claimed("s1")
+    assert claim(body_hash="h", fresh_seed="s2", now_ms=10, expiry_ms=10) == InProgress(
+        idempotency.CLAIM_MS - 10
+    )
+    assert claim(body_hash="other", fresh_seed="s2", now_ms=10, expiry_ms=10) == OtherBody()
     # The holder died: whoever takes over creates what the first would have created.
-    assert claim(body_hash="h", fresh_seed="s3", now_ms=idempotency.CLAIM_MS) == Claimed("s1")
+    assert claim(
+        body_hash="h", fresh_seed="s3", now_ms=idempotency.CLAIM_MS, expiry_ms=idempotency.CLAIM_MS
+    ) == Claimed("s1")
     idempotency.keep_answer(
         connection, scope="alice POST /topics", key="k", status=201, headers={"location": "/x"}, body=b"{}"
     )
     idempotency.release(connection, scope="alice POST /topics", key="k")
-    assert claim(body_hash="h", fresh_seed="s4", now_ms=10**6) == Replay(201, {"location": "/x"}, b"{}")
-    assert claim(body_hash="h", fresh_seed="s5", now_ms=idempotency.KEEP_MS) == Claimed("s5")
+    assert claim(body_hash="h", fresh_seed="s4", now_ms=10**6, expiry_ms=10**6) == Replay(
+        201, {"location": "/x"}, b"{}"
+    )
+    assert claim(body_hash="h", fresh_seed="s5", now_ms=idempotency.KEEP_MS, expiry_ms=None) == Replay(
+        201, {"location": "/x"}, b"{}"
+    )
+    assert claim(body_hash="h", fresh_seed="s5", now_ms=0, expiry_ms=idempotency.KEEP_MS) == Claimed("s5")
 
 
 def test_a_released_claim_is_free_at_once_with_the_same_seed(connection: sa.Connection) -> None:
     claim = partial(idempotency.claim, connection, scope="s", key="k", body_hash="h")
-    assert claim(fresh_seed="s1", now_ms=10**9) == Claimed("s1")
+    assert claim(fresh_seed="s1", now_ms=10**9, expiry_ms=10**9) == Claimed("s1")
     idempotency.release(connection, scope="s", key="k")
-    assert claim(fresh_seed="s2", now_ms=10**9 + 1) == Claimed("s1")
+    assert claim(fresh_seed="s2", now_ms=10**9 + 1, expiry_ms=10**9 + 1) == Claimed("s1")
 
 
 def test_an_operation_is_moved_on_by_one_controller_only(connection: sa.Connection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -72,7 +73,8 @@ def store(database_url: str) -> Iterator[Database]:
 
 
 def _keep(store: Database, plan: Plan, origin: Origin = ORIGIN, *, now_ms: int = 1_000) -> Any:
-    return anyio.run(partial(store_plan, store, "prod", plan, origin, now_ms=now_ms, expires_ms=100))
+    engine: Any = SimpleNamespace(expiry_ms=lambda: now_ms)
+    return anyio.run(partial(store_plan, engine, store, "prod", plan, origin, now_ms=now_ms, expires_ms=100))
 
 
 def _read(store: Database, work: Any) -> Any:

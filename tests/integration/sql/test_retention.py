@@ -368,7 +368,7 @@ async def test_a_walk_that_rows_are_removed_under_begins_anew(
 
 
 class _Noon:
-    def now_wall_ms(self) -> int:
+    def expiry_ms(self) -> int | None:
         return NOW_MS
 
     async def sleep_ms(self, duration_ms: int) -> None:

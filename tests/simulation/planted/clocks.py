@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from controller.contract.agreed_time import AgreedTime
 from controller.contract.session import ClockLeap
-from dataplane.core.agreed_time import AgreedTime
 from tests.simulation.planted.plant import Patches, plant
 
 
@@ -15,7 +15,7 @@ def own_clock_expires() -> Patches:
 @plant(breaks="I36", seen="the controller's clock instead of one's own", seeds_max=60, family="clocks")
 def controllers_clock_expires() -> Patches:
     def expiry_ms(self: AgreedTime, *, wall_ms: int, mono_ms: int) -> int | None:
-        return None if self._controller is None else self._controller.at(mono_ms)
+        return None if self._other is None else self._other.at(mono_ms)
 
     return [(AgreedTime, "expiry_ms", expiry_ms)]
 

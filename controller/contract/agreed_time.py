@@ -2,16 +2,17 @@
 
 Three clocks are asked, and no two of them fail together unless a machine, or the time that it is given, does:
 
-    own         this machine's wall clock
-    elapsed     the time when own and controller's first agreed, and what CLOCK_BOOTTIME counted since
-    controller  the controller's wall clock, from its answers to heartbeats
+    own      this machine's wall clock
+    elapsed  the time when own and other first agreed, and what CLOCK_BOOTTIME counted since
+    other    another machine's wall clock: to a broker the controller's, from its answers to heartbeats;
+             to a controller ZooKeeper's, from the time of its own write
 
 While they are within LEAP_MS_MIN of each other, what is deleted by time is deleted by the *smallest* of them:
-too late is harmless. While they are not, or the controller has not been heard, nothing is deleted by time,
+too late is harmless. While they are not, or the other has not been heard, nothing is deleted by time,
 and what is written is stamped with the time that two of them tell: the later one, if in doubt, because
 a timestamp that is too old is a deletion later on.
 
-The elapsed time follows a wall clock by no more than clocks are slewed. One that own and controller's clock
+The elapsed time follows a wall clock by no more than clocks are slewed. One that own and other clock
 refute together, forward or back, gives in after SETTLED_MS: somebody has set the time of all machines, or of
 the only one. No clock decides what is committed.
 """
@@ -25,7 +26,7 @@ from controller.contract.session import ClockLeap
 LEAP_MS_MIN: Final = 5 * 60 * 1000
 """Clocks further apart than this disagree. Leases and NTP bound what is in order far below."""
 READING_MS_MAX: Final = 30_000
-"""For so long the controller's clock counts as heard, and so old an answer may be."""
+"""For so long the other clock counts as heard, and so old an answer may be."""
 SETTLED_MS: Final = 24 * 60 * 60 * 1000
 SLEWED_ONE_IN: Final = 1_000
 """As fast as the elapsed time follows a wall clock; NTP slews one in 2 000 at most."""
@@ -45,34 +46,34 @@ class _Reading(NamedTuple):
 class AgreedTime:
     """All `wall_ms` and `mono_ms` are read by the caller, from one machine, in one moment."""
 
-    __slots__ = ("_controller", "_elapsed", "_refuted_since_ms", "agreed_since_ms")
+    __slots__ = ("_elapsed", "_other", "_refuted_since_ms", "agreed_since_ms")
 
     def __init__(self) -> None:
-        self._controller: _Reading | None = None
+        self._other: _Reading | None = None
         self._elapsed: _Reading | None = None
         self._refuted_since_ms: int | None = None
         #: Monotonic: since when the elapsed time is counted; None: the clocks have not agreed yet.
         self.agreed_since_ms: int | None = None
 
-    def on_reading(self, controller_wall_ms: int, *, sent_ms: int, wall_ms: int, mono_ms: int) -> None:
-        """The controller's answer told its clock. It was read somewhat earlier, so it seems behind: by the
+    def on_reading(self, other_wall_ms: int, *, sent_ms: int, wall_ms: int, mono_ms: int) -> None:
+        """An answer told the other clock. It was read somewhat earlier, so it seems behind: by the
         round trip at most, and one that lasted long, because somebody slept, tells nothing. sent_ms:
         monotonic."""
         if mono_ms - sent_ms > READING_MS_MAX:
             return
-        controller = self._controller = _Reading(controller_wall_ms, mono_ms)
+        other = self._other = _Reading(other_wall_ms, mono_ms)
         elapsed = self._elapsed
-        if _are_apart(wall_ms, controller.wall_ms):
+        if _are_apart(wall_ms, other.wall_ms):
             self._refuted_since_ms = None
         elif elapsed is None:
-            self._agree(min(wall_ms, controller_wall_ms), mono_ms)
+            self._agree(min(wall_ms, other_wall_ms), mono_ms)
         elif not _are_apart(wall_ms, elapsed.at(mono_ms)):
             self._refuted_since_ms = None
             self._slew(elapsed, wall_ms, mono_ms)
         elif self._refuted_since_ms is None:
             self._refuted_since_ms = mono_ms
         elif mono_ms - self._refuted_since_ms >= SETTLED_MS:
-            self._agree(min(wall_ms, controller_wall_ms), mono_ms)
+            self._agree(min(wall_ms, other_wall_ms), mono_ms)
 
     def _agree(self, wall_ms: int, mono_ms: int) -> None:
         self._elapsed = _Reading(wall_ms, mono_ms)
@@ -108,27 +109,25 @@ class AgreedTime:
 
     def leap(self, *, wall_ms: int, mono_ms: int) -> ClockLeap | None:
         """How far the clocks disagree; None: they agree, or there is nothing to compare with."""
-        controller = self._controller
-        if controller is None:
+        other = self._other
+        if other is None:
             return None
-        controller_ms = controller.at(mono_ms)
+        other_ms = other.at(mono_ms)
         if self._elapsed is None:
-            if not _are_apart(wall_ms, controller_ms):
+            if not _are_apart(wall_ms, other_ms):
                 return None
-            return ClockLeap(ahead_of_controller_ms=wall_ms - controller_ms)
+            return ClockLeap(ahead_of_controller_ms=wall_ms - other_ms)
         elapsed_ms = self._elapsed.at(mono_ms)
-        clocks = (wall_ms, elapsed_ms, controller_ms)
+        clocks = (wall_ms, elapsed_ms, other_ms)
         if not _are_apart(min(clocks), max(clocks)):
             return None
-        return ClockLeap(
-            ahead_of_controller_ms=wall_ms - controller_ms, ahead_of_elapsed_ms=wall_ms - elapsed_ms
-        )
+        return ClockLeap(ahead_of_controller_ms=wall_ms - other_ms, ahead_of_elapsed_ms=wall_ms - elapsed_ms)
 
     def _is_heard(self, mono_ms: int) -> bool:
-        return self._controller is not None and mono_ms - self._controller.mono_ms <= READING_MS_MAX
+        return self._other is not None and mono_ms - self._other.mono_ms <= READING_MS_MAX
 
     def _clocks(self, wall_ms: int, mono_ms: int) -> list[int]:
-        known = [reading.at(mono_ms) for reading in (self._elapsed, self._controller) if reading is not None]
+        known = [reading.at(mono_ms) for reading in (self._elapsed, self._other) if reading is not None]
         return [wall_ms, *known]
 
 

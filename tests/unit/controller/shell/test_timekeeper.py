@@ -1,0 +1,86 @@
+"""The controller's clock beside ZooKeeper's: what is stamped, what may expire, and who is told."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from controller.contract.agreed_time import LEAP_MS_MIN, READING_MS_MAX
+from controller.core.effects import AlarmCode
+from controller.shell.engine import Engine
+from controller.shell.timekeeper import READ_EVERY_MS
+from tests.simulation.memory_zookeeper import MemoryZooKeeper
+from tests.unit.controller.shell.shell_parts import VirtualClock, form_cluster, make_engine, running
+
+pytestmark = pytest.mark.anyio
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+class SettableClock(VirtualClock):
+    def __init__(self) -> None:
+        self.leap_ms = 0
+
+    def now_wall_ms(self) -> int:
+        return super().now_wall_ms() + self.leap_ms
+
+
+def leaps(engine: Engine) -> list[str]:
+    return [a.detail for a in engine.alarms("prod") if a.key.code is AlarmCode.CLOCK_LEAP]
+
+
+async def pass_ms(ms: int) -> None:
+    await anyio.sleep(ms / 1000)
+
+
+@pytest.mark.parametrize("leap_ms", [8 * DAY_MS, -8 * DAY_MS])
+async def test_while_the_controllers_clock_has_leapt_nothing_expires_and_an_operator_is_told(
+    zookeeper: MemoryZooKeeper, leap_ms: int
+) -> None:
+    clock = SettableClock()
+    engine = make_engine(zookeeper.connect(), clock)
+    async with running(engine):
+        await form_cluster(engine)
+        await pass_ms(READ_EVERY_MS)
+        expiry_ms = engine.expiry_ms()
+        assert expiry_ms is not None
+        assert abs(expiry_ms - clock.now_wall_ms()) < 1_000
+        clock.leap_ms = leap_ms
+        assert engine.expiry_ms() is None
+        assert abs(engine.clock.now_wall_ms() - (clock.now_wall_ms() - leap_ms)) < 1_000, "stamps go on"
+        assert engine.clock.own_wall_ms() == clock.now_wall_ms(), "brokers compare it as it is"
+        await pass_ms(READ_EVERY_MS)
+        (detail,) = leaps(engine)
+        word = "ahead of" if leap_ms > 0 else "behind"
+        assert f"the controller's wall clock is 8 d 0 h 0 min {word} ZooKeeper's" in detail
+        clock.leap_ms = 0
+        await pass_ms(READ_EVERY_MS)
+        assert leaps(engine) == []
+        assert engine.expiry_ms() is not None
+
+
+async def test_a_controller_that_starts_with_a_wrong_clock_removes_nothing(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    clock = SettableClock()
+    clock.leap_ms = 2 * LEAP_MS_MIN
+    engine = make_engine(zookeeper.connect(), clock)
+    async with running(engine):
+        await form_cluster(engine)
+        await pass_ms(3 * READ_EVERY_MS)
+        assert engine.expiry_ms() is None
+        assert len(leaps(engine)) == 1
+
+
+async def test_without_zookeeper_nothing_expires(zookeeper: MemoryZooKeeper) -> None:
+    meta = zookeeper.connect()
+    engine = make_engine(meta, SettableClock())
+    async with running(engine):
+        await pass_ms(READ_EVERY_MS)
+        assert engine.expiry_ms() is not None
+        meta.disconnect()
+        await pass_ms(READING_MS_MAX + READ_EVERY_MS)
+        assert engine.expiry_ms() is None
+        meta.reconnect()
+        await pass_ms(READ_EVERY_MS)
+        assert engine.expiry_ms() is not None
