@@ -78,7 +78,8 @@ class ReplicaProblem(msgspec.Struct, frozen=True, kw_only=True):
         aside before a truncation), `storage_error`, `log_short` (after a machine crash the log ends at
         `next_offset`, below `high_watermark`, which was known to be committed), `rotten` (bytes at rest in
         [first_offset, next_offset) are not what was written), `mended` (nothing of it is rotten any more),
-        `batch_refused` (this follower refuses what its leader sends), `went_back` (it has less than it had
+        `batch_refused` (this follower refuses what its leader sends), `batch_taken` (it was sent whole at
+        last), `went_back` (it has less than it had
         in this leader epoch: its machine was resumed from a snapshot).
     broker_id: whose replica, if it is not the reporter's: a leader tells of a follower. -1: the reporter's.
     """

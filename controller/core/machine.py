@@ -406,6 +406,9 @@ class ClusterMachine:
                 high_watermark=problem.high_watermark,
             )
             return
+        if problem.code == "batch_taken":
+            self._alarms.clear_alarm(draft, replica_alarm(AlarmCode.BATCH_REFUSED, key, broker_id))
+            return
         if problem.code == "mended":
             self._alarms.clear_alarm(draft, replica_alarm(AlarmCode.REPLICA_ROTTEN, key, broker_id))
             draft.note(

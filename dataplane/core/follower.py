@@ -182,6 +182,10 @@ class Follower:
                     BackOff(self.options.fetch_backoff_ms, ErrorCode.CORRUPT_MESSAGE),
                     *self._tell_of_refusal(refusal),
                 )
+            if self._refused_offset >= 0:
+                detail = f"leader {self._state.leader} sent what was refused at {self._refused_offset}, whole"
+                self._refused_offset = -1
+                effects = (*effects, self._problem("batch_taken", detail, fetch_offset, -1))
         log = self._log
         if fetched.high_watermark > self._watermark.offset and self._watermark.raise_to(
             min(fetched.high_watermark, log.log_end_offset)

@@ -37,6 +37,16 @@ class RottenBytes(LogError):
     """These records are known to be rotten: they are not given to anyone. The rest of the log is good."""
 
 
+class SuspectBytes(LogError):
+    """A reader met bytes that are no record batch, or a damaged one, where one was written whole. Reading
+    them again from the disk tells whether they have rotted: from `first_offset` on, near `bad_offset`."""
+
+    def __init__(self, detail: str, *, first_offset: int, bad_offset: int) -> None:
+        super().__init__(detail)
+        self.first_offset = first_offset
+        self.bad_offset = bad_offset
+
+
 @dataclass(frozen=True, slots=True)
 class RottenRange:
     """Records whose bytes at rest are not what was written: those of the batches in [first_offset,
@@ -137,7 +147,7 @@ class LogPort(Protocol):
         batch is returned even when it is larger than max_bytes if `at_least_one` (KIP-74). `from_disk`: what
         the files say, and not what memory remembers of them.
         Precondition: log_start_offset <= offset <= log_end_offset. Raises LogError; RottenBytes for what is
-        known to be rotten, before which a read ends."""
+        known to be rotten, before which a read ends; SuspectBytes."""
 
     def last_batches(
         self, end_offset: int, *, first_offset: int | None = None
@@ -147,8 +157,8 @@ class LogPort(Protocol):
         told: something there is rotten or not held any more. Raises LogError."""
 
     def find_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampHit | None:
-        """First record with a timestamp at or after the given one, below end_offset (KIP-79). A shell may
-        call it in a thread while the loop goes on; then it may raise LogChanged."""
+        """First record with a timestamp at or after the given one, below end_offset (KIP-79). Raises
+        SuspectBytes. A shell may call it in a thread while the loop goes on; then it may raise LogChanged."""
 
     def find_max_timestamp(self, *, end_offset: int) -> TimestampHit | None:
         """First of the records with the largest timestamp, below end_offset (KIP-734). In a thread: as
@@ -167,6 +177,9 @@ class LogPort(Protocol):
 
     def restart_at(self, offset: int) -> None:
         """Drop everything and begin anew at `offset` (the follower fell below the leader's log start)."""
+
+    def condemn(self, detail: str) -> None:
+        """This log is damaged where nobody can mend it: it is over, for the next process too."""
 
     def advance_log_start(self, offset: int) -> None:
         """Move log_start_offset up (retention at the leader, DeleteRecords). Deletes whole segments later."""

@@ -34,6 +34,7 @@ from dataplane.core.effects import (
     NO_EFFECTS,
     PERSIST_EPOCHS,
     STOP_FETCHING,
+    CheckAtRest,
     CompleteProduce,
     Effects,
     Note,
@@ -43,7 +44,7 @@ from dataplane.core.fetch_session import Contact, FetchPosition
 from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
 from dataplane.core.lease import Lease
-from dataplane.core.log_port import LogChanged, LogError, LogPort, RottenBytes, TimestampHit
+from dataplane.core.log_port import LogChanged, LogError, LogPort, RottenBytes, SuspectBytes, TimestampHit
 from dataplane.core.purgatory import Purgatory
 from dataplane.core.results import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -496,8 +497,19 @@ class Replica:
             )
         except RottenBytes:
             return FetchResult(ErrorCode.CORRUPT_MESSAGE), NO_EFFECTS
+        except SuspectBytes as suspect:
+            error_code, effects = self._on_suspect(suspect)
+            return FetchResult(error_code), effects
         except LogError as error:
             return FetchResult(ErrorCode.KAFKA_STORAGE_ERROR), self._go_offline(str(error))
+
+    def _on_suspect(self, suspect: SuspectBytes) -> tuple[ErrorCode, Effects]:
+        """Damage below the high watermark is the scrub's, as if it had found it (5.7). Above, no other
+        replica need have what stood there."""
+        if suspect.bad_offset < self._watermark.offset:
+            return ErrorCode.CORRUPT_MESSAGE, (CheckAtRest(suspect.first_offset),)
+        self._log.condemn(str(suspect))
+        return ErrorCode.KAFKA_STORAGE_ERROR, self._go_offline(str(suspect))
 
     def on_replica_gone(self, replica_id: int, contact: Contact) -> None:
         """The follower took the partition out of that session, or the session ended: it is no longer
@@ -546,6 +558,9 @@ class Replica:
                 return FetchResult(self._no_leader_error), NO_EFFECTS
         except RottenBytes:
             return FetchResult(ErrorCode.CORRUPT_MESSAGE), NO_EFFECTS
+        except SuspectBytes as suspect:
+            error_code, effects = self._on_suspect(suspect)
+            return FetchResult(error_code), effects
         except LogError as error:
             return FetchResult(ErrorCode.KAFKA_STORAGE_ERROR), self._go_offline(str(error))
         return result, NO_EFFECTS
@@ -578,6 +593,9 @@ class Replica:
             return OffsetResult(self._no_leader_error), NO_EFFECTS
         if isinstance(found, RottenBytes):
             return OffsetResult(ErrorCode.CORRUPT_MESSAGE), NO_EFFECTS
+        if isinstance(found, SuspectBytes):
+            error_code, effects = self._on_suspect(found)
+            return OffsetResult(error_code), effects
         if isinstance(found, LogError) and not isinstance(found, LogChanged):
             return OffsetResult(ErrorCode.KAFKA_STORAGE_ERROR), self._go_offline(str(found))
         return self._leader.on_looked_up(lookup, found, now_ms), NO_EFFECTS

@@ -93,7 +93,8 @@ class Scrubber:
         self._limiter = trio.CapacityLimiter(1)
         #: Where the running pass is, and the log's count of changes then: a place means nothing after a cut.
         self._place: tuple[PartitionKey, int, Place] | None = None
-        self._suspects: dict[PartitionKey, int] = {}
+        #: Where a reader met damage, and the log's count of changes then.
+        self._suspects: dict[PartitionKey, tuple[int, Place]] = {}
         self._to_mend: dict[PartitionKey, MendLog] = {}
         self._due: deque[PartitionKey] = deque()
         #: Rotten as of late.
@@ -123,7 +124,9 @@ class Scrubber:
     # What replicas ask for (partitions.Scrubbing)
 
     def check_soon(self, hosted: HostedPartition, offset: int) -> None:
-        self._suspects[hosted.key] = offset
+        log = hosted.log
+        if self._suspects.get(hosted.key, (-1,))[0] != log.changes:
+            self._suspects[hosted.key] = (log.changes, log.place_near(offset))
         self._wake_scrub.set()
 
     def mend(self, hosted: HostedPartition, effect: MendLog) -> None:
@@ -152,11 +155,16 @@ class Scrubber:
     async def _read_next(self) -> int | None:
         """One slice; how many bytes that were. None: there is nothing to read now."""
         while self._suspects:
-            key, offset = self._suspects.popitem()
+            key, (suspect_changes, suspect) = self._suspects.popitem()
             hosted = self._table.get(*key)
-            if hosted is not None and hosted.replica.role is not Role.OFFLINE:
-                checked = await self._check(hosted, hosted.log.place_near(offset))
-                return 0 if checked is None else checked.size_bytes
+            if hosted is None or hosted.replica.role is Role.OFFLINE or hosted.log.changes != suspect_changes:
+                continue
+            checked = await self._check(hosted, suspect)
+            following = None if checked is None or checked.hole is not None else checked.place
+            if following is not None and following.base_offset == suspect.base_offset:
+                # On to the end of the segment, at no rate, for a reader waits.
+                self._suspects.setdefault(key, (suspect_changes, following))
+            return 0
         if not self._rate:
             return None
         hosted_or_none = self._next_log()
@@ -194,12 +202,13 @@ class Scrubber:
     async def _check(self, hosted: HostedPartition, place: Place) -> CheckedSlice | None:
         """Read a slice; what is bad twice is rotten. None: the log was changed under it, or is over."""
         end_offset = hosted.replica.high_watermark
+        known = [(hole.base_offset, hole.position) for hole in hosted.log.holes]
         read = partial(hosted.log.check_at_rest, end_offset=end_offset, bytes_max=SLICE_BYTES)
         try:
             checked = await self._threads.run(partial(read, place), limiter=self._limiter)
             self.bytes_read += checked.size_bytes
             hole = checked.hole
-            if hole is not None:
+            if hole is not None and (hole.base_offset, hole.position) not in known:
                 again = Place(hole.base_offset, hole.position, hole.first_offset)
                 if (await self._threads.run(partial(read, again), limiter=self._limiter)).hole is None:
                     _log.warning("%s; read again it was good", hole.reason)

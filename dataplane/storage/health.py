@@ -13,7 +13,12 @@ from dataplane.core.log_port import LogError
 class CorruptLog(LogError):
     """Bytes of *this log* that had been written whole are not what they were: bit rot, a misdirected write,
     a foreign hand. The directory may be sound; this replica is not. It must leave the in-sync set and fetch
-    its data again; it is never cut silently."""
+    its data again; it is never cut silently. base_offset, position: where, of a log's segment."""
+
+    def __init__(self, detail: str, *, base_offset: int = -1, position: int = -1) -> None:
+        super().__init__(detail)
+        self.base_offset = base_offset
+        self.position = position
 
 
 class ClosedLog(LogError):

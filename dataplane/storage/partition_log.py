@@ -11,8 +11,9 @@ any two steps:
 - the recovery point never passes bytes that were not fsynced *after* their last change (KAFKA-10101): a cut
   that happens while a flush runs holds it back.
 
-The first failed write or fsync ends the whole directory (health.py). Bytes found damaged later end this log
-only (CorruptLog). A segment is named by the offset where the one before it ends, so a gap in offsets lies
+The first failed write or fsync ends the whole directory (health.py). Bytes that a reader finds damaged are
+SuspectBytes, which a scrub looks at; those that a cut or a copy needs end this log only (CorruptLog).
+A segment is named by the offset where the one before it ends, so a gap in offsets lies
 inside a segment and never between two.
 """
 
@@ -26,7 +27,15 @@ from threading import Lock
 from typing import NamedTuple
 
 from dataplane.core.leader_epochs import CHECKPOINT_BYTES_MAX, LeaderEpochs
-from dataplane.core.log_port import LogChanged, LogError, LogSlice, RottenBytes, RottenRange, TimestampHit
+from dataplane.core.log_port import (
+    LogChanged,
+    LogError,
+    LogSlice,
+    RottenBytes,
+    RottenRange,
+    SuspectBytes,
+    TimestampHit,
+)
 from dataplane.core.producer_state import EXPIRATION_MS, PRODUCERS_MAX, ProducerStates
 from dataplane.storage.disk import Buffer, Disk, read_whole, replace_durably
 from dataplane.storage.health import ClosedLog, CorruptLog, DirectoryHealth
@@ -273,7 +282,7 @@ class PartitionLog:
             )
             if held is not None:
                 return LogSlice(*held)
-        with self._reading():
+        with self._reading(offset):
             return read_segments(
                 self._segments,
                 offset,
@@ -298,14 +307,14 @@ class PartitionLog:
     def read_in_thread(self, offset: int, *, max_bytes: int, end_offset: int) -> LogSlice:
         """As `read`, from files only, beside a loop that goes on with the log. LogChanged if it was cut."""
         self._check_usable()
-        with self._reading():
+        with self._reading(None):
             return read_segments(
                 list(self._segments), offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=True
             )
 
     def find_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampHit | None:
         self._check_usable()
-        with self._reading():
+        with self._reading(self._log_start_offset):
             return find_timestamp(
                 list(self._segments),
                 timestamp_ms,
@@ -315,7 +324,7 @@ class PartitionLog:
 
     def find_max_timestamp(self, *, end_offset: int) -> TimestampHit | None:
         self._check_usable()
-        with self._reading():
+        with self._reading(self._log_start_offset):
             return find_max_timestamp(
                 list(self._segments), log_start_offset=self._log_start_offset, end_offset=end_offset
             )
@@ -776,6 +785,10 @@ class PartitionLog:
             raise self._refusal
         self._health.check()
 
+    def condemn(self, detail: str) -> None:
+        """See LogPort."""
+        self._damaged(CorruptLog(detail))
+
     def _damaged(self, error: CorruptLog) -> CorruptLog:
         """This log is over, for the next process too: it need not read these bytes before it is believed."""
         self._refusal = error
@@ -788,9 +801,10 @@ class PartitionLog:
         return error
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _reading(self, first_offset: int | None) -> Iterator[None]:
         """A reader in a thread may find files gone, or shorter than they were, that the loop has cut or
-        deleted under it: only what fails in a log that stayed as it was is a failure."""
+        deleted under it: only what fails in a log that stayed as it was is a failure. first_offset: from
+        where a scrub shall look for bytes that a reader finds damaged; None: such bytes end the log."""
         changes = self._changes
         try:
             yield
@@ -800,9 +814,22 @@ class PartitionLog:
             if isinstance(error, OSError):
                 raise self._failed(error, "reading") from error
             assert isinstance(error, CorruptLog), error
+            if first_offset is not None:
+                raise self._suspect(error, first_offset) from None
             if self._rotten:
                 raise RottenBytes(str(error)) from None
             raise self._damaged(error) from None
+
+    def _suspect(self, error: CorruptLog, first_offset: int) -> SuspectBytes:
+        found = next((s for s in list(self._segments) if s.base_offset == error.base_offset), None)
+        if found is None:
+            return SuspectBytes(str(error), first_offset=first_offset, bad_offset=first_offset)
+        try:
+            bad_offset = found.offset_at(error.position)
+        except (OSError, struct.error):
+            bad_offset = found.base_offset
+        first_offset = max(first_offset, found.base_offset)
+        return SuspectBytes(str(error), first_offset=first_offset, bad_offset=max(first_offset, bad_offset))
 
     def _failed(self, error: OSError, doing: str) -> LogError:
         """What an error of the disk means to a method that runs in a thread. A log that was closed meanwhile

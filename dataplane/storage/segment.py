@@ -275,7 +275,21 @@ class Segment:
         return bytes_since_index, max_timestamp_ms, next_offset
 
     def corrupt(self, position: int, reason: str) -> CorruptLog:
-        return CorruptLog(f"{log_path(self.directory, self.base_offset)} at {position}: {reason}")
+        where = f"{log_path(self.directory, self.base_offset)} at {position}"
+        return CorruptLog(f"{where}: {reason}", base_offset=self.base_offset, position=position)
+
+    def offset_at(self, position: int) -> int:
+        """Where the batches before a position end, as far as their headers can be followed."""
+        entry = self._checked(self.index.for_position(position))
+        offset = self.base_offset + entry.relative_offset
+        try:
+            for start, header in self.walk(entry.position):
+                if start >= position:
+                    break
+                offset = header.next_offset
+        except CorruptLog:
+            pass
+        return offset
 
     def _checked(self, entry: IndexEntry) -> IndexEntry:
         """The entry if the log agrees with it; else the index is rebuilt and the start is answered, from

@@ -244,28 +244,37 @@ def _draw_rot(cluster: Cluster, random: Random) -> Arguments | None:
     bases = [] if log is None else [header.base_offset for header in log.headers(0, end_offset)]
     if not bases:
         return None
+    is_cached = random.random() < 0.5
     return {
         "broker": broker.broker_id,
         "topic_id": key[0],
         "partition": key[1],
         "base_offset": random.choice(bases),
-        "is_cached": random.random() < 0.5,
+        "is_cached": is_cached,
+        "is_header": not is_cached and random.random() < 0.5,
     }
 
 
 @kind(_draw_rot, weight=2, family="rot")
 def rot(
-    cluster: Cluster, *, broker: int, topic_id: str, partition: int, base_offset: int, is_cached: bool
+    cluster: Cluster,
+    *,
+    broker: int,
+    topic_id: str,
+    partition: int,
+    base_offset: int,
+    is_cached: bool,
+    is_header: bool = False,
 ) -> bool:
     """A bit of a stored batch flips. is_cached: memory still has the right one, until the process starts anew
-    (5.7)."""
+    (5.7). is_header: whoever reads finds no batch there."""
     node, key = cluster.brokers[broker], (topic_id, partition)
     log = node.disk.logs.get(key)
     end_offset = min(cluster.oracle.ghosts[key].end_offset, _old_end(cluster, key))
     bases = [] if log is None else [header.base_offset for header in log.headers(0, end_offset)]
     if log is None or base_offset not in bases or log.at_rest or not cluster.budget.may_lose(node):
         return False
-    log.rot(base_offset, is_cached=is_cached)
+    log.rot(base_offset, is_cached=is_cached, is_header=is_header)
     cluster.events.note(f"{node.name} {topic_id[:4]}-{partition} rots at {base_offset}")
     return True
 

@@ -21,7 +21,15 @@ from random import Random
 from typing import NamedTuple
 
 from dataplane.core.leader_epochs import LeaderEpochs
-from dataplane.core.log_port import Buffer, LogError, LogSlice, RottenBytes, RottenRange, TimestampHit
+from dataplane.core.log_port import (
+    Buffer,
+    LogError,
+    LogSlice,
+    RottenBytes,
+    RottenRange,
+    SuspectBytes,
+    TimestampHit,
+)
 from dataplane.core.producer_state import ProducerStates
 from dataplane.storage.seal import Seal
 from dataplane.wire.record_batch import (
@@ -66,6 +74,9 @@ class MemoryLog:
         #: What the disk holds of a batch, by base offset, where that is not what was written.
         self.at_rest: dict[int, bytes] = {}
         self.rotten: list[RottenRange] = []
+        #: Of what has rotted, where not even the header can be read.
+        self.unreadable: set[int] = set()
+        self.condemned = ""
 
     @property
     def vouched_end_offset(self) -> int:
@@ -177,6 +188,8 @@ class MemoryLog:
                 break
             if size + len(data) > max_bytes and (parts or not at_least_one):
                 break
+            if header.base_offset in self.unreadable:
+                raise SuspectBytes("no batch here", first_offset=offset, bad_offset=header.base_offset)
             parts.append(memoryview(data))
             size += len(data)
             next_offset = header.next_offset
@@ -269,10 +282,14 @@ class MemoryLog:
 
     # Rot (5.7).
 
-    def rot(self, base_offset: int, *, is_cached: bool) -> None:
+    def condemn(self, detail: str) -> None:
+        """Strikes let only what is committed rot, so the simulation never comes here."""
+        self.condemned = detail
+
+    def rot(self, base_offset: int, *, is_cached: bool, is_header: bool = False) -> None:
         """The disk holds one bit of this batch wrong. is_cached: whoever reads it is given the right bytes
-        from memory, until the process starts anew. What rots had been flushed, and no recovery reads it
-        again."""
+        from memory, until the process starts anew. is_header: a reader can't even tell where it ends. What
+        rots had been flushed, and no recovery reads it again."""
         index = self._bases.index(base_offset)
         header, data = self._batches[index]
         bad = bytearray(data)
@@ -280,6 +297,8 @@ class MemoryLog:
         self.at_rest[base_offset] = bytes(bad)
         self._flushed_batches = max(self._flushed_batches, index + 1)
         self._scanned_batches = max(self._scanned_batches, index + 1)
+        if is_header:
+            self.unreadable.add(base_offset)
         if not is_cached:
             self._batches[index] = StoredBatch(header, bytes(bad))
 
@@ -311,6 +330,7 @@ class MemoryLog:
         self.at_rest[found.first_offset] = data
         if crc_is_valid(memoryview(data), header):
             del self.at_rest[found.first_offset]
+            self.unreadable.discard(found.first_offset)
         self.rotten.remove(found)
 
     def _forget_rot(self, first_offset: int, end_offset: int) -> None:
@@ -321,6 +341,7 @@ class MemoryLog:
             for base, data in self.at_rest.items()
             if first_offset < decode_header(data).next_offset <= end_offset
         }
+        self.unreadable &= self.at_rest.keys()
 
     # The disk below it.
 
@@ -343,6 +364,7 @@ class MemoryLog:
         if self._is_seal_durable:
             other.seal, other._is_seal_durable = self.seal, True
         other.at_rest, other.rotten = dict(self.at_rest), list(self.rotten)
+        other.unreadable = set(self.unreadable)
         other.recover()  # rebuilds the producers' states
         return other
 

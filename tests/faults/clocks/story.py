@@ -32,6 +32,7 @@ LOOK_MS = 1_000
 SETTLE_SECONDS = 3.0
 EXPIRE_SECONDS_MAX = 40.0
 WATERMARKS_SECONDS_MAX = 30.0
+READ_SECONDS_MAX = 60.0
 PAUSE_SECONDS = 0.01
 
 
@@ -130,8 +131,9 @@ def run(trial: Trial, leaps: tuple[Leap, ...]) -> None:
         finally:
             writer.stop()
         cluster.wait_until_in_sync(TOPIC)
-        read, starts = read_all(cluster)
-        trial.lost = len(writer.acked - read)
+        read, starts, unfinished = read_all(cluster)
+        trial.failures += unfinished.values()
+        trial.lost = sum(int(value) % PARTITIONS not in unfinished for value in writer.acked - read)
         tell(f"{len(writer.acked)} records were acknowledged, {trial.lost} are gone; log starts {starts}")
         trial.figures |= {"records acknowledged": len(writer.acked), "records read": len(read)}
         expired_seconds = expire(cluster, tell)
@@ -200,17 +202,19 @@ def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int
             time.sleep(0.5)
 
 
-def read_all(cluster: HostCluster) -> tuple[set[bytes], list[int]]:
-    """Every value from the first offset to the end, and where the logs begin."""
+def read_all(cluster: HostCluster) -> tuple[set[bytes], list[int], dict[int, str]]:
+    """Every value from the first offset to the end, where the logs begin, and by partition what was not read
+    to its end in time: of its records nothing can be said."""
     consumer = open_consumer(cluster)
     read: set[bytes] = set()
     starts: list[int] = []
+    unfinished: dict[int, str] = {}
     try:
         for partition in range(PARTITIONS):
             start, end = watermarks(consumer, TOPIC, partition)
             starts.append(start)
             consumer.assign([TopicPartition(TOPIC, partition, start)])
-            give_up_at = time.monotonic() + 60.0
+            give_up_at = time.monotonic() + READ_SECONDS_MAX
             position = start
             while position < end and time.monotonic() < give_up_at:
                 for message in consumer.consume(500, timeout=1.0):
@@ -218,9 +222,14 @@ def read_all(cluster: HostCluster) -> tuple[set[bytes], list[int]]:
                     if message.error() is None and value is not None and offset is not None:
                         read.add(value)
                         position = offset + 1
+            if position < end:
+                unfinished[partition] = (
+                    f"{TOPIC}-{partition}: read to offset {position} of {end} "
+                    f"in {READ_SECONDS_MAX:g} s, unfinished"
+                )
     finally:
         consumer.close()
-    return read, starts
+    return read, starts, unfinished
 
 
 def expire(cluster: HostCluster, tell: Tell) -> float | None:

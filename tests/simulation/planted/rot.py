@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from controller.core import machine
+from dataplane.core.effects import Effects
+from dataplane.core.log_port import SuspectBytes
+from dataplane.core.replica import Replica
+from dataplane.wire.errors import ErrorCode
 from tests.simulation import scrubbing
 from tests.simulation.memory_log import MemoryLog
 from tests.simulation.planted.plant import Patches, plant
@@ -63,3 +67,15 @@ def last_copy_gives_its_seat_up() -> Patches:
         return original(*args)
 
     return [(machine, "vacate_seat", vacate_seat)]
+
+
+@plant(
+    breaks="5.7",
+    seen="damage that a reader meets takes the replica offline, also when it is the last copy",
+    scenario="S76",
+)
+def damage_met_by_a_reader_ends_the_log() -> Patches:
+    def on_suspect(self: Replica, suspect: SuspectBytes) -> tuple[ErrorCode, Effects]:
+        return ErrorCode.CORRUPT_MESSAGE, self._go_offline(str(suspect))
+
+    return [(Replica, "_on_suspect", on_suspect)]

@@ -1,7 +1,9 @@
-"""S59 to S61: bytes that rot at rest (5.7)."""
+"""S59 to S61, S76: bytes that rot at rest (5.7)."""
 
 from __future__ import annotations
 
+from dataplane.core.replica import Role
+from dataplane.wire.errors import ErrorCode
 from dataplane.wire.record_batch import crc_is_valid
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.scenarios.registry import scenario
@@ -72,3 +74,23 @@ def last_copy_rots(s: Script) -> None:
     s.b.start()
     s.must("5.7", "B leads", lambda: s.leads(s.b))
     s.must("5.7", "A is whole again", lambda: is_whole(s, s.a))
+
+
+@scenario("S76")
+def reader_meets_damage_first(s: Script) -> None:
+    """Nobody can read the header of A's first batch, and a reader comes before the scrub. A goes on as
+    for any other rot: it leads until another does, and is mended."""
+    settle(s)
+    s.run_for(20)  # A's pass of this moment is over
+    s.a.disk.logs[s.key].rot(first_base(s), is_cached=False, is_header=True)
+    result, effects = s.replica(s.a).on_consumer_fetch(
+        leader_epoch=-1, fetch_offset=0, last_fetched_epoch=-1, max_bytes=1_000, now_ms=s.a.now_ms
+    )
+    s.reached("a reader is the first", result.error is ErrorCode.CORRUPT_MESSAGE)
+    s.a._run(s.key, effects)
+    s.expect("5.7", "A is not offline for it", s.replica(s.a).role is not Role.OFFLINE)
+    s.run_for(5)
+    s.expect("5.7", "the scrub has looked at once", bool(s.a.disk.logs[s.key].rotten))
+    s.must("5.7", "A gives its seat up", lambda: s.a.broker_id not in s.state.isr)
+    s.must("5.7", "A is whole again", lambda: is_whole(s, s.a))
+    s.must("L2", "A is in sync again", lambda: s.in_isr(s.a, s.b, s.c))

@@ -573,6 +573,16 @@ def test_a_rotten_replica_that_nobody_can_stand_in_for_keeps_its_seat_and_is_ala
     assert 1 not in (*cluster.partition().isr, *cluster.partition().elr)
 
 
+def test_a_follower_that_is_sent_whole_batches_again_is_no_alarm_any_more() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    codes = []
+    for code in ("batch_refused", "batch_taken"):
+        report_rot(cluster, 2, code)
+        codes.append([a.key.code for a in cluster.machine.alarms()])
+    assert codes == [[AlarmCode.BATCH_REFUSED], []]
+
+
 def test_what_is_mended_is_no_alarm_any_more() -> None:
     cluster = Cluster()
     cluster.create((1,))

@@ -21,6 +21,7 @@ from dataplane.core.log_port import RottenRange
 from dataplane.core.results import FetchedPartition
 from dataplane.core.scrubbing import ScrubOrder, ScrubProgress, Unfit, fitting_bytes
 from dataplane.wire.errors import ErrorCode
+from tests.simulation.memory_log import MemoryLog
 
 ROT = RottenRange(0, 1, "CRC does not match")
 A, B, C = ("a", 0), ("b", 0), ("c", 0)
@@ -185,6 +186,34 @@ def test_a_follower_that_refuses_a_batch_tells_once() -> None:
     codes = [e.problem.code for e in bench.fetched(bad) if isinstance(e, ReportProblem)]
     assert codes == ["batch_refused"]
     assert bench.fetched(bad) == (BackOff(200, ErrorCode.CORRUPT_MESSAGE),)
+    good = FetchedPartition(high_watermark=1, records=batch_of(base_offset=1, leader_epoch=1))
+    codes = [e.problem.code for e in bench.fetched(good) if isinstance(e, ReportProblem)]
+    assert codes == ["batch_taken"]
+    more = FetchedPartition(high_watermark=2, records=batch_of(base_offset=2, leader_epoch=1))
+    assert not [e for e in bench.fetched(more) if isinstance(e, ReportProblem)]
+
+
+def suspicious(*, high_watermark: int) -> tuple[Bench, MemoryLog]:
+    """A leader whose second record has a header that can't be one."""
+    log = log_of(1, 1, 1)
+    log.unreadable.add(1)
+    bench = Bench(1, log=log, high_watermark=high_watermark)
+    bench.apply(isr=(1, 2, 3))
+    return bench, log
+
+
+def test_damage_that_a_reader_meets_is_looked_at_by_the_scrub_and_the_replica_goes_on() -> None:
+    bench, log = suspicious(high_watermark=2)
+    result, effects = bench.fetch(2, 0)
+    assert (result.error, effects) == (ErrorCode.CORRUPT_MESSAGE, (CheckAtRest(0),))
+    assert bench.consume(0).error is ErrorCode.CORRUPT_MESSAGE
+    assert (bench.replica.role, log.condemned) == ("leader", "")
+
+
+def test_damage_above_the_high_watermark_still_ends_the_log() -> None:
+    bench, log = suspicious(high_watermark=1)
+    assert bench.fetch(2, 0)[0].error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (bench.replica.role, log.condemned) == ("offline", "no batch here")
 
 
 def test_a_leader_whose_batch_is_asked_for_again_and_again_looks_at_its_own_bytes() -> None:

@@ -10,11 +10,14 @@ import trio.testing
 from memory_net import MemoryChannel
 from shell_kit import SMALL_SEGMENTS, TOPIC_ID, Node, TrioClock, state
 
+from dataplane.core.effects import Effects
 from dataplane.shell.net import Channel, Listener, Poller
+from dataplane.shell.partitions import HostedPartition
 from dataplane.shell.scrubber import Scrubber
 from dataplane.shell.topic_ids import topic_id_bytes
 from dataplane.wire import fetch as wire
 from dataplane.wire.apis import HIGHEST_FETCH_VERSION
+from dataplane.wire.errors import ErrorCode
 from dataplane.wire.framing import encode_response_frame
 from tests.simulation.memory_disk import MemoryDisk
 
@@ -140,6 +143,39 @@ def test_a_follower_without_a_seat_mends_what_its_scrub_found_from_the_leader() 
         assert node.fetching.told[-1] == ("follow", (TOPIC_ID, 0), 2, 2)
 
     run(test)
+
+
+def test_damage_that_a_consumer_meets_is_found_and_told_before_the_pass_comes_there() -> None:
+    async def test(bench: Bench, nursery: trio.Nursery) -> None:
+        node = bench.node
+        before = bytes(bench.disk.content(bench.log_path))
+        first_size = 61 + int.from_bytes(before[8:12]) - 49
+        node.log()._tail.clear()
+        bench.disk.content(bench.log_path)[2 * first_size + 16] = 9  # no batch begins here
+        nursery.start_soon(bench.scrubber.run)
+        hosted = node.hosted()
+        error, effects = read_from(hosted, 2)
+        assert error is ErrorCode.CORRUPT_MESSAGE
+        node.table.run_effects(hosted, effects)
+        await trio.sleep(0.5)
+        assert bench.problems() == ["rotten"]
+        assert [(found.first_offset, found.next_offset) for found in node.log().rotten] == [(2, 6)]
+        assert [read_from(hosted, offset)[0] for offset in (0, 1, 2, 6)] == [
+            ErrorCode.NONE,
+            ErrorCode.NONE,
+            ErrorCode.CORRUPT_MESSAGE,
+            ErrorCode.NONE,
+        ]
+        assert hosted.replica.role == "leader"
+
+    run(test)
+
+
+def read_from(hosted: HostedPartition, offset: int) -> tuple[ErrorCode, Effects]:
+    result, effects = hosted.replica.on_consumer_fetch(
+        leader_epoch=-1, fetch_offset=offset, last_fetched_epoch=-1, max_bytes=10**6, now_ms=0
+    )
+    return result.error, effects
 
 
 def test_a_suspicion_is_looked_at_before_anything_else() -> None:

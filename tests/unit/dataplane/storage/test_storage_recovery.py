@@ -20,7 +20,7 @@ from storage_batches import (
 )
 
 from controller.contract.session import ShutdownKind
-from dataplane.core.log_port import LogError
+from dataplane.core.log_port import LogError, SuspectBytes
 from dataplane.core.producer_state import Duplicate
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.recovery import DamagedLog, OpenedLog
@@ -402,15 +402,17 @@ def test_a_full_disk_leaves_a_torn_tail_that_the_next_start_cuts() -> None:
     assert (entry.log.log_end_offset, entry.report.cut_bytes) == (1, 30)
 
 
-def test_bytes_found_damaged_by_a_read_end_this_log_and_not_its_directory() -> None:
+def test_bytes_found_damaged_by_a_read_are_told_where_and_end_nothing() -> None:
     disk, log = new_log(options=type(SMALL)(tail_bytes_max=0))
-    append(log, batch(0))
-    append(log, batch(1))
-    disk.content(FIRST_LOG)[16] = 9  # the magic of the first batch
-    with pytest.raises(CorruptLog):
+    append(log, batch(0), batch(1), batch(2))
+    size_bytes = log.size_bytes // 3
+    disk.content(FIRST_LOG)[size_bytes + 16] = 9  # the magic of the second batch
+    with pytest.raises(SuspectBytes) as met:
         log.read(0, max_bytes=1000, end_offset=2)
-    with pytest.raises(CorruptLog):
-        append(log, batch(2))
+    assert (met.value.first_offset, met.value.bad_offset) == (0, 1)
+    with pytest.raises(SuspectBytes):
+        log.read(1, max_bytes=1000, end_offset=3)
+    append(log, batch(3))
     assert log._health.failure is None
 
 
@@ -421,6 +423,7 @@ def test_a_log_found_damaged_stays_so_after_a_restart(kind: ShutdownKind) -> Non
     append(log, batch(0), batch(1))
     log.flush()
     disk.content(FIRST_LOG)[16] = 9
+    log.condemn("no record batch here")
     with pytest.raises(CorruptLog):
         log.read(0, max_bytes=1000, end_offset=2)
     disk.content(FIRST_LOG)[16] = 2  # a disk that sometimes reads well
@@ -435,8 +438,7 @@ def test_a_damage_that_cannot_be_marked_ends_the_directory() -> None:
     append(log, batch(0))
     disk.content(FIRST_LOG)[16] = 9
     disk.fail_next("create", OSError(errno.ENOSPC, "full"), path_contains="damaged")
-    with pytest.raises(CorruptLog):
-        log.read(0, max_bytes=1000, end_offset=1)
+    log.condemn("no record batch here")
     assert log._health.failure is not None
 
 
