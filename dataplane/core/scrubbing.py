@@ -16,9 +16,12 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from controller.contract.partition_state import PartitionKey
+from dataplane.core.fetch_session import FetchPosition
+from dataplane.core.log_port import LogPort
 from dataplane.wire.record_batch import CorruptBatch, crc_is_valid, iter_headers
 
 NEVER_MS = -1
+MEND_BYTES_MAX = 1024 * 1024
 
 
 class ScrubProgress(msgspec.Struct):
@@ -72,6 +75,19 @@ class ScrubOrder:
 
     def _is_due(self, at: ScrubProgress, wall_ms: int) -> bool:
         return at.covered_ms == NEVER_MS or not 0 <= wall_ms - at.covered_ms < self._interval_ms
+
+
+def mend_position(log: LogPort, first_offset: int, leader_epoch: int) -> FetchPosition:
+    """What a replica that mends asks its leader for as the follower it is, where the leader does not know yet
+    that the records of the first hole are committed. Up to there its log is whole, which is all that a fetch
+    from there says; what the leader has there, in this leader epoch, it would have been sent anyway."""
+    return FetchPosition(
+        first_offset,
+        log.epochs.epoch_at(first_offset - 1),
+        leader_epoch,
+        log.log_start_offset,
+        MEND_BYTES_MAX,
+    )
 
 
 class Unfit(Exception):

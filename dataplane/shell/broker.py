@@ -174,7 +174,8 @@ class Broker:
             net=ports.net,
             clock=clock,
             threads=ports.threads,
-            client_id=f"broker-{settings.broker_id}-scrub",
+            broker_id=settings.broker_id,
+            broker_epoch=lambda: self.session.broker_epoch,
             end_turn=self.end_turn,
         )
         self.context = BrokerContext(

@@ -7,7 +7,8 @@ segment.
 
 What is found rotten is read once more before it is believed. Then it is remembered beside the log, told to
 the controller, and, once this replica has no seat, mended: the leader is asked for the very records as a
-consumer would ask, so that nothing it knows of this follower changes.
+consumer would ask, so that nothing it knows of this follower changes. Only where it gives none, because it
+does not know yet that they are committed, it is asked as by the follower.
 """
 
 from __future__ import annotations
@@ -23,9 +24,17 @@ from prometheus_client.metrics_core import Metric
 
 from controller.contract.partition_state import PartitionKey
 from dataplane.core.effects import MendLog
+from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.log_port import LogChanged, LogError
 from dataplane.core.replica import Role
-from dataplane.core.scrubbing import ScrubOrder, ScrubProgress, Unfit, fitting_bytes
+from dataplane.core.scrubbing import (
+    MEND_BYTES_MAX,
+    ScrubOrder,
+    ScrubProgress,
+    Unfit,
+    fitting_bytes,
+    mend_position,
+)
 from dataplane.shell.clock import Clock
 from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.config import BrokerConfig
@@ -53,7 +62,6 @@ SLICE_BYTES = 256 * 1024
 REST_FACTOR = 19
 IDLE_MS_MAX = 5_000
 CHECKPOINT_MS = 60_000
-MEND_BYTES_MAX = 1024 * 1024
 MEND_TIMEOUT_MS = 10_000
 MEND_RETRY_MS = 2_000
 _SLACK_BYTES = 128 * 1024 * 1024
@@ -75,7 +83,8 @@ class Scrubber:
         net: Net,
         clock: Clock,
         threads: Threads,
-        client_id: str,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
         end_turn: Callable[[], None],
     ) -> None:
         self._table = table
@@ -84,7 +93,8 @@ class Scrubber:
         self._net = net
         self._clock = clock
         self._threads = threads
-        self._client_id = client_id
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
         self._end_turn = end_turn
         self._rate = config.number("log.scrub.bytes.per.second")
         interval_ms = config.number("log.scrub.interval.ms")
@@ -277,7 +287,16 @@ class Scrubber:
             self._end_turn()
 
     async def _mend_piece(self, hosted: HostedPartition, hole: Hole, effect: MendLog) -> None:
-        records = await self._fetch(hosted, hole.first_offset, effect)
+        offset = hole.first_offset
+        position = FetchPosition(offset, -1, effect.leader_epoch, -1, MEND_BYTES_MAX)
+        # As a consumer, which changes nothing that the leader knows; beyond what it knows to be committed, as
+        # the follower it is.
+        records = await self._fetch(hosted, position, effect)
+        if records is None:
+            position = mend_position(hosted.log, offset, effect.leader_epoch)
+            records = await self._fetch(hosted, position, effect, as_replica=True)
+        if records is None:
+            raise NotMended(f"broker {effect.leader_id} has nothing at {offset}")
         size_bytes, next_offset = fitting_bytes(
             records,
             first_offset=hole.first_offset,
@@ -299,27 +318,32 @@ class Scrubber:
             effect.leader_id,
         )
 
-    async def _fetch(self, hosted: HostedPartition, offset: int, effect: MendLog) -> memoryview:
-        """Committed records from the leader, as to a consumer that names its leader epoch."""
+    async def _fetch(
+        self, hosted: HostedPartition, position: FetchPosition, effect: MendLog, *, as_replica: bool = False
+    ) -> memoryview | None:
+        """What the leader gives at a position; None: nothing. Raises NotMended."""
         endpoint = self._view.brokers.get(effect.leader_id)
         if endpoint is None:
             raise NotMended(f"the address of broker {effect.leader_id} is not known")
         partition = wire.FetchPartition(
             topic_id_bytes(hosted.topic_id),
             hosted.partition,
-            effect.leader_epoch,
-            offset,
-            -1,
-            -1,
-            MEND_BYTES_MAX,
+            position.leader_epoch,
+            position.fetch_offset,
+            position.last_fetched_epoch,
+            position.log_start_offset,
+            position.max_bytes,
         )
         head = encode_request_header(
             api_key=ApiKey.FETCH,
             api_version=HIGHEST_FETCH_VERSION,
             correlation_id=1,
-            client_id=self._client_id,
+            client_id=f"broker-{self._broker_id}-scrub",
         )
-        body = wire.encode_fetch_request(wire.FetchRequest(max_bytes=MEND_BYTES_MAX, partitions=[partition]))
+        request = wire.FetchRequest(max_bytes=MEND_BYTES_MAX, partitions=[partition])
+        if as_replica:
+            request = request._replace(replica_id=self._broker_id, broker_epoch=self._broker_epoch())
+        body = wire.encode_fetch_request(request)
         with self._clock.timeout_ms(MEND_TIMEOUT_MS):
             channel = await self._net.connect(endpoint.host, endpoint.port)
             try:
@@ -331,8 +355,12 @@ class Scrubber:
                 raise NotMended(f"broker {effect.leader_id} answers {response.error_code}")
             (data,) = response.partitions
             error = error_code(data.error_code)
-            if error is not ErrorCode.NONE or not data.records:
-                raise NotMended(f"broker {effect.leader_id} gives nothing at {offset}: {error.name}")
+            if error is not ErrorCode.NONE:
+                raise NotMended(
+                    f"broker {effect.leader_id} gives nothing at {position.fetch_offset}: {error.name}"
+                )
+            if not data.records:
+                return None
             assert isinstance(data.records[0], memoryview)
             return data.records[0]
         raise NotMended(f"broker {effect.leader_id} does not answer")

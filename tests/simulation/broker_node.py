@@ -63,7 +63,14 @@ from dataplane.storage.seal import Seal
 from dataplane.wire.errors import ErrorCode
 from dataplane.wire.fetch import LogMark
 from dataplane.wire.record_batch import decode_header
-from tests.simulation.clients import READ_BYTES_MAX, ProduceAnswer, ProduceCall, ReadAnswer, ReadCall
+from tests.simulation.clients import (
+    READ_BYTES_MAX,
+    MendCall,
+    ProduceAnswer,
+    ProduceCall,
+    ReadAnswer,
+    ReadCall,
+)
 from tests.simulation.clock import NodeClock, timekeeper
 from tests.simulation.events import Events, Timer
 from tests.simulation.memory_log import MemoryLog
@@ -1289,6 +1296,9 @@ class BrokerNode:
                 self._on_fetch(request, answer)
             case ProduceCall():
                 self._produce(request, answer)
+            case MendCall(broker_id=broker_id, key=key):
+                fetched = self._serve_position(broker_id, request.broker_epoch, key, request.position, None)
+                answer(ReadAnswer(fetched.error, fetched.high_watermark, (bytes(fetched.records),)))
             case ReadCall() if self.is_resumed:
                 pass  # it would be as old as its snapshot, until somebody finds out (3.10)
             case ReadCall():
@@ -1420,24 +1430,37 @@ class BrokerNode:
         )
 
     def _serve(self, request: FetchCall, key: PartitionKey, position: FetchPosition) -> FetchedPartition:
+        contact = self.contacts[request.broker_id].contact
+        mark = request.marks.get(key)
+        return self._serve_position(request.broker_id, request.broker_epoch, key, position, contact, mark)
+
+    def _serve_position(
+        self,
+        replica_id: int,
+        broker_epoch: int,
+        key: PartitionKey,
+        position: FetchPosition,
+        contact: Contact | None,
+        mark: LogMark | None = None,
+    ) -> FetchedPartition:
         replica = self.replicas.get(key)
         if replica is None:
             self.cluster.marks.reached("fetch.of.an.unknown.partition")
             return FetchedPartition(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         result, effects = replica.on_replica_fetch(
-            replica_id=request.broker_id,
-            broker_epoch=request.broker_epoch,
+            replica_id=replica_id,
+            broker_epoch=broker_epoch,
             leader_epoch=position.leader_epoch,
             fetch_offset=position.fetch_offset,
             last_fetched_epoch=position.last_fetched_epoch,
             max_bytes=min(position.max_bytes, self.cluster.options.fetch_bytes_max),
             now_ms=self.now_ms,
-            contact=self.contacts[request.broker_id].contact,
-            mark=request.marks.get(key),
+            contact=contact,
+            mark=mark,
         )
-        self.cluster.marks.on_fetch_served(replica, request.broker_id, position, result, effects)
+        self.cluster.marks.on_fetch_served(replica, replica_id, position, result, effects)
         if result.error is ErrorCode.NONE and result.diverging is None:
-            self.cluster.oracle.on_fetch_served(self, key, request.broker_id, request.broker_epoch, position)
+            self.cluster.oracle.on_fetch_served(self, key, replica_id, broker_epoch, position)
         self._run(key, effects)
         self.cluster.oracle.on_replica_touched(self, key)
         parts = result.records.parts if result.records is not None else ()

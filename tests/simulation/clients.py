@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from controller.contract.partition_state import NO_LEADER, PartitionKey
+from dataplane.core.fetch_session import FetchPosition
 from dataplane.wire.errors import ErrorCode
 from dataplane.wire.record_batch import crc_is_valid, decode_header, iter_headers
 from dataplane.wire.records import NewRecord, encode_batch
@@ -52,6 +53,15 @@ class ReadCall(NamedTuple):
     leader_epoch: int
     offset: int | None
     is_debugging: bool = False
+
+
+class MendCall(NamedTuple):
+    """What a replica that mends asks its leader for as its follower, in no session -> ReadAnswer."""
+
+    broker_id: int
+    broker_epoch: int
+    key: PartitionKey
+    position: FetchPosition
 
 
 class ReadAnswer(NamedTuple):

@@ -226,32 +226,32 @@ def old_disk(
 
 
 def _old_end(cluster: Cluster, key: PartitionKey) -> int:
-    """Up to where every replica has stored that it is committed. Any leader to come knows so much, and can
-    give it to a replica that mends (G7)."""
+    """Up to where every replica has stored that it is committed: what each scrubs, whenever it starts."""
     state = cluster.truth(key)
     replicas = () if state is None else state.replicas
     return min((cluster.brokers[b].disk.high_watermarks.get(key, 0) for b in replicas), default=0)
 
 
 def _draw_rot(cluster: Cluster, random: Random) -> Arguments | None:
-    """Whole committed batches that are no news, of which others with a seat have a copy."""
+    """Whole committed batches, of which others with a seat have a copy. An unreadable header that no scrub
+    looks at ends the log, as it should."""
     broker = any_broker(cluster, random)
     if broker is None or cluster.options.over_budget or not cluster.budget.may_lose(broker):
         return None
     key = random.choice(cluster.keys)
     log = broker.disk.logs.get(key)
-    end_offset = min(cluster.oracle.ghosts[key].end_offset, _old_end(cluster, key))
-    bases = [] if log is None else [header.base_offset for header in log.headers(0, end_offset)]
-    if not bases:
+    headers = [] if log is None else log.headers(0, cluster.oracle.ghosts[key].end_offset)
+    if not headers:
         return None
-    is_cached = random.random() < 0.5
+    header, is_cached = random.choice(headers), random.random() < 0.5
+    is_scrubbed = header.next_offset <= _old_end(cluster, key)
     return {
         "broker": broker.broker_id,
         "topic_id": key[0],
         "partition": key[1],
-        "base_offset": random.choice(bases),
+        "base_offset": header.base_offset,
         "is_cached": is_cached,
-        "is_header": not is_cached and random.random() < 0.5,
+        "is_header": is_scrubbed and not is_cached and random.random() < 0.5,
     }
 
 
@@ -270,7 +270,7 @@ def rot(
     (5.7). is_header: whoever reads finds no batch there."""
     node, key = cluster.brokers[broker], (topic_id, partition)
     log = node.disk.logs.get(key)
-    end_offset = min(cluster.oracle.ghosts[key].end_offset, _old_end(cluster, key))
+    end_offset = cluster.oracle.ghosts[key].end_offset
     bases = [] if log is None else [header.base_offset for header in log.headers(0, end_offset)]
     if log is None or base_offset not in bases or log.at_rest or not cluster.budget.may_lose(node):
         return False

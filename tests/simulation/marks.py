@@ -88,6 +88,7 @@ DECLARED: dict[str, int] = {
     "rot.found": RARE,
     "rot.took.a.seat": RARE,
     "rot.mended": RARE,
+    "rot.mended.as.a.follower": WATCHED,
     "rot.refused.by.a.follower": WATCHED,
     # Reading from followers.
     "read.from.follower": COMMON,

@@ -12,9 +12,9 @@ from controller.contract.partition_state import PartitionKey
 from dataplane.core.effects import MendLog
 from dataplane.core.log_port import RottenRange
 from dataplane.core.replica import Role
-from dataplane.core.scrubbing import Unfit, fitting_bytes
+from dataplane.core.scrubbing import Unfit, fitting_bytes, mend_position
 from dataplane.wire.errors import ErrorCode
-from tests.simulation.clients import ReadAnswer, ReadCall
+from tests.simulation.clients import MendCall, ReadAnswer, ReadCall
 from tests.simulation.memory_log import MemoryLog
 from tests.simulation.violation import Violation
 
@@ -77,7 +77,16 @@ class Scrubbing:
         def lost() -> None:
             broker._after(RETRY_MS, lambda: self._end(key))
 
-        broker._call(f"broker-{effect.leader_id}", request, answered, lost)
+        def read(answer: ReadAnswer) -> None:
+            if answer.error is ErrorCode.NONE and not answer.parts and broker.disk.logs.get(key) is log:
+                broker.cluster.marks.reached("rot.mended.as.a.follower")
+                position = mend_position(log, hole.first_offset, effect.leader_epoch)
+                call = MendCall(broker.broker_id, broker.broker_epoch, key, position)
+                broker._call(f"broker-{effect.leader_id}", call, answered, lost)
+            else:
+                answered(answer)
+
+        broker._call(f"broker-{effect.leader_id}", request, read, lost)
 
     def _is_filled(self, log: MemoryLog, hole: RottenRange, answer: ReadAnswer) -> bool:
         if answer.error is not ErrorCode.NONE or self._broker.is_disk_failing:

@@ -6,7 +6,8 @@ from typing import Any
 
 from controller.core import machine
 from dataplane.core.effects import Effects
-from dataplane.core.log_port import SuspectBytes
+from dataplane.core.fetch_session import FetchPosition
+from dataplane.core.log_port import LogPort, SuspectBytes
 from dataplane.core.replica import Replica
 from dataplane.wire.errors import ErrorCode
 from tests.simulation import scrubbing
@@ -79,3 +80,15 @@ def damage_met_by_a_reader_ends_the_log() -> Patches:
         return ErrorCode.CORRUPT_MESSAGE, self._go_offline(str(suspect))
 
     return [(Replica, "_on_suspect", on_suspect)]
+
+
+@plant(
+    breaks="5.7",
+    seen="a replica mends only what its leader knows to be committed, and the leader commits only with it",
+    scenario="S77",
+)
+def mends_as_a_consumer_only() -> Patches:
+    def refused(log: LogPort, first_offset: int, leader_epoch: int) -> FetchPosition:
+        return FetchPosition(first_offset, -1, leader_epoch - 1, log.log_start_offset)
+
+    return [(scrubbing, "mend_position", refused)]

@@ -1,4 +1,4 @@
-"""S59 to S61, S76: bytes that rot at rest (5.7)."""
+"""S59 to S61, S76, S77: bytes that rot at rest (5.7)."""
 
 from __future__ import annotations
 
@@ -94,3 +94,28 @@ def reader_meets_damage_first(s: Script) -> None:
     s.must("5.7", "A gives its seat up", lambda: s.a.broker_id not in s.state.isr)
     s.must("5.7", "A is whole again", lambda: is_whole(s, s.a))
     s.must("L2", "A is in sync again", lambda: s.in_isr(s.a, s.b, s.c))
+
+
+@scenario("S77")
+def rot_beyond_what_the_leader_knows_to_be_committed(s: Script) -> None:
+    """A committed with B, rots there, and gives its seat up before B has heard of it; C is down. B leads
+    below the minimum and commits nothing until A is in sync."""
+    settle(s)
+    s.cut(s.c, s.a)
+    end = s.log_end(s.b)
+    write = s.send(s.producer(), s.a)
+    s.until("B has the record", lambda: s.log_end(s.b) > end)
+    ignorant = s.hold_fetch_answers(s.a, s.b)
+    s.until("A has committed without C", lambda: write.is_acked)
+    s.kill(s.c)
+    s.a.disk.logs[s.key].rot(end, is_cached=False)
+    s.until("A has found it", lambda: s.a.disk.logs[s.key].rotten)
+    s.until("B leads", lambda: s.leads(s.b))
+    ignorant.drop()
+    s.until("A has no seat", lambda: s.a.broker_id not in (*s.state.isr, *s.state.elr))
+    s.reached(
+        "B knows of less, and can't commit alone", s.replica(s.b).high_watermark <= end and write.is_acked
+    )
+    s.must("5.7", "A is whole again", lambda: is_whole(s, s.a))
+    s.must("L2", "A is in sync again", lambda: s.in_isr(s.a, s.b))
+    s.expect("I1", "the record is there", s.log_end(s.a) > end)

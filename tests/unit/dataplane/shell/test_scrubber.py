@@ -19,6 +19,7 @@ from dataplane.wire import fetch as wire
 from dataplane.wire.apis import HIGHEST_FETCH_VERSION
 from dataplane.wire.errors import ErrorCode
 from dataplane.wire.framing import encode_response_frame
+from dataplane.wire.headers import decode_request_header
 from tests.simulation.memory_disk import MemoryDisk
 
 T = TypeVar("T")
@@ -34,16 +35,21 @@ class Inline:
 
 
 class LeaderNet:
-    """Each connection is answered with these record batches."""
+    """Each connection is answered with these record batches, after so many that are answered with none."""
 
     def __init__(self) -> None:
         self.records = b""
+        self.empty_answers = 0
+        self.channels: list[MemoryChannel] = []
 
     async def connect(self, host: str, port: int) -> Channel:
         await trio.lowlevel.checkpoint()
-        data = wire.FetchedPartition(topic_id_bytes(TOPIC_ID), 0, 0, 20, 20, 0, (self.records,))
+        records = b"" if self.empty_answers else self.records
+        self.empty_answers = max(0, self.empty_answers - 1)
+        data = wire.FetchedPartition(topic_id_bytes(TOPIC_ID), 0, 0, 20, 20, 0, (records,) if records else ())
         body = wire.encode_fetch_response(HIGHEST_FETCH_VERSION, [data])
         channel = MemoryChannel()
+        self.channels.append(channel)
         for chunk in encode_response_frame(1, body, has_flexible_header=True):
             channel.incoming += bytes(chunk)  # type: ignore[arg-type]
         return channel
@@ -74,7 +80,8 @@ class Bench:
             net=self.net,
             clock=self.node.clock,
             threads=Inline(),
-            client_id="test",
+            broker_id=1,
+            broker_epoch=lambda: 7,
             end_turn=lambda: None,
         )
         self.node.connect(self.node.fetching, scrubbing=self.scrubber)
@@ -145,6 +152,28 @@ def test_a_follower_without_a_seat_mends_what_its_scrub_found_from_the_leader() 
     run(test)
 
 
+def test_a_leader_that_gives_a_consumer_nothing_is_asked_as_by_its_follower() -> None:
+    async def test(bench: Bench, nursery: trio.Nursery) -> None:
+        node = bench.node
+        before = bytes(bench.disk.content(bench.log_path))
+        first_size = 61 + int.from_bytes(before[8:12]) - 49
+        bench.disk.rot_bit(bench.log_path, first_size + 90)
+        nursery.start_soon(bench.scrubber.run)
+        await trio.sleep(5)
+        bench.net.records, bench.net.empty_answers = before[first_size:], 1
+        await node.apply(
+            state(replicas=(1, 2), isr=(2,), leader=2, leader_epoch=2, partition_epoch=2, new_replicas=())
+        )
+        await trio.sleep(1)
+        assert bench.disk.content(bench.log_path) == before
+        asked = [request_in(channel) for channel in bench.net.channels]
+        assert [(fetch.replica_id, fetch.broker_epoch) for fetch in asked] == [(-1, -1), (1, 7)]
+        (position,) = asked[1].partitions
+        assert (position.fetch_offset, position.leader_epoch, position.last_fetched_epoch) == (1, 2, 1)
+
+    run(test)
+
+
 def test_damage_that_a_consumer_meets_is_found_and_told_before_the_pass_comes_there() -> None:
     async def test(bench: Bench, nursery: trio.Nursery) -> None:
         node = bench.node
@@ -169,6 +198,11 @@ def test_damage_that_a_consumer_meets_is_found_and_told_before_the_pass_comes_th
         assert hosted.replica.role == "leader"
 
     run(test)
+
+
+def request_in(channel: MemoryChannel) -> wire.FetchRequest:
+    frame = memoryview(bytes(channel.outgoing))[4:]
+    return wire.decode_fetch_request(HIGHEST_FETCH_VERSION, frame, decode_request_header(frame).body_position)
 
 
 def read_from(hosted: HostedPartition, offset: int) -> tuple[ErrorCode, Effects]:
