@@ -140,9 +140,11 @@ def endpoint(
     return BrokerEndpoint(broker_id=broker_id, broker_epoch=broker_epoch, host="h", port=port, active=active)
 
 
-def batch_of(count: int = 1, *, size: int = 100, base_offset: int = 0, leader_epoch: int = -1) -> bytes:
+def batch_of(
+    count: int = 1, *, size: int = 100, base_offset: int = 0, leader_epoch: int = -1, ahead_ms: int = 0
+) -> bytes:
     return encode_batch(
-        [NewRecord(None, b"v" * size, WALL_MS) for _ in range(count)],
+        [NewRecord(None, b"v" * size, WALL_MS + ahead_ms) for _ in range(count)],
         base_offset=base_offset,
         leader_epoch=leader_epoch,
     )
@@ -276,13 +278,19 @@ class Node:
         return self.hosted(topic_id).log
 
     def produce(
-        self, count: int = 1, *, size: int = 100, topic_id: str = TOPIC_ID, acks: int = -1
+        self,
+        count: int = 1,
+        *,
+        size: int = 100,
+        topic_id: str = TOPIC_ID,
+        acks: int = -1,
+        ahead_ms: int = 0,
     ) -> AppendResult:
-        """`count` batches of one record; the last answer."""
+        """`count` batches of one record, dated so far ahead; the last answer."""
         hosted = self.hosted(topic_id)
         result = AppendResult(error=0)  # type: ignore[arg-type]
         for _ in range(count):
-            data = batch_of(size=size)
+            data = batch_of(size=size, ahead_ms=ahead_ms)
             result, effects = hosted.replica.append(
                 decode_header(data),
                 memoryview(data),

@@ -458,15 +458,43 @@ def test_without_the_controllers_clock_nothing_is_deleted_by_time() -> None:
     run(test)
 
 
-def test_records_that_a_leader_stamps_while_its_clock_is_wrong_get_the_time_that_others_tell() -> None:
+@pytest.mark.parametrize("leap_ms", [DAYS_8_MS, -DAYS_8_MS])
+def test_records_that_a_leader_stamps_while_its_clock_is_wrong_get_the_time_that_others_tell(
+    leap_ms: int,
+) -> None:
+    """S78: neither gone at once nor kept for days."""
+
     async def test() -> None:
         node = await leading(MemoryDisk(), retention_ms="60000", message_timestamp_type="LogAppendTime")
-        node.clock.wall_ahead_ms = -DAYS_8_MS
+        node.clock.wall_ahead_ms = leap_ms
         node.produce(20)
         node.clock.wall_ahead_ms = 0
         node.hear_controller()
         await node.maintenance.apply_retention()
         assert node.log().log_start_offset == 0
+        node.pass_ms(61_000)
+        await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == 20
+
+    run(test)
+
+
+def test_a_record_dated_ahead_keeps_its_segment_until_then_and_takes_no_other_with_it() -> None:
+    """S79: a producer's clock is an hour ahead, as much as message.timestamp.after.max.ms allows."""
+
+    async def test() -> None:
+        node = await leading(MemoryDisk(), retention_ms="60000")
+        node.produce(10)
+        node.produce(ahead_ms=60 * 60_000)
+        node.produce(10)
+        await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == 0
+        node.pass_ms(61_000)
+        await node.maintenance.apply_retention()
+        assert 0 < node.log().log_start_offset <= 10
+        node.pass_ms(60 * 60_000)
+        await node.maintenance.apply_retention()
+        assert node.log().log_start_offset == 21
 
     run(test)
 
