@@ -296,7 +296,7 @@ class PartitionLog:
         self._check_usable()
         if self._rotten or (first_offset is not None and first_offset < self._log_start_offset):
             return None
-        with self._reading():
+        with self._reading(self._log_start_offset):
             return last_batches(self._segments, end_offset, first_offset=first_offset)
 
     @property

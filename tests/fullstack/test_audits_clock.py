@@ -11,7 +11,9 @@ from tests.simulation.kinds_clocks import HOUR_MS
 from tests.simulation.schedule import Strike
 
 STRIKES = tuple(
-    Strike(at_ms, "leap_controller_clock", {"controller": "controller-0", "ahead_ms": ahead_ms, "for_ms": 3_000})
+    Strike(
+        at_ms, "leap_controller_clock", {"controller": "controller-0", "ahead_ms": ahead_ms, "for_ms": 3_000}
+    )
     for at_ms, ahead_ms in (
         (6_000, 8 * 24 * HOUR_MS),
         (11_000, -400 * 24 * HOUR_MS),

@@ -1297,7 +1297,9 @@ class BrokerNode:
             case ProduceCall():
                 self._produce(request, answer)
             case MendCall(broker_id=broker_id, key=key):
-                fetched = self._serve_position(broker_id, request.broker_epoch, key, request.position, None)
+                fetched = self._serve_position(
+                    broker_id, request.broker_epoch, key, request.position, contact=None
+                )
                 answer(ReadAnswer(fetched.error, fetched.high_watermark, (bytes(fetched.records),)))
             case ReadCall() if self.is_resumed:
                 pass  # it would be as old as its snapshot, until somebody finds out (3.10)
@@ -1432,7 +1434,9 @@ class BrokerNode:
     def _serve(self, request: FetchCall, key: PartitionKey, position: FetchPosition) -> FetchedPartition:
         contact = self.contacts[request.broker_id].contact
         mark = request.marks.get(key)
-        return self._serve_position(request.broker_id, request.broker_epoch, key, position, contact, mark)
+        return self._serve_position(
+            request.broker_id, request.broker_epoch, key, position, contact=contact, mark=mark
+        )
 
     def _serve_position(
         self,
@@ -1440,6 +1444,7 @@ class BrokerNode:
         broker_epoch: int,
         key: PartitionKey,
         position: FetchPosition,
+        *,
         contact: Contact | None,
         mark: LogMark | None = None,
     ) -> FetchedPartition:
