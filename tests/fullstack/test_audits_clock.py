@@ -10,6 +10,7 @@ from tests.fullstack.run import Result, run_seed
 from tests.simulation.kinds_clocks import HOUR_MS
 from tests.simulation.schedule import Strike
 
+ACTIVE = "controller-0"
 STRIKES = tuple(
     Strike(
         at_ms, "leap_controller_clock", {"controller": "controller-0", "ahead_ms": ahead_ms, "for_ms": 3_000}

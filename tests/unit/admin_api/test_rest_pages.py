@@ -5,6 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
+from controller.contract.lag_report import LagReport, SetAsideLog
+from controller.core.events import Report
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 from tests.unit.admin_api.rest_parts import Rest, controller, pointers, problem
 
@@ -25,6 +27,22 @@ VERIFICATION = dict.fromkeys(
     ),
     1,
 ) | {"findings_total": 2, "findings": [FINDING, FINDING]}
+
+
+def set_aside_log(partition: int) -> SetAsideLog:
+    return SetAsideLog(
+        directory=f"later-{partition}.Zk1lV0pCTEq4nY6mXw2v3A",
+        topic_id="Zk1lV0pCTEq4nY6mXw2v3A",
+        topic="later",
+        partition=partition,
+        why="not in the controller's full state",
+        since_ms=0,
+        leader_epoch=3,
+        log_start_offset=0,
+        log_end_offset=12,
+        size_bytes=900,
+        is_whole=True,
+    )
 
 
 def query_of(path: str) -> dict[str, str]:
@@ -49,7 +67,10 @@ async def pages(rest: Rest, path: str, *, limit: int) -> list[list[dict[str, Any
 
 async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
     """Several of whatever there are lists of; the names to be put into their addresses."""
-    await rest.form(5)
+    first, *_ = await rest.form(5)
+    logs = tuple(set_aside_log(number) for number in (0, 1))
+    report = LagReport(broker_id=first.broker_id, broker_epoch=first.broker_epoch, set_aside=logs)
+    await rest.engine.submit("prod", Report(request=report, wall_ms=0))
     for name in ("test", "dev"):
         await rest.post("/clusters", {"name": name})
     for number, name in enumerate(("a", "b", "c", "d", "e")):

@@ -17,6 +17,7 @@ from dataplane.wire.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    LogMark,
     decode_fetch_request,
     decode_fetch_response,
     encode_fetch_request,
@@ -43,7 +44,10 @@ int64s = st.integers(-(2**63), 2**63 - 1)
 topic_ids = st.binary(min_size=16, max_size=16)
 versions = st.integers(REQUEST_SINCE - 2, HIGHEST_FETCH_VERSION)
 
-asked_partitions = st.builds(FetchPartition, topic_ids, int32s, int32s, int64s, int32s, int64s, int32s)
+marks = st.builds(LogMark, int64s, int32s, st.lists(st.integers(0, 2**32 - 1), max_size=3).map(tuple))
+asked_partitions = st.builds(
+    FetchPartition, topic_ids, int32s, int32s, int64s, int32s, int64s, int32s, st.none() | marks
+)
 requests = st.builds(
     FetchRequest,
     replica_id=int32s,
