@@ -10,11 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from controller.contract.partition_state import NO_LEADER, TopicState
-from controller.shell.meta import Node
-from controller.shell.rows import TopicRow, topics_path
+from controller.contract.partition_state import NO_LEADER
 from dataplane.shell.data_directory import read_seen
 from tests.fullstack.broker_node import DATA_DIR
 from tests.fullstack.desk import TRIES_FEW, Desk
@@ -107,9 +103,7 @@ OUTAGE_MS = (200, 3_000)
 
 
 def _draw_backup(cluster: Cluster, random: Random) -> Arguments | None:
-    """One, and another when it would bring back what was deleted."""
-    is_wanted = not cluster.zookeeper.times_back and not _is_backup_of_use(cluster)
-    return {} if is_wanted else None
+    return {} if cluster.zookeeper.backup is None else None
 
 
 @_own(_draw_backup, family="metadata")
@@ -119,25 +113,16 @@ def back_up_zookeeper(cluster: Cluster) -> bool:
     return True
 
 
-def _is_backup_of_use(cluster: Cluster) -> bool:
-    """Whether there is one, and what was deleted since, or is being deleted, would not be back with it."""
-    backup = cluster.zookeeper.backup
-    if backup is None:
-        return False
-    then, now = _topics(cluster, backup.nodes), _topics(cluster, cluster.zookeeper.server.nodes)
-    return then.keys() <= now.keys() and not any(topic.deleting for topic in now.values())
-
-
 def _is_witnessed(cluster: Cluster) -> bool:
-    """Whether every member has stored that there is more than the backup holds, and no topic was deleted
-    since: what is decided without is another history (section 11, limits)."""
+    """Whether every member has stored that there is more than the backup holds: what is decided without them
+    is another history (section 11, limits)."""
     zookeeper, backup = cluster.zookeeper, cluster.zookeeper.backup
     head = None if backup is None else head_in(backup.nodes, cluster.name)
     if head is None or not head.terms or zookeeper.times_back or cluster.budget.unknown:
         return False
     members = [node for node in cluster.brokers.values() if cluster.registered_epoch(node.broker_id) >= 0]
     told = [read_seen(node.host.memory, DATA_DIR).records for node in members]
-    return min(told) > head.records and _is_backup_of_use(cluster)
+    return min(told) > head.records
 
 
 def _draw_restore(cluster: Cluster, random: Random) -> Arguments | None:
@@ -158,12 +143,6 @@ def zookeeper_goes_back(cluster: Cluster, *, for_ms: int) -> bool:
     cluster.ongoing.begin(nodes=(), for_ms=for_ms, end=zookeeper.come_back)
     cluster.spawn(_recover, cluster)
     return True
-
-
-def _topics(cluster: Cluster, nodes: dict[str, Node]) -> dict[str, TopicState]:
-    parent = topics_path(cluster.name)
-    rows = [(path, node) for path, node in nodes.items() if path.rpartition("/")[0] == parent]
-    return {path: msgspec.json.decode(node.data, type=TopicRow).state for path, node in rows}
 
 
 async def _recover(cluster: Cluster) -> None:

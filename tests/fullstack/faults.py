@@ -302,13 +302,15 @@ class FaultPlanner:
 
 def planners_of(cluster: Cluster) -> list[FaultPlanner]:
     """One draws a random subset of the kinds at the seed's pace, another now and then of one of the families,
-    so that these cost every seed a little and none much."""
+    so that these cost every seed a little and none much. Where topics are deleted meanwhile, ZooKeeper
+    does not go back: what was deleted would be back, and wait for an operator (section 11, limits)."""
     random = cluster.world.random("faults")
     every = [kind for _, kind in sorted((SHARED | OWN).items()) for _ in range(kind.weight)]
     kinds = [kind for kind in every if random.random() < 0.5] or every[:3]
     usual = FaultPlanner(cluster, random, kinds, random.choice([400, 1_000, 2_500]))
     random = cluster.world.random("families")
-    chosen = random.choice(sorted({kind.family for kind in families.KINDS.values()}))
+    others = {"metadata"} if cluster.options.churn else set()
+    chosen = random.choice(sorted({kind.family for kind in families.KINDS.values()} - others))
     ours = [kind for _, kind in sorted(families.KINDS.items()) if kind.family == chosen]
     of_family = [kind for kind in ours for _ in range(kind.weight)]
     pace_ms = MOMENT_PACE_MS if chosen == "metadata" else FAMILY_PACE_MS

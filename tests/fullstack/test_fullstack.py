@@ -33,7 +33,7 @@ def test_seeds_that_found_something(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "kind"), [(1, "create_many"), (2, "zookeeper_goes_back"), (9, "leap_clock"), (10, "suspend_all")]
+    ("seed", "kind"), [(2, "create_many"), (6, "zookeeper_goes_back"), (9, "leap_clock"), (10, "suspend_all")]
 )
 def test_nothing_is_lost_when_a_family_of_faults_strikes(seed: int, kind: str) -> None:
     result = run_seed(seed)
@@ -43,7 +43,7 @@ def test_nothing_is_lost_when_a_family_of_faults_strikes(seed: int, kind: str) -
 
 def test_a_restored_zookeeper_that_is_believed_is_found() -> None:
     with planted(controllers.witnesses_are_not_heard):
-        assert run_seed(2).failures
+        assert run_seed(6).failures
 
 
 def test_a_seed_replays_in_another_process_and_under_another_hash_seed() -> None:
