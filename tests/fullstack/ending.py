@@ -146,12 +146,13 @@ async def _compare(cluster: Cluster) -> tuple[Anomaly, ...] | None:
         }
         for item in await cluster.operator.partitions(cluster.topic)
     }
-    audit: dict[Key, Partition] = {}
+    latest: dict[Key, Partition | None] = {}
     for row in await cluster.operator.audit():
         if row["entity"] == "partition" and row["topic"] == cluster.topic and row["kind"] == "change":
-            after = row["after"]
-            if after is not None:
-                audit.setdefault((cluster.topic, row["partition"]), {fact: after[fact] for fact in FACTS})
+            after = row["after"]  # None: it is gone
+            facts = None if after is None else {fact: after[fact] for fact in FACTS}
+            latest.setdefault((cluster.topic, row["partition"]), facts)
+    audit = {key: facts for key, facts in latest.items() if facts is not None}
     truth = {(cluster.topic, key[1]): _facts(cluster.truth(key)) for key in cluster.keys}
     if not all(truth.values()):
         return None
