@@ -214,7 +214,7 @@ class Cluster:
             heard.broker_epoch == broker.broker_epoch
             and (heard.count > sent + 1 or heard.answered > remembered)
             for other in self.brokers.values()
-            if other.is_up and other is not broker
+            if other.is_up and not other.is_paused and other is not broker
             for heard in other.heartbeats.others
             if heard.broker_id == broker.broker_id
         )

@@ -116,8 +116,9 @@ def _draw_resumed(cluster: Cluster, random: Random) -> Arguments | None:
         return None
     return drawn | {
         "age_ms": random.choice((1_000, 3_000, 8_000)),
-        "for_ms": random.choice((20, 200, 2_000, 9_000)),
-        "deaf_ms": random.choice((0, 0, 2_000)),
+        "for_ms": random.choice((20, 20, 200, 2_000, 9_000)),
+        "deaf_ms": random.choice((0, 2_000, 4_000)),
+        "lonely_ms": random.choice((0, 300, 1_000)),
     }
 
 
@@ -129,11 +130,12 @@ def resume_host(
     age_ms: int,
     for_ms: int,
     deaf_ms: int,
+    lonely_ms: int = 0,
     salt: int,
     over_budget: bool = False,
 ) -> bool:
     """A snapshot is taken now. The host dies `age_ms` from now and is resumed `for_ms` later as it was; for
-    `deaf_ms` it reaches its peers, and no controller."""
+    `deaf_ms` it reaches no controller, and for `lonely_ms` no peer: clients come first."""
     del salt
     node = cluster.brokers[broker]
     if not node.is_up or not node.registered or node.is_paused:
@@ -157,6 +159,9 @@ def resume_host(
                 return
             if deaf_ms:
                 cut_pairs(cluster, [(node.name, c.name) for c in cluster.controllers], deaf_ms)
+            if lonely_ms:
+                others = [other.name for other in cluster.brokers.values() if other is not node]
+                cut_pairs(cluster, [(node.name, other) for other in others], lonely_ms)
             resume(node, snapshot)
 
         cluster.ongoing.begin(nodes=(node.name,), for_ms=for_ms, end=wake)
