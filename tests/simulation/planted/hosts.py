@@ -39,7 +39,7 @@ def content_not_compared() -> Patches:
     breaks="I1",
     seen="3.10: a leader that went back commits without who joined since",
     scenario="S66",
-    seeds_max=0,
+    seeds_max=1,
 )
 def later_state_ignored() -> Patches:
     original = Leader.on_replica_fetch
@@ -53,12 +53,12 @@ def later_state_ignored() -> Patches:
     return [(Leader, "on_replica_fetch", on_replica_fetch)]
 
 
-@plant(breaks="3.10", seen="what others were told of a broker is not believed", scenario="S67", seeds_max=0)
+@plant(breaks="3.10", seen="what others were told of a broker is not believed", scenario="S67", seeds_max=1)
 def witnesses_ignored() -> Patches:
     return [(Sessions, "_note_others", lambda *_: None)]
 
 
-@plant(breaks="3.10", seen="a count that has caught up is believed", scenario="S67", seeds_max=0)
+@plant(breaks="3.10", seen="a count that has caught up is believed", scenario="S67", seeds_max=1)
 def forgotten_answers_ignored() -> Patches:
     original = Sessions.is_outdated
 
