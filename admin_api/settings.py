@@ -6,20 +6,22 @@ import msgspec
 
 
 class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """body_bytes_max: of one request. target_bytes_max: path and query. headers_bytes_max, headers_max: all
-    header fields. head_timeout_ms, body_timeout_ms: from the first byte of one to its last. json_depth_max:
-    nesting of a body. page_limit_default, page_limit_max: items of a list. preflight_deadline_ms: how long
-    `POST brokers` waits for its brokers before the operation fails. operation_wake_ms: how often the
-    operations runner looks when nothing woke it. sizes_wait_ms: how long after taking over, at most, an
-    operation puts its plan off because some leader has not told yet how large its log is. read_only: every
-    operator's write is refused; brokers are served as ever. if_match_required: what exists is only changed
-    or deleted under an If-Match.
+    """body_bytes_max: of one request. measured_bytes_max: of one about plans, which may bring the rates of
+    all partitions. target_bytes_max: path and query. headers_bytes_max, headers_max: all header fields.
+    head_timeout_ms, body_timeout_ms: from the first byte of one to its last. json_depth_max: nesting of a
+    body. page_limit_default, page_limit_max: items of a list. preflight_deadline_ms: how long `POST brokers`
+    waits for its brokers before the operation fails. operation_wake_ms: how often the operations runner looks
+    when nothing woke it. sizes_wait_ms: how long after taking over, at most, an operation puts its plan off
+    because some leader has not told yet how large its log is. read_only: every operator's write is refused;
+    brokers are served as ever. if_match_required: what exists is only changed or deleted under an If-Match.
     event_streams_max: event streams open at once. event_stream_ms_max: how long one lasts before its client
     is to open it anew. event_heartbeat_ms: after so long without an event a comment is sent. event_poll_ms:
     how often an operation is looked at for its stream.
     """
 
     body_bytes_max: int = 1_048_576
+    #: Two numbers of up to nine digits for each of 200,000 partitions.
+    measured_bytes_max: int = 4 * 1_048_576
     #: The longest reason, of characters that take twelve bytes each in a query, and a long path before it.
     target_bytes_max: int = 16_384
     headers_bytes_max: int = 32_768

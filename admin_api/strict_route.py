@@ -103,6 +103,9 @@ class StrictRoute(APIRoute):
         self._work_out()
         await self.app(scope, receive, send)
 
+    def bytes_max(self, settings: ApiSettings) -> int:
+        return settings.body_bytes_max
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         known = frozenset(
@@ -133,7 +136,7 @@ class StrictRoute(APIRoute):
             if self.body_field is None:
                 return await handle(request)
             check_content_type(request.headers.get("content-type"))
-            data = await _read_in_time(request, settings)
+            data = await _read_in_time(request, settings, self.bytes_max(settings))
             gated = JsonRequest(request.scope, request.receive)
             gated._body = data
             try:
@@ -152,9 +155,9 @@ class TextRoute(StrictRoute):
     produces = ("*/*",)
 
 
-async def _read_in_time(request: Request, settings: ApiSettings) -> bytes:
+async def _read_in_time(request: Request, settings: ApiSettings, bytes_max: int) -> bytes:
     with request.app.state.services.clock.timeout_ms(settings.body_timeout_ms):
-        return await read_body(request, bytes_max=settings.body_bytes_max)
+        return await read_body(request, bytes_max=bytes_max)
     raise ProblemError(
         "request_timeout",
         f"the request's body took longer than {settings.body_timeout_ms / 1000:g} s",

@@ -10,7 +10,7 @@ from admin_api.examples.story import OPERATION, TOPIC_ID, Shown, items, links
 PLAN_ID: Final = "plan_TvcWIsqjfPWJhZaHEmdumg"
 _HASH: Final = "5d41402abc4b2a76b9719d911017c592ae2f7e5d8b1f0e1f3c2a4b5c6d7e8f90"
 _LEVEL: Final = {"lowest": 12, "highest": 12, "total": 36, "brokers": 3, "skew": 0.0}
-_LEVELS: Final = {"replicas": _LEVEL, "leaders": _LEVEL, "bytes": _LEVEL, "crowded": 0}
+_LEVELS: Final = {"replicas": _LEVEL, "leaders": _LEVEL, "bytes": _LEVEL, "crowded": 0, "loads": None}
 _MOVE: Final = {
     "position": 0,
     "topic": "orders",

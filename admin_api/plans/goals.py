@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+import hashlib
+import json
+from itertools import zip_longest
+from typing import Any, assert_never
 
 from admin_api.plans.models import (
     AssignGoal,
     DrainGoal,
+    EvenOutGoal,
     GoalBody,
+    MakePlan,
     RebalanceGoal,
     ReplaceGoal,
     ReplicationFactorGoal,
     SeparateGoal,
 )
 from admin_api.problem import FieldProblem, ProblemError
+from controller.contract.partition_state import PartitionKey
 from controller.core.image import ClusterImage
 from controller.core.planning.goals import (
     Assign,
     ChangeReplicationFactor,
     Drain,
+    EvenOut,
     Goal,
     Rebalance,
     RebalanceMode,
     Replace,
     SeparateReplicas,
     WantedAssignment,
+    Weight,
 )
+from controller.core.planning.snapshot import Measured, Rates
 
 
 def goal_of(body: GoalBody, image: ClusterImage) -> Goal:
@@ -34,6 +43,13 @@ def goal_of(body: GoalBody, image: ClusterImage) -> Goal:
     match body:
         case RebalanceGoal():
             return Rebalance(mode=RebalanceMode(body.mode), new_broker_ids=_distinct(body.new_broker_ids))
+        case EvenOutGoal():
+            return EvenOut(
+                weights=tuple(dict.fromkeys(Weight(name) for name in body.weights)),
+                target_permille=body.target_permille,
+                bytes_max=body.bytes_max,
+                moves_max=body.moves_max,
+            )
         case DrainGoal():
             return Drain(broker_ids=_distinct(body.broker_ids))
         case ReplaceGoal():
@@ -58,6 +74,53 @@ def goal_of(body: GoalBody, image: ClusterImage) -> Goal:
             assert_never(body)
 
 
+def measured_of(body: GoalBody, image: ClusterImage) -> Measured | None:
+    """What the request brings along. Raises unknown_topic, unknown_broker, invalid_request."""
+    if not isinstance(body, EvenOutGoal) or body.measured is None:
+        return None
+    rates: dict[PartitionKey, Rates] = {}
+    seen: set[str | int] = set()
+    for place, measured in enumerate(body.measured.topics):
+        topic_id, pointer = measured.topic_id, f"/goal/measured/topics/{place}"
+        topic = image.topics.get(topic_id)
+        if topic is None or topic.deleting:
+            raise _refusal("unknown_topic", f"{pointer}/topic_id", f"there is no topic {topic_id!r}")
+        _check_once(seen, topic_id, f"{pointer}/topic_id")
+        for name, column in (("bytes_in", measured.bytes_in), ("bytes_out", measured.bytes_out)):
+            if len(column) > topic.partitions:
+                said = f"topic {topic.topic!r} has {topic.partitions} partitions"
+                raise _refusal("invalid_request", f"{pointer}/{name}", said)
+        for number, (bytes_in, bytes_out) in enumerate(
+            zip_longest(measured.bytes_in, measured.bytes_out, fillvalue=0)
+        ):
+            rates[topic_id, number] = Rates(bytes_in, bytes_out)
+    for place, broker in enumerate(body.measured.brokers):
+        pointer = f"/goal/measured/brokers/{place}/broker_id"
+        if broker.broker_id not in image.brokers:
+            raise _refusal("unknown_broker", pointer, f"there is no broker {broker.broker_id}")
+        _check_once(seen, broker.broker_id, pointer)
+    return Measured(rates, {broker.broker_id: broker.room_bytes for broker in body.measured.brokers})
+
+
+def _check_once(seen: set[str | int], name: str | int, pointer: str) -> None:
+    if name in seen:
+        raise _refusal("invalid_request", pointer, f"{name} is named twice")
+    seen.add(name)
+
+
+def _refusal(code: str, pointer: str, message: str) -> ProblemError:
+    return ProblemError(code, message, errors=(FieldProblem(pointer=pointer, message=message),))
+
+
+def recorded(body: MakePlan) -> dict[str, Any]:
+    """The request as the audit keeps it: of what was measured, its SHA-256."""
+    asked = body.model_dump(mode="json")
+    if asked["goal"].get("measured") is not None:
+        said = json.dumps(asked["goal"]["measured"], sort_keys=True, separators=(",", ":"))
+        asked["goal"]["measured"] = {"sha256": hashlib.sha256(said.encode()).hexdigest()}
+    return asked
+
+
 def _distinct(broker_ids: list[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(broker_ids))
 
@@ -65,6 +128,5 @@ def _distinct(broker_ids: list[int]) -> tuple[int, ...]:
 def _topic_id(image: ClusterImage, name: str, pointer: str) -> str:
     topic = image.topic_named(name)
     if topic is None or topic.deleting:
-        field = FieldProblem(pointer=pointer, message=f"there is no topic {name!r}")
-        raise ProblemError("unknown_topic", field.message, errors=(field,))
+        raise _refusal("unknown_topic", pointer, f"there is no topic {name!r}")
     return topic.topic_id

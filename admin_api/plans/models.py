@@ -15,8 +15,15 @@ from controller.operations.model import CONCURRENT_MOVES
 
 #: A request's; what many partitions need is a goal, not a list.
 ASSIGNMENTS_MAX = 10_000
+EVEN_OUT_MOVES_MAX = 10_000
+MEASURED_TOPICS_MAX = 100_000
+MEASURED_PARTITIONS_MAX = 200_000
+#: So that the sums over a cluster stay within 64 bits.
+BYTE_RATE_MAX = 2**40
 EXPIRES_IN_S_MAX = 30 * 24 * 3600
 
+ByteRate = Annotated[int, Field(ge=0, le=BYTE_RATE_MAX)]
+WeightName = Literal["replicas", "leaders", "disk", "bytes_in", "leader_bytes_in", "bytes_out"]
 BrokerIds = Annotated[list[BrokerId], Field(max_length=1_000)]
 
 
@@ -29,6 +36,52 @@ class RebalanceGoal(RequestBody):
         default="full", description="`new_only`: only `new_broker_ids` receive"
     )
     new_broker_ids: BrokerIds = Field(default=[], examples=[[4]])
+
+
+class MeasuredTopic(RequestBody):
+    """A topic's rates in bytes a second, partition by partition from 0; those that are left out are idle."""
+
+    topic_id: Annotated[str, Field(min_length=1, max_length=64)]
+    bytes_in: Annotated[list[ByteRate], Field(max_length=MEASURED_PARTITIONS_MAX)] = Field(
+        examples=[[52_000, 61_000]]
+    )
+    bytes_out: Annotated[list[ByteRate], Field(max_length=MEASURED_PARTITIONS_MAX)] = Field(
+        default=[], description="to consumers, without followers", examples=[[104_000, 61_000]]
+    )
+
+
+class MeasuredBroker(RequestBody):
+    broker_id: BrokerId
+    room_bytes: Annotated[int, Field(ge=0, le=INT64_MAX)] = Field(
+        description="that moves may bring to it", examples=[800_000_000_000]
+    )
+
+
+class Measured(RequestBody):
+    """What the controller can't know. A topic that is left out is idle, a broker that is has room for all."""
+
+    topics: Annotated[list[MeasuredTopic], Field(max_length=MEASURED_TOPICS_MAX, default_factory=list)]
+    brokers: Annotated[list[MeasuredBroker], Field(max_length=1_000, default_factory=list)]
+
+
+class EvenOutGoal(RequestBody):
+    """No broker far above the mean of any of these weights, with few bytes copied. Weights that are rates
+    (`bytes_in`, `leader_bytes_in`, `bytes_out`) have to be measured: `pipeline plan` does it."""
+
+    kind: Literal["even_out"]
+    weights: Annotated[list[WeightName], Field(min_length=1, max_length=6)] = Field(
+        examples=[["disk", "bytes_in"]]
+    )
+    target_permille: Annotated[int, Field(gt=1_000, le=100_000)] = Field(
+        default=1_100, description="a broker's highest load, in thousandths of the mean"
+    )
+    bytes_max: Annotated[int, Field(ge=0, le=INT64_MAX)] | None = Field(
+        default=None, description="copied by all moves together. Default: any number"
+    )
+    moves_max: Annotated[int, Field(ge=1, le=EVEN_OUT_MOVES_MAX)] = Field(
+        default=EVEN_OUT_MOVES_MAX, description="partitions that may change"
+    )
+    measured: Measured | None = None
 
 
 class DrainGoal(RequestBody):
@@ -76,7 +129,7 @@ class AssignGoal(RequestBody):
 
 
 GoalBody = Annotated[
-    RebalanceGoal | DrainGoal | ReplaceGoal | ReplicationFactorGoal | SeparateGoal | AssignGoal,
+    RebalanceGoal | EvenOutGoal | DrainGoal | ReplaceGoal | ReplicationFactorGoal | SeparateGoal | AssignGoal,
     Field(discriminator="kind"),
 ]
 
@@ -89,6 +142,24 @@ class MakePlan(RequestBody):
             "examples": [
                 {"goal": {"kind": "drain", "broker_ids": [3]}, "reason": "store3 is to be replaced"},
                 {"goal": {"kind": "rebalance", "mode": "new_only", "new_broker_ids": [4]}},
+                {
+                    "goal": {
+                        "kind": "even_out",
+                        "weights": ["disk", "bytes_in", "leader_bytes_in", "bytes_out"],
+                        "bytes_max": 500_000_000_000,
+                        "measured": {
+                            "topics": [
+                                {
+                                    "topic_id": "hK3m5wQ8QzKqgq2o2v0y1A",
+                                    "bytes_in": [52_000, 61_000, 9_000],
+                                    "bytes_out": [104_000, 61_000, 0],
+                                }
+                            ],
+                            "brokers": [{"broker_id": 1, "room_bytes": 800_000_000_000}],
+                        },
+                    },
+                    "reason": "before the sale",
+                },
             ]
         }
     )

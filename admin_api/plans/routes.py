@@ -14,6 +14,7 @@ from admin_api.names import Reason
 from admin_api.operations.views import LOCATION_HEADERS, OperationView
 from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, cut_page, decode_position
 from admin_api.plans import service
+from admin_api.plans.goals import recorded
 from admin_api.plans.models import ExecutePlan, MakePlan
 from admin_api.plans.views import (
     MOVES_SHOWN,
@@ -26,13 +27,22 @@ from admin_api.plans.views import (
 )
 from admin_api.problem import ProblemError, problems
 from admin_api.services import Services, Serving
+from admin_api.settings import ApiSettings
 from admin_api.strict_route import StrictRoute
 from admin_api.writes import REPLAYED_HEADERS, Asked, Write
 from controller.audit.change import Entity
 from controller.database.plan_rows import get_moves, get_plan, list_plans
 from controller.database.rows import PlanRow
 
-router = APIRouter(route_class=StrictRoute, tags=["Plans"])
+
+class PlanRoute(StrictRoute):
+    """Takes what was measured of a large cluster."""
+
+    def bytes_max(self, settings: ApiSettings) -> int:
+        return settings.measured_bytes_max
+
+
+router = APIRouter(route_class=PlanRoute, tags=["Plans"])
 
 PlanPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["plan_Zk1lV0pCTEq4nY6mXw2v3A"])]
 _MADE_PROBLEMS = ("cluster_not_found", "audit_unavailable", "plan_infeasible", "no_improvement")
@@ -85,7 +95,7 @@ async def list_them(
     responses={
         201: {"headers": {"Location": LOCATION_HEADERS["Location"]} | REPLAYED_HEADERS},
         200: {"model": PlanView, "description": "Dry run: the plan, which nobody keeps"},
-        **problems("unknown_topic", *_MADE_PROBLEMS, *WRITE_PROBLEMS),
+        **problems("unknown_topic", "unknown_broker", *_MADE_PROBLEMS, *WRITE_PROBLEMS),
     },
 )
 async def make_it(*, body: MakePlan, services: Serving, write: Write, cluster: ClusterPath) -> Response:
@@ -98,7 +108,7 @@ async def make_it(*, body: MakePlan, services: Serving, write: Write, cluster: C
         action="make_plan",
         entity=Entity.CLUSTER,
         entity_id=cluster,
-        body=body.model_dump(mode="json"),
+        body=recorded(body),
         reason=body.reason,
     )
     return await write.carry_out(asked, partial(service.make_plan, services, cluster, body=body))

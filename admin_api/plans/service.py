@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from admin_api.answers import Answer
 from admin_api.conditions import Condition
 from admin_api.history.models import milliseconds
 from admin_api.operations.opening import opened
 from admin_api.operations.views import accepted
-from admin_api.plans.goals import goal_of
+from admin_api.plans.goals import goal_of, measured_of
 from admin_api.plans.making import load_plan, make
 from admin_api.plans.models import AssignGoal, CarryOut, ExecutePlan, GoalBody, MakePlan
-from admin_api.plans.views import plan_view, stored_plan_view
+from admin_api.plans.views import load_view, plan_view, rejection_view, stored_plan_view
 from admin_api.policies.verdicts import check_verdicts
 from admin_api.problem import FieldProblem, ProblemError
 from admin_api.services import Services
@@ -40,8 +42,9 @@ ERRORS_SHOWN: Final = 100
 
 async def make_plan(services: Services, cluster: str, attempt: Attempt, *, body: MakePlan) -> Answer:
     """201 with the plan, or 200 with one that nobody keeps."""
-    goal = goal_of(body.goal, services.engine.decided(cluster))
-    plan = await make(services, cluster, goal)
+    image = services.engine.decided(cluster)
+    goal = goal_of(body.goal, image)
+    plan = await make(services, cluster, goal, measured_of(body.goal, image))
     check_outcome(plan, _pointers(body.goal, plan))
     verdicts = await verdicts_on(services.engine, services.database, cluster, plan)
     if attempt.dry_run:
@@ -73,7 +76,11 @@ def check_outcome(plan: Plan, pointers: Sequence[str] = ()) -> None:
     code = "plan_infeasible" if is_infeasible else "no_improvement"
     detail = errors[0].message if errors else "everything is as the goal wants it"
     more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
-    raise ProblemError(code, f"{detail}{more}", errors=errors, facts={"reasons": len(found)})
+    facts: dict[str, Any] = {"reasons": len(found)}
+    if plan.after.loads is not msgspec.UNSET:
+        facts["loads"] = [load_view(load).model_dump() for load in plan.after.loads]
+        facts["skipped"] = [rejection_view(one).model_dump() for one in found]
+    raise ProblemError(code, f"{detail}{more}", errors=errors, facts=facts)
 
 
 def _said(found: Rejection) -> str:

@@ -11,7 +11,7 @@ from pydantic import Field
 from admin_api.names import optional_timestamp, timestamp
 from admin_api.policies.models import VerdictView, verdict_view
 from admin_api.views import View
-from controller.core.planning.plan import Level, Levels, Move, Plan, Rejection, Slack, content_hash
+from controller.core.planning.plan import Level, Levels, Load, Move, Plan, Rejection, Slack, content_hash
 from controller.database.plan_rows import plan_without_moves
 from controller.database.rows import PlanRow
 from controller.operations.shell.plans import StoredPlan
@@ -19,6 +19,8 @@ from controller.policies.sandbox import Verdict
 
 #: Of each list in a plan's answer; the totals count all.
 MOVES_SHOWN = 1_000
+#: Of a plan that nobody keeps, which has no list of moves beside it.
+DRY_MOVES_SHOWN = 10_000
 REJECTIONS_SHOWN = 1_000
 
 
@@ -46,6 +48,7 @@ class RejectionView(View):
     topic: str | None
     topic_id: str | None
     partition: int | None
+    weight: str | None = Field(description="of the goal `even_out`: what is not even")
 
 
 class LevelView(View):
@@ -58,11 +61,26 @@ class LevelView(View):
     skew: float = Field(description="the spread as a part of the mean; 0 is even", examples=[0.04])
 
 
+class LoadView(View):
+    """How a weight lies on the brokers that serve."""
+
+    weight: str = Field(examples=["bytes_in"])
+    total: int
+    highest: int
+    brokers: int
+    broker_id: int | None = Field(description="that carries the highest; null: none serves")
+    highest_over_mean: float = Field(description="1 is even; 0: there is no load", examples=[1.08])
+
+
 class LevelsView(View):
     replicas: LevelView
     leaders: LevelView
     bytes: LevelView
     crowded: int = Field(description="partitions with replicas closer together than they have to be")
+    loads: list[LoadView] | None = Field(
+        description="of the goal `even_out`: each weight that was known. null: of other goals, and of a plan "
+        "that has lost its measurement"
+    )
 
 
 class TotalsView(View):
@@ -114,7 +132,9 @@ class PlanView(View):
     before: LevelsView
     after: LevelsView
     curve: list[GainPointView]
-    moves: list[PlannedMoveView] = Field(description="the first thousand; `/moves` lists all")
+    moves: list[PlannedMoveView] = Field(
+        description="the first thousand, of a dry run the first ten thousand; `/moves` lists all"
+    )
     rejections: list[RejectionView] = Field(description="the first thousand")
     skipped: list[RejectionView] = Field(description="why it is not better, where nothing is at fault")
     worst_slack: SlackView | None
@@ -174,7 +194,7 @@ def planned_move_view(position: int, move: Move) -> PlannedMoveView:
 
 def plan_view(cluster: str, plan: Plan, verdicts: Sequence[Verdict] | None = None) -> PlanView:
     """Of a plan that nobody keeps: the answer to a dry run."""
-    shown = _view(cluster, plan, None, content_hash(plan), plan.moves[:MOVES_SHOWN])
+    shown = _view(cluster, plan, None, content_hash(plan), plan.moves[:DRY_MOVES_SHOWN])
     if verdicts is None:
         return shown
     return shown.model_copy(update={"policies": [verdict_view(one) for one in verdicts]})
@@ -254,6 +274,7 @@ def rejection_view(found: Rejection) -> RejectionView:
         topic=found.topic,
         topic_id=found.topic_id,
         partition=found.partition,
+        weight=None if found.weight is msgspec.UNSET else found.weight.value,
     )
 
 
@@ -263,7 +284,12 @@ def _levels(levels: Levels) -> LevelsView:
         leaders=_level(levels.leaders),
         bytes=_level(levels.bytes),
         crowded=levels.crowded,
+        loads=None if levels.loads is msgspec.UNSET else [load_view(load) for load in levels.loads],
     )
+
+
+def load_view(load: Load) -> LoadView:
+    return LoadView(**msgspec.structs.asdict(load), highest_over_mean=round(load.highest_over_mean, 6))
 
 
 def _level(level: Level) -> LevelView:

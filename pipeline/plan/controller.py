@@ -1,4 +1,4 @@
-"""The questions that a plan has for a controller, and the one that it leaves there. A thin shell over the
+"""The questions that a plan has for a controller, and the plan that it makes. A thin shell over the
 `springtide` command's client: retries, redirects and idempotency keys are its."""
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
 
+import msgspec
+
 from pipeline.client.broker_questions import LogDir, describe_log_dirs
 from pipeline.client.config import ClientConfig, parse_bootstrap
 from pipeline.client.errors import ClientError
@@ -18,15 +20,17 @@ from pipeline.plan.documents import (
     BrokerPage,
     MoveItem,
     MovePage,
+    NothingToDo,
     OperationItem,
     OperationPage,
     PartitionItem,
     PartitionPage,
     PlanItem,
+    PlannedMovePage,
 )
 from pipeline.plan.eta import Past, past_of
-from springtide.call import CHANGE_SECONDS_MAX, Call, address, get
-from springtide.client import Controllers
+from springtide.call import Call, address, get
+from springtide.client import Controllers, Refused
 
 PAGE_LIMIT: Final = 1_000
 READS_MAX: Final = 3
@@ -38,6 +42,8 @@ OPERATIONS_MAX: Final = 20
 MOVES_MAX: Final = 20_000
 ASK_AT_ONCE: Final = 16
 CONNECT_MS: Final = 5_000
+PLAN_SECONDS_MAX: Final = 180.0
+"""For an answer: 100,000 partitions on 100 brokers take a controller some fifteen."""
 
 T = TypeVar("T")
 
@@ -85,26 +91,40 @@ class ClusterReader:
     def _moves(self, operation: OperationItem) -> Iterable[MoveItem]:
         return self._items(get("operations", operation.id, "moves"), MovePage, limit=MOVES_MAX)
 
-    def propose(self, body: Mapping[str, Any], *, pins: Sequence[int], keep: bool) -> PlanItem:
-        """The controller's own judgement of a plan; with `keep` it is there afterwards, to be executed.
+    def make_plan(self, body: Mapping[str, Any], *, pins: Sequence[int], keep: bool) -> PlanItem:
+        """The controller's plan with all its moves; with `keep` it is there afterwards, to be executed.
 
-        pins: epochs of the partitions. The same plan for the same state, kept twice, is one: its idempotency
-        key follows from both.
+        pins: epochs of all partitions. The same request about the same state, kept twice, is one plan: its
+        idempotency key follows from both.
         """
         call = Call(
             method="POST",
             path=address("clusters", self._cluster, "plans"),
             query={} if keep else {"dry_run": "true"},
             body=dict(body),
-            answer_s_max=CHANGE_SECONDS_MAX,
+            answer_s_max=PLAN_SECONDS_MAX,
         )
         said = json.dumps([self._cluster, body, list(pins)], sort_keys=True, separators=(",", ":"))
         key = "plan-" + hashlib.sha256(said.encode()).hexdigest()[:40]
-        return self._controllers.send(call, key=key if keep else None).parse(PlanItem)
+        try:
+            plan = self._controllers.send(call, key=key if keep else None).parse(PlanItem)
+        except Refused as refused:
+            return _nothing_to_do(refused).as_plan()
+        if plan.id is None or plan.totals.moves <= len(plan.moves):
+            return plan
+        moves = self._items(get("clusters", self._cluster, "plans", plan.id, "moves"), PlannedMovePage)
+        return msgspec.structs.replace(plan, moves=list(moves))
 
     def _items(self, call: Call, page: type[_Page[T]], *, limit: int | None = None) -> Iterable[T]:
         for reply in self._controllers.pages(call, page_limit=PAGE_LIMIT, limit=limit):
             yield from reply.parse(page).items
+
+
+def _nothing_to_do(refused: Refused) -> NothingToDo:
+    try:
+        return msgspec.json.decode(refused.body, type=NothingToDo)
+    except msgspec.DecodeError:
+        raise refused from None
 
 
 AskDisks = Callable[[BrokerItem], int | None]

@@ -1,4 +1,4 @@
-"""What controllers say, as far as a plan needs it, and what it means for placement. Pure.
+"""What controllers say, as far as a plan needs it. Pure.
 
 The structs name the fields that are used and pass over all others, so that a newer controller's answers are
 understood; a missing field or one of another type is no answer at all (msgspec refuses it).
@@ -6,27 +6,25 @@ understood; a missing field or one of another type is no answer at all (msgspec 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Literal
 
 import msgspec
 
-from pipeline.plan.placement import Broker, Move, Partition, Placement
-
 Count = Annotated[int, msgspec.Meta(ge=0)]
-_SERVING: Final = "active"
-_ONLINE: Final = "online"
 
 
 class BrokerItem(msgspec.Struct, frozen=True, kw_only=True):
     broker_id: Count
     state: str
     endpoint: str
-    rack: str | None = None
     cordoned: bool = False
     draining: bool = False
-    demoted: bool = False
+
+    @property
+    def receives(self) -> bool:
+        """Whether moves may bring replicas to it."""
+        return self.state == "active" and not (self.cordoned or self.draining)
 
 
 class FollowerItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,14 +41,10 @@ class PartitionItem(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     topic_id: str
     partition: Count
-    state: str
     leader: int | None
     leader_epoch: int
     partition_epoch: int
     replicas: Annotated[list[Count], msgspec.Meta(min_length=1)]
-    isr: list[Count]
-    adding_replicas: list[int] = []
-    removing_replicas: list[int] = []
     log_start_offset: Count | None = None
     log_end_offset: Count | None = None
     size_bytes: Count | None = None
@@ -100,88 +94,86 @@ class TotalsItem(msgspec.Struct, frozen=True, kw_only=True):
     bytes: Count
 
 
+class LoadItem(msgspec.Struct, frozen=True, kw_only=True):
+    """How a weight lies on the brokers that serve. broker_id: that carries the highest."""
+
+    weight: str
+    total: Count
+    highest: Count
+    brokers: Count
+    broker_id: int | None
+    highest_over_mean: float
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.brokers if self.brokers else 0.0
+
+
+class LevelsItem(msgspec.Struct, frozen=True, kw_only=True):
+    loads: list[LoadItem]
+
+
+class SkippedItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A weight that is not as even as was wanted, and why."""
+
+    weight: str
+    detail: str
+
+
+class PlannedMoveItem(msgspec.Struct, frozen=True, kw_only=True):
+    """Preferred leader first. bytes: that all newcomers copy."""
+
+    topic: str
+    partition: Count
+    replicas_before: list[int]
+    replicas_after: list[int]
+    bytes: Count
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def changes_leader(self) -> bool:
+        return self.replicas_after[0] != self.replicas_before[0]
+
+
+class PlannedMovePage(msgspec.Struct):
+    items: list[PlannedMoveItem]
+
+
 class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
-    """id: None: a dry run, which nobody keeps."""
+    """id: None: nobody keeps it. moves: the first ones, in the order in which they pay."""
 
     id: str | None
     outcome: str
     totals: TotalsItem
+    before: LevelsItem
+    after: LevelsItem
+    moves: list[PlannedMoveItem]
+    skipped: list[SkippedItem]
     expires_at: str | None = None
 
 
-def host_of(endpoint: str) -> str:
-    """`store1:9092` and `[::1]:9092` without the port."""
-    return endpoint.rpartition(":")[0] or endpoint
+class NothingItem(msgspec.Struct, frozen=True, kw_only=True):
+    """Why there is no plan, where nothing is at fault: facts of the problem `no_improvement`."""
+
+    loads: list[LoadItem]
+    skipped: list[SkippedItem]
 
 
-def broker_of(item: BrokerItem, free_bytes: int | None = None) -> Broker:
-    """One that is being drained is left to that: it gets nothing, gives nothing, and its load is not held
-    against the others."""
-    is_serving = item.state == _SERVING and not item.draining
-    return Broker(
-        broker_id=item.broker_id,
-        host=host_of(item.endpoint),
-        rack=item.rack,
-        is_serving=is_serving,
-        receives=is_serving and not item.cordoned,
-        leads=is_serving and not item.demoted,
-        free_bytes=free_bytes,
-    )
+class NothingToDo(msgspec.Struct, frozen=True, kw_only=True):
+    code: Literal["no_improvement"]
+    facts: NothingItem
 
-
-def partition_of(item: PartitionItem) -> Partition:
-    locked = None
-    if item.adding_replicas or item.removing_replicas:
-        locked = "it is being reassigned"
-    elif item.state != _ONLINE:
-        locked = f"it is {item.state}"
-    return Partition(
-        topic=item.topic,
-        topic_id=item.topic_id,
-        partition=item.partition,
-        partition_epoch=item.partition_epoch,
-        replicas=tuple(item.replicas),
-        isr=tuple(item.isr),
-        size_bytes=item.size_bytes,
-        locked=locked,
-    )
-
-
-def placement_of(
-    brokers: Iterable[BrokerItem], partitions: Iterable[PartitionItem], free: Mapping[int, int]
-) -> Placement:
-    """free: bytes by broker, where it is known."""
-    return Placement(
-        tuple(
-            broker_of(item, free.get(item.broker_id))
-            for item in sorted(brokers, key=lambda item: item.broker_id)
-            if item.state != "waiting"
-        ),
-        tuple(
-            sorted((partition_of(item) for item in partitions), key=lambda one: (one.topic, one.partition))
-        ),
-    )
-
-
-def plan_body(
-    moves: Sequence[Move], *, reason: str | None = None, expires_in_s: int | None = None
-) -> dict[str, object]:
-    """What the controller's plans resource takes."""
-    body: dict[str, object] = {
-        "goal": {
-            "kind": "assign",
-            "assignments": [
-                {
-                    "topic": move.partition.topic,
-                    "partition": move.partition.partition,
-                    "replicas": list(move.replicas),
-                }
-                for move in moves
-            ],
-        }
-    }
-    if reason is not None:
-        body["reason"] = reason
-    if expires_in_s is not None:
-        body["expires_in_s"] = expires_in_s
-    return body
+    def as_plan(self) -> PlanItem:
+        levels = LevelsItem(loads=self.facts.loads)
+        return PlanItem(
+            id=None,
+            outcome=self.code,
+            totals=TotalsItem(moves=0, bytes=0),
+            before=levels,
+            after=levels,
+            moves=[],
+            skipped=self.facts.skipped,
+        )

@@ -15,8 +15,7 @@ from math import ceil
 from statistics import median
 from typing import NamedTuple
 
-from pipeline.plan.documents import MoveItem
-from pipeline.plan.placement import Move
+from pipeline.plan.documents import MoveItem, PlannedMoveItem
 
 _STEPS = 40
 _ARRIVED = "moved"
@@ -85,10 +84,10 @@ def past_of(moves: Iterable[MoveItem], throttle: int | None) -> Past | None:
     return Past(work, seconds)
 
 
-def work_of(moves: Sequence[Move], *, concurrent: int, throttle: int | None) -> Work:
+def work_of(moves: Sequence[PlannedMoveItem], *, concurrent: int, throttle: int | None) -> Work:
     received: dict[int, int] = {}
     for move in moves:
-        _add(received, move.partition.replicas, move.replicas, move.bytes)
+        _add(received, move.replicas_before, move.replicas_after, move.bytes)
     return Work(len(moves), concurrent, max(received.values(), default=0), throttle)
 
 

@@ -1,4 +1,4 @@
-"""`pipeline plan`: collects load history, and proposes moves from it."""
+"""`pipeline plan`: collects load history, and has the controller plan from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -16,14 +16,11 @@ from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
 from pipeline.plan import words
 from pipeline.plan.collecting import Collector, Schedule, ask_metrics
 from pipeline.plan.controller import ClusterReader, ask_disks, free_bytes
-from pipeline.plan.documents import placement_of, plan_body
+from pipeline.plan.documents import BrokerItem, PlanItem
 from pipeline.plan.eta import Eta, calibrate, estimate, work_of
-from pipeline.plan.goal import Found, Goal
 from pipeline.plan.history import History
-from pipeline.plan.load import RESOURCES, LoadModel, Rates
-from pipeline.plan.placement import Limits, Placement, broken_rules
 from pipeline.plan.report import HistoryRead, Proposal, lines_of, result_of
-from pipeline.plan.search import find_moves
+from pipeline.plan.request import WEIGHTS_DEFAULT, Goal, Rates, plan_body
 
 if TYPE_CHECKING:
     from pipeline.jobs.context import Context
@@ -37,15 +34,16 @@ DESCRIPTION: Final = """\
 Proposes moves that even out what brokers carry, from history rather than from a moment.
 
 First collect: --collect writes down sizes, offsets and lags of every partition again and again, as Parquet
-files under HISTORY. Then plan: rates are taken from windows of that history, and moves are searched that
-bring the highest broker to --target times the mean with as few copied bytes as possible.
+files under HISTORY. Then plan: rates are taken from windows of that history and sent to the controller, which
+searches for moves that bring the highest broker to --target times the mean with as few copied bytes as
+possible.
 
 Loads: disk, bytes_in (of all replicas), leader_bytes_in, bytes_out (to followers and, with --broker-metrics
 while collecting, to consumers). Whatever they are, replicas never come closer together on hosts and in racks;
 cordoned, draining, fenced and full brokers get nothing; replication factors stay; what is not wholly in sync
 or on its way already stays where it is.
 
-Without --apply nothing is changed: the controller judges the plan and forgets it. With --apply it has the
+Without --apply nothing is changed: the controller shows the plan and forgets it. With --apply it keeps the
 plan; `springtide plans execute` carries it out.\
 """
 
@@ -86,13 +84,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     goal = parser.add_argument_group("goals and limits")
     goal.add_argument(
         "--loads",
-        type=words.resources,
-        default=tuple(range(len(RESOURCES))),
+        type=words.weights,
+        default=WEIGHTS_DEFAULT,
         metavar="NAME,...",
-        help=f"that are to be even ({','.join(RESOURCES)})",
+        help=f"that are to be even ({','.join(WEIGHTS_DEFAULT)}; also replicas, leaders)",
     )
     goal.add_argument(
-        "--target", type=words.target, default=1.1, metavar="RATIO", help="highest over mean (%(default)s)"
+        "--target", type=words.target, default=1_100, metavar="RATIO", help="highest over mean (1.1)"
     )
     goal.add_argument("--bytes-max", type=words.size, metavar="BYTES", help="copied in all, such as 500G")
     goal.add_argument(
@@ -193,52 +191,46 @@ def _plan(options: argparse.Namespace, context: Context) -> Outcome:
         raise UsageError(f"--moves-max must be from 1 to {MOVES_MAX}: what one plan takes")
     if options.max_concurrent_moves < 1:
         raise UsageError("--max-concurrent-moves must be at least 1")
-    goal = Goal(options.loads, options.target)
-    limits = Limits(options.bytes_max, options.disk_reserve, options.moves_max)
-    cluster = context.cluster
+    goal = Goal(
+        weights=options.loads,
+        target_permille=options.target,
+        bytes_max=options.bytes_max,
+        moves_max=options.moves_max,
+        disk_reserve=options.disk_reserve,
+    )
     history, rates = _read_history(options, context)
+    is_kept = options.apply and not options.dry_run
     with context.controllers() as controllers:
-        reader = ClusterReader(controllers, cluster)
+        reader = ClusterReader(controllers, context.cluster)
         brokers, partitions = reader.brokers(), reader.partitions()
         free = {} if options.ignore_disk else free_bytes(brokers, ask_disks)
-        placement = placement_of(brokers, partitions, free)
-        unknown = _unknown_disks(placement, is_ignored=options.ignore_disk)
-        model = LoadModel(placement, rates)
-        found = find_moves(
-            model,
-            goal,
-            limits,
-            on_step=lambda step, ratio: context.progress(step, 0, f"steps, at {ratio:.2f}"),
-        )
-        wrong = broken_rules(placement, found.moves, limits)
-        if wrong:
-            raise AssertionError(f"the search broke the rules: {wrong[:3]}")
+        unknown = _unknown_disks(brokers, free, is_ignored=options.ignore_disk)
         body = plan_body(
-            found.moves,
+            goal,
+            partitions,
+            rates,
+            free,
             reason=options.reason,
             expires_in_s=None if options.expires_in is None else int(options.expires_in),
         )
-        is_kept = options.apply and not options.dry_run
+        pins = [p.partition_epoch for p in sorted(partitions, key=lambda p: (p.topic_id, p.partition))]
+        plan = reader.make_plan(body, pins=pins, keep=is_kept)
         proposal = Proposal(
-            cluster=cluster,
+            cluster=context.cluster,
             history=history,
             goal=goal,
-            limits=limits,
-            found=found,
-            eta=_eta(options, reader, found),
-            without_history=model.without_history,
+            plan=plan,
+            eta=_eta(options, reader, plan),
+            without_history=sum((p.topic_id, p.partition) not in rates for p in partitions),
             unknown_disks=unknown,
             body=body,
             is_kept=is_kept,
         )
-        if found.moves:
-            pins = [move.partition.partition_epoch for move in found.moves]
-            proposal = proposal._replace(judged=reader.propose(body, pins=pins, keep=is_kept))
     return Outcome(Exit.DONE, result_of(proposal), lines_of(proposal))
 
 
-def _unknown_disks(placement: Placement, *, is_ignored: bool) -> list[int]:
-    unknown = [b.broker_id for b in placement.brokers if b.receives and b.free_bytes is None]
+def _unknown_disks(brokers: Sequence[BrokerItem], free: Mapping[int, int], *, is_ignored: bool) -> list[int]:
+    unknown = sorted(b.broker_id for b in brokers if b.receives and b.broker_id not in free)
     if unknown and not is_ignored:
         raise JobError(
             f"brokers {', '.join(map(str, unknown))} do not tell how much of their disks is free",
@@ -248,13 +240,13 @@ def _unknown_disks(placement: Placement, *, is_ignored: bool) -> list[int]:
     return unknown
 
 
-def _eta(options: argparse.Namespace, reader: ClusterReader, found: Found) -> Eta | None:
-    if not found.moves:
+def _eta(options: argparse.Namespace, reader: ClusterReader, plan: PlanItem) -> Eta | None:
+    if not plan.moves:
         return None
     speed = calibrate(reader.past_operations())
     if speed is None:
         return None
-    work = work_of(found.moves, concurrent=options.max_concurrent_moves, throttle=options.throttle)
+    work = work_of(plan.moves, concurrent=options.max_concurrent_moves, throttle=options.throttle)
     return estimate(speed, work)
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from pipeline.plan.documents import PlanItem
+from pipeline.plan.documents import LoadItem, PlanItem, PlannedMoveItem
 from pipeline.plan.eta import Eta, describe
-from pipeline.plan.goal import Found, Goal
-from pipeline.plan.load import RESOURCES, Level
-from pipeline.plan.placement import Limits, Move
+from pipeline.plan.request import WEIGHTS, Goal
 from pipeline.plan.words import shown_span
 from springtide.progress import size
 from springtide.tables import Table, number, text
@@ -40,83 +38,83 @@ class HistoryRead(NamedTuple):
 
 class Proposal(NamedTuple):
     """A whole plan. without_history: partitions. unknown_disks: brokers that do not tell how much is free.
-    judged: what the controller said; None: there is nothing to judge. is_kept: it has the plan now."""
+    body: what the controller was asked. is_kept: the controller has the plan now, if there are moves."""
 
     cluster: str
     history: HistoryRead
     goal: Goal
-    limits: Limits
-    found: Found
+    plan: PlanItem
     eta: Eta | None
     without_history: int
     unknown_disks: Sequence[int]
     body: Mapping[str, Any]
-    judged: PlanItem | None = None
     is_kept: bool = False
 
 
 def result_of(proposal: Proposal) -> dict[str, Any]:
-    found, judged = proposal.found, proposal.judged
+    plan, goal = proposal.plan, proposal.goal
     return {
         "cluster": proposal.cluster,
         "history": proposal.history._asdict() | {"partitions_without": proposal.without_history},
         "goal": {
-            "loads": [RESOURCES[r] for r in proposal.goal.resources],
-            "target": proposal.goal.target,
-            **proposal.limits._asdict(),
+            "loads": list(goal.weights),
+            "target": goal.target_permille / 1000,
+            "bytes_max": goal.bytes_max,
+            "disk_reserve": goal.disk_reserve,
+            "moves_max": goal.moves_max,
             "disks_unknown": list(proposal.unknown_disks),
         },
-        "before": _levels(found.before),
-        "after": _levels(found.after),
-        "reached": not found.shortfalls,
-        "shortfalls": [{"load": one.level.resource, "why": one.why} for one in found.shortfalls],
-        "bytes": found.copied,
-        "leaders": sum(move.changes_leader for move in found.moves),
-        "moves": [_move(move) for move in found.moves],
+        "before": _levels(plan.before.loads),
+        "after": _levels(plan.after.loads),
+        "reached": not plan.skipped,
+        "shortfalls": [{"load": one.weight, "why": one.detail} for one in plan.skipped],
+        "bytes": plan.totals.bytes,
+        "leaders": sum(move.changes_leader for move in plan.moves),
+        "moves": [_move(move) for move in plan.moves],
         "eta": describe(proposal.eta),
-        "body": proposal.body if found.moves else None,
+        "body": proposal.body if plan.moves else None,
         "controller": None
-        if judged is None
+        if not plan.moves
         else {
-            "plan_id": judged.id,
-            "outcome": judged.outcome,
-            "moves": judged.totals.moves,
-            "bytes": judged.totals.bytes,
-            "expires_at": judged.expires_at,
+            "plan_id": plan.id,
+            "outcome": plan.outcome,
+            "moves": plan.totals.moves,
+            "bytes": plan.totals.bytes,
+            "expires_at": plan.expires_at,
         },
     }
 
 
-def _levels(levels: Sequence[Level]) -> dict[str, Any]:
+def _levels(loads: Sequence[LoadItem]) -> dict[str, Any]:
     return {
-        level.resource: {
-            "mean": round(level.mean, 1),
-            "highest": round(level.highest, 1),
-            "broker_id": level.broker_id,
-            "highest_over_mean": round(level.ratio, 4),
+        load.weight: {
+            "mean": round(load.mean, 1),
+            "highest": load.highest,
+            "broker_id": load.broker_id,
+            "highest_over_mean": round(load.highest_over_mean, 4),
         }
-        for level in levels
+        for load in loads
     }
 
 
-def _move(move: Move) -> dict[str, Any]:
+def _move(move: PlannedMoveItem) -> dict[str, Any]:
     return {
-        "topic": move.partition.topic,
-        "partition": move.partition.partition,
-        "from": list(move.partition.replicas),
-        "to": list(move.replicas),
+        "topic": move.topic,
+        "partition": move.partition,
+        "from": move.replicas_before,
+        "to": move.replicas_after,
         "bytes": move.bytes,
     }
 
 
 def lines_of(proposal: Proposal) -> tuple[str, ...]:
-    found = proposal.found
+    plan = proposal.plan
     lines = [*_history_lines(proposal), "", *_level_lines(proposal), ""]
-    if not found.moves:
-        lines.append("nothing to move" if not found.shortfalls else "nothing that may be moved helps")
+    if not plan.moves:
+        lines.append("nothing to move" if not plan.skipped else "nothing that may be moved helps")
     else:
-        lines += [*_move_lines(found.moves), "", *_total_lines(proposal)]
-    lines += [f"{one.level.resource}: not evened out, {one.why}" for one in found.shortfalls]
+        lines += [*_move_lines(plan.moves), "", *_total_lines(proposal)]
+    lines += [f"not evened out: {one.detail}" for one in plan.skipped]
     return (*lines, *_what_next(proposal))
 
 
@@ -135,32 +133,36 @@ def _history_lines(proposal: Proposal) -> list[str]:
 
 
 def _level_lines(proposal: Proposal) -> list[str]:
-    def per_broker(level: Level) -> str:
-        return size(level.mean) + ("" if level.resource == "disk" else "/s")
-
+    before = {load.weight: load for load in proposal.plan.before.loads}
+    after = {load.weight: load for load in proposal.plan.after.loads}
     return Table(_LEVEL_COLUMNS).lines(
         {
-            "load": before.resource + ("" if resource in proposal.goal.resources else " (no goal)"),
-            "mean": per_broker(before),
-            "ratio": f"{before.ratio:.2f}",
-            "broker": before.broker_id,
-            "ratioAfterwards": f"{after.ratio:.2f}",
-            "brokerAfterwards": after.broker_id,
+            "load": weight + ("" if weight in proposal.goal.weights else " (no goal)"),
+            "mean": _per_broker(before[weight]),
+            "ratio": f"{before[weight].highest_over_mean:.2f}",
+            "broker": before[weight].broker_id,
+            "ratioAfterwards": f"{after[weight].highest_over_mean:.2f}",
+            "brokerAfterwards": after[weight].broker_id,
         }
-        for resource, (before, after) in enumerate(
-            zip(proposal.found.before, proposal.found.after, strict=True)
-        )
+        for weight in WEIGHTS
+        if weight in before and weight in after
     )
 
 
-def _move_lines(moves: Sequence[Move]) -> list[str]:
-    largest = sorted(moves, key=lambda move: (-move.bytes, move.partition.name))
+def _per_broker(load: LoadItem) -> str:
+    if load.weight in ("replicas", "leaders"):
+        return f"{load.mean:.1f}"
+    return size(load.mean) + ("" if load.weight == "disk" else "/s")
+
+
+def _move_lines(moves: Sequence[PlannedMoveItem]) -> list[str]:
+    largest = sorted(moves, key=lambda move: (-move.bytes, move.name))
     lines = Table(_MOVE_COLUMNS).lines(
         {
-            "partition": move.partition.name,
-            "from": move.partition.replicas,
-            "to": move.replicas,
-            "copies": size(move.bytes) if move.adding else "leader only",
+            "partition": move.name,
+            "from": move.replicas_before,
+            "to": move.replicas_after,
+            "copies": size(move.bytes) if move.bytes else "leader only",
         }
         for move in largest[:MOVES_SHOWN]
     )
@@ -169,9 +171,10 @@ def _move_lines(moves: Sequence[Move]) -> list[str]:
 
 
 def _total_lines(proposal: Proposal) -> list[str]:
-    found = proposal.found
-    leaders = sum(move.changes_leader for move in found.moves)
-    lines = [f"{len(found.moves)} partitions change, {leaders} leaders, {size(found.copied)} are copied"]
+    plan = proposal.plan
+    leaders = sum(move.changes_leader for move in plan.moves)
+    copied = size(plan.totals.bytes)
+    lines = [f"{len(plan.moves)} partitions change, {leaders} leaders, {copied} are copied"]
     if proposal.eta is None:
         lines.append("how long that takes is not known: no operation that moved replicas has ended yet")
     else:
@@ -184,12 +187,12 @@ def _total_lines(proposal: Proposal) -> list[str]:
 
 
 def _what_next(proposal: Proposal) -> list[str]:
-    judged = proposal.judged
-    if judged is None:
+    plan_id = proposal.plan.id
+    if not proposal.plan.moves:
         return []
-    if not proposal.is_kept or judged.id is None:
-        return ["the controller would take this plan: --apply leaves it there"]
+    if not proposal.is_kept or plan_id is None:
+        return ["nothing was kept: --apply leaves the plan at the controller"]
     return [
-        f"the controller has it as {judged.id}; nothing moves before it is executed:",
-        f"  springtide plans execute {judged.id} --cluster {proposal.cluster}",
+        f"the controller has it as {plan_id}; nothing moves before it is executed:",
+        f"  springtide plans execute {plan_id} --cluster {proposal.cluster}",
     ]

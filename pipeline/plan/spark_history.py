@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from pipeline.plan.history import History
-from pipeline.plan.load import Rates
 from pipeline.plan.report import HistoryRead
+from pipeline.plan.request import Rates
 from pipeline.plan.samples import moment
 from pipeline.plan.spark_windows import (
     PARTITION_COLUMNS,

@@ -6,7 +6,7 @@ import re
 from argparse import ArgumentTypeError
 from typing import Final
 
-from pipeline.plan.load import RESOURCES
+from pipeline.plan.request import WEIGHTS
 
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 _SPANS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -40,12 +40,12 @@ def share(text: str) -> float:
     return value
 
 
-def target(text: str) -> float:
-    """Highest over mean: more than 1."""
+def target(text: str) -> int:
+    """Highest over mean, more than 1, in thousandths."""
     value = _number(text)
-    if not 1.0 < value <= 100.0:
-        raise ArgumentTypeError(f"must be more than 1, such as 1.1: {text!r}")
-    return value
+    if not 1.001 <= value <= 100.0:
+        raise ArgumentTypeError(f"must be from 1.001 to 100, such as 1.1: {text!r}")
+    return round(value * 1000)
 
 
 def _number(text: str) -> float:
@@ -55,13 +55,13 @@ def _number(text: str) -> float:
         raise ArgumentTypeError(f"must be a number: {text!r}") from error
 
 
-def resources(text: str) -> tuple[int, ...]:
-    """`disk,bytes_in` as their numbers."""
+def weights(text: str) -> tuple[str, ...]:
+    """`disk,bytes_in` as their names."""
     names = [name for name in text.split(",") if name]
-    unknown = [name for name in names if name not in RESOURCES]
+    unknown = [name for name in names if name not in WEIGHTS]
     if unknown or not names:
-        raise ArgumentTypeError(f"must be some of {','.join(RESOURCES)}: {text!r}")
-    return tuple(dict.fromkeys(RESOURCES.index(name) for name in names))
+        raise ArgumentTypeError(f"must be some of {','.join(WEIGHTS)}: {text!r}")
+    return tuple(dict.fromkeys(names))
 
 
 def address(text: str) -> tuple[int, str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tests.pipeline_proof.part import part_name
 from tests.proof.plan import Step
 
+PLANNING = "tests/unit/controller/core/test_core_evening_proof.py"
 WITH_SPARK = "tests/integration/pipeline"
 
 
@@ -88,7 +89,7 @@ def steps(first_seed: int) -> Sequence[Step]:
             f"{WITH_SPARK}/test_salvage_verdicts_with_spark.py {WITH_SPARK}/test_salvage_with_spark.py",
         ),
         test(10, "land, killed", "land-kills", f"{WITH_SPARK}/test_land_with_spark.py", minutes_max=20),
-        test(11, "plan, on drawn skew", "seeded large", "tests/unit/test_plan_proof.py", minutes_max=20),
+        test(11, "plan, on drawn skew", "seeded large", PLANNING, minutes_max=20),
         # Not one of the long ones: what CI runs shows it.
         step(
             11,

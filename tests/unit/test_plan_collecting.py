@@ -19,10 +19,11 @@ from pipeline.jobs.job import JobError, UsageError
 from pipeline.plan import words
 from pipeline.plan.collecting import Collected, Collector, Schedule, ask_metrics
 from pipeline.plan.controller import ClusterReader, ask_disks, free_bytes, least_free
-from pipeline.plan.documents import BrokerItem, PartitionItem, broker_of, partition_of, placement_of
+from pipeline.plan.documents import BrokerItem, PartitionItem, PlanItem
 from pipeline.plan.eta import Past, Work
 from pipeline.plan.history import History
-from pipeline.plan.placement import Broker, Partition
+from pipeline.plan.report import HistoryRead, Proposal, lines_of, result_of
+from pipeline.plan.request import Goal, Rates, plan_body
 from pipeline.plan.samples import PARTITIONS, TOPICS, BadMetrics, TopicCounters, parse_metrics
 from springtide.client import Controllers, Refused, Unreachable
 from springtide.settings import Settings, parse_urls
@@ -63,42 +64,42 @@ def item(number: int = 0, **fields: Any) -> PartitionItem:
 
 
 @pytest.mark.parametrize(
-    ("fields", "locked"),
+    ("fields", "receives"),
     [
-        ({}, None),
-        ({"adding_replicas": [3]}, "it is being reassigned"),
-        ({"removing_replicas": [1]}, "it is being reassigned"),
-        ({"state": "under_replicated"}, "it is under_replicated"),
-        ({"state": "something new"}, "it is something new"),
+        ({}, True),
+        ({"cordoned": True}, False),
+        ({"draining": True}, False),
+        ({"state": "fenced"}, False),
+        ({"state": "waiting"}, False),
     ],
 )
-def test_only_partitions_that_are_well_may_move(fields: dict[str, Any], locked: str | None) -> None:
-    assert partition_of(item(**fields)) == Partition("orders", "id", 0, 9, (1, 2), (1, 2), 1000, locked)
-
-
-@pytest.mark.parametrize(
-    ("fields", "serves", "receives", "leads"),
-    [
-        ({}, True, True, True),
-        ({"cordoned": True}, True, False, True),
-        ({"demoted": True}, True, True, False),
-        ({"draining": True}, False, False, False),
-        ({"state": "fenced"}, False, False, False),
-        ({"state": "shutting_down"}, False, False, False),
-    ],
-)
-def test_what_brokers_may_be_given(fields: dict[str, Any], serves: bool, receives: bool, leads: bool) -> None:
+def test_brokers_that_moves_may_bring_something_to(fields: dict[str, Any], receives: bool) -> None:
     told = {"broker_id": 1, "state": "active", "endpoint": "[::1]:9092", "rack": "r1"} | fields
-    assert broker_of(msgspec.convert(told, BrokerItem), 5) == Broker(
-        1, "[::1]", "r1", serves, receives, leads, 5
-    )
+    assert msgspec.convert(told, BrokerItem).receives is receives
 
 
-def test_brokers_that_wait_to_be_admitted_are_not_part_of_it() -> None:
-    brokers = [BrokerItem(broker_id=b, state=s, endpoint="h:1") for b, s in ((2, "active"), (1, "waiting"))]
-    placed = placement_of(brokers, [item(1), item(0)], {2: 7})
-    assert placed.brokers == (Broker(2, "h", free_bytes=7),)
-    assert [one.partition for one in placed.partitions] == [0, 1]
+def test_the_request_has_whole_rates_of_what_is_there_and_the_room_of_brokers() -> None:
+    partitions = [item(1), item(0), item(0, topic="idle", topic_id="id2")]
+    rates = {("id", 1): Rates(1e30, 2.5), ("id", 0): Rates(10.4, 0.0), ("gone", 0): Rates(9.0, 9.0)}
+    goal = Goal(("disk", "leaders"), 1_050, 500, 7, disk_reserve=0.25)
+    assert plan_body(goal, partitions, rates, {2: 100, 1: 3}, reason="why", expires_in_s=60) == {
+        "goal": {
+            "kind": "even_out",
+            "weights": ["disk", "leaders"],
+            "target_permille": 1_050,
+            "bytes_max": 500,
+            "moves_max": 7,
+            "measured": {
+                "topics": [
+                    {"topic_id": "id", "bytes_in": [10, 2**40], "bytes_out": [0, 2]},
+                    {"topic_id": "id2", "bytes_in": [0], "bytes_out": [0]},
+                ],
+                "brokers": [{"broker_id": 1, "room_bytes": 2}, {"broker_id": 2, "room_bytes": 75}],
+            },
+        },
+        "reason": "why",
+        "expires_in_s": 60,
+    }
 
 
 # --- the controller -----------------------------------------------------------------------------------------
@@ -186,18 +187,91 @@ def test_past_operations_come_with_their_moves_and_throttle() -> None:
     assert found.past_operations() == [Past(Work(1, 1, 500, 100), 5.0)]
 
 
-def test_a_plan_is_judged_without_a_trace_or_kept_once() -> None:
-    plan = {"id": "plan_1", "outcome": "ready", "totals": {"moves": 1, "bytes": 5}}
-    found, asked = reader(lambda request: httpx.Response(201, json=plan))
-    body = {"goal": {"kind": "assign", "assignments": []}}
-    assert found.propose(body, pins=[3], keep=False).totals.bytes == 5
-    assert asked[0].url.params["dry_run"] == "true"
-    assert "idempotency-key" not in asked[0].headers
+LOAD = {
+    "weight": "disk",
+    "total": 30 * 2**30,
+    "highest": 20 * 2**30,
+    "brokers": 3,
+    "broker_id": 1,
+    "highest_over_mean": 2.0,
+}
+EVEN = LOAD | {"highest": 10 * 2**30, "highest_over_mean": 1.0, "broker_id": 2}
+MOVES = [
+    {"topic": "t", "partition": n, "replicas_before": [1, 2], "replicas_after": after, "bytes": copied}
+    for n, (after, copied) in enumerate([([3, 2], 5 * 2**30), ([2, 1], 0)])
+]
+PLAN = {
+    "id": None,
+    "outcome": "ready",
+    "totals": {"moves": 2, "bytes": 5 * 2**30},
+    "before": {"loads": [LOAD]},
+    "after": {"loads": [EVEN]},
+    "moves": MOVES,
+    "skipped": [],
+}
+
+
+def test_a_plan_is_shown_without_a_trace_or_kept_once() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return page(MOVES)
+        is_dry = "dry_run" in request.url.params
+        kept = PLAN | {"id": "plan_1", "moves": MOVES[:1]}
+        return httpx.Response(200 if is_dry else 201, json=PLAN if is_dry else kept)
+
+    found, asked = reader(answer)
+    body = {"goal": {"kind": "even_out"}}
+    assert found.make_plan(body, pins=[3], keep=False).totals.bytes == 5 * 2**30
+    assert asked.pop().url.params["dry_run"] == "true"
     for pins in ([3], [3], [4]):
-        assert found.propose(body, pins=pins, keep=True).id == "plan_1"
-    keys = [request.headers["idempotency-key"] for request in asked[1:]]
+        plan = found.make_plan(body, pins=pins, keep=True)
+        assert (plan.id, len(plan.moves)) == ("plan_1", 2)  # the rest is listed
+    keys = [request.headers["idempotency-key"] for request in asked if request.method == "POST"]
     assert keys[0] == keys[1] != keys[2]
-    assert "dry_run" not in asked[1].url.params
+    assert asked[1].url.path == "/clusters/prod/plans/plan_1/moves"
+
+
+def test_nothing_to_do_is_an_answer_and_other_refusals_are_none() -> None:
+    why = {"weight": "disk", "detail": "disk: t-0 alone is 2.00 times a broker's mean"}
+    said = {"code": "no_improvement", "facts": {"reasons": 1, "loads": [LOAD], "skipped": [why]}}
+    found, _ = reader(lambda request: httpx.Response(422, json=said))
+    plan = found.make_plan({}, pins=[], keep=True)
+    assert (plan.id, plan.outcome, plan.moves) == (None, "no_improvement", [])
+    assert plan.before == plan.after
+    shown = lines_of(proposal(plan))
+    assert "nothing that may be moved helps" in shown
+    assert "not evened out: disk: t-0 alone is 2.00 times a broker's mean" in shown
+    told = result_of(proposal(plan))
+    assert (told["reached"], told["controller"], told["body"]) == (False, None, None)
+    assert told["shortfalls"] == [{"load": "disk", "why": why["detail"]}]
+    for refusal in ({"code": "unknown_topic", "facts": {}}, {"code": "no_improvement", "facts": {}}):
+        found, _ = reader(lambda request, refusal=refusal: httpx.Response(422, json=refusal))
+        with pytest.raises(Refused):
+            found.make_plan({}, pins=[], keep=False)
+
+
+def proposal(plan: PlanItem, **fields: Any) -> Proposal:
+    history = HistoryRead(3, "2026-11-22T10:00:00", "2026-11-22T11:00:00", 3600, "p95")
+    told: dict[str, Any] = {"eta": None, "without_history": 0, "unknown_disks": [], "body": {"goal": {}}}
+    return Proposal("prod", history, Goal(), plan, **told | fields)
+
+
+def test_a_plan_is_told_to_people_and_to_programs() -> None:
+    plan = msgspec.convert(PLAN | {"id": "plan_1"}, PlanItem)
+    shown = lines_of(proposal(plan, is_kept=True, without_history=2))
+    assert "2 partitions have no history and count as idle" in shown
+    assert "disk  10.0 GiB          2.00       1        1.00       2" in shown
+    assert "t-0        1,2   3,2      5.0 GiB" in shown
+    assert "t-1        1,2   2,1  leader only" in shown
+    assert "2 partitions change, 2 leaders, 5.0 GiB are copied" in shown
+    assert shown[-1] == "  springtide plans execute plan_1 --cluster prod"
+    told = result_of(proposal(plan, is_kept=True))
+    assert told["goal"]["target"] == 1.1
+    assert told["before"] == {
+        "disk": {"mean": 10.0 * 2**30, "highest": 20 * 2**30, "broker_id": 1, "highest_over_mean": 2.0}
+    }
+    assert told["moves"][1] == {"topic": "t", "partition": 1, "from": [1, 2], "to": [2, 1], "bytes": 0}
+    assert (told["leaders"], told["controller"]["plan_id"]) == (2, "plan_1")
 
 
 def test_free_bytes_are_those_that_brokers_tell() -> None:
@@ -421,8 +495,8 @@ def test_places_that_are_none_and_files_in_the_way_are_told(tmp_path: Path) -> N
         (words.span, "0.5h", 1800.0),
         (words.span, "1w", 604_800.0),
         (words.share, "0", 0.0),
-        (words.target, "1.05", 1.05),
-        (words.resources, "bytes_out,disk,disk", (3, 0)),
+        (words.target, "1.05", 1_050),
+        (words.weights, "bytes_out,disk,disk", ("bytes_out", "disk")),
         (words.address, "4=store4:9192", (4, "store4:9192")),
     ],
 )
@@ -437,7 +511,7 @@ def test_words_are_understood(read: Callable[[str], Any], text: str, value: Any)
         *((words.span, text) for text in ("", "5", "0s", "-1h", "1y", "1h30m")),
         *((words.share, text) for text in ("1", "-0.1", "nan", "x")),
         *((words.target, text) for text in ("1", "0.9", "inf", "nan", "")),
-        *((words.resources, text) for text in ("", "cpu", "disk,,cpu")),
+        *((words.weights, text) for text in ("", "cpu", "disk,,cpu")),
         *((words.address, text) for text in ("", "store:9192", "1=", "-1=x", "1=a b")),
     ],
 )

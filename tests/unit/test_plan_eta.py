@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.plan.documents import MoveItem
+from pipeline.plan.documents import MoveItem, PlannedMoveItem
 from pipeline.plan.eta import Past, Work, calibrate, describe, estimate, past_of, work_of
-from pipeline.plan.placement import Move, Partition
 
 MB = 1_000_000
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -50,8 +49,10 @@ def test_what_did_not_arrive_or_has_no_times_teaches_nothing(moves: list[MoveIte
 
 
 def test_the_work_ahead_is_counted_in_the_same_way() -> None:
-    partition = Partition("t", "id", 0, 0, (1, 2), (1, 2), 30 * MB)
-    moves = [Move(partition, (3, 2), 30 * MB), Move(partition, (3, 4), 60 * MB), Move(partition, (2, 1), 0)]
+    moves = [
+        PlannedMoveItem(topic="t", partition=n, replicas_before=[1, 2], replicas_after=after, bytes=copied)
+        for n, (after, copied) in enumerate([([3, 2], 30 * MB), ([3, 4], 60 * MB), ([2, 1], 0)])
+    ]
     assert work_of(moves, concurrent=2, throttle=None) == Work(3, 2, 60 * MB)
     assert work_of(moves, concurrent=2, throttle=None).turns == 2
 

@@ -1,24 +1,26 @@
 """From chosen assignments to a plan: what pays most comes first, and everything is added up.
 
-The imbalance is counted against where the whole plan ends: the squares of how far each broker's replicas,
-and leaders, are from that, and a constant for each pair that stands closer than it has to. It is nothing at
-the end; what a move removes per byte decides its place.
+The imbalance is counted against where the whole plan ends: the squares of how far each broker's replicas
+and leaders, or the weights that the goal names, are from that, and a constant for each pair that stands
+closer than it has to. It is nothing at the end; what a move removes per byte decides its place.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
+from controller.contract.partition_state import PartitionKey
 from controller.core.planning.goals import Goal
 from controller.core.planning.layout import Ideal, Layout
 from controller.core.planning.plan import (
     GainPoint,
     Level,
     Levels,
+    Load,
     Move,
     Plan,
     PlanOutcome,
@@ -27,6 +29,7 @@ from controller.core.planning.plan import (
     Totals,
 )
 from controller.core.planning.snapshot import Snapshot
+from controller.core.planning.weighing import PartsOf, Vector, Weighing
 
 #: Imbalance of a pair that shares a rack, and of one that shares a host, on top of it.
 RACK_PAIR: Final = 16
@@ -35,40 +38,31 @@ _PRECISION: Final = 1 << 40
 
 
 class _Shift(NamedTuple):
-    """What a move does to the loads of brokers by index, and what parting its replicas is worth; that they
-    must stand closer, because brokers leave, is held against nobody."""
+    """What a move takes from brokers, by place in a list of all loads (negative: what it brings), and what
+    parting its replicas is worth; that they must stand closer, because brokers leave, is held against nobody.
+    """
 
-    going: tuple[int, ...]
-    coming: tuple[int, ...]
-    old_leader: int
-    new_leader: int
+    taken: list[tuple[int, int]]
     parting: int
 
 
-def order_moves(layout: Layout, moves: Sequence[Move]) -> tuple[Move, ...]:
+def counted(key: PartitionKey) -> tuple[Vector, Vector]:
+    """A replica counts as a replica, the preferred leader as a leader."""
+    return (1, 0), (0, 1)
+
+
+def order_moves(layout: Layout, moves: Sequence[Move], parts_of: PartsOf = counted) -> tuple[Move, ...]:
     """Most imbalance removed per byte first, counted anew after each; ties by topic and partition."""
-    shifts = [_shift(layout, move) for move in moves]
-    off = [0] * len(layout.broker_ids)  # how far from where it ends, in replicas
-    led = [0] * len(layout.broker_ids)  # the same in leaders
+    shifts = list(_shifts(layout, moves, parts_of))
+    off: dict[int, int] = {}  # how far each load is from where it ends
     for shift in shifts:
-        for broker in shift.going:
-            off[broker] += 1
-        for broker in shift.coming:
-            off[broker] -= 1
-        if shift.old_leader >= 0:
-            led[shift.old_leader] += 1
-        led[shift.new_leader] -= 1
+        for at, amount in shift.taken:
+            off[at] = off.get(at, 0) + amount
 
     def gain_of(shift: _Shift) -> int:
         gain = shift.parting
-        for broker in shift.going:
-            gain += 2 * off[broker] - 1
-        for broker in shift.coming:
-            gain -= 2 * off[broker] + 1
-        if shift.old_leader != shift.new_leader:
-            if shift.old_leader >= 0:
-                gain += 2 * led[shift.old_leader] - 1
-            gain -= 2 * led[shift.new_leader] + 1
+        for at, amount in shift.taken:
+            gain += amount * (2 * off[at] - amount)
         return gain
 
     def rank(at: int) -> int:
@@ -88,27 +82,29 @@ def order_moves(layout: Layout, moves: Sequence[Move]) -> tuple[Move, ...]:
         heapq.heappop(heap)
         shift = shifts[at]
         ordered.append(msgspec.structs.replace(moves[at], gain=gain_of(shift)))
-        for broker in shift.going:
-            off[broker] -= 1
-        for broker in shift.coming:
-            off[broker] += 1
-        if shift.old_leader >= 0:
-            led[shift.old_leader] -= 1
-        led[shift.new_leader] += 1
+        for place, amount in shift.taken:
+            off[place] -= amount
     return tuple(ordered)
 
 
-def _shift(layout: Layout, move: Move) -> _Shift:
-    before = [layout.index[b] for b in move.replicas_before]
-    after = [layout.index[b] for b in move.replicas_after]
-    was, now = layout.pairs(before), layout.pairs(after)
-    return _Shift(
-        going=tuple(b for b in before if b not in after),
-        coming=tuple(b for b in after if b not in before),
-        old_leader=before[0] if before else -1,
-        new_leader=after[0],
-        parting=max(HOST_PAIR * (was[0] - now[0]) + RACK_PAIR * (was[1] - now[1]), 0),
-    )
+def _shifts(layout: Layout, moves: Sequence[Move], parts_of: PartsOf) -> Iterator[_Shift]:
+    for move in moves:
+        before = [layout.index[b] for b in move.replicas_before]
+        after = [layout.index[b] for b in move.replicas_after]
+        replica, leader = parts_of(move.key)
+        changes = [(b, replica, 1) for b in before if b not in after]
+        changes += [(b, replica, -1) for b in after if b not in before]
+        if before[:1] != after[:1]:
+            changes += [(b, leader, 1) for b in before[:1]]
+            changes.append((after[0], leader, -1))
+        taken = [
+            (broker * len(vector) + at, sign * amount)
+            for broker, vector, sign in changes
+            for at, amount in enumerate(vector)
+            if amount
+        ]
+        was, now = layout.pairs(before), layout.pairs(after)
+        yield _Shift(taken, max(HOST_PAIR * (was[0] - now[0]) + RACK_PAIR * (was[1] - now[1]), 0))
 
 
 def assemble(
@@ -119,8 +115,9 @@ def assemble(
     rejections: Sequence[Rejection],
     *,
     bytes_least: int | None = None,
+    weighing: Weighing | None = None,
 ) -> Plan:
-    """moves: in their order. layout: who may hold replicas under this goal."""
+    """moves: in their order. layout: who may hold replicas under this goal. weighing: of `even_out`."""
     if rejections:
         outcome = PlanOutcome.INFEASIBLE
     else:
@@ -137,8 +134,8 @@ def assemble(
             bytes_least=bytes_least,
             unknown_sizes=sum(move.size_bytes is None and move.bytes > 0 for move in moves),
         ),
-        before=levels(layout, ()),
-        after=levels(layout, moves),
+        before=levels(layout, (), weighing.levels(layout) if weighing else None),
+        after=levels(layout, moves, weighing.levels(layout, layout.touched) if weighing else None),
         curve=gain_curve(moves),
         worst_slack=worst_slack(snapshot, moves),
     )
@@ -157,7 +154,7 @@ def gain_curve(moves: Sequence[Move]) -> tuple[GainPoint, ...]:
     return tuple(points)
 
 
-def levels(layout: Layout, moves: Sequence[Move]) -> Levels:
+def levels(layout: Layout, moves: Sequence[Move], loads: tuple[Load, ...] | None = None) -> Levels:
     """As found, with these moves made. Counted over the brokers that take replicas, or all if none does."""
     after = {
         (p.topic_id, p.partition): original
@@ -185,6 +182,7 @@ def levels(layout: Layout, moves: Sequence[Move]) -> Levels:
         leaders=_level(leaders, allowed),
         bytes=_level(stored, allowed),
         crowded=crowded,
+        loads=msgspec.UNSET if loads is None else loads,
     )
 
 

@@ -62,19 +62,8 @@ def assign(snapshot: Snapshot, layout: Layout, goal: Assign) -> list[Rejection]:
         if found is not None:
             rejections.append(found)
         elif number is not None:
-            _lay_out(layout, number, [layout.index[b] for b in wanted.replicas])
+            layout.lay(number, [layout.index[b] for b in wanted.replicas], MoveReason.BY_HAND)
     return rejections
-
-
-def _lay_out(layout: Layout, number: int, wanted: Sequence[int]) -> None:
-    for broker in wanted:
-        if broker not in layout.replicas[number]:
-            layout.add(number, broker, MoveReason.BY_HAND)
-    for broker in layout.original[number]:
-        if broker not in wanted:
-            layout.remove(number, broker, MoveReason.BY_HAND)
-    layout.replicas[number][:] = wanted
-    layout.touched.setdefault(number, {})[MoveReason.BY_HAND] = None
 
 
 def _check(layout: Layout, topic: TopicSnapshot, number: int, wanted: WantedAssignment) -> Rejection | None:

@@ -52,6 +52,32 @@ class PlacePartitions(msgspec.Struct, frozen=True, kw_only=True, tag="place_part
     partitions: int
 
 
+class Weight(StrEnum):
+    """What may be evened out over brokers. REPLICAS, DISK and BYTES_IN lie on every replica's broker, the
+    others on the preferred leader's. BYTES_IN and BYTES_OUT are measured, in bytes a second."""
+
+    REPLICAS = "replicas"
+    LEADERS = "leaders"
+    DISK = "disk"
+    BYTES_IN = "bytes_in"
+    LEADER_BYTES_IN = "leader_bytes_in"
+    #: To followers and consumers.
+    BYTES_OUT = "bytes_out"
+
+
+class EvenOut(msgspec.Struct, frozen=True, kw_only=True, tag="even_out"):
+    """No broker carries more than the target of any of these weights, with few bytes copied.
+
+    target_permille: the highest load of a broker, in thousandths of the mean. bytes_max: copied by all moves
+    together; None: any number. moves_max: partitions that may change.
+    """
+
+    weights: tuple[Weight, ...]
+    target_permille: int = 1_100
+    bytes_max: int | None = None
+    moves_max: int = 10_000
+
+
 class SeparateReplicas(msgspec.Struct, frozen=True, kw_only=True, tag="separate_replicas"):
     """Replicas that share a host, or a rack, although they need not, are moved apart. Nothing else moves."""
 
@@ -74,4 +100,13 @@ class Assign(msgspec.Struct, frozen=True, kw_only=True, tag="assign"):
     assignments: tuple[WantedAssignment, ...]
 
 
-Goal = Rebalance | Drain | Replace | ChangeReplicationFactor | PlacePartitions | SeparateReplicas | Assign
+Goal = (
+    Rebalance
+    | EvenOut
+    | Drain
+    | Replace
+    | ChangeReplicationFactor
+    | PlacePartitions
+    | SeparateReplicas
+    | Assign
+)

@@ -17,9 +17,10 @@ Crowding = tuple[int, int]
 
 
 class Layout:
-    """replicas: brokers of each partition, changed by `move`, `add` and `remove` only. original: as found.
+    """replicas: brokers of each partition, changed by the methods below only. original: as found.
     size: of one replica in bytes, estimated where nobody reported it. held: what each broker holds, as an
-    ordered set. locked: partitions that can't be touched, and why. ceded: brokers that give up what they had.
+    ordered set. locked: partitions that can't be touched, and why. serves: brokers whose load counts.
+    leads, room: as in BrokerSnapshot.
     """
 
     __slots__ = (
@@ -27,6 +28,7 @@ class Layout:
         "held",
         "host",
         "index",
+        "leads",
         "leaving",
         "load",
         "locked",
@@ -35,6 +37,8 @@ class Layout:
         "rack",
         "receives",
         "replicas",
+        "room",
+        "serves",
         "size",
         "stored",
         "touched",
@@ -47,6 +51,9 @@ class Layout:
         self.index = {broker_id: at for at, broker_id in enumerate(self.broker_ids)}
         self.receives = [broker.receives and not broker.leaving for broker in brokers]
         self.leaving = [broker.leaving for broker in brokers]
+        self.serves = [broker.serves and not broker.leaving for broker in brokers]
+        self.leads = [broker.serves and broker.leads and not broker.leaving for broker in brokers]
+        self.room = [broker.room_bytes for broker in brokers]
         self.host, self.rack = _domains(brokers)
         self.partitions = snapshot.partitions
         self.original = [tuple(self.index[b] for b in p.replicas) for p in snapshot.partitions]
@@ -85,6 +92,25 @@ class Layout:
     def remove(self, number: int, source: int, reason: MoveReason) -> None:
         self.replicas[number].remove(source)
         self._take(number, source)
+        self.touched.setdefault(number, {})[reason] = None
+
+    def lead(self, number: int, target: int, reason: MoveReason) -> None:
+        """Let the replica on `target` and the preferred leader change places."""
+        replicas = self.replicas[number]
+        at = replicas.index(target)
+        replicas[0], replicas[at] = target, replicas[0]
+        self.touched.setdefault(number, {})[reason] = None
+
+    def lay(self, number: int, wanted: Sequence[int], reason: MoveReason) -> None:
+        """Give the partition exactly these replicas, in this order."""
+        replicas = self.replicas[number]
+        for broker in wanted:
+            if broker not in replicas:
+                self._put(number, broker)
+        for broker in replicas:
+            if broker not in wanted:
+                self._take(number, broker)
+        replicas[:] = wanted
         self.touched.setdefault(number, {})[reason] = None
 
     def settle_order(self) -> None:
@@ -211,7 +237,7 @@ def _with_unregistered(snapshot: Snapshot) -> list[BrokerSnapshot]:
         for broker_id in partition.replicas:
             if broker_id not in brokers:
                 brokers[broker_id] = BrokerSnapshot(
-                    broker_id=broker_id, host=f"unregistered broker {broker_id}", receives=False
+                    broker_id=broker_id, host=f"unregistered broker {broker_id}", receives=False, serves=False
                 )
     return [brokers[broker_id] for broker_id in sorted(brokers)]
 

@@ -48,14 +48,12 @@ def _emptiest_follower(layout: Layout, freedom: Freedom, leads: Mapping[int, int
 def _hand_over(
     layout: Layout, led: dict[int, list[int]], leads: Counter[int], number: int, target: int
 ) -> None:
-    replicas = layout.replicas[number]
-    leader, at = replicas[0], replicas.index(target)
-    replicas[0], replicas[at] = target, leader
+    leader = layout.replicas[number][0]
+    layout.lead(number, target, MoveReason.LEADER_BALANCE)
     led[leader].remove(number)
     led.setdefault(target, []).append(number)
     leads[leader] -= 1
     leads[target] += 1
-    layout.touched.setdefault(number, {})[MoveReason.LEADER_BALANCE] = None
 
 
 def _path(

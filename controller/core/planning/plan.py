@@ -13,7 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from controller.contract.partition_state import PartitionKey
-from controller.core.planning.goals import Goal
+from controller.core.planning.goals import Goal, Weight
 
 #: Part of every hash: raise it when the meaning of a stored plan changes.
 PLAN_FORMAT = 1
@@ -66,16 +66,24 @@ class RejectionCode(StrEnum):
     NO_CHANGE = "no_change"
     #: Hosts, racks and cordons allow nothing that is more even.
     NO_BETTER_PLACE = "no_better_place"
+    #: The goal is about rates, and nobody gave any.
+    NOT_MEASURED = "not_measured"
+    #: One replica alone is more than a broker is to carry.
+    TOO_HEAVY = "too_heavy"
+    #: What would help copies more bytes, or changes more partitions, than may be.
+    BYTES_MAX_REACHED = "bytes_max_reached"
+    MOVES_MAX_REACHED = "moves_max_reached"
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
-    """topic_id, topic, partition: None when the goal as a whole is at fault."""
+    """topic_id, topic, partition: None when the goal as a whole is at fault. weight: that is not even."""
 
     code: RejectionCode
     detail: str
     topic_id: str | None = None
     topic: str | None = None
     partition: int | None = None
+    weight: Weight | msgspec.UnsetType = msgspec.UNSET
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,14 +136,31 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
         return self.spread * self.brokers / self.total if self.total else 0.0
 
 
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """How a weight lies on the brokers that serve. broker_id: that carries the highest; None: none serves."""
+
+    weight: Weight
+    total: int
+    highest: int
+    brokers: int
+    broker_id: int | None
+
+    @property
+    def highest_over_mean(self) -> float:
+        """1.0 is even; 0.0: there is no load."""
+        return self.highest * self.brokers / self.total if self.total else 0.0
+
+
 class Levels(msgspec.Struct, frozen=True, kw_only=True):
     """leaders: as they are after a preferred election. crowded: partitions with replicas closer together than
-    they would have to be."""
+    they would have to be. loads: of the goal `even_out`, each weight that is known; left out of the JSON of
+    other plans, so that stored ones keep their hashes."""
 
     replicas: Level
     leaders: Level
     bytes: Level
     crowded: int = 0
+    loads: tuple[Load, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 byte, wherever and whenever it is made.
 
     lay out -> what must go or come -> separate -> balance -> improve (small clusters) -> leaders -> assemble
+                                       or, by weights: even out ---------------------------------^
 
 Never does it give a replica to a broker that takes none, nor bring a partition's replicas closer together
 than they are. No partition loses a replica before all that are to remain are in sync: moves grow first
@@ -16,16 +17,18 @@ from typing import Final, assert_never
 import msgspec
 
 from controller.core.placement import PlacementBroker, place_from_emptiest
-from controller.core.planning.assembly import assemble, order_moves
+from controller.core.planning.assembly import assemble, counted, order_moves
 from controller.core.planning.balance import balance, least_copied, movable, pools, quotas
 from controller.core.planning.by_hand import assign, check_replace, rejected, rejected_as_locked, replace
 from controller.core.planning.evacuation import evacuate, grow, separate, shrink
+from controller.core.planning.evening import even_out
 from controller.core.planning.exact import improve
 from controller.core.planning.freedom import Effort, Freedom
 from controller.core.planning.goals import (
     Assign,
     ChangeReplicationFactor,
     Drain,
+    EvenOut,
     Goal,
     PlacePartitions,
     Rebalance,
@@ -37,9 +40,12 @@ from controller.core.planning.layout import Layout
 from controller.core.planning.leaders import balance_leaders, spread_succession
 from controller.core.planning.plan import Move, MoveReason, Plan, Rejection, RejectionCode
 from controller.core.planning.snapshot import Snapshot
+from controller.core.planning.weighing import PartsOf, Weighing
 
 #: Looks at a move, possible or not, about a microsecond each: for each part of a search.
 SEARCH_LOOKS_MAX: Final = 1_000_000
+#: The same, when weights are evened out.
+EVEN_OUT_LOOKS_MAX: Final = 10_000_000
 #: The exact search looks at every move of every replica, again and again: not when there are more than these.
 EXACT_MOVES_MAX: Final = 40_000
 
@@ -47,9 +53,19 @@ EXACT_MOVES_MAX: Final = 40_000
 def make_plan(snapshot: Snapshot, goal: Goal) -> Plan:
     layout = lay_out(snapshot, goal)
     bytes_least: int | None = None
+    weighing: Weighing | None = None
+    parts_of: PartsOf = counted
+    skipped: list[Rejection] = []
     match goal:
         case Rebalance():
             rejections, bytes_least = _rebalance(layout, goal)
+        case EvenOut():
+            weighing = Weighing(layout, snapshot.rates)
+            rejections = _not_measured(weighing, goal)
+            if not rejections:
+                skipped = even_out(layout, weighing, goal, Effort(EVEN_OUT_LOOKS_MAX))
+                spread_succession(layout)
+                parts_of = weighing.parts(layout, goal.weights)
         case Drain():
             rejections = _drain(layout, goal)
         case Replace():
@@ -65,11 +81,11 @@ def make_plan(snapshot: Snapshot, goal: Goal) -> Plan:
             rejections = assign(snapshot, layout, goal)
         case _:
             assert_never(goal)
-    moves = order_moves(layout, _moves(layout))
-    if not isinstance(goal, Rebalance | SeparateReplicas):
+    moves = order_moves(layout, _moves(layout), parts_of)
+    if not isinstance(goal, Rebalance | EvenOut | SeparateReplicas):
         bytes_least = sum(move.bytes for move in moves)  # nothing else was moved than had to be
-    plan = assemble(snapshot, layout, goal, moves, rejections, bytes_least=bytes_least)
-    return msgspec.structs.replace(plan, skipped=tuple(_skipped(layout, goal, plan)))
+    plan = assemble(snapshot, layout, goal, moves, rejections, bytes_least=bytes_least, weighing=weighing)
+    return msgspec.structs.replace(plan, skipped=(*skipped, *_skipped(layout, goal, plan)))
 
 
 def cut(snapshot: Snapshot, plan: Plan, moves: int) -> Plan:
@@ -171,6 +187,14 @@ def _least(layout: Layout, freedom: Freedom) -> tuple[int | None, list[int]]:
         least += max(wanted.bytes + sum(forced), least_copied(sizes, counts, wanted))
         loads += wanted.loads.values()
     return least, sorted(loads)
+
+
+def _not_measured(weighing: Weighing, goal: EvenOut) -> list[Rejection]:
+    return [
+        Rejection(code=RejectionCode.NOT_MEASURED, detail=f"{weight.value} was not measured", weight=weight)
+        for weight in goal.weights
+        if weight not in weighing.weights
+    ]
 
 
 def _drain(layout: Layout, goal: Drain) -> list[Rejection]:

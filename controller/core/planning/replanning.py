@@ -10,7 +10,7 @@ import msgspec
 
 from controller.contract.partition_state import PartitionKey
 from controller.core.planning.assembly import assemble
-from controller.core.planning.goals import Assign, Rebalance
+from controller.core.planning.goals import Assign, EvenOut, Rebalance, WantedAssignment
 from controller.core.planning.plan import Move, Plan, Rejection, RejectionCode
 from controller.core.planning.planner import lay_out, make_plan
 from controller.core.planning.snapshot import PartitionSnapshot, Snapshot
@@ -24,7 +24,8 @@ def without(snapshot: Snapshot, plan: Plan, keys: Collection[PartitionKey]) -> P
 
 def replanned(snapshot: Snapshot, plan: Plan, keys: Collection[PartitionKey]) -> Plan:
     """The plan with new moves for these partitions, made as if the others had arrived already. A rebalance
-    touches nothing else; other goals also reach partitions that the plan did not know of."""
+    touches nothing else; other goals also reach partitions that the plan did not know of. What was evened out
+    by measured weights goes where it was to go, if it still can: the measurement is not kept."""
     kept = [move for move in plan.moves if move.key not in keys]
     arrived = {move.key: move.replicas_after for move in kept}
     moved = {move.key for move in plan.moves}
@@ -40,6 +41,14 @@ def replanned(snapshot: Snapshot, plan: Plan, keys: Collection[PartitionKey]) ->
     goal = plan.goal
     if isinstance(goal, Assign):
         goal = Assign(assignments=tuple(w for w in goal.assignments if w.key not in arrived))
+    elif isinstance(goal, EvenOut):
+        goal = Assign(
+            assignments=tuple(
+                WantedAssignment(topic_id=m.topic_id, partition=m.partition, replicas=m.replicas_after)
+                for m in plan.moves
+                if m.key in keys
+            )
+        )
     fresh = make_plan(
         msgspec.structs.replace(snapshot, partitions=tuple(seen(p) for p in snapshot.partitions)), goal
     )

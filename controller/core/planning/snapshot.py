@@ -7,6 +7,7 @@ and because sizes are not part of the image: brokers report them, and may not ha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,14 +18,43 @@ from controller.core.image import ClusterImage
 from controller.core.records import BrokerRegistration
 
 
+class Rates(NamedTuple):
+    """Of one partition, measured, in bytes a second. bytes_out: to consumers, without followers."""
+
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+class Measured(NamedTuple):
+    """What a client measured. rates: by partition. room: bytes that moves may bring, by broker."""
+
+    rates: Mapping[PartitionKey, Rates]
+    room: Mapping[int, int]
+
+    def seen_in(self, snapshot: Snapshot) -> Snapshot:
+        return msgspec.structs.replace(
+            snapshot,
+            rates=self.rates,
+            brokers=tuple(
+                msgspec.structs.replace(broker, room_bytes=self.room.get(broker.broker_id))
+                for broker in snapshot.brokers
+            ),
+        )
+
+
 class BrokerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """receives: may be given replicas that it does not have. leaving: it is to be emptied."""
+    """receives: may be given replicas that it does not have. leaving: it is to be emptied. serves: it is
+    running. leads: may be given leaderships. room_bytes: that moves may bring to it, where that was measured;
+    None: any number."""
 
     broker_id: int
     host: str
     rack: str | None = None
     receives: bool = True
     leaving: bool = False
+    serves: bool = True
+    leads: bool = True
+    room_bytes: int | None = None
 
 
 class TopicSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,11 +95,13 @@ class PartitionSnapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """brokers: ascending by id. topics, partitions: by name, then by number; none is being deleted."""
+    """brokers: ascending by id. topics, partitions: by name, then by number; none is being deleted.
+    rates: as measured, a partition without is idle; None: nobody measured any."""
 
     brokers: tuple[BrokerSnapshot, ...]
     topics: tuple[TopicSnapshot, ...]
     partitions: tuple[PartitionSnapshot, ...]
+    rates: Mapping[PartitionKey, Rates] | None = None
 
     def topic(self, topic_id: str) -> TopicSnapshot | None:
         return next((topic for topic in self.topics if topic.topic_id == topic_id), None)
@@ -106,6 +138,8 @@ def _broker(broker: BrokerRegistration) -> BrokerSnapshot:
         rack=broker.rack,
         receives=broker.takes_replicas,
         leaving=broker.draining,
+        serves=broker.is_eligible,
+        leads=not broker.demoted,
     )
 
 

@@ -16,7 +16,7 @@ import msgspec
 from controller.core.planning.goals import Goal
 from controller.core.planning.plan import Plan
 from controller.core.planning.planner import make_plan
-from controller.core.planning.snapshot import Snapshot, take_snapshot
+from controller.core.planning.snapshot import Measured, Snapshot, take_snapshot
 from controller.database import plan_rows
 from controller.database.plan_rows import MOVES_PER_WRITE
 from controller.database.rows import MoveRow, PlanRow
@@ -60,10 +60,15 @@ def snapshot_of(engine: EnginePort, cluster: str) -> Snapshot:
     return take_snapshot(image, lags)
 
 
-async def make(engine: EnginePort, store: Database, cluster: str, goal: Goal) -> Plan:
-    """The dry form: a plan that nobody keeps. An outcome other than READY is no error here. Raises NotActive,
-    UnknownCluster."""
-    return await store.compute(partial(make_plan, snapshot_of(engine, cluster), goal))
+async def make(
+    engine: EnginePort, store: Database, cluster: str, goal: Goal, measured: Measured | None = None
+) -> Plan:
+    """The dry form: a plan that nobody keeps. An outcome other than READY is no error here. measured: by the
+    client. Raises NotActive, UnknownCluster."""
+    snapshot = snapshot_of(engine, cluster)
+    if measured is not None:
+        snapshot = measured.seen_in(snapshot)
+    return await store.compute(partial(make_plan, snapshot, goal))
 
 
 async def keep_plan(

@@ -16,8 +16,8 @@ from pipeline.client.client import Client
 from pipeline.client.values import TopicPartition
 from pipeline.jobs.cli import main
 from pipeline.plan.history import History
-from pipeline.plan.load import Rates
 from pipeline.plan.report import HistoryRead
+from pipeline.plan.request import Rates
 from pipeline.plan.samples import PARTITIONS, TOPICS
 from pipeline.plan.spark_history import read_loads
 from pipeline.plan.spark_windows import (

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 
+from admin_api.settings import ApiSettings
 from controller.contract.partition_state import PartitionState
 from controller.database.tables import plan_moves, plans
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
@@ -241,3 +245,156 @@ async def test_only_the_moves_that_pay_most(zookeeper: MemoryZooKeeper) -> None:
             422,
             "no_improvement",
         )
+
+
+# --- evened out by what was measured ------------------------------------------------------------------------
+
+MEASURED = ["disk", "bytes_in", "leader_bytes_in", "bytes_out"]
+
+
+def even_out(topic_id: str, **measured: Any) -> dict[str, Any]:
+    """A goal for `orders`, whose first partition is hot."""
+    topics = [{"topic_id": topic_id, "bytes_in": [9_000_000] + 5 * [1_000_000]}]
+    return {"kind": "even_out", "weights": MEASURED, "measured": {"topics": topics} | measured}
+
+
+async def test_what_was_measured_is_evened_out_and_carried_out(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        await report_sizes(rest, brokers, size_bytes=2**30)
+        goal = even_out(partitions(rest)[0].topic_id)
+        said = {"goal": goal, "reason": "before the sale"}
+        dry = (await rest.client.post(f"{PLANS}?dry_run=true", json=said)).json()
+        response = await rest.client.post(PLANS, json=said)
+        assert response.status_code == 201, response.text
+        plan = response.json()
+        assert (plan["moves"], plan["content_hash"]) == (dry["moves"], dry["content_hash"])
+        assert plan["goal"] == {
+            "kind": "even_out",
+            "weights": MEASURED,
+            "target_permille": 1_100,
+            "bytes_max": None,
+            "moves_max": 10_000,
+        }
+        before, after = (
+            {load["weight"]: load for load in plan[when]["loads"]} for when in ("before", "after")
+        )
+        assert before["bytes_in"]["total"] == 3 * 14_000_000
+        for weight in MEASURED:
+            assert after[weight]["highest_over_mean"] <= before[weight]["highest_over_mean"]
+        assert after["disk"]["highest_over_mean"] < before["disk"]["highest_over_mean"]
+        assert "too_heavy" in [one["code"] for one in plan["skipped"]]
+        assert (await rest.client.get(response.headers["location"])).json() == plan
+        operation_id = (await execute(rest, plan)).json()["id"]
+        await catch_up(rest, brokers)
+        assert (await ended(rest, brokers, operation_id))["state"] == "succeeded"
+        now = {p.partition: p.replicas for p in partitions(rest)}
+        assert {m["partition"]: tuple(m["replicas_after"]) for m in plan["moves"]}.items() <= now.items()
+
+
+async def test_the_audit_keeps_a_hash_of_what_was_measured(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        await report_sizes(rest, brokers, size_bytes=2**30)
+        await made(rest, even_out(partitions(rest)[0].topic_id))
+        (asked,) = await rest.recorded(cause="make_plan")
+        assert list(asked["after"]["goal"]["measured"]) == ["sha256"]
+
+
+async def test_where_nothing_helps_the_loads_are_told(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await formed(rest, brokers=3)
+        goal = {"kind": "even_out", "weights": ["replicas", "leaders"]}
+        response = await rest.client.post(PLANS, json={"goal": goal})
+        assert problem(response) == (422, "no_improvement")
+        facts = response.json()["facts"]
+        assert facts["skipped"] == []
+        assert {load["weight"]: load["highest_over_mean"] for load in facts["loads"]} == {
+            "replicas": 1.0,
+            "leaders": 1.0,
+            "disk": 1.0,
+        }
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "pointer"),
+    [
+        ({"weights": ["bytes_in"], "measured": None}, "plan_infeasible", "/goal"),
+        ({"weights": []}, "invalid_request", "/goal/even_out/weights"),
+        ({"weights": ["cpu"]}, "invalid_request", "/goal/even_out/weights/0"),
+        ({"target_permille": 1_000}, "invalid_request", "/goal/even_out/target_permille"),
+        ({"moves_max": 10_001}, "invalid_request", "/goal/even_out/moves_max"),
+        ({"bytes_max": -1}, "invalid_request", "/goal/even_out/bytes_max"),
+        ({"topics": [{"bytes_in": [-1]}]}, "invalid_request", "/goal/even_out/measured/topics/0/bytes_in/0"),
+        (
+            {"topics": [{"bytes_in": [2**40 + 1]}]},
+            "invalid_request",
+            "/goal/even_out/measured/topics/0/bytes_in/0",
+        ),
+        ({"topics": [{"bytes_in": [1.5]}]}, "invalid_request", "/goal/even_out/measured/topics/0/bytes_in/0"),
+        ({"topics": [{"bytes_in": [1] * 7}]}, "invalid_request", "/goal/measured/topics/0/bytes_in"),
+        (
+            {"topics": [{"bytes_in": [], "bytes_out": [1] * 7}]},
+            "invalid_request",
+            "/goal/measured/topics/0/bytes_out",
+        ),
+        (
+            {"topics": [{"bytes_in": [1]}, {"bytes_in": [2]}]},
+            "invalid_request",
+            "/goal/measured/topics/1/topic_id",
+        ),
+        (
+            {"topics": [{"topic_id": "gone", "bytes_in": [1]}]},
+            "unknown_topic",
+            "/goal/measured/topics/0/topic_id",
+        ),
+        (
+            {"brokers": [{"broker_id": 9, "room_bytes": 1}]},
+            "unknown_broker",
+            "/goal/measured/brokers/0/broker_id",
+        ),
+        (
+            {"brokers": [{"broker_id": 1, "room_bytes": 1}] * 2},
+            "invalid_request",
+            "/goal/measured/brokers/1/broker_id",
+        ),
+        (
+            {"brokers": [{"broker_id": 1, "room_bytes": 2**63}]},
+            "invalid_request",
+            "/goal/even_out/measured/brokers/0/room_bytes",
+        ),
+    ],
+)
+async def test_what_can_not_have_been_measured_is_refused(
+    zookeeper: MemoryZooKeeper, change: dict[str, Any], code: str, pointer: str
+) -> None:
+    async with controller(zookeeper) as rest:
+        await formed(rest)
+        known = {"topic_id": partitions(rest)[0].topic_id}
+        goal = even_out(known["topic_id"])
+        for name in ("topics", "brokers"):
+            if name in change:
+                goal["measured"][name] = [one if name == "brokers" else known | one for one in change[name]]
+        goal |= {name: value for name, value in change.items() if name not in ("topics", "brokers")}
+        response = await rest.client.post(PLANS, json={"goal": goal})
+        assert (problem(response), pointers(response)) == ((422, code), [pointer])
+
+
+@pytest.mark.parametrize("rate", ["NaN", "Infinity", "1e999", "-1e999"])
+async def test_rates_that_are_no_numbers_are_refused(zookeeper: MemoryZooKeeper, rate: str) -> None:
+    async with controller(zookeeper) as rest:
+        await formed(rest)
+        said = json.dumps({"goal": even_out("x")}).replace("9000000", rate)
+        response = await rest.client.post(PLANS, content=said, headers={"Content-Type": "application/json"})
+        assert response.status_code in (400, 422)
+
+
+async def test_a_body_about_plans_may_bring_what_was_measured_of_a_large_cluster(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper, settings=ApiSettings(measured_bytes_max=1_000)) as rest:
+        await formed(rest)
+        refused = await rest.client.post(PLANS, json={"goal": even_out("x" * 1_000)})
+        assert problem(refused) == (413, "body_too_large")
+        assert refused.json()["facts"] == {"body_bytes_max": 1_000}
+    assert ApiSettings().measured_bytes_max > ApiSettings().body_bytes_max

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import hypothesis.strategies as st
 import msgspec
 
+from controller.core.planning.goals import EvenOut
 from controller.core.planning.plan import Move, Plan
 from controller.core.planning.snapshot import BrokerSnapshot, PartitionSnapshot, Snapshot, TopicSnapshot
 
@@ -98,6 +99,32 @@ def check_moves(before: Snapshot, moves: Sequence[Move]) -> None:
             assert brokers[broker_id].receives and not brokers[broker_id].leaving
         if len(move.replicas_after) == len(move.replicas_before):
             assert _distances(brokers, move.replicas_after) <= _widened(before, was)
+
+
+def check_evened(before: Snapshot, goal: EvenOut, moves: Sequence[Move]) -> None:
+    """That moves keep every rule of the goal `even_out`, each by itself and all together."""
+    check_moves(before, moves)
+    brokers = {b.broker_id: b for b in before.brokers}
+    partitions = {p.key: p for p in before.partitions}
+    known = [p.size_bytes for p in before.partitions if p.size_bytes is not None]
+    mean = max(sum(known) // len(known), 1) if known else 1
+    coming: Counter[int] = Counter()
+    for move in moves:
+        was = partitions[move.key]
+        size = mean if was.size_bytes is None else max(was.size_bytes, 1)
+        assert set(was.replicas) <= set(was.isr)
+        assert len(move.replicas_after) == len(was.replicas)
+        assert move.bytes == size * len(move.adding)
+        if move.replicas_after[0] != was.replicas[0]:
+            assert brokers[move.replicas_after[0]].leads
+        for broker_id in move.adding:
+            assert brokers[broker_id].serves
+            coming[broker_id] += size
+    for broker_id, added in coming.items():
+        room = brokers[broker_id].room_bytes
+        assert room is None or added <= room
+    assert goal.bytes_max is None or sum(move.bytes for move in moves) <= goal.bytes_max
+    assert len(moves) <= goal.moves_max
 
 
 def _distances(brokers: dict[int, BrokerSnapshot], replicas: Sequence[int]) -> tuple[int, int]:

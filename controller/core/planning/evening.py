@@ -1,0 +1,486 @@
+"""No broker far above the mean of some weights, with few bytes copied: a search over single moves, each
+allowed by the rules of placement.
+
+    while a broker carries more than the target of some weight:
+        the farthest one: of its replicas to other brokers, and of its leaderships to their followers,
+        what evens out most for each byte copied; if nothing does, two replicas that change places
+    then everything is taken back that turns out not to be needed
+
+What is minimised is the sum of squares of what stands out over `aim`, and a little of the squares of all
+loads, so that of brokers with room the emptiest is filled. It falls with every step, so the search ends. A
+leadership moves nothing and therefore goes first.
+
+Beyond the rules of every plan (planner.py), a partition that is not wholly in sync stays as it is, and what
+moves bring to a broker fits into its room, without counting on what leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import nsmallest
+from typing import Final, NamedTuple
+
+from controller.core.planning.freedom import Effort
+from controller.core.planning.goals import EvenOut
+from controller.core.planning.layout import Layout
+from controller.core.planning.plan import Load, MoveReason, Rejection, RejectionCode
+from controller.core.planning.weighing import NEGLIGIBLE, Weighing
+
+#: Replicas of one broker that a step looks at: those that weigh most, and those that weigh most for their
+#: bytes.
+CANDIDATES_MAX: Final = 128
+#: Brokers that each of them is tried on, the most welcoming first.
+TARGETS_MAX: Final = 8
+#: Of so many replicas that a broker could give, a step may take one, and some at most, so that large clusters
+#: take fewer steps; if it is still worth this part of what it was before the others.
+OFFERED_EACH: Final = 24
+TAKEN_MAX: Final = 10
+STILL_GOOD: Final = 0.5
+#: Replicas on either side, and brokers on the other, when two replicas change places.
+SWAPS_MAX: Final = 32
+SWAP_BROKERS_MAX: Final = 12
+#: A swap takes away at least this part of what stands out: smaller ones would go on for ever.
+SWAP_PART_MIN: Final = 0.02
+EVEN_FACTOR: Final = 0.01
+GAIN_MIN: Final = 1e-9
+#: Whether replicas may change places: only when single moves have done what they can.
+PASSES: Final = (False, True, True)
+#: Steps for each partition that may change: a bound that only a search that runs in circles would meet.
+STEPS_EACH: Final = 4
+
+_Vector = Sequence[float]
+
+
+class _Change(NamedTuple):
+    """A replica from a broker to another; or, with `leads`, the leadership, to a broker that holds a replica.
+    score: what it evens out for each byte."""
+
+    score: float
+    number: int
+    source: int
+    target: int
+    leads: bool = False
+
+
+def even_out(layout: Layout, weighing: Weighing, goal: EvenOut, effort: Effort) -> list[Rejection]:
+    """Move until every broker is as the goal wants it; returns what could not be had."""
+    search = _Evening(layout, weighing, goal, effort)
+    search.run()
+    search.prune()
+    return list(search.shortfalls())
+
+
+class _Evening:
+    def __init__(self, layout: Layout, weighing: Weighing, goal: EvenOut, effort: Effort) -> None:
+        self.layout = layout
+        self.weighing = weighing
+        self.goal = goal
+        self.effort = effort
+        self.target = goal.target_permille / 1000
+        #: What single steps go for, below the target so that they leave room.
+        self.aim = 1.0 + 0.6 * (self.target - 1.0)
+        before = weighing.levels(layout)
+        self.active = [
+            at
+            for at, load in enumerate(before)
+            if load.weight in goal.weights and load.total > NEGLIGIBLE.get(load.weight, 0) * load.brokers
+        ]
+        per_unit = [before[at].brokers / before[at].total for at in self.active]
+        #: Of a broker's mean: what one replica of each partition is, and what leading it adds.
+        self.replica = [self._parts(vector, per_unit) for vector in weighing.replica]
+        self.leader = [self._parts(vector, per_unit) for vector in weighing.leader]
+        self.ratio = [self._parts(load, per_unit) for load in weighing.loads(layout)]
+        self.free = [
+            number not in layout.locked and set(partition.replicas) <= set(partition.isr)
+            for number, partition in enumerate(layout.partitions)
+        ]
+        self.receivers = [b for b, receives in enumerate(layout.receives) if receives and layout.serves[b]]
+        self.giants = [
+            number
+            for number in range(len(layout.partitions))
+            if max(self._vector(number, leads=True), default=0.0) > self.target
+        ]
+        #: What a move costs besides its bytes, so that a move of nothing is not free.
+        self.base_bytes = max(sum(layout.size) / max(len(layout.size), 1), 1.0)
+        #: Bytes that moves bring to each broker, and that they copy in all.
+        self.coming = [0] * len(layout.broker_ids)
+        self.copied = 0
+        self.changed: set[int] = set()
+        self.is_out_of_bytes = False
+        self.steps = 0
+
+    def _parts(self, vector: Sequence[int], per_unit: Sequence[float]) -> list[float]:
+        return [vector[at] * unit for at, unit in zip(self.active, per_unit, strict=True)]
+
+    def _vector(self, number: int, *, leads: bool) -> _Vector:
+        if not leads:
+            return self.replica[number]
+        return [a + b for a, b in zip(self.replica[number], self.leader[number], strict=True)]
+
+    def run(self) -> None:
+        if self.active:
+            for swaps in PASSES:
+                self._pass(swaps=swaps)
+
+    def _pass(self, *, swaps: bool) -> None:
+        """Until every broker is as it should be, or nothing helps it. One that nothing helped is not looked
+        at again before the next pass: what others do seldom makes room for it."""
+        steps_max = STEPS_EACH * (min(len(self.layout.partitions), self.goal.moves_max) + 1)
+        stuck: set[tuple[int, int]] = set()
+        while self.steps < steps_max and self.effort.left > 0:
+            farthest = self._farthest(stuck)
+            if farthest is None:
+                return
+            taken = self._take_singles(*farthest)
+            if not taken and swaps:
+                taken = self._take_swap(*farthest)
+            if not taken:
+                stuck.add(farthest)
+            self.steps += taken
+
+    def _farthest(self, stuck: set[tuple[int, int]]) -> tuple[int, int] | None:
+        """Broker and weight that stand out most over what they should be."""
+        found, most = None, 0.0
+        for broker, serves in enumerate(self.layout.serves):
+            if not serves or max(self.ratio[broker]) <= self.target:
+                continue
+            for at, ratio in enumerate(self.ratio[broker]):
+                over = ratio - self._wanted(broker, at) if ratio > self.target else 0.0
+                if over > most and (broker, at) not in stuck:
+                    found, most = (broker, at), over
+        return found
+
+    def _wanted(self, broker: int, at: int) -> float:
+        """The ratio that a broker is to come down to. One replica that alone is more than the target can't be
+        divided: the broker that has it keeps it, and no bytes are spent on what makes no difference."""
+        wanted = self.target
+        for number in self.giants:
+            replicas = self.layout.replicas[number]
+            if broker in replicas:
+                alone = self._vector(number, leads=replicas[0] == broker)[at]
+                wanted = max(wanted, alone + self.target - 1.0)
+        return wanted
+
+    # --- what changes are worth -------------------------------------------------------------------------
+
+    def _penalty(self, ratios: _Vector, more: _Vector, sign: int = 1) -> float:
+        """Of a broker, when so much more (sign -1: less) lies on it."""
+        penalty = 0.0
+        for ratio, part in zip(ratios, more, strict=True):
+            value = ratio + sign * part
+            penalty += EVEN_FACTOR * value * value
+            over = value - self.aim
+            if over > 0.0:
+                penalty += over * over
+        return penalty
+
+    def _stands(self, broker: int) -> float:
+        return self._penalty(self.ratio[broker], self.ratio[broker], 0)
+
+    def _gain(self, source: int, target: int, vector: _Vector) -> float:
+        return (
+            self._stands(source)
+            - self._penalty(self.ratio[source], vector, -1)
+            + self._stands(target)
+            - self._penalty(self.ratio[target], vector)
+        )
+
+    def _added(self, number: int, source: int, target: int) -> int:
+        """Bytes more that are copied. A newcomer costs nothing to move on, and saves its copy at home."""
+        original = self.layout.original[number]
+        return self.layout.size[number] * ((target not in original) - (source not in original))
+
+    def _score(self, gain: float, added: int) -> float:
+        return gain / (max(added, 0) + self.base_bytes)
+
+    # --- what is allowed --------------------------------------------------------------------------------
+
+    def _may_change(self, number: int) -> bool:
+        return self.free[number] and (number in self.changed or len(self.changed) < self.goal.moves_max)
+
+    def _may_move(self, number: int, source: int, target: int) -> bool:
+        """By the rules of placement and the room of the target; the budget of bytes is another question."""
+        layout = self.layout
+        if not layout.is_as_apart(number, source, target):
+            return False
+        if layout.replicas[number][0] == source and not layout.leads[target]:
+            return False
+        room = layout.room[target]
+        size = layout.size[number]
+        return room is None or target in layout.original[number] or self.coming[target] + size <= room
+
+    def _is_affordable(self, added: int) -> bool:
+        bytes_max = self.goal.bytes_max
+        if bytes_max is None or added <= 0 or self.copied + added <= bytes_max:
+            return True
+        self.is_out_of_bytes = True
+        return False
+
+    # --- one replica, or one leadership -----------------------------------------------------------------
+
+    def _take_singles(self, broker: int, at: int) -> int:
+        """Make the best of all changes, and of many that were looked at a few more that are as good after it.
+        Return how many."""
+        offered, numbers = self._promising(broker, at)
+        if not numbers:
+            return 0
+        layout = self.layout
+        targets = self._welcoming(broker, numbers)
+        changes = [found for n in numbers if (found := self._best_move(n, broker, targets)) is not None]
+        for number in numbers:
+            if layout.replicas[number][0] == broker and self.leader[number][at] > 0.0:
+                changes += self._best_heir(number, broker)
+        changes.sort(key=lambda change: (-change.score, change.number, change.target))
+        taken: set[int] = set()
+        for change in changes[: min(max(offered // OFFERED_EACH, 1), TAKEN_MAX)]:
+            if taken and (
+                change.number in taken
+                or self.ratio[broker][at] <= self._wanted(broker, at)
+                or not self._is_still_good(change)
+            ):
+                continue
+            self._take(change)
+            taken.add(change.number)
+        return len(taken)
+
+    def _promising(self, broker: int, at: int) -> tuple[int, list[int]]:
+        """Return how many replicas that may go carry some of the weight, and those to look at: half by weight
+        and half by weight for each byte; those that are larger than what stands out come last."""
+        replicas, sizes, base = self.layout.replicas, self.layout.size, self.base_bytes
+        surplus = 2.0 * (self.ratio[broker][at] - 1.0)
+        by_weight, by_byte = [], []
+        for number in self.layout.held[broker]:
+            part = self.replica[number][at]
+            if replicas[number][0] == broker:
+                part += self.leader[number][at]
+            if part > 0.0 and self._may_change(number):
+                by_weight.append((part > surplus, -part, number))
+                by_byte.append((-part / (sizes[number] + base), number))
+        self.effort.spend(len(by_weight) // 2)
+        if len(by_weight) <= CANDIDATES_MAX:
+            return len(by_weight), [number for _, _, number in by_weight]
+        half = CANDIDATES_MAX // 2
+        chosen = {number for _, _, number in nsmallest(half, by_weight)}
+        chosen.update(number for _, number in nsmallest(half, by_byte))
+        return len(by_weight), sorted(chosen)
+
+    def _welcoming(self, broker: int, numbers: Sequence[int]) -> list[int]:
+        """Brokers that may receive, by what a mean one of these replicas adds to their penalty."""
+        vectors = [
+            self._vector(number, leads=self.layout.replicas[number][0] == broker) for number in numbers
+        ]
+        mean = [sum(column) / len(vectors) for column in zip(*vectors, strict=True)]
+        self.effort.spend(len(self.receivers))
+
+        def adds(target: int) -> float:
+            return self._penalty(self.ratio[target], mean) - self._stands(target)
+
+        return sorted((b for b in self.receivers if b != broker), key=lambda b: (adds(b), b))
+
+    def _best_move(self, number: int, source: int, targets: Sequence[int]) -> _Change | None:
+        """The best broker to go to, of the most welcoming that may have it and of those that had it."""
+        layout = self.layout
+        vector = self._vector(number, leads=layout.replicas[number][0] == source)
+        leaving = self._stands(source) - self._penalty(self.ratio[source], vector, -1)
+        homes = [b for b in layout.original[number] if b != source and b in targets]
+        best, tried = None, 0
+        for target in (*homes, *targets):
+            if tried >= TARGETS_MAX:
+                break
+            if not self._may_move(number, source, target):
+                continue
+            tried += 1
+            gain = leaving + self._stands(target) - self._penalty(self.ratio[target], vector)
+            added = self._added(number, source, target)
+            if gain <= GAIN_MIN or not self._is_affordable(added):
+                continue
+            score = self._score(gain, added)
+            if best is None or score > best.score:
+                best = _Change(score, number, source, target)
+        self.effort.spend(tried + 1)
+        return best
+
+    def _best_heir(self, number: int, leader: int) -> Iterator[_Change]:
+        """The best other replica to lead, if any is better."""
+        vector = self.leader[number]
+        found = [
+            _Change(self._score(gain, 0), number, leader, heir, leads=True)
+            for heir in self.layout.replicas[number][1:]
+            if self.layout.leads[heir] and (gain := self._gain(leader, heir, vector)) > GAIN_MIN
+        ]
+        self.effort.spend(len(self.layout.replicas[number]))
+        if found:
+            yield max(found, key=lambda change: (change.score, -change.target))
+
+    def _is_still_good(self, change: _Change) -> bool:
+        """After other changes: allowed, within the budget, and worth most of what it was."""
+        number, source, target = change.number, change.source, change.target
+        if not self._may_change(number):
+            return False
+        if change.leads:
+            gain, added = self._gain(source, target, self.leader[number]), 0
+        else:
+            added = self._added(number, source, target)
+            if not self._may_move(number, source, target) or not self._is_affordable(added):
+                return False
+            vector = self._vector(number, leads=self.layout.replicas[number][0] == source)
+            gain = self._gain(source, target, vector)
+        return self._score(gain, added) > STILL_GOOD * change.score
+
+    # --- two that change places -------------------------------------------------------------------------
+
+    def _take_swap(self, broker: int, at: int) -> int:
+        """Exchange a replica of the broker for a smaller one of another: where replicas are so large that any
+        of them alone would only carry the trouble on. Return how many changes that were."""
+        if not self.layout.receives[broker] or len(self.changed) + 2 > self.goal.moves_max:
+            return 0
+        others = sorted(
+            (b for b in self.receivers if b != broker and self.ratio[b][at] < self.ratio[broker][at]),
+            key=lambda b: (self.ratio[b][at], b),
+        )
+        mine = self._sample(broker, at)
+        best: tuple[_Change, _Change] | None = None
+        for other in others[:SWAP_BROKERS_MAX]:
+            found = self._swap_with(broker, other, at, mine)
+            if found is not None and (best is None or found[0].score > best[0].score):
+                best = found
+        for change in best or ():
+            self._take(change)
+        return len(best or ())
+
+    def _sample(self, broker: int, at: int) -> list[int]:
+        """Replicas of all sizes, evenly: what fits together is not known beforehand."""
+        replicas = self.layout.replicas
+        held = sorted(
+            (-self._vector(number, leads=replicas[number][0] == broker)[at], number)
+            for number in self.layout.held[broker]
+            if self._may_change(number)
+        )
+        self.effort.spend(len(held) // 2)
+        if len(held) > SWAPS_MAX:
+            held = [held[place * (len(held) - 1) // (SWAPS_MAX - 1)] for place in range(SWAPS_MAX)]
+        return [number for _, number in held]
+
+    def _swap_with(
+        self, broker: int, other: int, at: int, mine: Sequence[int]
+    ) -> tuple[_Change, _Change] | None:
+        replicas = self.layout.replicas
+        coming = [
+            (
+                number,
+                self._vector(number, leads=replicas[number][0] == other),
+                self._added(number, other, broker),
+            )
+            for number in self._sample(other, at)
+            if self._may_move(number, other, broker)
+        ]
+        least = SWAP_PART_MIN * (self.ratio[broker][at] - 1.0)
+        best: tuple[_Change, _Change] | None = None
+        for one in mine:
+            if not coming or not self._may_move(one, broker, other):
+                continue
+            going = self._vector(one, leads=replicas[one][0] == broker)
+            added_here = self._added(one, broker, other)
+            for two, vector, added_there in coming:
+                if one == two or going[at] - vector[at] < least:
+                    continue
+                self.effort.spend(1)
+                shift = [a - b for a, b in zip(going, vector, strict=True)]
+                gain = self._gain(broker, other, shift)
+                added = added_here + added_there
+                if gain <= GAIN_MIN or not self._is_affordable(added):
+                    continue
+                score = gain / (max(added, 0) + 2 * self.base_bytes)
+                if best is None or score > best[0].score:
+                    best = _Change(score, one, broker, other), _Change(score, two, other, broker)
+        return best
+
+    # --- changing ---------------------------------------------------------------------------------------
+
+    def _take(self, change: _Change) -> None:
+        number, source, target = change.number, change.source, change.target
+        if change.leads:
+            replicas = [
+                target if b == source else source if b == target else b for b in self.layout.replicas[number]
+            ]
+        else:
+            replicas = [target if b == source else b for b in self.layout.replicas[number]]
+        self._lay(number, replicas)
+
+    def _lay(self, number: int, replicas: Sequence[int]) -> None:
+        """Give a partition these replicas, in this order."""
+        layout = self.layout
+        original, size = layout.original[number], layout.size[number]
+        for sign, held in ((-1, layout.replicas[number]), (1, replicas)):
+            for broker in held:
+                self._load(broker, self.replica[number], sign)
+                if broker not in original:
+                    self.coming[broker] += sign * size
+                    self.copied += sign * size
+            self._load(held[0], self.leader[number], sign)
+        layout.lay(number, replicas, MoveReason.BALANCE)
+        if tuple(replicas) == original:
+            self.changed.discard(number)
+        else:
+            self.changed.add(number)
+
+    def _load(self, broker: int, vector: _Vector, sign: int) -> None:
+        ratios = self.ratio[broker]
+        for at, part in enumerate(vector):
+            ratios[at] += sign * part
+
+    # --- afterwards -------------------------------------------------------------------------------------
+
+    def prune(self) -> None:
+        """Take back what is not needed, the dearest first: steps that came early may have been made
+        superfluous by later ones, and steps stop at the aim, which is below the target."""
+        layout = self.layout
+        for number in sorted(self.changed, key=lambda n: (-self._bytes_of(n), n)):
+            kept, original = tuple(layout.replicas[number]), layout.original[number]
+            touched = [b for b in dict.fromkeys((*kept, *original)) if layout.serves[b]]
+            before = [list(self.ratio[b]) for b in touched]
+            self._lay(number, original)
+            if any(
+                now > max(was + GAIN_MIN, self.target)
+                for b, ratios in zip(touched, before, strict=True)
+                for now, was in zip(self.ratio[b], ratios, strict=True)
+            ):
+                self._lay(number, kept)
+
+    def _bytes_of(self, number: int) -> int:
+        layout = self.layout
+        return layout.size[number] * sum(layout.is_newcomer(number, b) for b in layout.replicas[number])
+
+    def shortfalls(self) -> Iterator[Rejection]:
+        levels = self.weighing.levels(self.layout, self.changed)
+        for at in self.active:
+            if levels[at].highest_over_mean > self.target:
+                yield self._shortfall(at, levels[at])
+
+    def _shortfall(self, at: int, load: Load) -> Rejection:
+        """Why a weight is not as even as was wanted."""
+        layout = self.layout
+        whole = [
+            replica[at] + leader[at]
+            for replica, leader in zip(self.weighing.replica, self.weighing.leader, strict=True)
+        ]
+        heaviest = max(range(len(whole)), key=lambda number: (whole[number], -number))
+        share = whole[heaviest] * load.brokers / load.total
+        if share > self.target:
+            partition = layout.partitions[heaviest]
+            return Rejection(
+                code=RejectionCode.TOO_HEAVY,
+                detail=f"{load.weight.value}: {partition.topic}-{partition.partition} alone is {share:.2f} "
+                "times a broker's mean; more partitions would help",
+                weight=load.weight,
+            )
+        code, detail = RejectionCode.NO_BETTER_PLACE, "no move that is allowed makes it more even"
+        if self.is_out_of_bytes:
+            code, detail = (
+                RejectionCode.BYTES_MAX_REACHED,
+                "moves that would help copy more bytes than may be copied",
+            )
+        elif len(self.changed) >= self.goal.moves_max:
+            code = RejectionCode.MOVES_MAX_REACHED
+            detail = f"{self.goal.moves_max} partitions change, and no more may"
+        return Rejection(code=code, detail=f"{load.weight.value}: {detail}", weight=load.weight)
