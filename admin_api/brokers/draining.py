@@ -9,7 +9,6 @@ from admin_api.brokers.service import check_not_busy, find_broker
 from admin_api.conditions import Condition
 from admin_api.operations.opening import opened
 from admin_api.operations.views import accepted
-from admin_api.plans.making import make
 from admin_api.plans.views import plan_view
 from admin_api.problem import FieldProblem, ProblemError
 from admin_api.services import Services
@@ -18,6 +17,7 @@ from controller.core.planning.goals import Drain
 from controller.core.planning.plan import Plan, RejectionCode
 from controller.operations.brokers import begin_broker_drain
 from controller.operations.model import BrokerDrain, OperationState, decode_work
+from controller.operations.shell.plans import make
 
 #: Partitions that a refusal names.
 NAMED_MAX = 100
@@ -36,7 +36,12 @@ async def drain_broker(
     for some partition; what only can't be moved now is waited for."""
     find_broker(services.engine.image(cluster), cluster, broker_id)
     check_not_busy(services, cluster, broker_id, but=attempt.operation_id)
-    plan = await make(services, cluster, Drain(broker_ids=(broker_id, *_about_to_drain(services, cluster))))
+    plan = await make(
+        services.engine,
+        services.database,
+        cluster,
+        Drain(broker_ids=(broker_id, *_about_to_drain(services, cluster))),
+    )
     _check_places(plan, broker_id)
     await maintain(services, cluster, broker_id, attempt, condition=condition, draining=True, dry_run=True)
     if attempt.dry_run:

@@ -14,9 +14,9 @@ from admin_api.history.models import milliseconds
 from admin_api.operations.opening import opened
 from admin_api.operations.views import accepted
 from admin_api.plans.goals import goal_of, measured_of
-from admin_api.plans.making import load_plan, make
+from admin_api.plans.making import load_plan
 from admin_api.plans.models import AssignGoal, CarryOut, ExecutePlan, GoalBody, MakePlan
-from admin_api.plans.views import load_view, plan_view, rejection_view, stored_plan_view
+from admin_api.plans.views import plan_view, stored_plan_view
 from admin_api.policies.verdicts import check_verdicts
 from admin_api.problem import FieldProblem, ProblemError
 from admin_api.services import Services
@@ -33,7 +33,7 @@ from controller.operations.execution import begin_execution, begin_plan_executio
 from controller.operations.model import OperationState, PlanExecution, ReplicationFactorChange
 from controller.operations.outcome import PlanOrder
 from controller.operations.shell.guarding import needs_approval
-from controller.operations.shell.plans import Origin, StoredPlan, plan_id_of, snapshot_of, store_plan
+from controller.operations.shell.plans import Origin, StoredPlan, make, plan_id_of, snapshot_of, store_plan
 from controller.policies.judging import verdicts_on
 
 #: Of what is wrong with a plan, in one problem; `facts` count all.
@@ -44,7 +44,7 @@ async def make_plan(services: Services, cluster: str, attempt: Attempt, *, body:
     """201 with the plan, or 200 with one that nobody keeps."""
     image = services.engine.decided(cluster)
     goal = goal_of(body.goal, image)
-    plan = await make(services, cluster, goal, measured_of(body.goal, image))
+    plan = await make(services.engine, services.database, cluster, goal, measured_of(body.goal, image))
     check_outcome(plan, _pointers(body.goal, plan))
     verdicts = await verdicts_on(services.engine, services.database, cluster, plan)
     if attempt.dry_run:
@@ -78,8 +78,7 @@ def check_outcome(plan: Plan, pointers: Sequence[str] = ()) -> None:
     more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
     facts: dict[str, Any] = {"reasons": len(found)}
     if plan.after.loads is not msgspec.UNSET:
-        facts["loads"] = [load_view(load).model_dump() for load in plan.after.loads]
-        facts["skipped"] = [rejection_view(one).model_dump() for one in found]
+        facts |= plan_view("", plan).model_dump(include={"before", "after", "skipped"})
     raise ProblemError(code, f"{detail}{more}", errors=errors, facts=facts)
 
 

@@ -14,7 +14,6 @@ from admin_api.answers import Answer
 from admin_api.conditions import Condition
 from admin_api.operations.cancelling import find_operation
 from admin_api.operations.views import accepted
-from admin_api.plans.making import make
 from admin_api.plans.models import UndoOperation
 from admin_api.plans.service import carry_out, check_outcome, order_of
 from admin_api.plans.views import plan_view
@@ -30,7 +29,7 @@ from controller.database.plan_rows import get_moves, plans_of
 from controller.database.rows import OperationRow
 from controller.operations.model import FINISHED, Fate, Move, Reassignment, decode_work
 from controller.operations.outcome import PlanOrder
-from controller.operations.shell.plans import Origin, plan_id_of, store_plan
+from controller.operations.shell.plans import Origin, make, plan_id_of, store_plan
 
 CONFLICTS_SHOWN: Final = 100
 
@@ -137,4 +136,4 @@ async def _inverse(services: Services, cluster: str, moves: Sequence[Move]) -> P
             for move in moves
         )
     )
-    return await make(services, cluster, goal)
+    return await make(services.engine, services.database, cluster, goal)

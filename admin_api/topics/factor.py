@@ -7,7 +7,6 @@ from functools import partial
 from admin_api.answers import Answer
 from admin_api.conditions import Condition
 from admin_api.operations.views import accepted
-from admin_api.plans.making import make
 from admin_api.plans.service import carry_out, check_outcome, order_of
 from admin_api.plans.views import plan_view
 from admin_api.services import Services
@@ -17,7 +16,7 @@ from admin_api.writes import Attempt
 from controller.core.planning.goals import ChangeReplicationFactor
 from controller.database.operation_rows import get_operation
 from controller.operations.model import ReplicationFactorChange
-from controller.operations.shell.plans import Origin, plan_id_of, store_plan
+from controller.operations.shell.plans import Origin, make, plan_id_of, store_plan
 from controller.policies.judging import verdicts_on
 
 
@@ -41,7 +40,7 @@ async def change_replication_factor(
     topic = find_topic(services.engine.image(cluster), cluster, name)
     check_settled(services.engine, cluster, topic, condition)
     goal = ChangeReplicationFactor(topic_id=topic.topic_id, replication_factor=factor)
-    plan = await make(services, cluster, goal)
+    plan = await make(services.engine, services.database, cluster, goal)
     check_outcome(plan, ["/replication_factor"] * max(1, len(plan.rejections), len(plan.skipped)))
     verdicts = await verdicts_on(services.engine, services.database, cluster, plan)
     if attempt.dry_run:

@@ -109,7 +109,7 @@ class ClusterReader:
         try:
             plan = self._controllers.send(call, key=key if keep else None).parse(PlanItem)
         except Refused as refused:
-            return _nothing_to_do(refused).as_plan()
+            return _nothing_to_do(refused)
         if plan.id is None or plan.totals.moves <= len(plan.moves):
             return plan
         moves = self._items(get("clusters", self._cluster, "plans", plan.id, "moves"), PlannedMovePage)
@@ -120,9 +120,9 @@ class ClusterReader:
             yield from reply.parse(page).items
 
 
-def _nothing_to_do(refused: Refused) -> NothingToDo:
+def _nothing_to_do(refused: Refused) -> PlanItem:
     try:
-        return msgspec.json.decode(refused.body, type=NothingToDo)
+        return msgspec.json.decode(refused.body, type=NothingToDo).facts
     except msgspec.DecodeError:
         raise refused from None
 

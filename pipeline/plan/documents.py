@@ -90,8 +90,8 @@ class MovePage(msgspec.Struct):
 
 
 class TotalsItem(msgspec.Struct, frozen=True, kw_only=True):
-    moves: Count
-    bytes: Count
+    moves: Count = 0
+    bytes: Count = 0
 
 
 class LoadItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,35 +145,18 @@ class PlannedMovePage(msgspec.Struct):
 class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
     """id: None: nobody keeps it. moves: the first ones, in the order in which they pay."""
 
-    id: str | None
-    outcome: str
-    totals: TotalsItem
     before: LevelsItem
     after: LevelsItem
-    moves: list[PlannedMoveItem]
     skipped: list[SkippedItem]
+    id: str | None = None
+    outcome: str = "no_improvement"
+    totals: TotalsItem = TotalsItem()
+    moves: list[PlannedMoveItem] = []
     expires_at: str | None = None
 
 
-class NothingItem(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there is no plan, where nothing is at fault: facts of the problem `no_improvement`."""
-
-    loads: list[LoadItem]
-    skipped: list[SkippedItem]
-
-
 class NothingToDo(msgspec.Struct, frozen=True, kw_only=True):
-    code: Literal["no_improvement"]
-    facts: NothingItem
+    """The problem of a request whose plan would be empty."""
 
-    def as_plan(self) -> PlanItem:
-        levels = LevelsItem(loads=self.facts.loads)
-        return PlanItem(
-            id=None,
-            outcome=self.code,
-            totals=TotalsItem(moves=0, bytes=0),
-            before=levels,
-            after=levels,
-            moves=[],
-            skipped=self.facts.skipped,
-        )
+    code: Literal["no_improvement"]
+    facts: PlanItem

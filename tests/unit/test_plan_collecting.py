@@ -233,7 +233,11 @@ def test_a_plan_is_shown_without_a_trace_or_kept_once() -> None:
 
 def test_nothing_to_do_is_an_answer_and_other_refusals_are_none() -> None:
     why = {"weight": "disk", "detail": "disk: t-0 alone is 2.00 times a broker's mean"}
-    said = {"code": "no_improvement", "facts": {"reasons": 1, "loads": [LOAD], "skipped": [why]}}
+    levels = {"loads": [LOAD]}
+    said = {
+        "code": "no_improvement",
+        "facts": {"reasons": 1, "before": levels, "after": levels, "skipped": [why]},
+    }
     found, _ = reader(lambda request: httpx.Response(422, json=said))
     plan = found.make_plan({}, pins=[], keep=True)
     assert (plan.id, plan.outcome, plan.moves) == (None, "no_improvement", [])

@@ -16,8 +16,9 @@ moves bring to a broker fits into its room, without counting on what leaves it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
+from itertools import islice
 from typing import Final, NamedTuple
 
 from controller.core.planning.freedom import Effort
@@ -86,20 +87,25 @@ class _Evening:
             if load.weight in goal.weights and load.total > NEGLIGIBLE.get(load.weight, 0) * load.brokers
         ]
         per_unit = [before[at].brokers / before[at].total for at in self.active]
-        #: Of a broker's mean: what one replica of each partition is, and what leading it adds.
+        #: Of a broker's mean: what one replica of each partition is, what leading it adds, and both.
         self.replica = [self._parts(vector, per_unit) for vector in weighing.replica]
         self.leader = [self._parts(vector, per_unit) for vector in weighing.leader]
+        self.whole = [
+            [a + b for a, b in zip(replica, leader, strict=True)]
+            for replica, leader in zip(self.replica, self.leader, strict=True)
+        ]
         self.ratio = [self._parts(load, per_unit) for load in weighing.loads(layout)]
         self.free = [
             number not in layout.locked and set(partition.replicas) <= set(partition.isr)
             for number, partition in enumerate(layout.partitions)
         ]
-        self.receivers = [b for b, receives in enumerate(layout.receives) if receives and layout.serves[b]]
-        self.giants = [
-            number
-            for number in range(len(layout.partitions))
-            if max(self._vector(number, leads=True), default=0.0) > self.target
-        ]
+        self.receives = [a and b for a, b in zip(layout.receives, layout.serves, strict=True)]
+        #: Partitions that alone are more than the target, by broker.
+        self.giants: list[set[int]] = [set() for _ in layout.broker_ids]
+        for number, replicas in enumerate(layout.original):
+            if max(self.whole[number], default=0.0) > self.target:
+                for broker in replicas:
+                    self.giants[broker].add(number)
         #: What a move costs besides its bytes, so that a move of nothing is not free.
         self.base_bytes = max(sum(layout.size) / max(len(layout.size), 1), 1.0)
         #: Bytes that moves bring to each broker, and that they copy in all.
@@ -112,10 +118,9 @@ class _Evening:
     def _parts(self, vector: Sequence[int], per_unit: Sequence[float]) -> list[float]:
         return [vector[at] * unit for at, unit in zip(self.active, per_unit, strict=True)]
 
-    def _vector(self, number: int, *, leads: bool) -> _Vector:
-        if not leads:
-            return self.replica[number]
-        return [a + b for a, b in zip(self.replica[number], self.leader[number], strict=True)]
+    def _vector(self, number: int, broker: int) -> _Vector:
+        """What a partition is on a broker that holds it."""
+        return (self.whole if self.layout.replicas[number][0] == broker else self.replica)[number]
 
     def run(self) -> None:
         if self.active:
@@ -141,6 +146,7 @@ class _Evening:
     def _farthest(self, stuck: set[tuple[int, int]]) -> tuple[int, int] | None:
         """Broker and weight that stand out most over what they should be."""
         found, most = None, 0.0
+        self.effort.spend(len(self.ratio) // 2)
         for broker, serves in enumerate(self.layout.serves):
             if not serves or max(self.ratio[broker]) <= self.target:
                 continue
@@ -153,13 +159,8 @@ class _Evening:
     def _wanted(self, broker: int, at: int) -> float:
         """The ratio that a broker is to come down to. One replica that alone is more than the target can't be
         divided: the broker that has it keeps it, and no bytes are spent on what makes no difference."""
-        wanted = self.target
-        for number in self.giants:
-            replicas = self.layout.replicas[number]
-            if broker in replicas:
-                alone = self._vector(number, leads=replicas[0] == broker)[at]
-                wanted = max(wanted, alone + self.target - 1.0)
-        return wanted
+        alone = max((self._vector(number, broker)[at] for number in self.giants[broker]), default=1.0)
+        return self.target + max(alone - 1.0, 0.0)
 
     # --- what changes are worth -------------------------------------------------------------------------
 
@@ -190,7 +191,13 @@ class _Evening:
         original = self.layout.original[number]
         return self.layout.size[number] * ((target not in original) - (source not in original))
 
-    def _score(self, gain: float, added: int) -> float:
+    def _worth(self, number: int, source: int, target: int, *, leads: bool) -> float | None:
+        """What a change evens out for each byte; None: nothing, or it costs more than may be copied."""
+        vector = self.leader[number] if leads else self._vector(number, source)
+        added = 0 if leads else self._added(number, source, target)
+        gain = self._gain(source, target, vector)
+        if gain <= GAIN_MIN or not self._is_affordable(added):
+            return None
         return gain / (max(added, 0) + self.base_bytes)
 
     # --- what is allowed --------------------------------------------------------------------------------
@@ -198,9 +205,11 @@ class _Evening:
     def _may_change(self, number: int) -> bool:
         return self.free[number] and (number in self.changed or len(self.changed) < self.goal.moves_max)
 
-    def _may_move(self, number: int, source: int, target: int) -> bool:
+    def _may_move(self, number: int, source: int, target: int, *, leads: bool = False) -> bool:
         """By the rules of placement and the room of the target; the budget of bytes is another question."""
         layout = self.layout
+        if leads:
+            return layout.leads[target]
         if not layout.is_as_apart(number, source, target):
             return False
         if layout.replicas[number][0] == source and not layout.leads[target]:
@@ -226,10 +235,12 @@ class _Evening:
             return 0
         layout = self.layout
         targets = self._welcoming(broker, numbers)
-        changes = [found for n in numbers if (found := self._best_move(n, broker, targets)) is not None]
+        changes = []
         for number in numbers:
+            homes = [b for b in layout.original[number] if b != broker and self.receives[b]]
+            changes += self._best(number, broker, (*homes, *targets))
             if layout.replicas[number][0] == broker and self.leader[number][at] > 0.0:
-                changes += self._best_heir(number, broker)
+                changes += self._best(number, broker, layout.replicas[number][1:], leads=True)
         changes.sort(key=lambda change: (-change.score, change.number, change.target))
         taken: set[int] = set()
         for change in changes[: min(max(offered // OFFERED_EACH, 1), TAKEN_MAX)]:
@@ -250,9 +261,7 @@ class _Evening:
         surplus = 2.0 * (self.ratio[broker][at] - 1.0)
         by_weight, by_byte = [], []
         for number in self.layout.held[broker]:
-            part = self.replica[number][at]
-            if replicas[number][0] == broker:
-                part += self.leader[number][at]
+            part = (self.whole if replicas[number][0] == broker else self.replica)[number][at]
             if part > 0.0 and self._may_change(number):
                 by_weight.append((part > surplus, -part, number))
                 by_byte.append((-part / (sizes[number] + base), number))
@@ -266,76 +275,49 @@ class _Evening:
 
     def _welcoming(self, broker: int, numbers: Sequence[int]) -> list[int]:
         """Brokers that may receive, by what a mean one of these replicas adds to their penalty."""
-        vectors = [
-            self._vector(number, leads=self.layout.replicas[number][0] == broker) for number in numbers
-        ]
-        mean = [sum(column) / len(vectors) for column in zip(*vectors, strict=True)]
-        self.effort.spend(len(self.receivers))
+        columns = zip(*(self._vector(number, broker) for number in numbers), strict=True)
+        mean = [sum(column) / len(numbers) for column in columns]
+        self.effort.spend(len(self.receives))
 
         def adds(target: int) -> float:
             return self._penalty(self.ratio[target], mean) - self._stands(target)
 
-        return sorted((b for b in self.receivers if b != broker), key=lambda b: (adds(b), b))
+        receivers = (b for b, receives in enumerate(self.receives) if receives and b != broker)
+        return sorted(receivers, key=lambda b: (adds(b), b))
 
-    def _best_move(self, number: int, source: int, targets: Sequence[int]) -> _Change | None:
-        """The best broker to go to, of the most welcoming that may have it and of those that had it."""
-        layout = self.layout
-        vector = self._vector(number, leads=layout.replicas[number][0] == source)
-        leaving = self._stands(source) - self._penalty(self.ratio[source], vector, -1)
-        homes = [b for b in layout.original[number] if b != source and b in targets]
-        best, tried = None, 0
-        for target in (*homes, *targets):
-            if tried >= TARGETS_MAX:
-                break
-            if not self._may_move(number, source, target):
-                continue
-            tried += 1
-            gain = leaving + self._stands(target) - self._penalty(self.ratio[target], vector)
-            added = self._added(number, source, target)
-            if gain <= GAIN_MIN or not self._is_affordable(added):
-                continue
-            score = self._score(gain, added)
-            if best is None or score > best.score:
-                best = _Change(score, number, source, target)
-        self.effort.spend(tried + 1)
-        return best
-
-    def _best_heir(self, number: int, leader: int) -> Iterator[_Change]:
-        """The best other replica to lead, if any is better."""
-        vector = self.leader[number]
+    def _best(
+        self, number: int, source: int, targets: Iterable[int], *, leads: bool = False
+    ) -> list[_Change]:
+        """The best broker to go to, of the first that may have it; nothing if none makes it more even."""
+        allowed = (t for t in targets if self._may_move(number, source, t, leads=leads))
         found = [
-            _Change(self._score(gain, 0), number, leader, heir, leads=True)
-            for heir in self.layout.replicas[number][1:]
-            if self.layout.leads[heir] and (gain := self._gain(leader, heir, vector)) > GAIN_MIN
+            _Change(score, number, source, target, leads)
+            for target in islice(allowed, TARGETS_MAX)
+            if (score := self._worth(number, source, target, leads=leads)) is not None
         ]
-        self.effort.spend(len(self.layout.replicas[number]))
-        if found:
-            yield max(found, key=lambda change: (change.score, -change.target))
+        self.effort.spend(TARGETS_MAX)
+        return [max(found, key=lambda change: (change.score, -change.target))] if found else []
 
     def _is_still_good(self, change: _Change) -> bool:
-        """After other changes: allowed, within the budget, and worth most of what it was."""
-        number, source, target = change.number, change.source, change.target
-        if not self._may_change(number):
+        """After other changes: allowed, and worth most of what it was."""
+        score, number, source, target, leads = change
+        if not self._may_change(number) or not self._may_move(number, source, target, leads=leads):
             return False
-        if change.leads:
-            gain, added = self._gain(source, target, self.leader[number]), 0
-        else:
-            added = self._added(number, source, target)
-            if not self._may_move(number, source, target) or not self._is_affordable(added):
-                return False
-            vector = self._vector(number, leads=self.layout.replicas[number][0] == source)
-            gain = self._gain(source, target, vector)
-        return self._score(gain, added) > STILL_GOOD * change.score
+        return (self._worth(number, source, target, leads=leads) or 0.0) > STILL_GOOD * score
 
     # --- two that change places -------------------------------------------------------------------------
 
     def _take_swap(self, broker: int, at: int) -> int:
         """Exchange a replica of the broker for a smaller one of another: where replicas are so large that any
         of them alone would only carry the trouble on. Return how many changes that were."""
-        if not self.layout.receives[broker] or len(self.changed) + 2 > self.goal.moves_max:
+        if not self.receives[broker] or len(self.changed) + 2 > self.goal.moves_max:
             return 0
         others = sorted(
-            (b for b in self.receivers if b != broker and self.ratio[b][at] < self.ratio[broker][at]),
+            (
+                b
+                for b, takes in enumerate(self.receives)
+                if takes and self.ratio[b][at] < self.ratio[broker][at]
+            ),
             key=lambda b: (self.ratio[b][at], b),
         )
         mine = self._sample(broker, at)
@@ -350,9 +332,8 @@ class _Evening:
 
     def _sample(self, broker: int, at: int) -> list[int]:
         """Replicas of all sizes, evenly: what fits together is not known beforehand."""
-        replicas = self.layout.replicas
         held = sorted(
-            (-self._vector(number, leads=replicas[number][0] == broker)[at], number)
+            (-self._vector(number, broker)[at], number)
             for number in self.layout.held[broker]
             if self._may_change(number)
         )
@@ -364,13 +345,8 @@ class _Evening:
     def _swap_with(
         self, broker: int, other: int, at: int, mine: Sequence[int]
     ) -> tuple[_Change, _Change] | None:
-        replicas = self.layout.replicas
         coming = [
-            (
-                number,
-                self._vector(number, leads=replicas[number][0] == other),
-                self._added(number, other, broker),
-            )
+            (number, self._vector(number, other), self._added(number, other, broker))
             for number in self._sample(other, at)
             if self._may_move(number, other, broker)
         ]
@@ -379,7 +355,7 @@ class _Evening:
         for one in mine:
             if not coming or not self._may_move(one, broker, other):
                 continue
-            going = self._vector(one, leads=replicas[one][0] == broker)
+            going = self._vector(one, broker)
             added_here = self._added(one, broker, other)
             for two, vector, added_there in coming:
                 if one == two or going[at] - vector[at] < least:
@@ -398,36 +374,31 @@ class _Evening:
     # --- changing ---------------------------------------------------------------------------------------
 
     def _take(self, change: _Change) -> None:
-        number, source, target = change.number, change.source, change.target
+        places = {change.source: change.target}
         if change.leads:
-            replicas = [
-                target if b == source else source if b == target else b for b in self.layout.replicas[number]
-            ]
-        else:
-            replicas = [target if b == source else b for b in self.layout.replicas[number]]
-        self._lay(number, replicas)
+            places[change.target] = change.source
+        replicas = self.layout.replicas[change.number]
+        self._lay(change.number, [places.get(broker, broker) for broker in replicas])
 
     def _lay(self, number: int, replicas: Sequence[int]) -> None:
         """Give a partition these replicas, in this order."""
         layout = self.layout
         original, size = layout.original[number], layout.size[number]
         for sign, held in ((-1, layout.replicas[number]), (1, replicas)):
-            for broker in held:
-                self._load(broker, self.replica[number], sign)
+            for place, broker in enumerate(held):
+                ratios = self.ratio[broker]
+                for at, part in enumerate((self.replica if place else self.whole)[number]):
+                    ratios[at] += sign * part
                 if broker not in original:
                     self.coming[broker] += sign * size
                     self.copied += sign * size
-            self._load(held[0], self.leader[number], sign)
+                if max(self.whole[number]) > self.target:
+                    (self.giants[broker].discard if sign < 0 else self.giants[broker].add)(number)
         layout.lay(number, replicas, MoveReason.BALANCE)
         if tuple(replicas) == original:
             self.changed.discard(number)
         else:
             self.changed.add(number)
-
-    def _load(self, broker: int, vector: _Vector, sign: int) -> None:
-        ratios = self.ratio[broker]
-        for at, part in enumerate(vector):
-            ratios[at] += sign * part
 
     # --- afterwards -------------------------------------------------------------------------------------
 
@@ -453,34 +424,25 @@ class _Evening:
 
     def shortfalls(self) -> Iterator[Rejection]:
         levels = self.weighing.levels(self.layout, self.changed)
-        for at in self.active:
-            if levels[at].highest_over_mean > self.target:
-                yield self._shortfall(at, levels[at])
+        for at, load in enumerate(levels[at] for at in self.active):
+            if load.highest_over_mean > self.target:
+                yield self._shortfall(at, load)
 
     def _shortfall(self, at: int, load: Load) -> Rejection:
         """Why a weight is not as even as was wanted."""
-        layout = self.layout
-        whole = [
-            replica[at] + leader[at]
-            for replica, leader in zip(self.weighing.replica, self.weighing.leader, strict=True)
-        ]
-        heaviest = max(range(len(whole)), key=lambda number: (whole[number], -number))
-        share = whole[heaviest] * load.brokers / load.total
-        if share > self.target:
-            partition = layout.partitions[heaviest]
-            return Rejection(
-                code=RejectionCode.TOO_HEAVY,
-                detail=f"{load.weight.value}: {partition.topic}-{partition.partition} alone is {share:.2f} "
-                "times a broker's mean; more partitions would help",
-                weight=load.weight,
+        heaviest, number = max((whole[at], -number) for number, whole in enumerate(self.whole))
+        if heaviest > self.target:
+            partition = self.layout.partitions[-number]
+            code = RejectionCode.TOO_HEAVY
+            detail = (
+                f"{partition.topic}-{partition.partition} alone is {heaviest:.2f} times a broker's mean; "
+                "more partitions would help"
             )
-        code, detail = RejectionCode.NO_BETTER_PLACE, "no move that is allowed makes it more even"
-        if self.is_out_of_bytes:
-            code, detail = (
-                RejectionCode.BYTES_MAX_REACHED,
-                "moves that would help copy more bytes than may be copied",
-            )
+        elif self.is_out_of_bytes:
+            code, detail = RejectionCode.BYTES_MAX_REACHED, "what would help copies more bytes than may be"
         elif len(self.changed) >= self.goal.moves_max:
             code = RejectionCode.MOVES_MAX_REACHED
             detail = f"{self.goal.moves_max} partitions change, and no more may"
+        else:
+            code, detail = RejectionCode.NO_BETTER_PLACE, "no move that is allowed makes it more even"
         return Rejection(code=code, detail=f"{load.weight.value}: {detail}", weight=load.weight)

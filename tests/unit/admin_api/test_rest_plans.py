@@ -309,7 +309,7 @@ async def test_where_nothing_helps_the_loads_are_told(zookeeper: MemoryZooKeeper
         assert problem(response) == (422, "no_improvement")
         facts = response.json()["facts"]
         assert facts["skipped"] == []
-        assert {load["weight"]: load["highest_over_mean"] for load in facts["loads"]} == {
+        assert {load["weight"]: load["highest_over_mean"] for load in facts["after"]["loads"]} == {
             "replicas": 1.0,
             "leaders": 1.0,
             "disk": 1.0,
