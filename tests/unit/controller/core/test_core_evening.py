@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
@@ -138,10 +139,12 @@ def test_where_single_moves_only_carry_the_trouble_on_replicas_change_places() -
     assert len(plan.moves) == 2
 
 
-def test_what_turns_out_not_to_be_needed_is_taken_back() -> None:
+@pytest.mark.parametrize("seed", range(6))
+def test_what_turns_out_not_to_be_needed_is_taken_back(seed: int) -> None:
     """Every move that is left is needed: without it, some weight is over the target."""
-    parts = [placed(n, n % 2 + 1, size=(n % 7 + 1) * 50 * MB) for n in range(30)]
-    before = cluster(brokers(5), parts, bytes_in=[(n % 5 + 1) * 1_000_000 for n in range(30)])
+    rng = random.Random(seed)
+    parts = [placed(n, n % 2 + 1, size=rng.randint(1, 400) * MB) for n in range(60)]
+    before = cluster(brokers(5), parts, bytes_in=[rng.randint(1, 5_000_000) for _ in parts])
     plan = search(before)
     assert not plan.skipped
     for left_out in plan.moves:
