@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeline.plan.goal import Found, Goal
 from pipeline.plan.load import Level
 from pipeline.plan.placement import Limits, Move, Partition
+
 from pipeline.plan.report import HistoryRead, Proposal, lines_of
 
 
