@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,26 +138,31 @@ ROWS_EACH = 8_000
 """Of each of two tasks."""
 
 
-def in_another_order(batches: Any, *, is_changing: bool) -> Any:
+def in_another_order(*, is_changing: bool) -> Callable[[Any], Any]:
     """What a shuffle may do: each attempt of a task has its rows in an order of its own. The first two fail
-    on their way. is_changing: each attempt also has other rows."""
-    import random
+    on their way. is_changing: each attempt also has other rows. Hosts may not have this module, so that what
+    they run is pickled whole."""
 
-    import pyarrow as pa
-    from pyspark import TaskContext
+    def reordered(batches: Any) -> Any:
+        import random
 
-    task = TaskContext.get()
-    attempt = 0 if task is None else task.attemptNumber()
-    rows = pa.Table.from_batches(list(batches))
-    order = random.Random(attempt).sample(range(rows.num_rows), rows.num_rows)
-    if is_changing:
-        place = rows.schema.get_field_index("value")
-        changed = [f"{value}{attempt}" for value in rows["value"].to_pylist()]
-        rows = rows.set_column(place, "value", pa.array(changed, rows.schema.field(place).type))
-    for first in range(0, rows.num_rows, 500):
-        if attempt < 2 and first >= rows.num_rows * (attempt + 1) // 3 + 1_000:
-            raise RuntimeError("an executor died")
-        yield from rows.take(order[first : first + 500]).combine_chunks().to_batches()
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        attempt = 0 if task is None else task.attemptNumber()
+        rows = pa.Table.from_batches(list(batches))
+        order = random.Random(attempt).sample(range(rows.num_rows), rows.num_rows)
+        if is_changing:
+            place = rows.schema.get_field_index("value")
+            changed = [f"{value}{attempt}" for value in rows["value"].to_pylist()]
+            rows = rows.set_column(place, "value", pa.array(changed, rows.schema.field(place).type))
+        for first in range(0, rows.num_rows, 500):
+            if attempt < 2 and first >= rows.num_rows * (attempt + 1) // 3 + 1_000:
+                raise RuntimeError("an executor died")
+            yield from rows.take(order[first : first + 500]).combine_chunks().to_batches()
+
+    return reordered
 
 
 def left_by_the_first_attempt(stored: list[int], task: int) -> int:
@@ -182,7 +186,7 @@ def test_a_task_that_is_run_again_in_another_order_stores_each_row_once(spark: A
     )
 
     def write(*, is_changing: bool) -> None:
-        rows = frame.mapInArrow(partial(in_another_order, is_changing=is_changing), frame.schema)
+        rows = frame.mapInArrow(in_another_order(is_changing=is_changing), frame.schema)
         writer = rows.write.format("springtide").mode("append").options(**target.options)
         writer.option("batchBytes", "1024").save()
 
