@@ -29,7 +29,7 @@ MINUTES ?= 60
 ROWS ?=
 CASES ?= 10000
 
-.PHONY: help demo up test check lint unit sim rest faults proof explore pipeline-proof connector bench install packages host-packages clean
+.PHONY: help demo up test check lint unit sim rest faults proof explore pipeline-proof connector bench docs install packages host-packages clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -82,6 +82,10 @@ connector: ## Spark's own Kafka connector, to compare with, where Maven can get 
 
 bench: $(INSTALLED) ## throughput and latency (KAFKA_HOME=DIR compares with that Apache Kafka); build/bench.json
 	$(BIN)/python -m bench $(if $(KAFKA_HOME),--kafka-home $(KAFKA_HOME))
+
+docs: $(INSTALLED) ## the documents as a site with search, and references made from the code; build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q
+	@echo "build/site/index.html"
 
 install: $(INSTALLED) ## only create .venv and install into it
 

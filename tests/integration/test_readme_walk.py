@@ -17,7 +17,7 @@ WALK_SECONDS_MAX = 180.0
 
 
 def test_the_four_calls_work_as_they_are_written(tmp_path: Path) -> None:
-    first, *walk = blocks(HEADING)
+    first, *walk = blocks("README.md", HEADING)
     with up(first, tmp_path) as (place, log):
         four_calls(place, place.here("\n".join(walk)))
     assert "broker 1 was stopped" in log.read_text()

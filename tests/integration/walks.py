@@ -1,4 +1,4 @@
-"""The README's walks, typed as they stand, at ports and in a folder that are free here."""
+"""The documents' walks, typed as they stand, at ports and in a folder that are free here."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ PORTS = 100
 STARTED = re.compile(r"nothing has been created|Springtide is up")
 
 
-def blocks(heading: str) -> list[str]:
-    """The shell blocks below the heading, up to the next one."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def blocks(page: str, heading: str) -> list[str]:
+    """Return the shell blocks of a page below the heading, up to the next heading of the second level."""
+    text = "\n" + (ROOT / page).read_text(encoding="utf-8")
     section = text.split(f"\n{heading}\n", 1)[1].split("\n## ", 1)[0]
     return re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the walk goes here, instead of the ports and the folder that stand in the README."""
+    """Where the walk goes here, instead of the ports and the folder that stand in the document."""
 
     base: int
     folder: Path

@@ -101,7 +101,7 @@ def steps(first_seed: int) -> Sequence[Step]:
             12,
             "other executors",
             "local-cluster standalone connect",
-            f"{WITH_SPARK}/test_scale_out_with_spark.py {WITH_SPARK}/test_readme_spark_walk.py",
+            f"{WITH_SPARK}/test_scale_out_with_spark.py {WITH_SPARK}/test_spark_walk.py",
             minutes_max=60,
         ),
     ]

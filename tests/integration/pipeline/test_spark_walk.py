@@ -1,4 +1,4 @@
-"""The README's walk through Spark, typed as it stands: land, draw, verify a broken log, salvage a cut one."""
+"""The walk through Spark, typed as it stands: land, draw, verify a broken log, salvage a cut one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.integration.walks import blocks, typed, up
 # Five Sparks are started one after the other.
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(700)]
 
-HEADING = "## The log in Spark"
+PAGE, HEADING = "docs/spark.md", "# For data engineers: the log in Spark, in one walk"
 WALK_SECONDS_MAX = 600.0
 
 
 def test_the_walk_works_as_it_is_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    first, *walk = blocks(HEADING)
+    first, *walk = blocks(PAGE, HEADING)
     with up(first, tmp_path) as (place, _):
         done = typed(
             place.here("\n".join(walk)),

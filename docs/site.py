@@ -1,0 +1,153 @@
+"""Make pages of the site from the code and from the documents beside `docs/`, so that they can't drift.
+
+MkDocs calls `on_files` and `on_page_markdown` (https://www.mkdocs.org/dev-guide/plugins/#events).
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+BESIDE = {
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
+METRIC_MAKERS = {
+    "counter",
+    "gauge",
+    "Counter",
+    "Gauge",
+    "Histogram",
+    "CounterMetricFamily",
+    "GaugeMetricFamily",
+    "HistogramMetricFamily",
+}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages."""
+    pages = {name: (ROOT / source).read_text(encoding="utf-8") for source, name in BESIDE.items()}
+    pages |= {f"reference/{name}.md": make() for name, make in REFERENCES.items()}
+    for name, text in pages.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Point links between documents at where their pages are on the site."""
+    for source, name in BESIDE.items():
+        markdown = re.sub(rf"\]\((\.\./)?{re.escape(source)}", f"]({name}", markdown)
+    return markdown.replace("](docs/", "](")
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return a Markdown table; a bar in a cell is escaped."""
+    lines = [tuple(head), *(tuple(str(cell) for cell in row) for row in rows)]
+    escaped = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+    return "\n".join([escaped[0], "|" + "---|" * len(lines[0]), *escaped[1:]]) + "\n"
+
+
+def rest() -> str:
+    """Return every path and method, from the committed OpenAPI document."""
+    document = json.loads((ROOT / "openapi/springtide.json").read_text(encoding="utf-8"))
+    rows = (
+        (f"`{method.upper()} {path}`", call.get("summary", ""))
+        for path, calls in document["paths"].items()
+        for method, call in calls.items()
+        if isinstance(call, dict)
+    )
+    return "# REST\n\nA controller shows this interface with examples at `/docs`.\n\n" + table(
+        ("call", "what it does"), rows
+    )
+
+
+def commands() -> str:
+    """Return every command of `springtide`."""
+    from springtide.catalogue import COMMANDS  # noqa: PLC0415 - each page imports what it shows
+
+    rows = ((f"`springtide {' '.join(one.words)}`", one.summary) for one in COMMANDS)
+    return "# Commands\n\nEach has `--help` with examples.\n\n" + table(("command", "what it does"), rows)
+
+
+def configuration() -> str:
+    """Return the settings of brokers, topics and clusters."""
+    from controller.core.configs import CLUSTER_SETTINGS, TOPIC_SETTINGS  # noqa: PLC0415
+    from dataplane.shell.config import BROKER_KEYS  # noqa: PLC0415
+
+    brokers = ((f"`{name}`", f"`{key.default}`", key.text) for name, key in BROKER_KEYS.items())
+
+    def settings(known: dict[str, Any]) -> str:
+        rows = ((f"`{name}`", f"`{one.default}`", one.hint or "") for name, one in sorted(known.items()))
+        return table(("name", "default", "note"), rows)
+
+    return (
+        "# Configuration\n\nNames are Kafka's. An unknown one is refused, with the nearest that exists.\n\n"
+        "## Topics\n\n"
+        + settings(TOPIC_SETTINGS)
+        + "\n## Clusters\n\n"
+        + settings(CLUSTER_SETTINGS)
+        + "\n## Brokers\n\n"
+        + "`dataplane serve --config NAME=VALUE`, or `--config-file` with a server.properties.\n\n"
+        + table(("name", "default", "meaning"), brokers)
+    )
+
+
+def metrics() -> str:
+    """Return every metric: each is made by a call with its name and its text as constants."""
+    found = {
+        (name, plane, text)
+        for plane in ("dataplane", "controller", "admin_api", "springtide")
+        for path in sorted((ROOT / plane).rglob("*.py"))
+        for name, text in _metrics_of(path)
+    }
+    rows = ((f"`{name}`", plane, text) for name, plane, text in sorted(found))
+    return "# Metrics\n\nKafka's own have the JMX exporter's spelling of its MBeans.\n\n" + table(
+        ("name", "told by", "meaning"), rows
+    )
+
+
+def _metrics_of(path: Path) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call) or len(node.args) < 2:
+            continue
+        maker = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name, text = (one.value if isinstance(one, ast.Constant) else None for one in node.args[:2])
+        if maker in METRIC_MAKERS and isinstance(name, str) and isinstance(text, str):
+            yield name, text
+
+
+def kafka_apis() -> str:
+    """Return the APIs of the Kafka protocol that brokers serve."""
+    from dataplane.wire.apis import APIS  # noqa: PLC0415
+
+    rows = (
+        (
+            spec.api_key.name.replace("_", " ").title().replace(" ", ""),
+            int(spec.api_key),
+            spec.version_min,
+            spec.version_max,
+        )
+        for spec in APIS.values()
+    )
+    return "# Kafka APIs\n\nWhat a broker advertises to clients.\n\n" + table(
+        ("API", "key", "from version", "to version"), rows
+    )
+
+
+REFERENCES: dict[str, Callable[[], str]] = {
+    "rest": rest,
+    "commands": commands,
+    "configuration": configuration,
+    "metrics": metrics,
+    "kafka-apis": kafka_apis,
+}
