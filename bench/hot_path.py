@@ -34,18 +34,18 @@ from dataplane.core.fetch_session import (
     FetchSessions,
     FollowerSession,
 )
-from dataplane.core.lease import Lease
 from dataplane.core.replica import FetchedPartition, FetchResult, Replica, ReplicaOptions
-from dataplane.shell.topic_ids import topic_id_bytes, topic_id_text
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.partition_log import LogOptions, PartitionId
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.framing import FileRange, FrameReader, encode_response_frame
-from dataplane.wire.headers import decode_request_header
-from dataplane.wire.produce import ProduceOutcome, decode_produce_request, encode_produce_response
-from dataplane.wire.record_batch import check_produced_batch, decode_header
-from dataplane.wire.replica_fetch import RequestTemplate, decode_answer, decode_request, encode_answer
+from springtide.node.lease import Lease
+from springtide.node.topic_ids import topic_id_bytes, topic_id_text
+from springtide.wire.errors import ErrorCode
+from springtide.wire.framing import FileRange, FrameReader, encode_response_frame
+from springtide.wire.headers import decode_request_header
+from springtide.wire.produce import ProduceOutcome, decode_produce_request, encode_produce_response
+from springtide.wire.record_batch import check_produced_batch, decode_header
+from springtide.wire.replica_fetch import RequestTemplate, decode_answer, decode_request, encode_answer
 
 TOPIC, TOPIC_ID, PARTITION = "hot-path", "c3ByaW5ndGlkZS1iZW5jaA", 0
 LEADER, FOLLOWERS = 1, (2, 3)

@@ -25,7 +25,6 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from bench.records import NOW_MS, make_rows
-from dataplane.wire.compression import Compression
 from localcluster.cluster import LocalCluster
 from localcluster.java import find_java
 from pipeline.client.client import Client
@@ -35,6 +34,7 @@ from pipeline.jobs import cli
 from pipeline.jobs.session import make_session
 from pipeline.land.reading import landed
 from pipeline.records.encode import BatchOptions, PartitionEncoder
+from springtide.wire.compression import Compression
 from tests.pipeline_proof.connector import FORMAT, NOT_AT_HAND, connector_settings, connector_version
 from tests.pipeline_proof.part import proving
 

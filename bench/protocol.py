@@ -13,9 +13,9 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dataplane.wire.primitives import MALFORMED_CAUSES, RESPONSE_ELEMENTS_MAX, MalformedRequest, Reader
-from dataplane.wire.record_batch import HEADER_BYTES, LENGTH_FIELD_END
-from dataplane.wire.records import NewRecord, encode_batch
+from springtide.wire.primitives import MALFORMED_CAUSES, RESPONSE_ELEMENTS_MAX, MalformedRequest, Reader
+from springtide.wire.record_batch import HEADER_BYTES, LENGTH_FIELD_END
+from springtide.wire.records import NewRecord, encode_batch
 
 CLIENT_ID = b"bench"
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3

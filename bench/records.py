@@ -28,10 +28,10 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder as AioBuil
 from aiokafka.record.memory_records import MemoryRecords as AioRecords
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
-from dataplane.wire.compression import Compression
 from pipeline.records.decode import decode_records
 from pipeline.records.encode import BatchOptions, PartitionEncoder
 from pipeline.records.headers import computed_crcs, scan_headers
+from springtide.wire.compression import Compression
 
 BATCH_BYTES, BATCH_BYTES_SINK = 16 * 1024, 1_000_000
 FETCH_BYTES = 4 * 1024 * 1024

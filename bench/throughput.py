@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from bench.records import NOW_MS, make_rows
 from bench.spark_side import SLOTS, SparkSide, Spent, per_gb, tell
-from dataplane.wire.compression import Compression
 from pipeline.client.values import TopicPartition
 from pipeline.records.encode import BatchOptions, PartitionEncoder
+from springtide.wire.compression import Compression
 from tests.pipeline_proof.connector import FORMAT
 
 PARTITIONS = 8

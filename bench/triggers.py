@@ -8,8 +8,8 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from bench.spark_side import SparkSide, tell
-from dataplane.wire.records import NewRecord, encode_batch
 from pipeline.client.values import TopicPartition
+from springtide.wire.records import NewRecord, encode_batch
 from tests.pipeline_proof.connector import FORMAT
 
 TRIGGERS = {1: 20, 64: 20, 1000: 10, 10_000: 3}

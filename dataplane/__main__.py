@@ -36,13 +36,13 @@ from dataplane.shell.config import (
     read_properties,
     split_pair,
 )
-from dataplane.shell.controller_client import Seen
-from dataplane.shell.controller_session import RegistrationRefused, WentBack
 from dataplane.shell.data_directory import load_logs, read_seen
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.log_dir_identity import LogDirRefused
+from springtide.node.controller_client import Seen
+from springtide.node.controller_session import RegistrationRefused, WentBack
 
 _log = logging.getLogger("dataplane")
 

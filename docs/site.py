@@ -73,7 +73,7 @@ def rest() -> str:
 
 def commands() -> str:
     """Return every command of `springtide`."""
-    from springtide.catalogue import COMMANDS  # noqa: PLC0415 - each page imports what it shows
+    from springtide.cli.catalogue import COMMANDS  # noqa: PLC0415 - each page imports what it shows
 
     rows = ((f"`springtide {' '.join(one.words)}`", one.summary) for one in COMMANDS)
     return "# Commands\n\nEach has `--help` with examples.\n\n" + table(("command", "what it does"), rows)
@@ -128,7 +128,7 @@ def _metrics_of(path: Path) -> Iterator[tuple[str, str]]:
 
 def kafka_apis() -> str:
     """Return the APIs of the Kafka protocol that brokers serve."""
-    from dataplane.wire.apis import APIS  # noqa: PLC0415
+    from springtide.wire.apis import APIS  # noqa: PLC0415
 
     rows = (
         (

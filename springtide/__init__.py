@@ -1,1 +1,1 @@
-"""The command line of Springtide's operators: `springtide topics create orders --partitions 12`."""
+"""What the planes share: the Kafka protocol, processes that speak it, and the command line."""

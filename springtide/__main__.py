@@ -14,14 +14,14 @@ from typing import TextIO, cast
 
 import httpx
 
-from springtide.call import UsageError
-from springtide.catalogue import COMMANDS
-from springtide.client import Controllers
-from springtide.command import Command, Kind
-from springtide.console import Console
-from springtide.parser import build_parser
-from springtide.run import Exit, Runner
-from springtide.settings import load_settings
+from springtide.cli.call import UsageError
+from springtide.cli.catalogue import COMMANDS
+from springtide.cli.client import Controllers
+from springtide.cli.command import Command, Kind
+from springtide.cli.console import Console
+from springtide.cli.parser import build_parser
+from springtide.cli.run import Exit, Runner
+from springtide.cli.settings import load_settings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

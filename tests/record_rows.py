@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from dataplane.wire.records import NewRecord
 from pipeline.records.decode import RECORD_COLUMNS, decode_records, record_schema
+from springtide.wire.records import NewRecord
 
 TOPIC, PARTITION = "orders", 3
 Row = dict[str, Any]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.contract.lag_report import ReplicaProblem
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 
 
 class CompleteProduce(msgspec.Struct, frozen=True):

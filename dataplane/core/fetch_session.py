@@ -24,9 +24,9 @@ from typing import NamedTuple
 import msgspec
 
 from controller.contract.partition_state import PartitionKey
-from dataplane.core.lease import NEVER_MS
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.fetch import LogMark
+from springtide.node.lease import NEVER_MS
+from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch import LogMark
 
 CONSUMER = -1
 """`replica_id` of a fetcher that is no replica."""

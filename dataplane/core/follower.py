@@ -46,14 +46,14 @@ from dataplane.core.effects import (
 )
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader_epochs import EpochEnd
-from dataplane.core.lease import Lease
 from dataplane.core.log_port import LogPort
 from dataplane.core.reads import check_position, out_of_range, read_committed
 from dataplane.core.results import FetchedPartition, FetchResult, ReplicaOptions
 from dataplane.core.watermarks import HighWatermark
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.fetch import LogMark
-from dataplane.wire.record_batch import BatchHeader, CorruptBatch, crc_is_valid, iter_headers
+from springtide.node.lease import Lease
+from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch import LogMark
+from springtide.wire.record_batch import BatchHeader, CorruptBatch, crc_is_valid, iter_headers
 
 
 class Phase(Enum):

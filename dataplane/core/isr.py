@@ -25,8 +25,8 @@ from controller.contract.partition_state import LeaderRecovery, PartitionState
 from controller.contract.throttles import is_learner
 from controller.contract.updates import BrokerEndpoint
 from dataplane.core.fetch_session import Contact
-from dataplane.core.lease import NEVER_MS
 from dataplane.core.watermarks import UNKNOWN_OFFSET
+from springtide.node.lease import NEVER_MS
 
 _NO_FETCH_YET = 2**62
 

@@ -36,7 +36,6 @@ from dataplane.core.effects import (
 from dataplane.core.fetch_session import Contact
 from dataplane.core.isr import FollowerProgress, InSyncSet
 from dataplane.core.leader_epochs import EpochEnd
-from dataplane.core.lease import Lease
 from dataplane.core.log_port import LogChanged, LogPort, TimestampHit
 from dataplane.core.producer_state import Duplicate
 from dataplane.core.purgatory import Purgatory
@@ -57,9 +56,10 @@ from dataplane.core.results import (
     TimestampLookup,
 )
 from dataplane.core.watermarks import HighWatermark, committable_offset
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.fetch import LogMark
-from dataplane.wire.record_batch import (
+from springtide.node.lease import Lease
+from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch import LogMark
+from springtide.wire.record_batch import (
     HEADER_BYTES,
     BatchHeader,
     decode_header,

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.producer_state import ProducerStates
-from dataplane.wire.record_batch import BatchHeader
+from springtide.wire.record_batch import BatchHeader
 
 Buffer = bytes | bytearray | memoryview
 

@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.record_batch import SEQUENCE_MAX, BatchHeader
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import SEQUENCE_MAX, BatchHeader
 
 BATCHES_RETAINED = 5
 """As many requests as an idempotent client may have in flight on a connection."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataplane.core.log_port import LogPort, LogSlice
 from dataplane.core.results import FetchResult
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 
 
 def check_position(log: LogPort, fetch_offset: int, last_fetched_epoch: int) -> FetchResult | None:

@@ -43,7 +43,6 @@ from dataplane.core.effects import (
 from dataplane.core.fetch_session import Contact, FetchPosition
 from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
-from dataplane.core.lease import Lease
 from dataplane.core.log_port import LogChanged, LogError, LogPort, RottenBytes, SuspectBytes, TimestampHit
 from dataplane.core.purgatory import Purgatory
 from dataplane.core.results import (
@@ -60,9 +59,10 @@ from dataplane.core.results import (
     TimestampLookup,
 )
 from dataplane.core.watermarks import HighWatermark
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.fetch import LogMark
-from dataplane.wire.record_batch import BatchHeader
+from springtide.node.lease import Lease
+from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch import LogMark
+from springtide.wire.record_batch import BatchHeader
 
 __all__ = [
     "EARLIEST_LOCAL_TIMESTAMP",

@@ -8,7 +8,7 @@ from dataplane.core.fetch_session import FETCH_BYTES_MAX
 from dataplane.core.leader_epochs import EpochEnd
 from dataplane.core.log_port import Buffer, LogSlice
 from dataplane.core.producer_state import ProducerView
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2

@@ -18,7 +18,7 @@ import msgspec
 from controller.contract.partition_state import PartitionKey
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.log_port import LogPort
-from dataplane.wire.record_batch import CorruptBatch, crc_is_valid, iter_headers
+from springtide.wire.record_batch import CorruptBatch, crc_is_valid, iter_headers
 
 NEVER_MS = -1
 MEND_BYTES_MAX = 1024 * 1024

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dataplane.handlers.node_context import NodeContext
+from springtide.node.handlers.context import NodeContext
 
 if TYPE_CHECKING:
     from dataplane.shell.asides import Asides

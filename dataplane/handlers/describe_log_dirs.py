@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from dataplane.handlers.context import BrokerContext
-from dataplane.handlers.node_context import Request
 from dataplane.shell.asides import Listed
 from dataplane.shell.partitions import HostedPartition
-from dataplane.wire.errors import ErrorCode
+from springtide.node.handlers.context import Request
+from springtide.wire.errors import ErrorCode
 
 IsAsked = Callable[[str, int], bool]
 """(topic, partition)."""

@@ -17,8 +17,8 @@ from dataplane.core.producer_state import PRODUCERS_MAX
 from dataplane.core.results import ProducersResult
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.list_offsets import error_of_unhosted
-from dataplane.handlers.node_context import Request
-from dataplane.wire.errors import ErrorCode
+from springtide.node.handlers.context import Request
+from springtide.wire.errors import ErrorCode
 
 PRODUCERS_IN_ANSWER_MAX = PRODUCERS_MAX
 """In all partitions together: as many as one partition may have."""

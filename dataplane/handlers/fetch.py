@@ -14,22 +14,22 @@ from dataplane.core.fetch_session import FetchPartition, FetchRequest, FetchSess
 from dataplane.core.log_port import FileRange as LogRange
 from dataplane.core.replica import FetchResult
 from dataplane.handlers.context import BrokerContext
-from dataplane.handlers.metadata import is_legal_topic_name
-from dataplane.handlers.node_context import Request
 from dataplane.handlers.produce import leader_hint
 from dataplane.shell.fetches import Fetch, FetchedAnswer
-from dataplane.shell.topic_ids import topic_id_bytes, topic_id_text
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.fetch import (
+from springtide.node.handlers.context import Request
+from springtide.node.handlers.metadata import is_legal_topic_name
+from springtide.node.topic_ids import topic_id_bytes, topic_id_text
+from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch import (
     TOPIC_ID_SINCE,
     EpochEnd,
     FetchedPartition,
     Topic,
     encode_fetch_response,
 )
-from dataplane.wire.framing import Chunk, FileRange
-from dataplane.wire.leader_hints import NodeEndpoint
-from dataplane.wire.replica_fetch import decode_request, encode_answer
+from springtide.wire.framing import Chunk, FileRange
+from springtide.wire.leader_hints import NodeEndpoint
+from springtide.wire.replica_fetch import decode_request, encode_answer
 
 MAX_WAIT_MS_MAX = 5 * 60 * 1000
 PARTITION_BYTES_MIN = 1

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 from dataplane.handlers.context import BrokerContext
-from dataplane.handlers.node_context import Request
-from dataplane.wire.errors import ErrorCode
+from springtide.node.handlers.context import Request
+from springtide.wire.errors import ErrorCode
 
 
 def handle(context: BrokerContext, request: Request) -> None:

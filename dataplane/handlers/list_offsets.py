@@ -19,11 +19,11 @@ from dataplane.core.results import (
     TimestampLookup,
 )
 from dataplane.handlers.context import BrokerContext
-from dataplane.handlers.metadata import is_legal_topic_name
-from dataplane.handlers.node_context import Request
 from dataplane.shell.lookups import Found, look_up
 from dataplane.shell.partitions import HostedPartition
-from dataplane.wire.errors import ErrorCode
+from springtide.node.handlers.context import Request
+from springtide.node.handlers.metadata import is_legal_topic_name
+from springtide.wire.errors import ErrorCode
 
 SPECIAL_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL_TIMESTAMP: 8, LATEST_TIERED_TIMESTAMP: 9}
 """The version that brought a special timestamp (KIP-734, KIP-405, KIP-1005)."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 from dataplane.core.replica import EpochEndResult
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.list_offsets import error_of_unhosted
-from dataplane.handlers.node_context import Request
+from springtide.node.handlers.context import Request
 
 
 def handle(context: BrokerContext, request: Request) -> None:

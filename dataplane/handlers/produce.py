@@ -14,13 +14,13 @@ from controller.contract.partition_state import NO_LEADER
 from dataplane.core.replica import AppendResult
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.list_offsets import error_of_unhosted
-from dataplane.handlers.node_context import Request
 from dataplane.handlers.produce_answer import encode_success
 from dataplane.shell.produces import PartitionOfProduce, ProduceWaiter, WaitingProduce
-from dataplane.wire.apis import APIS, TOO_OLD_ERROR, ApiKey
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.leader_hints import CurrentLeader, NodeEndpoint
-from dataplane.wire.produce import (
+from springtide.node.handlers.context import Request
+from springtide.wire.apis import APIS, TOO_OLD_ERROR, ApiKey
+from springtide.wire.errors import ErrorCode
+from springtide.wire.leader_hints import CurrentLeader, NodeEndpoint
+from springtide.wire.produce import (
     ZSTD_SINCE,
     ProducedPartition,
     ProduceOutcome,
@@ -28,8 +28,8 @@ from dataplane.wire.produce import (
     decode_produce_request,
     encode_produce_response,
 )
-from dataplane.wire.record_batch import HEADER_BYTES, check_produced_batch, decode_header
-from dataplane.wire.records import check_records_deep
+from springtide.wire.record_batch import HEADER_BYTES, check_produced_batch, decode_header
+from springtide.wire.records import check_records_deep
 
 SERVED_SINCE = APIS[ApiKey.PRODUCE].served_since
 ACKS_ALL = -1

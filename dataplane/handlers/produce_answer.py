@@ -11,8 +11,8 @@ import struct
 from functools import lru_cache
 from typing import NamedTuple
 
-from dataplane.wire.apis import ApiKey, response_header_version
-from dataplane.wire.produce import (
+from springtide.wire.apis import ApiKey, response_header_version
+from springtide.wire.produce import (
     LOG_APPEND_TIME_SINCE,
     LOG_START_OFFSET_SINCE,
     ProduceOutcome,

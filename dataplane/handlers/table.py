@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from dataplane.handlers import (
+    describe_log_dirs,
+    describe_producers,
+    fetch,
+    init_producer_id,
+    list_offsets,
+    offset_for_leader_epoch,
+    produce,
+)
+from dataplane.handlers.context import BrokerContext
+from springtide.node.handlers import (
     alter_partition_reassignments,
     api_versions,
     create_partitions,
     create_topics,
     delete_topics,
     describe_configs,
-    describe_log_dirs,
-    describe_producers,
     elect_leaders,
-    fetch,
     find_coordinator,
     incremental_alter_configs,
-    init_producer_id,
-    list_offsets,
     list_partition_reassignments,
     metadata,
-    offset_for_leader_epoch,
-    produce,
 )
-from dataplane.handlers.context import BrokerContext
-from dataplane.handlers.dispatch import Handler
-from dataplane.wire.apis import ApiKey
+from springtide.node.handlers.dispatch import Handler
+from springtide.wire.apis import ApiKey
 
 HANDLERS: dict[int, Handler[BrokerContext]] = {
     ApiKey.PRODUCE: produce.handle,

@@ -16,12 +16,12 @@ from functools import partial
 from controller.contract.partition_state import PartitionKey
 from dataplane.core.log_port import LogSlice
 from dataplane.core.results import FetchResult
-from dataplane.shell.threads import Threads
 from dataplane.storage.aside_log import AsideLog, open_aside
 from dataplane.storage.disk import Disk
 from dataplane.storage.divergent import FoundAside, find_aside, is_aside_name, list_aside
 from dataplane.storage.health import CorruptLog
-from dataplane.wire.errors import ErrorCode
+from springtide.node.threads import Threads
+from springtide.wire.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
 

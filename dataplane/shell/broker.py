@@ -24,37 +24,37 @@ from controller.contract.administration import AdminRequest, AdminResponse
 from controller.contract.session import BrokerStatus, RegisterResponse
 from controller.contract.updates import ProducerIdsRequest, ProducerIdsResponse
 from dataplane.core.fetch_session import FetchSession, FetchSessions, FollowedPartition
-from dataplane.core.lease import Lease
 from dataplane.core.replica import FetchResult, ReplicaOptions, Role
 from dataplane.handlers import fetch as fetch_handler
 from dataplane.handlers.context import BrokerContext
-from dataplane.handlers.dispatch import make_dispatch
 from dataplane.handlers.table import HANDLERS
-from dataplane.shell.administration import Administration
 from dataplane.shell.asides import Asides
-from dataplane.shell.clock import Clock, SystemClock, Timekeeper
-from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.config import BrokerConfig, TopicSettings
-from dataplane.shell.connection import Connection
-from dataplane.shell.controller_client import ControllerClient, Seen
-from dataplane.shell.controller_session import BrokerIdentity, ControllerSession
 from dataplane.shell.data_directory import DataDirectory, Loaded
 from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
 from dataplane.shell.lookups import Lookups
 from dataplane.shell.maintenance import Maintenance
 from dataplane.shell.metrics import BrokerCounters, collect_counters
-from dataplane.shell.net import Net, SystemNet
 from dataplane.shell.partitions import HostedPartition, PartitionTable
 from dataplane.shell.preflight import Preflight
 from dataplane.shell.producer_ids import ProducerIds
 from dataplane.shell.produces import Produces
 from dataplane.shell.replica_fetcher import ReplicaFetchers
 from dataplane.shell.scrubber import Scrubber
-from dataplane.shell.server import Server, ServerLimits
-from dataplane.shell.status import MetricsCollector, StatusServer, gauge
-from dataplane.shell.threads import Threads, WorkerThreads
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import DIVERGENT, LogDir
+from springtide.node.administration import Administration
+from springtide.node.clock import Clock, SystemClock, Timekeeper
+from springtide.node.cluster_view import ClusterView
+from springtide.node.connection import Connection
+from springtide.node.controller_client import ControllerClient, Seen
+from springtide.node.controller_session import BrokerIdentity, ControllerSession
+from springtide.node.handlers.dispatch import make_dispatch
+from springtide.node.lease import Lease
+from springtide.node.net import Net, SystemNet
+from springtide.node.server import Server, ServerLimits
+from springtide.node.status import MetricsCollector, StatusServer, gauge
+from springtide.node.threads import Threads, WorkerThreads
 
 _log = logging.getLogger(__name__)
 

@@ -20,12 +20,9 @@ from controller.contract.lag_report import ReplicaProblem
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from dataplane.core.effects import WriteAside
 from dataplane.core.log_port import LogChanged, LogError
-from dataplane.shell.clock import Clock
 from dataplane.shell.config import TopicSettings
-from dataplane.shell.controller_client import Seen
 from dataplane.shell.partitions import HostedPartition
 from dataplane.shell.seals import Seals
-from dataplane.shell.threads import Threads
 from dataplane.storage.checkpoints import CHECKPOINT_BYTES_MAX
 from dataplane.storage.disk import Disk, read_whole, replace_durably
 from dataplane.storage.divergent import NotWritten, write_aside
@@ -33,6 +30,9 @@ from dataplane.storage.health import ClosedLog
 from dataplane.storage.log_dir import DIVERGENT, LogDir, StrayDirectory
 from dataplane.storage.partition_log import PartitionId, PartitionLog
 from dataplane.storage.recovery import DamagedLog
+from springtide.node.clock import Clock
+from springtide.node.controller_client import Seen
+from springtide.node.threads import Threads
 
 _log = logging.getLogger(__name__)
 

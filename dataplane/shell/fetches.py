@@ -28,8 +28,8 @@ from dataplane.core.fetch_session import (
     FollowedPartition,
 )
 from dataplane.core.replica import FetchResult
-from dataplane.shell.clock import Clock
-from dataplane.wire.errors import ErrorCode
+from springtide.node.clock import Clock
+from springtide.wire.errors import ErrorCode
 
 PARTITION_OVERHEAD_BYTES = 64
 """Roughly what a partition without records takes in an answer: bounds answers of many empty partitions."""

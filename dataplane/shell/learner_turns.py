@@ -14,9 +14,9 @@ import trio
 from controller.contract.partition_state import PartitionKey
 from controller.contract.throttles import FOLLOWER_RATE, effective_rate, is_learner
 from dataplane.core.throttle import LearnerThrottle
-from dataplane.shell.clock import Clock
-from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.partitions import HostedPartition
+from springtide.node.clock import Clock
+from springtide.node.cluster_view import ClusterView
 
 WINDOW_MS_MIN = 1_000
 """A learner's turn may come while its leader's answer to others is pending; what it could not fetch in that

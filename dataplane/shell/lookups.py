@@ -16,7 +16,7 @@ import trio
 
 from dataplane.core.log_port import LogError, LogPort, TimestampHit
 from dataplane.core.results import TimestampLookup
-from dataplane.shell.threads import Threads
+from springtide.node.threads import Threads
 
 LOOKUP_THREADS_MAX = 2
 

@@ -16,14 +16,14 @@ import trio
 
 from dataplane.core.log_port import LogError
 from dataplane.core.replica import Role
-from dataplane.shell.clock import Timekeeper
 from dataplane.shell.config import BrokerConfig, TopicSettings
 from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.partitions import HostedPartition, PartitionTable
 from dataplane.shell.seals import ROUND_MS
-from dataplane.shell.threads import Threads
 from dataplane.storage.health import ClosedLog
+from springtide.node.clock import Timekeeper
+from springtide.node.threads import Threads
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What a broker counts beside what every process does (`dataplane.shell.node_counters`)."""
+"""What a broker counts beside what every process does (`springtide.node.counters`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from prometheus_client.metrics_core import Metric
 
-from dataplane.shell.node_counters import NodeCounters, collect_node_counters
-from dataplane.shell.status import counter
+from springtide.node.counters import NodeCounters, collect_node_counters
+from springtide.node.status import counter
 
 
 class BrokerCounters(NodeCounters):

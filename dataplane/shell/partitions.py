@@ -53,11 +53,8 @@ from dataplane.core.effects import (
     Vouch,
     WriteAside,
 )
-from dataplane.core.lease import Lease
 from dataplane.core.log_port import LogError
 from dataplane.core.replica import Replica, ReplicaOptions, Role
-from dataplane.shell.clock import Clock
-from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.fetches import Fetches
 from dataplane.shell.log_creator import LogCreator, LogStore
 from dataplane.shell.log_ends import UntoldLogEnds
@@ -65,6 +62,9 @@ from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.produces import Produces
 from dataplane.shell.served_learners import ServedLearners
 from dataplane.storage.partition_log import PartitionLog
+from springtide.node.clock import Clock
+from springtide.node.cluster_view import ClusterView
+from springtide.node.lease import Lease
 
 _log = logging.getLogger(__name__)
 

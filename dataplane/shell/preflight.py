@@ -22,18 +22,18 @@ from controller.contract.preflight import (
     ReachFailure,
 )
 from controller.contract.session import BrokerStatus, HeartbeatResponse
-from dataplane.core.clock_comparison import ClockComparison
-from dataplane.shell.clock import Clock
-from dataplane.shell.controller_client import ControllerUnavailable
-from dataplane.shell.net import Channel, Net
-from dataplane.shell.question import ask
-from dataplane.shell.threads import Threads
 from dataplane.storage.disk import Disk
-from dataplane.wire import codec
-from dataplane.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
-from dataplane.wire.framing import FrameError, encode_request_frame
-from dataplane.wire.headers import decode_response_header, encode_request_header
-from dataplane.wire.primitives import MalformedRequest
+from springtide.node.clock import Clock
+from springtide.node.clock_comparison import ClockComparison
+from springtide.node.controller_client import ControllerUnavailable
+from springtide.node.net import Channel, Net
+from springtide.node.question import ask
+from springtide.node.threads import Threads
+from springtide.wire import codec
+from springtide.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
+from springtide.wire.framing import FrameError, encode_request_frame
+from springtide.wire.headers import decode_response_header, encode_request_header
+from springtide.wire.primitives import MalformedRequest
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 
 from controller.contract.errors import ControllerError
 from controller.contract.updates import ProducerIdsResponse
-from dataplane.shell.clock import Clock
-from dataplane.shell.controller_client import ControllerUnavailable
+from springtide.node.clock import Clock
+from springtide.node.controller_client import ControllerUnavailable
 
 _log = logging.getLogger(__name__)
 

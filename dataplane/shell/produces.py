@@ -12,7 +12,7 @@ from typing import Protocol
 
 from dataplane.core.replica import AppendResult
 from dataplane.shell.metrics import BrokerCounters
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 
 
 class ProduceWaiter(Protocol):

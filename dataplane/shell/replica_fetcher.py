@@ -36,21 +36,21 @@ from controller.contract.updates import BrokerEndpoint
 from dataplane.core.fetch_session import NO_SESSION, FetchPosition, FollowerRequest, FollowerSession
 from dataplane.core.leader_epochs import EpochEnd
 from dataplane.core.replica import FetchedPartition
-from dataplane.shell.clock import Clock
-from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.config import BrokerConfig
 from dataplane.shell.learner_turns import LearnerTurns
 from dataplane.shell.metrics import BrokerCounters
-from dataplane.shell.net import Channel, Net, Poller, Readiness
 from dataplane.shell.partitions import HostedPartition, PartitionTable
-from dataplane.shell.topic_ids import topic_id_bytes, topic_id_text
-from dataplane.wire import fetch as wire
-from dataplane.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
-from dataplane.wire.errors import ErrorCode, error_code
-from dataplane.wire.framing import FrameError, FrameReader, encode_request_frame
-from dataplane.wire.headers import encode_request_header
-from dataplane.wire.primitives import MalformedRequest
-from dataplane.wire.replica_fetch import RequestTemplate, decode_answer
+from springtide.node.clock import Clock
+from springtide.node.cluster_view import ClusterView
+from springtide.node.net import Channel, Net, Poller, Readiness
+from springtide.node.topic_ids import topic_id_bytes, topic_id_text
+from springtide.wire import fetch as wire
+from springtide.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
+from springtide.wire.errors import ErrorCode, error_code
+from springtide.wire.framing import FrameError, FrameReader, encode_request_frame
+from springtide.wire.headers import encode_request_header
+from springtide.wire.primitives import MalformedRequest
+from springtide.wire.replica_fetch import RequestTemplate, decode_answer
 
 _log = logging.getLogger(__name__)
 

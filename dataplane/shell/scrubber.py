@@ -35,26 +35,26 @@ from dataplane.core.scrubbing import (
     fitting_bytes,
     mend_position,
 )
-from dataplane.shell.clock import Clock
-from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.config import BrokerConfig
 from dataplane.shell.data_directory import DataDirectory
-from dataplane.shell.net import Net
 from dataplane.shell.partitions import HostedPartition, PartitionTable
-from dataplane.shell.question import ask
-from dataplane.shell.status import counter, gauge
-from dataplane.shell.threads import Threads
-from dataplane.shell.topic_ids import topic_id_bytes
 from dataplane.storage.health import ClosedLog
 from dataplane.storage.rot import CheckedSlice, Place
 from dataplane.storage.segment import Hole
-from dataplane.wire import fetch as wire
-from dataplane.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
-from dataplane.wire.errors import ErrorCode, error_code
-from dataplane.wire.framing import FrameError, encode_request_frame
-from dataplane.wire.headers import encode_request_header
-from dataplane.wire.primitives import MalformedRequest
-from dataplane.wire.replica_fetch import decode_answer
+from springtide.node.clock import Clock
+from springtide.node.cluster_view import ClusterView
+from springtide.node.net import Net
+from springtide.node.question import ask
+from springtide.node.status import counter, gauge
+from springtide.node.threads import Threads
+from springtide.node.topic_ids import topic_id_bytes
+from springtide.wire import fetch as wire
+from springtide.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
+from springtide.wire.errors import ErrorCode, error_code
+from springtide.wire.framing import FrameError, encode_request_frame
+from springtide.wire.headers import encode_request_header
+from springtide.wire.primitives import MalformedRequest
+from springtide.wire.replica_fetch import decode_answer
 
 _log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from controller.contract.partition_state import PartitionKey
 from dataplane.core.log_port import LogError
 from dataplane.core.replica import Role
 from dataplane.shell.partitions import HostedPartition
-from dataplane.shell.threads import Threads
 from dataplane.storage.health import ClosedLog
+from springtide.node.threads import Threads
 
 ROUND_MS: Final = 5_000
 SEALS_A_ROUND_MAX: Final = 100

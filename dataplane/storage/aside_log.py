@@ -16,7 +16,7 @@ from dataplane.storage.disk import Disk, File
 from dataplane.storage.divergent import DivergentRange, FoundAside
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.segment import ScanStop, SegmentScan
-from dataplane.wire.record_batch import BATCH_LENGTH_MIN, HEADER_BYTES, MAGIC, BatchHeader, decode_header
+from springtide.wire.record_batch import BATCH_LENGTH_MIN, HEADER_BYTES, MAGIC, BatchHeader, decode_header
 
 INDEX_INTERVAL_BYTES = 64 * 1024
 

@@ -24,8 +24,8 @@ from dataplane.storage.disk import Disk, File
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.segment import ScanStop, SegmentScan
-from dataplane.wire.record_batch import CorruptBatch
-from dataplane.wire.records import Record, iter_records
+from springtide.wire.record_batch import CorruptBatch
+from springtide.wire.records import Record, iter_records
 
 COPY_BYTES_MAX = 1024 * 1024
 DESCRIPTION_BYTES_MAX = 64 * 1024

@@ -10,8 +10,8 @@ from typing import Any
 
 from dataplane.storage.disk import File
 from dataplane.storage.segment import ScanStop, SegmentScan
-from dataplane.wire.record_batch import CorruptBatch
-from dataplane.wire.records import iter_records
+from springtide.wire.record_batch import CorruptBatch
+from springtide.wire.records import iter_records
 
 
 def dump_segment(file: File, *, with_records: bool = False) -> Iterator[dict[str, Any]]:

@@ -52,7 +52,7 @@ from dataplane.storage.seal import Seal, remove_seal, write_seal
 from dataplane.storage.segment import TO_THE_END, Hole, Segment, create_segment, index_path, log_path
 from dataplane.storage.snapshots import ProducerSnapshots
 from dataplane.storage.tail_cache import GATHER_BYTES_MAX, TailCache
-from dataplane.wire.record_batch import BatchHeader
+from springtide.wire.record_batch import BatchHeader
 
 EPOCHS_FILE = "leader-epochs"
 DAMAGED_FILE = "damaged"

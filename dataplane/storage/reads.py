@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataplane.core.log_port import FileRange, LogSlice, TimestampHit
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.segment import NO_TIMESTAMP, Segment
-from dataplane.wire.record_batch import BatchHeader, CorruptBatch
-from dataplane.wire.records import iter_records
+from springtide.wire.record_batch import BatchHeader, CorruptBatch
+from springtide.wire.records import iter_records
 
 COMPARED_MAX = 64
 """Batches by which two logs are compared."""

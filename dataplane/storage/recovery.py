@@ -65,7 +65,7 @@ from dataplane.storage.segment import (
 from dataplane.storage.snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from dataplane.storage.snapshots import ProducerSnapshots
 from dataplane.storage.tail_cache import TailBudget, TailCache
-from dataplane.wire.record_batch import BatchHeader
+from springtide.wire.record_batch import BatchHeader
 
 DAMAGED_BYTES_MAX = 64 * 1024
 _OFFSET_DIGITS = 20

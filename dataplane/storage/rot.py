@@ -22,7 +22,7 @@ import msgspec
 
 from dataplane.storage.disk import Disk, File, read_whole, replace_durably
 from dataplane.storage.segment import TO_THE_END, Hole, Segment, log_path
-from dataplane.wire.record_batch import (
+from springtide.wire.record_batch import (
     BATCH_LENGTH_MIN,
     HEADER_BYTES,
     MAGIC,

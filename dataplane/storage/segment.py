@@ -25,7 +25,7 @@ from dataplane.storage.index import (
     new_index,
     open_index,
 )
-from dataplane.wire.record_batch import (
+from springtide.wire.record_batch import (
     BATCH_LENGTH_MIN,
     HEADER_BYTES,
     MAGIC,

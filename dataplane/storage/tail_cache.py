@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from dataplane.storage.disk import Buffer
-from dataplane.wire.record_batch import BatchHeader
+from springtide.wire.record_batch import BatchHeader
 
 GATHER_BYTES_MAX = 16 * 1024
 """Appends up to this size are gathered in common blocks."""

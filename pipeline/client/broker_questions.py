@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.errors import ErrorCode, error_code
 from pipeline.client.config import Address, ClientConfig
 from pipeline.client.pool import ConnectionPool, shared_pool
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode, error_code
 
 
 class LogDirReplica(NamedTuple):

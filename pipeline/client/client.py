@@ -16,9 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.compression import Buffer
-from dataplane.wire.errors import ErrorCode
 from pipeline.client import messages
 from pipeline.client.backoff import Patience
 from pipeline.client.config import Address, ClientConfig
@@ -38,6 +35,9 @@ from pipeline.client.values import (
     TopicPartition,
     Unsettled,
 )
+from springtide.wire.apis import ApiKey
+from springtide.wire.compression import Buffer
+from springtide.wire.errors import ErrorCode
 
 T = TypeVar("T")
 ACKS_ALL = -1

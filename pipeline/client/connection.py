@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.compression import Buffer
-from dataplane.wire.headers import decode_response_header, encode_request_header
-from dataplane.wire.primitives import MalformedRequest
 from pipeline.client.config import Address, ClientConfig
 from pipeline.client.errors import ConnectionLost, MalformedAnswer
 from pipeline.client.messages import SPOKEN, check_spoken, decode_body, encode_body, parse_api_versions
+from springtide.wire.apis import ApiKey
+from springtide.wire.compression import Buffer
+from springtide.wire.headers import decode_response_header, encode_request_header
+from springtide.wire.primitives import MalformedRequest
 
 _SIZE = struct.Struct(">i")
 _SIZE_BYTES = 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 
 
 class ClientError(Exception):

@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.connection import Connection
 from pipeline.client.errors import BrokerError, ConnectionLost, OffsetsGone, RetriesExhausted
 from pipeline.client.fetch_order import AsTheyCome, OneAfterAnother
@@ -31,6 +29,8 @@ from pipeline.client.values import (
     PartitionRange,
     TopicPartition,
 )
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pipeline.client.client import Client

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.backoff import Patience
 from pipeline.client.batch_walk import Walk, walk_batches
 from pipeline.client.config import ClientConfig
@@ -36,6 +35,7 @@ from pipeline.client.values import (
     PartitionRange,
     TopicPartition,
 )
+from springtide.wire.errors import ErrorCode
 
 PARTITIONS_PER_REQUEST_MAX = 500
 BYTES_MIN = 64 * 1024

@@ -13,11 +13,6 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.codec import build, decode, encode, request_type, response_type
-from dataplane.wire.compression import Buffer
-from dataplane.wire.errors import ErrorCode, error_code
-from dataplane.wire.primitives import RESPONSE_ELEMENTS_MAX, MalformedRequest
 from pipeline.client.errors import MalformedAnswer, UnsupportedBroker
 from pipeline.client.values import (
     ActiveProducer,
@@ -30,6 +25,11 @@ from pipeline.client.values import (
     TopicMetadata,
     TopicPartition,
 )
+from springtide.wire.apis import ApiKey
+from springtide.wire.codec import build, decode, encode, request_type, response_type
+from springtide.wire.compression import Buffer
+from springtide.wire.errors import ErrorCode, error_code
+from springtide.wire.primitives import RESPONSE_ELEMENTS_MAX, MalformedRequest
 
 T = TypeVar("T")
 

@@ -11,9 +11,11 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dataplane.wire.compression import Buffer
-from dataplane.wire.errors import ErrorCode, error_code
-from dataplane.wire.primitives import (
+from pipeline.client.errors import MalformedAnswer
+from pipeline.client.values import AbortedTransaction, TopicPartition
+from springtide.wire.compression import Buffer
+from springtide.wire.errors import ErrorCode, error_code
+from springtide.wire.primitives import (
     MALFORMED_CAUSES,
     RESPONSE_ELEMENTS_MAX,
     MalformedRequest,
@@ -22,8 +24,6 @@ from dataplane.wire.primitives import (
     write_string,
     write_uvarint,
 )
-from pipeline.client.errors import MalformedAnswer
-from pipeline.client.values import AbortedTransaction, TopicPartition
 
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 _INT32 = struct.Struct(">i")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 
 NO_LEADER = -1
 EARLIEST = -2

@@ -16,9 +16,9 @@ from pipeline.jobs.console import Console
 from pipeline.jobs.context import Context
 from pipeline.jobs.job import Exit, Job, UsageError
 from pipeline.jobs.parser import parse
-from springtide.call import UsageError as CallUsageError
-from springtide.client import Refused, Unreachable
-from springtide.problems import problem_lines
+from springtide.cli.call import UsageError as CallUsageError
+from springtide.cli.client import Refused, Unreachable
+from springtide.cli.problems import problem_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

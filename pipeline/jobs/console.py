@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TextIO
 
-from springtide.console import ERASE_LINE
-from springtide.progress import bar
+from springtide.cli.console import ERASE_LINE
+from springtide.cli.progress import bar
 
 PROG: Final = "pipeline"
 LOG_SECONDS: Final = 10.0

@@ -15,8 +15,8 @@ from pipeline.client.config import ClientConfig, parse_bootstrap
 from pipeline.jobs.console import PROG, Console
 from pipeline.jobs.job import UsageError
 from pipeline.jobs.session import make_session
-from springtide.client import Controllers
-from springtide.settings import load_settings
+from springtide.cli.client import Controllers
+from springtide.cli.settings import load_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ from typing import Final
 
 from pipeline.jobs.console import PROG
 from pipeline.jobs.registry import JOBS, load_job
-from springtide.arguments import setting
-from springtide.settings import TIMEOUT_SECONDS_DEFAULT
+from springtide.cli.arguments import setting
+from springtide.cli.settings import TIMEOUT_SECONDS_DEFAULT
 
 DESCRIPTION: Final = "Jobs around the log, on Spark: on one machine, or on as many as --master has."
 EPILOG: Final = f"""\

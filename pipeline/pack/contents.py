@@ -28,7 +28,7 @@ from pipeline.jobs.job import JobError
 
 OURS: Final = "springtide"
 OUR_EXTRA: Final = "pipeline"
-OUR_PACKAGES: Final = ("dataplane", "pipeline", "pyspark_springtide", "springtide")
+OUR_PACKAGES: Final = ("pipeline", "pyspark_springtide", "springtide")
 """Those of ours that a driver or a task imports."""
 LEFT_OUT: Final = frozenset(
     {"pip", "py4j", "pyspark", "pyspark-client", "pyspark-connect", "setuptools", "wheel"}

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pipeline.plan.documents import PartitionItem
 from pipeline.plan.samples import BadMetrics, TopicCounters, parse_metrics, partition_rows, topic_rows
-from springtide.client import Unreachable
+from springtide.cli.client import Unreachable
 
 METRICS_BYTES_MAX = 64 * 1024 * 1024
 METRICS_SECONDS_MAX = 10.0

@@ -29,8 +29,8 @@ from pipeline.plan.documents import (
     PlannedMovePage,
 )
 from pipeline.plan.eta import Past, past_of
-from springtide.call import Call, address, get
-from springtide.client import Controllers, Refused
+from springtide.cli.call import Call, address, get
+from springtide.cli.client import Controllers, Refused
 
 PAGE_LIMIT: Final = 1_000
 READS_MAX: Final = 3

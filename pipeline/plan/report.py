@@ -9,8 +9,8 @@ from pipeline.plan.documents import LoadItem, PlanItem, PlannedMoveItem
 from pipeline.plan.eta import Eta, describe
 from pipeline.plan.request import WEIGHTS, Goal
 from pipeline.plan.words import shown_span
-from springtide.progress import size
-from springtide.tables import Table, number, text
+from springtide.cli.progress import size
+from springtide.cli.tables import Table, number, text
 
 MOVES_SHOWN: Final = 20
 

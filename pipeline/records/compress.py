@@ -17,14 +17,14 @@ import zlib
 import cramjam
 import numpy as np
 
-from dataplane.wire.compression import (
+from springtide.wire.compression import (
     Buffer,
     Compression,
     CorruptCompressedData,
     DecompressedTooLarge,
     decompress,
 )
-from dataplane.wire.compression import compress as compress_plainly
+from springtide.wire.compression import compress as compress_plainly
 
 from .varints import Octets
 

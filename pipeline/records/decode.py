@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
-from dataplane.wire.compression import Buffer, Compression, CorruptCompressedData, DecompressedTooLarge
-from dataplane.wire.record_batch import CRC_START, HEADER_BYTES, RECORD_BYTES_MIN
+from springtide.wire.compression import Buffer, Compression, CorruptCompressedData, DecompressedTooLarge
+from springtide.wire.record_batch import CRC_START, HEADER_BYTES, RECORD_BYTES_MIN
 
 from .compress import Arena
 from .fields import HEADERS_TYPE, Fields, header_column, read_fields

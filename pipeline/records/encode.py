@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
-from dataplane.wire.compression import Compression
-from dataplane.wire.record_batch import (
+from springtide.wire.compression import Compression
+from springtide.wire.record_batch import (
     BATCH_LENGTH_MIN,
     HEADER_BYTES,
     MAGIC,

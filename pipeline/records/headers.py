@@ -7,7 +7,7 @@ never a row. A survey is for whoever looks for damage: it tells all there is. A 
 records are decoded (decode.py) or where the caller asks (`computed_crcs`): base offset, length and leader
 epoch stand before what it covers, which is why the scan checks that they agree.
 
-The layout is KIP-98's; dataplane/wire/record_batch.py has it byte by byte.
+The layout is KIP-98's; springtide/wire/record_batch.py has it byte by byte.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import pyarrow as pa
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from dataplane.wire.compression import Buffer, Compression
-from dataplane.wire.record_batch import (
+from springtide.wire.compression import Buffer, Compression
+from springtide.wire.record_batch import (
     ATTRIBUTE_APPEND_TIME,
     ATTRIBUTE_COMPRESSION,
     ATTRIBUTE_CONTROL,

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dataplane.wire.record_batch import CorruptBatch
-from dataplane.wire.records import iter_records
+from springtide.wire.record_batch import CorruptBatch
+from springtide.wire.records import iter_records
 
 from .headers import BatchHeaders
 from .varints import Bools

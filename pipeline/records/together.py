@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataplane.wire.compression import Buffer
+from springtide.wire.compression import Buffer
 
 from .decode import (
     BATCH_BYTES_MAX,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataplane.wire.compression import Buffer
+from springtide.wire.compression import Buffer
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]

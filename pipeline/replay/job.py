@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dataplane.wire.compression import Compression
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
 from pipeline.clock import wall_ms
@@ -39,6 +38,7 @@ from pipeline.replay.task import ReplayTask
 from pipeline.sink.commit import TaskReport
 from pipeline.sink.errors import DeliveryFailed, InvalidRows, SinkStateError
 from pipeline.sink.options import BATCH_BYTES_MIN, RETRY_BUDGET_MS
+from springtide.wire.compression import Compression
 
 if TYPE_CHECKING:
     from pipeline.jobs.context import Context

@@ -10,11 +10,11 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from dataplane.wire.compression import Buffer
 from pipeline.client.client import ACKS_ALL, PRODUCE_TIMEOUT_MS, Client
 from pipeline.client.config import ClientConfig
 from pipeline.client.values import ProduceResult, TopicPartition, Unsettled
 from pipeline.replay.pacing import Load, Pace, Rates
+from springtide.wire.compression import Buffer
 
 _RECORD_COUNT_AT = 57
 """The last field of a record batch's header (KIP-98's format 2)."""

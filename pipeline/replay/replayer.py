@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dataplane.wire.compression import Compression
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
 from pipeline.client.values import TopicPartition
@@ -23,6 +22,7 @@ from pipeline.replay.task import ReplayTask
 from pipeline.sink.commit import TaskReport, check_stored, commit_summary
 from pipeline.sink.errors import InvalidRows
 from pipeline.sink.target import known_partitions
+from springtide.wire.compression import Compression
 
 RunTasks = Callable[[Sequence[ReplayTask]], Sequence[TaskReport]]
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dataplane.wire.compression import Compression
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
 from pipeline.clock import wall_ms
@@ -32,6 +31,7 @@ from pipeline.sink.opening import TopicOpening
 from pipeline.sink.state import SinkState
 from pipeline.sink.target import propose_opening
 from pipeline.sink.task import TaskSettings, TaskWriter
+from springtide.wire.compression import Compression
 
 
 @dataclass(frozen=True, slots=True)

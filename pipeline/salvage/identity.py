@@ -18,8 +18,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dataplane.wire.compression import Buffer
-from dataplane.wire.record_batch import SEQUENCE_MAX
 from pipeline.records.contents import contents, hashes
 from pipeline.records.decode import decode_records
 from pipeline.records.headers import BatchHeaders, scan_headers
@@ -27,6 +25,8 @@ from pipeline.records.rows import record_rows
 from pipeline.records.varints import Bools, Int64s
 from pipeline.salvage.marks import marked, without_marks
 from pipeline.sink.identity import DERIVED
+from springtide.wire.compression import Buffer
+from springtide.wire.record_batch import SEQUENCE_MAX
 
 NO_TIMESTAMP = -1
 """Also where the broker stamps."""

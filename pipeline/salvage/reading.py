@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.backoff import Patience
 from pipeline.client.batch_walk import walk_batches
 from pipeline.client.client import Client
@@ -30,6 +28,8 @@ from pipeline.client.payloads import (
 from pipeline.client.pool import ConnectionPool, shared_pool
 from pipeline.client.values import TopicPartition
 from pipeline.salvage.errors import CopyUnreadable
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
 
 WAIT_MS = 1_000
 """How long a broker may wait until the copy is opened, before it answers that it isn't yet."""

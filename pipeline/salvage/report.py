@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from pipeline.client.values import TopicPartition
 from pipeline.salvage.copies import Copy, Orphan
 from pipeline.salvage.merge_plan import Run
-from springtide.tables import Table, number, text
+from springtide.cli.tables import Table, number, text
 
 PRESENT: Final = "present"
 SUPERSEDED: Final = "superseded"

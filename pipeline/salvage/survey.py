@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.broker_questions import LogDir, describe_log_dirs
 from pipeline.client.client import Client
 from pipeline.client.errors import ConnectionLost
@@ -13,6 +12,7 @@ from pipeline.client.values import EARLIEST, LATEST, TopicPartition
 from pipeline.salvage.copies import DIRECTORY, Copy, Orphan, Target, listed_copies, targets_of
 from pipeline.salvage.errors import CopyUnreadable
 from pipeline.salvage.reading import CopyReader
+from springtide.wire.errors import ErrorCode
 
 
 class LogBounds(NamedTuple):

@@ -42,7 +42,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import assert_never
 
-from dataplane.wire.errors import ErrorCode
 from pipeline.sink.identity import ProducerIdentity
 from pipeline.sink.steps import (
     NO_SEQUENCE,
@@ -70,6 +69,7 @@ from pipeline.sink.steps import (
     Unsettled,
     Woken,
 )
+from springtide.wire.errors import ErrorCode
 
 SEQUENCE_MAX = 2**31 - 1
 DOUBLINGS_MAX = 20

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from dataplane.wire.compression import Compression
 from pipeline.client.config import ClientConfig, client_config
 from pipeline.client.errors import InvalidClientOption
 from pipeline.records.encode import BATCH_BYTES_MAX, BatchOptions
 from pipeline.sink.delivery import DeliveryOptions
 from pipeline.sink.errors import InvalidSinkOption
 from pipeline.sink.identity import SINK_ID_BYTES_MAX
+from springtide.wire.compression import Compression
 
 CLIENT_PREFIX = "kafka."
 RETRY_BUDGET_MS = 10_000

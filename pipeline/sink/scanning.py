@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 from crc32c import crc32c
 
-from dataplane.wire.record_batch import HEADER_BYTES
 from pipeline.client.client import Client
 from pipeline.client.errors import OffsetsGone
 from pipeline.client.values import EARLIEST, LATEST, PartitionRange, TopicPartition
@@ -20,6 +19,7 @@ from pipeline.sink.identity import ProducerIdentity
 from pipeline.sink.log_trace import LogTrace, SequencedBatch
 from pipeline.sink.steps import Scan, Scanned, Unsettled, is_whole, scan_start
 from pipeline.sink.stored_rows import ReadBack
+from springtide.wire.record_batch import HEADER_BYTES
 
 
 def scan_partition(

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.values import EpochEnd
+from springtide.wire.errors import ErrorCode
 
 NO_SEQUENCE = -1
 NO_EPOCH = -1

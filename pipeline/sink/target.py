@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.client import Client
 from pipeline.client.values import LATEST, TopicPartition
 from pipeline.clock import wall_ms
 from pipeline.sink.errors import InvalidRows
 from pipeline.sink.fingerprint import Fingerprint
 from pipeline.sink.opening import TopicOpening
+from springtide.wire.errors import ErrorCode
 
 
 def propose_opening(client: Client, topic: str, *, batch_id: int, fingerprint: Fingerprint) -> TopicOpening:

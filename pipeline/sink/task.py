@@ -21,7 +21,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 from crc32c import crc32c
 
-from dataplane.wire.record_batch import HEADER_BYTES
 from pipeline.client.client import Client
 from pipeline.client.errors import BrokerError, ClientError, UnsupportedBroker
 from pipeline.client.values import LATEST, TopicPartition
@@ -56,6 +55,7 @@ from pipeline.sink.steps import (
     Woken,
 )
 from pipeline.sink.stored_rows import TooManyStored
+from springtide.wire.record_batch import HEADER_BYTES
 
 HELD_BATCHES_MAX = 32
 """Of full size: so many bytes may wait for their answers while further rows are taken in."""

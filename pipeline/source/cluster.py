@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.client import Client
 from pipeline.client.values import (
     EARLIEST,
@@ -31,6 +30,7 @@ from pipeline.source.offsets import (
 )
 from pipeline.source.options import Assignment, SourceOptions, TopicPattern, Topics
 from pipeline.source.positions import AtOffsets, Edge, Position
+from springtide.wire.errors import ErrorCode
 
 _ABSENT = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.client.values import ClusterMetadata, TopicPartition
 from pipeline.verify.audited import AuditedState
-from springtide.call import get
-from springtide.client import Page
+from springtide.cli.call import get
+from springtide.cli.client import Page
 
 if TYPE_CHECKING:
-    from springtide.client import Controllers
+    from springtide.cli.client import Controllers
 
 ROWS_PER_PAGE = 1_000
 ROWS_MAX = 200_000

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.errors import ErrorCode, error_code
 from pipeline.client.client import Client
 from pipeline.client.errors import ClientError, ConnectionLost
 from pipeline.client.pool import shared_pool
@@ -16,6 +14,8 @@ from pipeline.source.options import SourceOptions
 from pipeline.source.positions import Edge
 from pipeline.verify.findings import EVERY_REPLICA, Finding, Kind
 from pipeline.verify.planning import Bounds, bounds_of
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode, error_code
 
 TOPIC_RESOURCE = 2
 """A topic among DescribeConfigs' kinds of resources (KIP-133)."""

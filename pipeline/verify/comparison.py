@@ -25,11 +25,11 @@ from collections.abc import Sequence
 import numpy as np
 from crc32c import crc32c
 
-from dataplane.wire.record_batch import CRC_START
 from pipeline.records.headers import BatchHeaders
 from pipeline.verify.batch_runs import Fault, Run
 from pipeline.verify.findings import EVERY_REPLICA, Findings, Kind
 from pipeline.verify.log_order import LogOrder
+from springtide.wire.record_batch import CRC_START
 
 
 class _Copy:

@@ -14,8 +14,6 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
 from pipeline.client.connection import Connection, now_ms
@@ -35,6 +33,8 @@ from pipeline.verify.log_order import LogOrder, OrderRules
 from pipeline.verify.replica_stream import End, ReplicaStream, Wanted
 from pipeline.verify.report import RangeReport, ReplicaReport
 from pipeline.verify.sequences import EXPIRY_MS_DEFAULT
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
 
 BACKLOG_BYTES = 32 * 1024 * 1024
 """A replica is not asked while so much of it waits for the others."""

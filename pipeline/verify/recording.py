@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from springtide.call import CHANGE_SECONDS_MAX, Call, address
+from springtide.cli.call import CHANGE_SECONDS_MAX, Call, address
 
 if TYPE_CHECKING:
     from pipeline.jobs.context import Context

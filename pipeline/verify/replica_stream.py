@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.payloads import FetchedPartition
 from pipeline.verify.batch_runs import Cut, Fault, Run, cut_runs
+from springtide.wire.errors import ErrorCode
 
 FETCH_BYTES_MIN = 64 * 1024
 FETCH_BYTES_MAX = 64 * 1024 * 1024

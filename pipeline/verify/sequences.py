@@ -18,9 +18,9 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from dataplane.wire.record_batch import SEQUENCE_MAX
 from pipeline.records.headers import BatchHeaders
 from pipeline.verify.findings import Kind
+from springtide.wire.record_batch import SEQUENCE_MAX
 
 EXPIRY_MS_DEFAULT = 24 * 60 * 60 * 1000
 PRODUCERS_MAX = 100_000

@@ -208,7 +208,7 @@ def test_a_bad_batch_is_refused_by_its_code(target: Target, records: bytes | Non
 
 
 def test_a_compressed_batch_is_stored_unopened(target: Target, running_cluster: LocalCluster) -> None:
-    """A leader never decompresses, so a bomb costs it nothing and harms only who reads it: dataplane/wire/
+    """A leader never decompresses, so a bomb costs it nothing and harms only who reads it: springtide/wire/
     record_batch.py has the reason. Nobody reads this topic."""
     squeezed = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join(squeezed.compress(bytes(1 << 20)) for _ in range(600)) + squeezed.flush()

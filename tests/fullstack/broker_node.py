@@ -11,10 +11,10 @@ from dataplane.__main__ import open_broker
 from dataplane.core.log_port import LogError
 from dataplane.shell.broker import Broker, BrokerSettings, Ports
 from dataplane.shell.config import parse_config
-from dataplane.shell.controller_session import RegistrationRefused
 from dataplane.storage.log_dir import DIVERGENT, QUARANTINE
 from dataplane.storage.log_dir_identity import LogDirRefused
 from dataplane.storage.partition_log import DELETED_SUFFIX
+from springtide.node.controller_session import RegistrationRefused
 from tests.fullstack.http import SimTransport
 from tests.fullstack.life import Life, WallClock
 from tests.fullstack.ports import DiskHost, FencedDisk, SimThreads

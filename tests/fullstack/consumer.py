@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.record_batch import iter_headers
-from dataplane.wire.records import iter_records
+from springtide.wire.apis import ApiKey
+from springtide.wire.record_batch import iter_headers
+from springtide.wire.records import iter_records
 from tests.checker.history import Function, Item, Operation, Outcome
 from tests.checker.values import decode_value
 from tests.fullstack.kafka import ConnectionLost, KafkaConnection, Metadata

@@ -8,10 +8,10 @@ from typing import Any
 
 import trio
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.codec import build, decode, encode, request_type, response_type
-from dataplane.wire.framing import FrameReader, encode_request_frame
-from dataplane.wire.headers import decode_response_header, encode_request_header
+from springtide.wire.apis import ApiKey
+from springtide.wire.codec import build, decode, encode, request_type, response_type
+from springtide.wire.framing import FrameReader, encode_request_frame
+from springtide.wire.headers import decode_response_header, encode_request_header
 from tests.fullstack.http import send_all
 from tests.fullstack.life import Life
 from tests.fullstack.sockets import SimChannel, SimNet

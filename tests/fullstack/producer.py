@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.records import NewRecord, encode_batch
+from springtide.wire.apis import ApiKey
+from springtide.wire.records import NewRecord, encode_batch
 from tests.checker.history import NO_OFFSET, Operation, Outcome, Sequence
 from tests.checker.history import Function as F
 from tests.checker.outcomes import NO_ANSWER, OK, outcome_of_send

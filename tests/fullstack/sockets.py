@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from dataplane.shell.net import Buffer, Channel, OnReady, Readiness
+from springtide.node.net import Buffer, Channel, OnReady, Readiness
 from tests.fullstack.net import LISTEN_BACKLOG, Mark, Pipe, refused, reset
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-from dataplane.wire.errors import ErrorCode
 from pipeline.sink.identity import ProducerIdentity
 from pipeline.sink.log_trace import LogTrace, SequencedBatch
 from pipeline.sink.steps import (
@@ -24,6 +23,7 @@ from pipeline.sink.steps import (
     is_whole,
     scan_start,
 )
+from springtide.wire.errors import ErrorCode
 from tests.pipeline_sim.partition import Appended, SimulatedPartition
 
 NOT_LEADER = Unsettled("not the leader")

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.values import EpochEnd
+from springtide.wire.errors import ErrorCode
 
 REPLICAS = 3
 REMEMBERED = 5

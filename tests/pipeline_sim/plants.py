@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dataplane.wire.errors import ErrorCode
 from pipeline.sink.delivery import DeliveryOptions, PartitionDelivery
 from pipeline.sink.steps import Action, Answered, Checked, Delivered, Event, Scanned, Stored, Unsettled
+from springtide.wire.errors import ErrorCode
 from tests.pipeline_sim.attempt import Plant
 from tests.pipeline_sim.simulation import FAULTS
 

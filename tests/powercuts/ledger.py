@@ -19,7 +19,7 @@ from controller.contract.session import ShutdownKind
 from dataplane.core.leader_epochs import EpochStart
 from dataplane.storage.checkpoints import PartitionKey
 from dataplane.storage.partition_log import PartitionId
-from dataplane.wire.record_batch import BatchHeader, decode_header
+from springtide.wire.record_batch import BatchHeader, decode_header
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dataplane.storage.partition_log import PartitionId
-from dataplane.wire.records import NewRecord, encode_batch
+from springtide.wire.records import NewRecord, encode_batch
 from tests.powercuts import teeth
 from tests.powercuts.crash_states import explore
 from tests.powercuts.ledger import Incarnation

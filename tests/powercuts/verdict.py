@@ -29,8 +29,8 @@ from dataplane.storage.log_dir import QUARANTINE, LogDir, StrayDirectory, open_l
 from dataplane.storage.log_dir_identity import LogDirRefused
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import DamagedLog
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.record_batch import crc_is_valid, iter_headers
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import crc_is_valid, iter_headers
 from tests.powercuts.ledger import Expected, ExpectedLog, Node
 from tests.powercuts.workload import BOOT_ID, BROKER_ID, OPTIONS
 

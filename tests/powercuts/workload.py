@@ -17,8 +17,8 @@ from dataplane.storage.divergent import NotWritten, write_aside
 from dataplane.storage.log_dir import DIVERGENT, LogDir, open_log_dir
 from dataplane.storage.partition_log import LogOptions, PartitionId, PartitionLog
 from dataplane.storage.recovery import OpenedLog
-from dataplane.wire.record_batch import decode_header
-from dataplane.wire.records import NewRecord, encode_batch
+from springtide.wire.record_batch import decode_header
+from springtide.wire.records import NewRecord, encode_batch
 from tests.powercuts.ledger import Incarnation, Ledger
 from tests.simulation.memory_disk import SECTOR_BYTES, MemoryDisk
 

@@ -48,21 +48,21 @@ from dataplane.core.effects import (
     WriteAside,
 )
 from dataplane.core.fetch_session import HIGH_WATERMARK_TELL_MS, Contact, FetchPosition
-from dataplane.core.heartbeats import Heartbeats
-from dataplane.core.lease import Lease
 from dataplane.core.log_port import LogError
 from dataplane.core.replica import FetchedPartition, Replica, ReplicaOptions, Role
 from dataplane.core.results import LATEST_TIMESTAMP, OffsetResult
 from dataplane.core.throttle import LearnerThrottle
-from dataplane.shell.clock import Timekeeper
-from dataplane.shell.controller_client import UNTOLD, Seen
 from dataplane.shell.log_ends import log_end_of
 from dataplane.shell.partitions import ahead, is_behind
 from dataplane.storage.retention import UNLIMITED, SegmentView, segments_to_delete
 from dataplane.storage.seal import Seal
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.fetch import LogMark
-from dataplane.wire.record_batch import decode_header
+from springtide.node.clock import Timekeeper
+from springtide.node.controller_client import UNTOLD, Seen
+from springtide.node.heartbeats import Heartbeats
+from springtide.node.lease import Lease
+from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch import LogMark
+from springtide.wire.record_batch import decode_header
 from tests.simulation.clients import (
     READ_BYTES_MAX,
     MendCall,
@@ -531,7 +531,7 @@ class BrokerNode:
         return Witness(cluster_id=self.disk.cluster_id, **seen._asdict())
 
     def _hear(self, answer: RegisterResponse | HeartbeatResponse | UpdateBatch) -> bool:
-        """As dataplane.shell.controller_client does; False: of a controller that is not to be believed."""
+        """As springtide.node.controller_client does; False: of a controller that is not to be believed."""
         seen = self.disk.seen
         epoch = answer.controller_epoch
         if epoch < 0:
@@ -561,7 +561,7 @@ class BrokerNode:
         )
 
     def _tell_holdings(self, identity: RegisterRequest) -> None:
-        """As dataplane.shell.controller_session does."""
+        """As springtide.node.controller_session does."""
         if self.now_ms - self.holdings_told_ms < HOLDINGS_INTERVAL_MS:
             return
         self.holdings_told_ms = self.now_ms

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from controller.contract.partition_state import NO_LEADER, PartitionKey
 from dataplane.core.fetch_session import FetchPosition
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.record_batch import crc_is_valid, decode_header, iter_headers
-from dataplane.wire.records import NewRecord, encode_batch
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import crc_is_valid, decode_header, iter_headers
+from springtide.wire.records import NewRecord, encode_batch
 from tests.simulation.clock import WALL_START_MS
 from tests.simulation.oracle import Content, content_of
 from tests.simulation.violation import Violation

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dataplane.shell.clock import Timekeeper
+from springtide.node.clock import Timekeeper
 from tests.simulation.events import MS, Events
 
 #: What true wall clocks show when a run begins; early enough before it for a clock that leaps back.

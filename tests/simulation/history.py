@@ -21,9 +21,9 @@ import msgspec
 from controller.contract.partition_state import PartitionKey
 from dataplane.core.effects import WriteAside
 from dataplane.core.log_port import LogPort
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.record_batch import BatchHeader, CorruptBatch, decode_header, iter_headers
-from dataplane.wire.records import iter_records
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import BatchHeader, CorruptBatch, decode_header, iter_headers
+from springtide.wire.records import iter_records
 from tests.checker.history import (
     ACKS_ALL,
     NO_OFFSET,

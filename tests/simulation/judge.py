@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 from tests.checker.check import STRICT, check
 from tests.checker.options import CheckOptions
 from tests.checker.verdict import Verdict as CheckerVerdict

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.updates import BrokerEndpoint
-from dataplane.core.heartbeats import Heartbeats
-from dataplane.core.lease import NEVER_MS, Lease
 from dataplane.core.replica import Replica
+from springtide.node.heartbeats import Heartbeats
+from springtide.node.lease import NEVER_MS, Lease
 from tests.simulation.broker_node import Disk
 from tests.simulation.kinds_brokers import draw_loss
 from tests.simulation.kinds_network import cut_pairs

@@ -32,14 +32,14 @@ from dataplane.core.log_port import (
 )
 from dataplane.core.producer_state import ProducerStates
 from dataplane.storage.seal import Seal
-from dataplane.wire.record_batch import (
+from springtide.wire.record_batch import (
     BatchHeader,
     CorruptBatch,
     crc_is_valid,
     decode_header,
     iter_headers,
 )
-from dataplane.wire.records import iter_records
+from springtide.wire.records import iter_records
 
 COMPARED_BATCHES = 3
 """By so many of its last batches a log is compared; few, so that a fork may be longer."""

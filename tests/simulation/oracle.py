@@ -34,7 +34,7 @@ from controller.contract.partition_state import NO_LEADER, PartitionKey, Partiti
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.replica import Replica, Role
 from dataplane.storage.retention import SegmentView
-from dataplane.wire.record_batch import BatchHeader, iter_headers
+from springtide.wire.record_batch import BatchHeader, iter_headers
 from tests.simulation.memory_log import MemoryLog
 from tests.simulation.violation import Violation
 

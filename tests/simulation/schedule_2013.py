@@ -26,8 +26,8 @@ from random import Random
 
 from controller.contract.partition_state import NO_LEADER, PartitionKey
 from dataplane.core.replica import Role
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.records import NewRecord, encode_batch
+from springtide.wire.errors import ErrorCode
+from springtide.wire.records import NewRecord, encode_batch
 from tests.checker.history import Function, Outcome
 from tests.checker.verdict import Verdict as CheckerVerdict
 from tests.proof.part import Part

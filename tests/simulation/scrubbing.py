@@ -13,7 +13,7 @@ from dataplane.core.effects import MendLog
 from dataplane.core.log_port import RottenRange
 from dataplane.core.replica import Role
 from dataplane.core.scrubbing import Unfit, fitting_bytes, mend_position
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 from tests.simulation.clients import MendCall, ReadAnswer, ReadCall
 from tests.simulation.memory_log import MemoryLog
 from tests.simulation.violation import Violation

@@ -18,7 +18,7 @@ from dataplane.core.effects import PROPOSAL_READY, Effects
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.replica import Replica, Role
 from dataplane.core.results import AppendResult, FetchResult
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 from tests.simulation.marks import Marks
 from tests.simulation.memory_log import MemoryLog
 from tests.simulation.zookeeper import Outcome

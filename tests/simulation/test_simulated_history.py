@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.records import NewRecord, encode_batch
+from springtide.wire.errors import ErrorCode
+from springtide.wire.records import NewRecord, encode_batch
 from tests.checker.history import Function, Outcome
 from tests.simulation.cluster import TOPIC_ID, Cluster, ClusterOptions
 from tests.simulation.events import Events

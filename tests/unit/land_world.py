@@ -9,10 +9,6 @@ from uuid import UUID
 
 import pyarrow.parquet as pq
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.compression import Compression
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.records import NewRecord, encode_batch
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
 from pipeline.client.values import TopicPartition
@@ -25,6 +21,10 @@ from pipeline.land.reading import dataset, landed
 from pipeline.land.table import Table
 from pipeline.land.task import RangeReport, land_ranges, task_settings
 from pipeline.source.options import parse_options
+from springtide.wire.apis import ApiKey
+from springtide.wire.compression import Compression
+from springtide.wire.errors import ErrorCode
+from springtide.wire.records import NewRecord, encode_batch
 from tests.unit.pipeline_brokers import Says, ScriptedBroker
 
 HOUR_MS = 3_600_000

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from dataplane.wire.apis import ApiKey, response_header_version
-from dataplane.wire.codec import build, decode, encode, request_type, response_type
-from dataplane.wire.framing import encode_response_frame
-from dataplane.wire.headers import decode_request_header
 from pipeline.client.messages import SPOKEN
+from springtide.wire.apis import ApiKey, response_header_version
+from springtide.wire.codec import build, decode, encode, request_type, response_type
+from springtide.wire.framing import encode_response_frame
+from springtide.wire.headers import decode_request_header
 
 Fields = Mapping[str, object]
 Says = Fields | bytes | None

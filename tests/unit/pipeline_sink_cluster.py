@@ -7,8 +7,6 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.record_batch import HEADER_BYTES, decode_header, restamp_append_time
 from pipeline.client.config import ClientConfig
 from pipeline.client.errors import RetriesExhausted
 from pipeline.client.values import (
@@ -26,6 +24,8 @@ from pipeline.client.values import (
     TopicPartition,
     Unsettled,
 )
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import HEADER_BYTES, decode_header, restamp_append_time
 from tests.pipeline_sim.partition import Appended, SimulatedPartition
 
 LOG_START = 0

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from dataplane.wire.compression import Compression
 from pipeline.client.values import TopicPartition
 from pipeline.land.errors import LandError
 from pipeline.land.reading import landed
+from springtide.wire.compression import Compression
 from tests.unit.land_world import (
     HOUR_MS,
     NOON_MS,

@@ -148,7 +148,7 @@ def test_this_environment_packs_with_all_that_tasks_import() -> None:
     assert {
         "pipeline/source/reading.py",
         "pyspark_springtide/__init__.py",
-        "dataplane/wire/apis.py",
+        "springtide/wire/apis.py",
     } <= inside
     assert {"numpy/__init__.py", "pyarrow/__init__.py", "kio/__init__.py"} <= inside
     assert not any(name.startswith(("pyspark/", "pip/", "tests/")) or "/tests/" in name for name in inside)

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig, client_config, parse_bootstrap
 from pipeline.client.connection import Connection
@@ -37,6 +35,8 @@ from pipeline.client.values import (
     TopicPartition,
     Unsettled,
 )
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
 from tests.unit.pipeline_brokers import EVERYTHING, Handler, Says, ScriptedBroker, in_turn, metadata_of
 from tests.unit.test_pipeline_fetching import batch
 

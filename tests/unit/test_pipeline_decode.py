@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
-from dataplane.wire.compression import Compression
-from dataplane.wire.record_batch import HEADER_BYTES, TimestampType, decode_header
-from dataplane.wire.records import NewRecord, encode_batch, seal_batch, write_varint
 from pipeline.records.decode import PLAIN_COLUMNS, RECORD_COLUMNS, decode_records, record_schema
 from pipeline.records.headers import DamagedBatch, scan_headers
+from springtide.wire.compression import Compression
+from springtide.wire.record_batch import HEADER_BYTES, TimestampType, decode_header
+from springtide.wire.records import NewRecord, encode_batch, seal_batch, write_varint
 from tests.record_rows import TOPIC, decoded, new_records, rows_of
 
 

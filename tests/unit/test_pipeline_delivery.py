@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.values import EpochEnd
 from pipeline.sink.commit_check import Question, SeenWhole, lost, questions
 from pipeline.sink.delivery import DeliveryOptions, PartitionDelivery, PartitionOpening
@@ -37,6 +36,7 @@ from pipeline.sink.steps import (
     is_whole,
     scan_start,
 )
+from springtide.wire.errors import ErrorCode
 
 IDENTITY = ProducerIdentity(77, 4)
 OPENING = PartitionOpening(start_offset=100, leader_epoch=9, opened_ms=1_000)

@@ -16,15 +16,15 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from kafka.record.memory_records import MemoryRecords
 from lz4.frame import get_frame_info
 
-from dataplane.wire.compression import Compression
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.record_batch import HEADER_BYTES, check_produced_batch, decode_header
-from dataplane.wire.records import NewRecord, check_records_deep, encode_batch, iter_records
 from pipeline.records.cut import RECORD_OVERHEAD_MAX
 from pipeline.records.decode import RECORD_COLUMNS
 from pipeline.records.encode import BatchOptions, EncodedBatch, PartitionEncoder, RecordTooLarge
 from pipeline.records.fields import HEADERS_TYPE
 from pipeline.records.rows import BadColumn, BadRow
+from springtide.wire.compression import Compression
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import HEADER_BYTES, check_produced_batch, decode_header
+from springtide.wire.records import NewRecord, check_records_deep, encode_batch, iter_records
 from tests.record_rows import decoded, new_records, rows_of
 
 NOW_MS = 1_700_000_000_123

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.batch_walk import BATCH_BYTES_MIN, walk_batches
 from pipeline.client.config import ClientConfig
 from pipeline.client.errors import BrokerError, MalformedAnswer, UnsupportedBroker
@@ -24,6 +23,7 @@ from pipeline.client.values import (
     TopicMetadata,
     TopicPartition,
 )
+from springtide.wire.errors import ErrorCode
 
 CONFIG = ClientConfig(bootstrap=(("b", 1),), retry_budget_ms=1_000, unknown_topic_budget_ms=300)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -6,9 +6,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataplane.wire.compression import Compression
-from dataplane.wire.record_batch import BatchHeader, TimestampType, iter_headers
-from dataplane.wire.records import NewRecord, encode_batch
 from pipeline.records.headers import (
     HEADER_SCHEMA,
     BatchHeaders,
@@ -17,6 +14,9 @@ from pipeline.records.headers import (
     scan_headers,
     survey_headers,
 )
+from springtide.wire.compression import Compression
+from springtide.wire.record_batch import BatchHeader, TimestampType, iter_headers
+from springtide.wire.records import NewRecord, encode_batch
 
 batches = st.lists(
     st.builds(

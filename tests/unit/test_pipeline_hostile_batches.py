@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataplane.wire.compression import Compression, compress
-from dataplane.wire.record_batch import HEADER_BYTES, BatchHeader, decode_header
-from dataplane.wire.records import NewRecord, encode_batch, seal_batch, write_varint
 from pipeline.records.headers import DamagedBatch, scan_headers
+from springtide.wire.compression import Compression, compress
+from springtide.wire.record_batch import HEADER_BYTES, BatchHeader, decode_header
+from springtide.wire.records import NewRecord, encode_batch, seal_batch, write_varint
 from tests.record_rows import decoded
 
 MIB = 1024 * 1024

@@ -20,7 +20,7 @@ from pipeline.jobs.console import Console, bar
 from pipeline.jobs.context import Context
 from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
 from pipeline.land.errors import LandError
-from springtide.client import Refused, Unreachable
+from springtide.cli.client import Refused, Unreachable
 
 Run = Callable[[argparse.Namespace, Context], Outcome]
 

@@ -8,9 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.codec import build, decode, encode, request_type, response_type
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.errors import MalformedAnswer
 from pipeline.client.messages import SPOKEN
 from pipeline.client.payloads import (
@@ -22,6 +19,9 @@ from pipeline.client.payloads import (
     encode_produce,
 )
 from pipeline.client.values import AbortedTransaction, TopicPartition
+from springtide.wire.apis import ApiKey
+from springtide.wire.codec import build, decode, encode, request_type, response_type
+from springtide.wire.errors import ErrorCode
 
 TOPICS = st.sampled_from(["a", "orders", "x" * 249])
 PARTITIONS = st.builds(TopicPartition, TOPICS, st.integers(0, 2**31 - 1))

@@ -11,10 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.compression import Compression
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.records import NewRecord, encode_batch
 from pipeline.client.config import ClientConfig
 from pipeline.client.values import PartitionRange
 from pipeline.records.decode import PLAIN_COLUMNS, record_schema
@@ -22,6 +18,10 @@ from pipeline.records.headers import HEADER_SCHEMA
 from pipeline.source.errors import DataLossError
 from pipeline.source.options import Isolation, View
 from pipeline.source.reading import DamagedLog, TaskReading, joined, read_ranges
+from springtide.wire.apis import ApiKey
+from springtide.wire.compression import Compression
+from springtide.wire.errors import ErrorCode
+from springtide.wire.records import NewRecord, encode_batch
 from tests.unit.pipeline_brokers import Says, ScriptedBroker, metadata_of
 
 BATCH_RECORDS = 10

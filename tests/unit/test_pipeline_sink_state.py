@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from dataplane.wire.compression import Compression
 from pipeline.client.values import TopicPartition
 from pipeline.sink.columns import HEADERS, check_columns
 from pipeline.sink.commit import TaskReport, commit_micro_batch, commit_summary
@@ -16,6 +15,7 @@ from pipeline.sink.opening import TopicOpening, decode_opening, encode_opening
 from pipeline.sink.options import DeliveryMode, parse_sink_options
 from pipeline.sink.state import BATCHES_RETAINED, SinkState, put_if_absent, state_directory
 from pipeline.sink.steps import Delivered
+from springtide.wire.compression import Compression
 from tests.unit.pipeline_sink_cluster import MemoryClient, MemoryCluster
 
 FINGERPRINT = fingerprint_of({"topic": "orders", "columns": "value:binary"})

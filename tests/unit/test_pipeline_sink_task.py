@@ -8,7 +8,6 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from dataplane.wire.compression import Compression
 from pipeline.client.values import TopicPartition
 from pipeline.records.decode import decode_records
 from pipeline.records.encode import BatchOptions
@@ -23,6 +22,7 @@ from pipeline.sink.placement import Placement
 from pipeline.sink.plain_task import PlainTaskWriter
 from pipeline.sink.steps import Delivered
 from pipeline.sink.task import TaskSettings, TaskWriter
+from springtide.wire.compression import Compression
 from tests.unit.pipeline_sink_cluster import MemoryClient, MemoryCluster
 
 TOPIC = "orders"

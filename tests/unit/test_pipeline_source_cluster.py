@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.values import TopicPartition
 from pipeline.source.cluster import SourceCluster
 from pipeline.source.errors import DataLossError, InvalidOption
 from pipeline.source.options import parse_options
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
 from tests.unit.pipeline_brokers import Says, in_turn, metadata_of
 from tests.unit.test_pipeline_client import Cluster
 

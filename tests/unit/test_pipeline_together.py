@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataplane.wire.compression import Compression
-from dataplane.wire.record_batch import TimestampType
-from dataplane.wire.records import NewRecord, encode_batch
 from pipeline.records.decode import RECORD_COLUMNS, decode_records, record_schema
 from pipeline.records.headers import DamagedBatch
 from pipeline.records.together import Piece, decode_together
+from springtide.wire.compression import Compression
+from springtide.wire.record_batch import TimestampType
+from springtide.wire.records import NewRecord, encode_batch
 
 FIRST_MS = 1_700_000_000_000
 SOME = st.binary(max_size=6)

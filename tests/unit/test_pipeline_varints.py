@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dataplane.wire.records import write_varint
 from pipeline.records.rows import varint_column
 from pipeline.records.varints import Payload, read_varints, read_varlongs, varint_sizes, zigzag
+from springtide.wire.records import write_varint
 
 int32s = st.integers(-(2**31), 2**31 - 1) | st.sampled_from(
     [sign * (2**bits + shift) for bits in (6, 13, 20, 27) for shift in (-1, 0, 1) for sign in (-1, 1)]

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.broker_questions import LogDir
 from pipeline.jobs.job import JobError, UsageError
 from pipeline.plan import words
@@ -25,8 +24,9 @@ from pipeline.plan.history import History
 from pipeline.plan.report import HistoryRead, Proposal, lines_of, result_of
 from pipeline.plan.request import Goal, Rates, plan_body
 from pipeline.plan.samples import PARTITIONS, TOPICS, BadMetrics, TopicCounters, parse_metrics
-from springtide.client import Controllers, Refused, Unreachable
-from springtide.settings import Settings, parse_urls
+from springtide.cli.client import Controllers, Refused, Unreachable
+from springtide.cli.settings import Settings, parse_urls
+from springtide.wire.errors import ErrorCode
 
 NOON_MS = 1_795_348_800_000
 METRICS = """\

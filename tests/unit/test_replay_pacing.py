@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.records import NewRecord, encode_batch
 from pipeline.client.config import ClientConfig
 from pipeline.client.values import TopicPartition
 from pipeline.replay.paced_client import PacedClient
 from pipeline.replay.pacing import BURST_MS, Load, Pace, Rates
+from springtide.wire.apis import ApiKey
+from springtide.wire.records import NewRecord, encode_batch
 from tests.unit.test_pipeline_client import Cluster, produced
 
 

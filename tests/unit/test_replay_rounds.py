@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dataplane.wire.compression import Compression
 from pipeline.client.client import Deadline
 from pipeline.client.config import ClientConfig
 from pipeline.client.values import TopicPartition
@@ -26,6 +25,7 @@ from pipeline.replay.run_state import RunState, check_same
 from pipeline.replay.task import ReplayTask, run_task
 from pipeline.sink.commit import TaskReport
 from pipeline.sink.errors import DeliveryFailed
+from springtide.wire.compression import Compression
 from tests.pipeline_sim.partition import SimulatedPartition
 from tests.unit.pipeline_sink_cluster import MemoryClient, MemoryCluster
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.broker_questions import LogDir, LogDirReplica
 from pipeline.client.values import Broker, ClusterMetadata, PartitionRange, TopicMetadata, TopicPartition
 from pipeline.salvage.copies import (
@@ -23,6 +22,7 @@ from pipeline.salvage.copies import (
     parse_name,
     targets_of,
 )
+from springtide.wire.errors import ErrorCode
 
 ORDERS, GONE = uuid.UUID(int=7), uuid.UUID(int=2**127 + 9)
 LONG = "x" * 200

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataplane.wire.compression import Compression
-from dataplane.wire.record_batch import TimestampType, decode_header
-from dataplane.wire.records import NewRecord, encode_batch, seal_batch, write_varint
 from pipeline.records.decode import decode_records
 from pipeline.records.headers import DamagedBatch
 from pipeline.salvage.identity import IDENTITY_SCHEMA, NO_TIMESTAMP, Place, Window, identity_rows
 from pipeline.salvage.marks import HEADER, marked, with_marks, without_marks
 from pipeline.sink.identity import DERIVED
+from springtide.wire.compression import Compression
+from springtide.wire.record_batch import TimestampType, decode_header
+from springtide.wire.records import NewRecord, encode_batch, seal_batch, write_varint
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataplane.wire.records import NewRecord, encode_batch
 from pipeline.client.values import TopicPartition
 from pipeline.salvage.errors import CopyUnreadable, PlanInvalid
 from pipeline.salvage.marks import HEADER
@@ -29,6 +28,7 @@ from pipeline.salvage.merge_rows import MERGE_SCHEMA, merge_rows
 from pipeline.salvage.merge_state import MergeState, merge_state
 from pipeline.salvage.reading import CopyRead, CopyReader
 from pipeline.sink.opening import TopicOpening
+from springtide.wire.records import NewRecord, encode_batch
 
 WHERE = TopicPartition("orders", 1)
 

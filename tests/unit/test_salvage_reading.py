@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.records import NewRecord, encode_batch
 from pipeline.client.broker_questions import (
     LogDir,
     LogDirReplica,
@@ -21,6 +18,9 @@ from pipeline.client.payloads import DEBUGGING_CONSUMER_ID
 from pipeline.client.pool import ConnectionPool
 from pipeline.salvage.errors import CopyUnreadable
 from pipeline.salvage.reading import CopyReader
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
+from springtide.wire.records import NewRecord, encode_batch
 from tests.unit.pipeline_brokers import Says, ScriptedBroker, in_turn, metadata_of
 from tests.unit.test_pipeline_client import FakeTime
 

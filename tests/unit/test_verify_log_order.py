@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataplane.wire.record_batch import SEQUENCE_MAX
 from pipeline.records.headers import scan_headers
 from pipeline.verify.findings import EVERY_REPLICA, FINDINGS_MAX, Findings, Kind
 from pipeline.verify.log_order import EpochSpan, Held, LogOrder, OrderRules
 from pipeline.verify.sequences import ProducerSequences, SequencedBatch, judge
+from springtide.wire.record_batch import SEQUENCE_MAX
 from tests.unit.verify_parts import FIRST_MS, WHERE, Batch, batch, data_of, log_of, with_epoch
 
 DAY_MS = 24 * 3600 * 1000

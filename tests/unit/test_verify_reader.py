@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.errors import ErrorCode
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
 from pipeline.client.pool import ConnectionPool
@@ -18,6 +16,8 @@ from pipeline.verify.findings import Kind
 from pipeline.verify.reader import RangeReader, RangeTask, ReadOptions
 from pipeline.verify.replica_stream import End
 from pipeline.verify.report import RangeReport
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
 from tests.unit.pipeline_brokers import Fields, Handler, ScriptedBroker, in_turn, metadata_of
 from tests.unit.verify_parts import WHERE, Replica, flipped, log_of
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.records import NewRecord, encode_batch
 from pipeline.client.payloads import FetchedPartition
 from pipeline.client.values import TopicPartition
 from pipeline.verify.comparison import Comparison
 from pipeline.verify.findings import Finding, Findings, Kind
 from pipeline.verify.log_order import LogOrder, OrderRules
 from pipeline.verify.replica_stream import End, ReplicaStream
+from springtide.wire.errors import ErrorCode
+from springtide.wire.records import NewRecord, encode_batch
 
 WHERE = TopicPartition("orders", 0)
 FIRST_MS = 1_700_000_000_000

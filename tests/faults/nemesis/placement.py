@@ -12,9 +12,9 @@ from kazoo.client import KazooClient
 from kio.schema.metadata.v7.response import MetadataResponse
 
 from controller.shell.rows import chunk_path, chunks_of, decode_chunk
-from dataplane.wire.codec import decode
 from localcluster.cluster import LocalCluster
 from localcluster.rest import PartitionView
+from springtide.wire.codec import decode
 from tests.checker.placement import Partition, View, check_placement
 from tests.checker.verdict import Anomaly
 from tests.faults import frames

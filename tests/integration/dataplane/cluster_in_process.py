@@ -46,12 +46,12 @@ from controller.core.machine import ClusterMachine
 from controller.core.options import ControllerOptions
 from controller.core.stream import build_update
 from dataplane.shell.broker import Broker, BrokerSettings, Ports
-from dataplane.shell.clock import SystemClock
 from dataplane.shell.config import parse_config
 from dataplane.shell.data_directory import load_logs, read_seen
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.tail_cache import TailBudget
+from springtide.node.clock import SystemClock
 
 CLUSTER = "prod"
 BOOT_ID = "the-boot-of-this-test"

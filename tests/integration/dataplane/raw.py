@@ -8,13 +8,13 @@ from typing import Any
 
 import trio
 
-from dataplane.wire import codec
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.framing import encode_request_frame
-from dataplane.wire.headers import decode_response_header, encode_request_header
-from dataplane.wire.record_batch import iter_headers
-from dataplane.wire.records import NewRecord, encode_batch, iter_records
+from springtide.wire import codec
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
+from springtide.wire.framing import encode_request_frame
+from springtide.wire.headers import decode_response_header, encode_request_header
+from springtide.wire.record_batch import iter_headers
+from springtide.wire.records import NewRecord, encode_batch, iter_records
 
 ANSWER_S = 15.0
 

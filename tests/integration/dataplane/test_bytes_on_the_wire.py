@@ -10,11 +10,11 @@ import pytest
 import trio
 from crc32c import crc32c
 
-from dataplane.wire import codec
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.framing import encode_request_frame
-from dataplane.wire.headers import decode_response_header, encode_request_header
-from dataplane.wire.record_batch import BatchHeader, encode_header
+from springtide.wire import codec
+from springtide.wire.errors import ErrorCode
+from springtide.wire.framing import encode_request_frame
+from springtide.wire.headers import decode_response_header, encode_request_header
+from springtide.wire.record_batch import BatchHeader, encode_header
 from tests.integration.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, API_VERSIONS, INIT_PRODUCER_ID = (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from dataplane.shell import connection as connection_module
+from springtide.node import connection as connection_module
 from tests.integration.dataplane.clients import SMALL_BATCHES, produce, read
 from tests.integration.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 from tests.integration.dataplane.gated_disk import GatedDisk

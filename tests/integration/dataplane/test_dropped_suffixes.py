@@ -8,8 +8,8 @@ from typing import Any
 import trio
 
 from dataplane.core.effects import WriteAside
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
 from tests.integration.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 from tests.integration.dataplane.raw import Raw, connected
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import trio
 
 from controller.contract.partition_state import NO_LEADER
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 from tests.integration.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 from tests.integration.dataplane.raw import Raw, connected
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import trio
 
 from controller.contract.session import ShutdownKind
-from dataplane.shell.controller_client import Seen
+from springtide.node.controller_client import Seen
 from tests.integration.dataplane.clients import produce, read
 from tests.integration.dataplane.cluster_in_process import cluster_in_process
 

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from dataplane.wire.record_batch import CRC_START, HEADER_BYTES, BatchHeader, iter_headers
 from localcluster.cluster import LocalCluster
 from pipeline.client.values import TopicPartition
 from pipeline.verify.findings import Kind
+from springtide.wire.record_batch import CRC_START, HEADER_BYTES, BatchHeader, iter_headers
 
 EPOCHS_FILE = "leader-epochs"
 

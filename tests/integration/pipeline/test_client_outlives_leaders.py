@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dataplane.wire.records import NewRecord, encode_batch
 from localcluster.cluster import LocalCluster
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig, parse_bootstrap
 from pipeline.client.values import LATEST, PartitionRange, TopicPartition
+from springtide.wire.records import NewRecord, encode_batch
 
 BATCHES = 120
 RECORDS = 20

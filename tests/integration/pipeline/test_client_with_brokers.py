@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.records import NewRecord, encode_batch
 from localcluster.cluster import LocalCluster
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
@@ -22,6 +20,8 @@ from pipeline.client.values import (
     Unsettled,
 )
 from pipeline.records.decode import decode_records
+from springtide.wire.errors import ErrorCode
+from springtide.wire.records import NewRecord, encode_batch
 
 PRODUCER_ID = 2**62 + 77
 

@@ -14,8 +14,6 @@ import psutil
 import pyarrow.dataset as ds
 import pytest
 
-from dataplane.wire.compression import Compression
-from dataplane.wire.records import NewRecord, encode_batch
 from localcluster.cluster import LocalCluster
 from pipeline.client.client import Client
 from pipeline.client.values import TopicPartition
@@ -23,6 +21,8 @@ from pipeline.jobs import cli
 from pipeline.land import job
 from pipeline.land.latest import read_latest
 from pipeline.land.reading import dataset, landed, read
+from springtide.wire.compression import Compression
+from springtide.wire.records import NewRecord, encode_batch
 from tests.integration.pipeline.land_driver import HAS_DELTA, MOMENTS, LandProcess
 from tests.pipeline_proof.part import proving
 from tests.unit.land_world import data_files

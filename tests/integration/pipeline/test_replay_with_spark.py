@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dataplane.wire.records import NewRecord, encode_batch
 from localcluster.cluster import LocalCluster
 from pipeline.client.client import Client
 from pipeline.client.values import EARLIEST, LATEST, PartitionRange, TopicPartition
 from pipeline.jobs.cli import main
 from pipeline.records.decode import decode_records
+from springtide.wire.records import NewRecord, encode_batch
 
 pytestmark = [pytest.mark.timeout(300)]
 FIRST_MS = 1_700_000_000_123

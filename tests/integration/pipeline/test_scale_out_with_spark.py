@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from dataplane.wire.compression import Compression
-from dataplane.wire.records import NewRecord, encode_batch
 from localcluster.cluster import LocalCluster
 from pipeline.client.client import Client
 from pipeline.client.values import TopicPartition
 from pipeline.land.reading import dataset, landed
+from springtide.wire.compression import Compression
+from springtide.wire.records import NewRecord, encode_batch
 from tests.integration.pipeline.spark_places import (
     LOCAL_CLUSTER,
     PYTHON,

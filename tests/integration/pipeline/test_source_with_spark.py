@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from dataplane.wire.compression import Compression
-from dataplane.wire.records import NewRecord, encode_batch
 from localcluster.cluster import LocalCluster
 from pipeline.client.client import Client
 from pipeline.client.values import TopicPartition
+from springtide.wire.compression import Compression
+from springtide.wire.records import NewRecord, encode_batch
 
 FIRST_MS = 1_700_000_000_123
 CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from dataplane.wire.records import NewRecord, encode_batch
 from localcluster.cluster import LocalCluster
 from pipeline.client.client import Client
 from pipeline.client.values import LATEST, TopicPartition
+from springtide.wire.records import NewRecord, encode_batch
 from tests.pipeline_proof.part import proving
 
 pytestmark = [pytest.mark.timeout(300)]
@@ -103,7 +103,7 @@ import os, signal, sys, time
 from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from dataplane.wire.records import NewRecord, encode_batch
+from springtide.wire.records import NewRecord, encode_batch
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig, parse_bootstrap
 from pipeline.client.values import LATEST, TopicPartition

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from dataplane.wire.records import NewRecord, encode_batch
 from localcluster.cluster import LocalCluster
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig, parse_bootstrap
@@ -22,6 +21,7 @@ from pipeline.client.values import TopicPartition
 from pipeline.jobs import cli
 from pipeline.land.reading import landed
 from pipeline.verify.findings import Kind
+from springtide.wire.records import NewRecord, encode_batch
 from tests.integration.pipeline.log_damage import WOUNDS, Placed, wound_replica
 from tests.pipeline_proof.part import proving
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dataplane.wire.records import NewRecord
+from springtide.wire.records import NewRecord
 from tests.pipeline_proof.contract.cases import Options, by_topic
 from tests.pipeline_proof.contract.rules import Reading, Refused, Undocumented, expected
 from tests.pipeline_proof.contract.world import World

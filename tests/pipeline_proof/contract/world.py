@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dataplane.wire.apis import APIS, ApiKey
-from dataplane.wire.compression import Compression
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.records import NewRecord, encode_batch
 from pipeline.client.messages import SPOKEN
+from springtide.wire.apis import APIS, ApiKey
+from springtide.wire.compression import Compression
+from springtide.wire.errors import ErrorCode
+from springtide.wire.records import NewRecord, encode_batch
 from tests.unit.pipeline_brokers import Fields, Says, ScriptedBroker
 
 FIRST_MS = 1_700_000_000_007

@@ -10,7 +10,7 @@ from controller.contract.session import ShutdownKind
 from controller.core import registration, sessions
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.producer_state import ProducerStates
-from dataplane.wire.record_batch import HEADER_BYTES, decode_header
+from springtide.wire.record_batch import HEADER_BYTES, decode_header
 from tests.simulation import memory_log
 from tests.simulation.broker_node import BrokerNode, Disk
 from tests.simulation.memory_log import MemoryLog, StoredBatch

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from controller.core.sessions import Sessions
-from dataplane.core.heartbeats import Heartbeats
 from dataplane.core.leader import Leader
+from springtide.node.heartbeats import Heartbeats
 from tests.simulation.planted.plant import Patches, plant
 
 

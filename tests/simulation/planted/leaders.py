@@ -10,13 +10,13 @@ from controller.core import isr, machine
 from dataplane.core import leader
 from dataplane.core.isr import FollowerProgress, InSyncSet
 from dataplane.core.leader import Leader
-from dataplane.core.lease import NEVER_MS
 from dataplane.core.log_port import LogPort
 from dataplane.core.producer_state import Duplicate, ProducerStates
 from dataplane.core.purgatory import Purgatory
 from dataplane.core.reads import out_of_range
 from dataplane.core.replica import Replica
-from dataplane.wire.errors import ErrorCode
+from springtide.node.lease import NEVER_MS
+from springtide.wire.errors import ErrorCode
 from tests.simulation.planted.plant import Patches, plant
 
 

@@ -9,7 +9,7 @@ from dataplane.core.effects import Effects
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.log_port import LogPort, SuspectBytes
 from dataplane.core.replica import Replica
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 from tests.simulation import scrubbing
 from tests.simulation.memory_log import MemoryLog
 from tests.simulation.planted.plant import Patches, plant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.contract.partition_state import NO_LEADER
 from controller.core.events import ElectUnclean
 from dataplane.core.replica import Role
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.scenarios.registry import scenario
 from tests.simulation.scenarios.script import Script

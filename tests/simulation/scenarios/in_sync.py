@@ -6,7 +6,7 @@ from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReportResponse
 from controller.contract.updates import UpdateBatch
 from dataplane.core.replica import LATEST_TIMESTAMP, OffsetResult, Role
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.scenarios.registry import scenario
 from tests.simulation.scenarios.script import Script

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataplane.core.replica import Role
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.record_batch import crc_is_valid
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import crc_is_valid
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.scenarios.registry import scenario
 from tests.simulation.scenarios.script import Script

@@ -20,9 +20,9 @@ from controller.contract.partition_state import NO_LEADER, PartitionKey, Partiti
 from controller.contract.updates import PollRequest
 from controller.core.events import ElectPreferred
 from dataplane.core.replica import Replica, Role
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.record_batch import decode_header
-from dataplane.wire.records import NewRecord, encode_batch
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import decode_header
+from springtide.wire.records import NewRecord, encode_batch
 from tests.simulation.broker_node import BrokerNode, FetchCall, ProduceAnswer, ProduceCall
 from tests.simulation.cluster import Cluster, ClusterOptions, Content, Producer, Violation, content_of
 from tests.simulation.controller_node import ControllerNode

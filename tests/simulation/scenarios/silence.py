@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.records import NewRecord, encode_batch
+from springtide.wire.errors import ErrorCode
+from springtide.wire.records import NewRecord, encode_batch
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.clients import ProduceAnswer, ProduceCall, ReadAnswer, ReadCall
 from tests.simulation.scenarios.registry import scenario

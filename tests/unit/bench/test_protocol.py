@@ -17,9 +17,9 @@ from bench.protocol import (
     encode_produce,
     encode_produced_batch,
 )
-from dataplane.wire.produce import ProduceOutcome, decode_produce_request, encode_produce_response
-from dataplane.wire.record_batch import decode_header
-from dataplane.wire.records import NewRecord, encode_batch, iter_records
+from springtide.wire.produce import ProduceOutcome, decode_produce_request, encode_produce_response
+from springtide.wire.record_batch import decode_header
+from springtide.wire.records import NewRecord, encode_batch, iter_records
 
 TOPIC = "orders"
 CORRELATION = struct.Struct(">i")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench.records import CODECS, OURS, encode_aiokafka, make_case, run, sides_of, table
-from dataplane.wire.compression import Compression
-from dataplane.wire.records import iter_records
+from springtide.wire.compression import Compression
+from springtide.wire.records import iter_records
 
 
 @pytest.mark.parametrize("compression", CODECS)

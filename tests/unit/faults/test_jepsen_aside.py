@@ -8,7 +8,7 @@ from random import Random
 from dataplane.storage.divergent import WrittenAside, write_aside
 from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.recovery import OpenedLog
-from dataplane.wire.records import NewRecord, encode_batch
+from springtide.wire.records import NewRecord, encode_batch
 from tests.checker.check import check
 from tests.checker.history import History
 from tests.faults.jepsen2013.aside import Copy, dump_operations, find_in_copies, read_copies

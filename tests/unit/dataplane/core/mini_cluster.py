@@ -23,8 +23,8 @@ from controller.contract.partition_state import NO_LEADER, PartitionState
 from controller.contract.updates import BrokerEndpoint
 from dataplane.core.effects import CompleteProduce, Effects, HighWatermarkMoved, ReportProblem, WriteAside
 from dataplane.core.replica import FetchedPartition, Replica, ReplicaOptions, Role
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.record_batch import BatchHeader, decode_header
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import BatchHeader, decode_header
 from tests.simulation.memory_log import MemoryLog
 
 BROKERS = (1, 2, 3)

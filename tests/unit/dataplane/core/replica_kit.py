@@ -10,11 +10,11 @@ from controller.contract.session import BrokerStatus, HeartbeatResponse
 from controller.contract.updates import BrokerEndpoint
 from dataplane.core.effects import Effects
 from dataplane.core.fetch_session import Contact
-from dataplane.core.lease import Lease
 from dataplane.core.replica import AppendResult, FetchedPartition, FetchResult, Replica, ReplicaOptions
-from dataplane.wire.fetch import LogMark
-from dataplane.wire.record_batch import decode_header
-from dataplane.wire.records import NewRecord, encode_batch
+from springtide.node.lease import Lease
+from springtide.wire.fetch import LogMark
+from springtide.wire.record_batch import decode_header
+from springtide.wire.records import NewRecord, encode_batch
 from tests.simulation.memory_log import MemoryLog
 
 TOPIC_ID = "c3ByaW5ndGlkZS10b3BpYw"

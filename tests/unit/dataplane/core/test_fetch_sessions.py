@@ -19,8 +19,8 @@ from dataplane.core.fetch_session import (
     FollowerRequest,
     FollowerSession,
 )
-from dataplane.core.lease import NEVER_MS
-from dataplane.wire.errors import ErrorCode
+from springtide.node.lease import NEVER_MS
+from springtide.wire.errors import ErrorCode
 
 A, B, C = ("a", 0), ("b", 0), ("b", 1)
 

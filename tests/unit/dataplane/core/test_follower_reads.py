@@ -9,7 +9,7 @@ from controller.contract.partition_state import NO_LEADER
 from dataplane.core.effects import HIGH_WATERMARK_MOVED, LEADERSHIP_CHANGED
 from dataplane.core.leader_epochs import EpochEnd
 from dataplane.core.replica import FetchedPartition, FetchResult
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 
 NOBODY = FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

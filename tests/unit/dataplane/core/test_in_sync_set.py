@@ -23,7 +23,7 @@ from dataplane.core.effects import (
     Effects,
 )
 from dataplane.core.fetch_session import Contact
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 
 
 def proposal(*isr: int, id_: int = 1, partition_epoch: int = 1, leader_epoch: int = 1) -> IsrProposal:

@@ -17,7 +17,7 @@ from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogPort
 from dataplane.core.reads import out_of_range
 from dataplane.core.replica import AppendResult, FetchResult, Replica
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 
 SEEDS = 120
 STEPS = 600

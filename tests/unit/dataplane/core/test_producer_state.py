@@ -13,8 +13,8 @@ from dataplane.core.producer_state import (
     ProducerView,
     decode_producer_states,
 )
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.record_batch import SEQUENCE_MAX, BatchHeader
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import SEQUENCE_MAX, BatchHeader
 
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 

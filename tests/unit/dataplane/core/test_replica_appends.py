@@ -17,9 +17,9 @@ from dataplane.core.effects import (
 from dataplane.core.producer_state import ProducerView
 from dataplane.core.replica import AppendResult, Role
 from dataplane.core.results import ProducersResult
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.record_batch import TimestampType, crc_is_valid
-from dataplane.wire.records import iter_records
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import TimestampType, crc_is_valid
+from springtide.wire.records import iter_records
 
 
 def leading(**options: object) -> Bench:

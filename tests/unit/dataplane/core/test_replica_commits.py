@@ -10,7 +10,7 @@ from dataplane.core.effects import HIGH_WATERMARK_MOVED, NO_EFFECTS, CompletePro
 from dataplane.core.fetch_session import Contact
 from dataplane.core.replica import AppendResult, OffsetResult
 from dataplane.core.watermarks import HighWatermark, committable_offset
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 
 LAPSED = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

@@ -23,7 +23,7 @@ from dataplane.core.effects import (
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader_epochs import EpochEnd
 from dataplane.core.replica import FetchedPartition
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 from tests.simulation.memory_log import MemoryLog
 
 

@@ -13,7 +13,7 @@ from dataplane.core.effects import (
     StartFetching,
 )
 from dataplane.core.replica import FetchedPartition, Role
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 
 GROWING = {
     "replicas": (1, 2, 4, 3),

@@ -18,9 +18,9 @@ from dataplane.core.replica import (
 )
 from dataplane.core.results import LATEST_TIERED_TIMESTAMP, MAX_TIMESTAMP, TimestampLookup
 from dataplane.shell.lookups import look_up
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.fetch import LogMark
-from dataplane.wire.record_batch import decode_header
+from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch import LogMark
+from springtide.wire.record_batch import decode_header
 from tests.simulation.memory_log import MemoryLog
 
 EMPTY_AT = {n: LogSlice((), 0, n) for n in range(20)}

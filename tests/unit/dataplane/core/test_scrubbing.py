@@ -20,7 +20,7 @@ from dataplane.core.leader import FETCH_REPEATS
 from dataplane.core.log_port import RottenRange
 from dataplane.core.results import FetchedPartition
 from dataplane.core.scrubbing import ScrubOrder, ScrubProgress, Unfit, fitting_bytes
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 from tests.simulation.memory_log import MemoryLog
 
 ROT = RottenRange(0, 1, "CRC does not match")

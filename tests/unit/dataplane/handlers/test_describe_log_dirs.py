@@ -10,12 +10,12 @@ import pytest
 
 from dataplane.handlers import describe_log_dirs
 from dataplane.handlers.context import BrokerContext
-from dataplane.handlers.node_context import Request
 from dataplane.shell.asides import Listed
 from dataplane.storage.divergent import DivergentRange, FoundAside
-from dataplane.wire import codec
-from dataplane.wire.apis import APIS, ApiKey, response_header_version
-from dataplane.wire.errors import ErrorCode
+from springtide.node.handlers.context import Request
+from springtide.wire import codec
+from springtide.wire.apis import APIS, ApiKey, response_header_version
+from springtide.wire.errors import ErrorCode
 
 KEY = ApiKey.DESCRIBE_LOG_DIRS
 VERSIONS = range(APIS[KEY].version_min, APIS[KEY].version_max + 1)

@@ -12,10 +12,10 @@ from dataplane.core.producer_state import ProducerView
 from dataplane.core.results import ProducersResult
 from dataplane.handlers import describe_producers
 from dataplane.handlers.context import BrokerContext
-from dataplane.handlers.node_context import Request
-from dataplane.wire import codec
-from dataplane.wire.apis import ApiKey
-from dataplane.wire.errors import ErrorCode
+from springtide.node.handlers.context import Request
+from springtide.wire import codec
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
 
 NOW_MS = 77
 NAMED = 2**62 + 5

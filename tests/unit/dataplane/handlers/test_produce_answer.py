@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dataplane.handlers.produce_answer import encode_success
-from dataplane.wire.apis import ApiKey, response_header_version
-from dataplane.wire.framing import encode_response_frame
-from dataplane.wire.produce import ProduceOutcome, encode_produce_response
+from springtide.wire.apis import ApiKey, response_header_version
+from springtide.wire.framing import encode_response_frame
+from springtide.wire.produce import ProduceOutcome, encode_produce_response
 
 
 @pytest.mark.parametrize("version", range(3, 12))

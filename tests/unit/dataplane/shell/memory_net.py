@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import trio
 
-from dataplane.shell.net import Buffer, Channel, OnReady, Readiness
+from springtide.node.net import Buffer, Channel, OnReady, Readiness
 
 
 class MemoryChannel:

@@ -15,10 +15,7 @@ from controller.contract.partition_state import PartitionState
 from controller.contract.session import BrokerStatus, HeartbeatResponse
 from controller.contract.updates import BrokerEndpoint, UpdateBatch
 from dataplane.core.fetch_session import FetchSessions
-from dataplane.core.lease import Lease
 from dataplane.core.replica import AppendResult, FetchResult
-from dataplane.shell.clock import Timekeeper
-from dataplane.shell.cluster_view import ClusterView
 from dataplane.shell.config import BrokerConfig, TopicSettings, parse_config
 from dataplane.shell.data_directory import DataDirectory, load_logs
 from dataplane.shell.fetches import Fetches
@@ -26,12 +23,15 @@ from dataplane.shell.maintenance import Maintenance
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.partitions import Fetching, HostedPartition, PartitionTable, Scrubbing
 from dataplane.shell.produces import Produces
-from dataplane.shell.threads import WorkerThreads
 from dataplane.storage.disk import Disk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.partition_log import PartitionLog
-from dataplane.wire.record_batch import decode_header
-from dataplane.wire.records import NewRecord, encode_batch
+from springtide.node.clock import Timekeeper
+from springtide.node.cluster_view import ClusterView
+from springtide.node.lease import Lease
+from springtide.node.threads import WorkerThreads
+from springtide.wire.record_batch import decode_header
+from springtide.wire.records import NewRecord, encode_batch
 
 PATH = "/data"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"

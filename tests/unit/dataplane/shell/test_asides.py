@@ -15,12 +15,12 @@ from dataplane.core.log_port import FileRange, LogSlice
 from dataplane.core.results import FetchResult
 from dataplane.shell import asides as asides_module
 from dataplane.shell.asides import Asides, Listed
-from dataplane.shell.threads import WorkerThreads
 from dataplane.storage.disk import File
 from dataplane.storage.divergent import WrittenAside, write_aside
 from dataplane.storage.health import DirectoryHealth
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.record_batch import iter_headers
+from springtide.node.threads import WorkerThreads
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import iter_headers
 from tests.simulation.memory_disk import MemoryDisk
 
 ASIDE = f"{PATH}/divergent"

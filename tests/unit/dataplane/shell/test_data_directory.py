@@ -11,8 +11,8 @@ import trio.testing
 from shell_kit import PATH, Node
 
 from dataplane.core.effects import WriteAside
-from dataplane.shell.controller_client import Seen
 from dataplane.shell.data_directory import _why_aside, read_seen
+from springtide.node.controller_client import Seen
 from tests.simulation.memory_disk import MemoryDisk
 
 T = TypeVar("T")

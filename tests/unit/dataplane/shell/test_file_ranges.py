@@ -9,10 +9,10 @@ import pytest
 import trio
 import trio.testing
 from memory_net import MemoryChannel
-from test_connection import Harness, frame
+from tests.unit.springtide.node.test_connection import Harness, frame
 
-from dataplane.shell import connection as connection_module
-from dataplane.wire.framing import FileRange
+from springtide.node import connection as connection_module
+from springtide.wire.framing import FileRange
 from tests.simulation.memory_disk import MemoryDisk
 
 CONTENT = bytes(range(256)) * 10

@@ -17,8 +17,8 @@ from dataplane.core.replica import FetchedPartition, Role
 from dataplane.shell.partitions import PartitionTable
 from dataplane.storage.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_checkpoint
 from dataplane.storage.health import CorruptLog
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.record_batch import BatchHeader
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import BatchHeader
 from tests.simulation.memory_disk import MemoryDisk
 
 KEY = (TOPIC_ID, 0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import trio
 import trio.testing
 
-from dataplane.shell.clock import SystemClock
 from dataplane.shell.metrics import BrokerCounters, collect_counters
-from dataplane.shell.net import SystemNet
-from dataplane.shell.status import REQUEST_BYTES_MAX, MetricsCollector, StatusServer
+from springtide.node.clock import SystemClock
+from springtide.node.net import SystemNet
+from springtide.node.status import REQUEST_BYTES_MAX, MetricsCollector, StatusServer
 
 
 def get(*requests: bytes, is_ready: bool = True) -> list[bytes]:

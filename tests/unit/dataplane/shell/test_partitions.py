@@ -21,7 +21,7 @@ from dataplane.core.leader_epochs import EpochEnd
 from dataplane.core.replica import FetchedPartition, Role
 from dataplane.shell.log_creator import CREATIONS_AT_ONCE
 from dataplane.shell.partitions import UNREPORTED_PROBLEMS_MAX
-from dataplane.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode
 from tests.simulation.memory_disk import MemoryDisk
 
 THIRD_ID = "CCCCCCCCCCCCCCCCCCCCCC"

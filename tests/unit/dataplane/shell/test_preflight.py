@@ -14,11 +14,11 @@ from shell_kit import TrioClock
 
 from controller.contract.preflight import PreflightReport, PreflightResponse, PreflightTarget, ReachFailure
 from controller.contract.session import BrokerStatus, HeartbeatResponse
-from dataplane.shell.clock import SystemClock
-from dataplane.shell.controller_client import ControllerUnavailable
-from dataplane.shell.net import Channel, Listener, Poller, SystemNet
 from dataplane.shell.preflight import DISK_FILE, FLUSHES, INTERVAL_MS, Preflight, reach, try_disk
-from dataplane.wire.apis import HIGHEST_FETCH_VERSION
+from springtide.node.clock import SystemClock
+from springtide.node.controller_client import ControllerUnavailable
+from springtide.node.net import Channel, Listener, Poller, SystemNet
+from springtide.wire.apis import HIGHEST_FETCH_VERSION
 from tests.simulation.memory_disk import MemoryDisk
 
 T = TypeVar("T")

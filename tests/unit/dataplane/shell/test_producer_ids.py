@@ -9,9 +9,9 @@ import trio.testing
 
 from controller.contract.errors import ControllerError
 from controller.contract.updates import ProducerIdsResponse
-from dataplane.shell.clock import SystemClock
-from dataplane.shell.controller_client import ControllerUnavailable
 from dataplane.shell.producer_ids import ProducerIds
+from springtide.node.clock import SystemClock
+from springtide.node.controller_client import ControllerUnavailable
 
 
 class NoWaitClock(SystemClock):

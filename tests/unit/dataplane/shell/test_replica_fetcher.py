@@ -11,13 +11,13 @@ import trio.testing
 from shell_kit import OTHER_ID, TOPIC_ID, Node, TrioClock, batch_of, endpoint, state
 
 from controller.contract.partition_state import PartitionState
-from dataplane.shell.net import READABLE, Buffer, Channel, Listener, OnReady, Poller
 from dataplane.shell.replica_fetcher import ReplicaFetchers
-from dataplane.shell.topic_ids import topic_id_bytes, topic_id_text
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.fetch import FetchedPartition, FetchRequest, decode_fetch_request, encode_fetch_response
-from dataplane.wire.framing import FrameReader, encode_response_frame
-from dataplane.wire.headers import decode_request_header
+from springtide.node.net import READABLE, Buffer, Channel, Listener, OnReady, Poller
+from springtide.node.topic_ids import topic_id_bytes, topic_id_text
+from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch import FetchedPartition, FetchRequest, decode_fetch_request, encode_fetch_response
+from springtide.wire.framing import FrameReader, encode_response_frame
+from springtide.wire.headers import decode_request_header
 from tests.simulation.memory_disk import MemoryDisk
 
 FETCH_VERSION = 17

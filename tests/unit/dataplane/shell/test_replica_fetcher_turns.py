@@ -10,11 +10,11 @@ import trio.testing
 from memory_net import MemoryChannel, MemoryPoller
 from shell_kit import TOPIC_ID, Node, TrioClock, batch_of, endpoint, state
 
-from dataplane.shell.net import Channel, Listener, Poller
 from dataplane.shell.replica_fetcher import TURN_BYTES_MAX, ReplicaFetchers
-from dataplane.shell.topic_ids import topic_id_bytes
-from dataplane.wire.fetch import FetchedPartition, encode_fetch_response
-from dataplane.wire.framing import encode_response_frame
+from springtide.node.net import Channel, Listener, Poller
+from springtide.node.topic_ids import topic_id_bytes
+from springtide.wire.fetch import FetchedPartition, encode_fetch_response
+from springtide.wire.framing import encode_response_frame
 from tests.simulation.memory_disk import MemoryDisk
 
 FETCH_VERSION = 17

@@ -11,15 +11,15 @@ from memory_net import MemoryChannel
 from shell_kit import SMALL_SEGMENTS, TOPIC_ID, Node, TrioClock, state
 
 from dataplane.core.effects import Effects
-from dataplane.shell.net import Channel, Listener, Poller
 from dataplane.shell.partitions import HostedPartition
 from dataplane.shell.scrubber import Scrubber
-from dataplane.shell.topic_ids import topic_id_bytes
-from dataplane.wire import fetch as wire
-from dataplane.wire.apis import HIGHEST_FETCH_VERSION
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.framing import encode_response_frame
-from dataplane.wire.headers import decode_request_header
+from springtide.node.net import Channel, Listener, Poller
+from springtide.node.topic_ids import topic_id_bytes
+from springtide.wire import fetch as wire
+from springtide.wire.apis import HIGHEST_FETCH_VERSION
+from springtide.wire.errors import ErrorCode
+from springtide.wire.framing import encode_response_frame
+from springtide.wire.headers import decode_request_header
 from tests.simulation.memory_disk import MemoryDisk
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from shell_kit import Node, batch_of, state
 
 from controller.contract.partition_state import PartitionState
 from dataplane.core.results import FetchedPartition
-from dataplane.wire.record_batch import decode_header
+from springtide.wire.record_batch import decode_header
 from tests.simulation.memory_disk import MemoryDisk
 
 

@@ -11,8 +11,8 @@ from controller.contract.partition_state import MoveThrottle, PartitionState
 from controller.contract.throttles import FOLLOWER_RATE
 from controller.contract.updates import BrokerEndpoint
 from dataplane.shell.learner_turns import LearnerTurns
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.fetch import FetchedPartition
+from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch import FetchedPartition
 
 RATE = 2_000
 THROTTLE = MoveThrottle(rate=RATE, operation="m")

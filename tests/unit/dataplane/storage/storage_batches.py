@@ -12,8 +12,8 @@ from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.partition_log import LogOptions, PartitionId, PartitionLog
 from dataplane.storage.recovery import DamagedLog, LogSettings, OpenedLog, open_partition_log
 from dataplane.storage.tail_cache import TailBudget
-from dataplane.wire.record_batch import BatchHeader, decode_header
-from dataplane.wire.records import NewRecord, encode_batch
+from springtide.wire.record_batch import BatchHeader, decode_header
+from springtide.wire.records import NewRecord, encode_batch
 from tests.simulation.memory_disk import MemoryDisk
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"

@@ -19,7 +19,7 @@ from dataplane.storage.divergent import (
 )
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.recovery import OpenedLog
-from dataplane.wire.record_batch import iter_headers
+from springtide.wire.record_batch import iter_headers
 from tests.simulation.memory_disk import MemoryDisk
 from tests.unit.dataplane.storage.storage_batches import TOPIC_ID, append, batch, open_log
 

@@ -21,7 +21,7 @@ from dataplane.storage.log_dir import LogDir, StrayDirectory, open_log_dir
 from dataplane.storage.log_dir_identity import LogDirRefused, worst_shutdown
 from dataplane.storage.partition_log import LogOptions, PartitionId
 from dataplane.storage.recovery import DamagedLog, OpenedLog
-from dataplane.wire.record_batch import decode_header
+from springtide.wire.record_batch import decode_header
 from tests.simulation.memory_disk import MemoryDisk
 
 ORDERS = PartitionId("AAAAAAAAAAAAAAAAAAAAAA", "orders", 0)

@@ -26,7 +26,7 @@ from dataplane.core.log_port import LogPort
 from dataplane.core.producer_state import ProducerStates
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import open_partition_log
-from dataplane.wire.record_batch import BatchHeader
+from springtide.wire.record_batch import BatchHeader
 from tests.simulation.memory_disk import MemoryDisk
 
 PRODUCERS = 3

@@ -25,8 +25,8 @@ from dataplane.core.producer_state import Duplicate
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.recovery import DamagedLog, OpenedLog
 from dataplane.storage.segment import ScanStop
-from dataplane.wire.errors import ErrorCode
-from dataplane.wire.record_batch import HEADER_BYTES, decode_header
+from springtide.wire.errors import ErrorCode
+from springtide.wire.record_batch import HEADER_BYTES, decode_header
 from tests.simulation.memory_disk import MemoryDisk
 
 FIRST_LOG = f"{DIRECTORY}/00000000000000000000.log"

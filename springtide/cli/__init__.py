@@ -1,0 +1,1 @@
+"""The command line of operators: a client of the REST API like any other."""

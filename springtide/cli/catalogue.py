@@ -1,0 +1,61 @@
+"""Every command, in the order in which help lists them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from springtide.cli.command import Command, Kind, argument
+from springtide.cli.commands import (
+    audit,
+    brokers,
+    clusters,
+    configs,
+    operations,
+    partitions,
+    plans,
+    policies,
+    problems,
+    reassignments,
+    topics,
+    verifications,
+)
+
+COMMANDS: Final[tuple[Command, ...]] = (
+    *clusters.COMMANDS,
+    *brokers.COMMANDS,
+    *topics.COMMANDS,
+    *configs.COMMANDS,
+    *partitions.COMMANDS,
+    *reassignments.COMMANDS,
+    *plans.COMMANDS,
+    *policies.COMMANDS,
+    *operations.COMMANDS,
+    *verifications.COMMANDS,
+    *audit.COMMANDS,
+    *problems.COMMANDS,
+    Command(
+        words=("completion",),
+        summary="Print a script that completes these commands in a shell",
+        examples=("completion bash > /etc/bash_completion.d/springtide",),
+        kind=Kind.COMPLETION,
+        in_cluster=False,
+        arguments=(argument("shell", choices=("bash", "zsh", "fish"), help="the shell"),),
+    ),
+)
+
+#: First words that have more words after them.
+NOUNS: Final[Mapping[str, str]] = {
+    "clusters": "create, look at, what is wrong now",
+    "brokers": "add, look at, cordon, demote, take back, remove",
+    "topics": "create, look at, enlarge, delete",
+    "configs": "settings of topics, brokers and the cluster: look at, set, unset",
+    "partitions": "who leads, who is in sync, what is blocked and why",
+    "reassignments": "move replicas by hand, look at what moves, cancel",
+    "plans": "what would move before it does, and carrying it out",
+    "policies": "what plans must keep to, as SQL: look at, write, delete",
+    "operations": "work that outlives its request: look at, follow, throttle, cancel",
+    "verifications": "whether replicas are the same, as `pipeline verify` found them",
+    "audit": "who changed what, when and why; verify that it was not altered",
+    "problems": "what the codes of errors mean",
+}

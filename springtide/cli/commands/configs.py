@@ -1,0 +1,100 @@
+"""springtide configs …"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from springtide.cli.arguments import id_number, setting, settings_of
+from springtide.cli.call import Call, UsageError, get, write
+from springtide.cli.command import Command, Kind, argument
+from springtide.cli.tables import text
+
+#: Whose settings. Exactly one: several names are both a topic's and the cluster's, so nobody is guessed.
+_WHOSE = (
+    argument("--topic", metavar="TOPIC", help="this topic's"),
+    argument("--broker", type=id_number, metavar="ID", help="this broker's"),
+    argument("--defaults", action="store_true", help="the cluster's: defaults of its topics and brokers"),
+)
+_NAME = argument("name", metavar="NAME", help="the setting's name, such as min.insync.replicas")
+
+
+def _holder(options: Namespace) -> tuple[object, ...]:
+    whose = [
+        names
+        for names, is_given in (
+            (("topics", options.topic), options.topic is not None),
+            (("brokers", options.broker), options.broker is not None),
+            ((), options.defaults),
+        )
+        if is_given
+    ]
+    if len(whose) != 1:
+        raise UsageError("say whose settings: one of --topic, --broker and --defaults")
+    return ("clusters", options.cluster, *whose[0], "configs")
+
+
+def _alter(options: Namespace) -> Call:
+    configs: dict[str, str | None] = dict(settings_of(options.settings))
+    for name in options.unset:
+        if name in configs:
+            raise UsageError(f"{name!r} is both set and unset")
+        configs[name] = None
+    if not configs:
+        raise UsageError("nothing to change: give KEY=VALUE, or --unset NAME")
+    return write(options, "POST", *_holder(options), action="alter", body={"configs": configs})
+
+
+COMMANDS = (
+    Command(
+        words=("configs", "list"),
+        summary="List settings: what applies, and where it comes from",
+        examples=("configs list --topic orders", "configs list --broker 3", "configs list --defaults"),
+        kind=Kind.LIST,
+        arguments=_WHOSE,
+        call=lambda options: get(*_holder(options)),
+        columns=(
+            text("name"),
+            text("value"),
+            text("source"),
+            text("default"),
+            text("cluster-config", "cluster_config"),
+            text("read-only", "is_read_only"),
+        ),
+    ),
+    Command(
+        words=("configs", "show"),
+        summary="Look at one setting",
+        examples=("configs show min.insync.replicas --topic orders",),
+        arguments=(_NAME, *_WHOSE),
+        call=lambda options: get(*_holder(options), options.name),
+    ),
+    Command(
+        words=("configs", "alter"),
+        summary="Set and unset some settings: all of them, or none",
+        examples=(
+            "configs alter --topic orders min.insync.replicas=2 --unset retention.ms --reason money",
+            "configs alter --broker 3 follower.replication.throttled.rate=50000000",
+            "configs alter --defaults log.retention.ms=3600000 --dry-run",
+        ),
+        kind=Kind.WRITE,
+        is_conditional=True,
+        arguments=(
+            argument(
+                "settings",
+                metavar="KEY=VALUE",
+                nargs="*",
+                type=setting,
+                help="a setting under Kafka's name, and its value",
+            ),
+            *_WHOSE,
+            argument(
+                "--unset",
+                action="append",
+                default=[],
+                metavar="NAME",
+                help="let the default apply again; may be repeated",
+            ),
+        ),
+        call=_alter,
+    ),
+)

@@ -1,0 +1,224 @@
+"""springtide plans …"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping
+
+from springtide.cli.arguments import count, id_number, replicas
+from springtide.cli.call import Call, Json, UsageError, get, given, write
+from springtide.cli.command import Argument, Command, Kind, argument
+from springtide.cli.tables import number, text
+
+PLAN_ID = argument("plan_id", metavar="PLAN", help="the plan's id, such as plan_Zk1lV0pC")
+
+#: How moves are made, of everything that makes some.
+CARRY_OUT: tuple[Argument, ...] = (
+    argument(
+        "--throttle",
+        type=count,
+        metavar="BYTES",
+        help="how much each broker may copy for it in a second (default: as much as it can)",
+    ),
+    argument("--max-concurrent-moves", type=count, metavar="NUMBER", help="partitions on their way at once"),
+    argument("--not-before", metavar="TIME", help="begin then, such as 2026-11-22T02:00:00Z"),
+)
+
+
+def how(options: Namespace) -> Json:
+    return given(
+        throttle_bytes_per_s=options.throttle,
+        max_concurrent_moves=options.max_concurrent_moves,
+        not_before=options.not_before,
+    )
+
+
+def wanted(value: str) -> Mapping[str, object]:
+    """`orders-0=4:2:3`: a partition, and the brokers that it shall have."""
+    name, _, ids = value.partition("=")
+    topic, _, partition = name.rpartition("-")
+    return {"topic": topic, "partition": id_number(partition), "replicas": replicas(ids)}
+
+
+def _goal(options: Namespace) -> Json:
+    chosen: list[Json] = []
+    if options.rebalance:
+        chosen.append({"kind": "rebalance", "mode": "full"})
+    if options.onto:
+        chosen.append({"kind": "rebalance", "mode": "new_only", "new_broker_ids": options.onto})
+    if options.drain:
+        chosen.append({"kind": "drain", "broker_ids": options.drain})
+    if options.replace is not None:
+        if len(options.replace) != 2:
+            raise UsageError("--replace: two brokers are needed, such as 3:4")
+        old, new = options.replace
+        chosen.append({"kind": "replace", "broker_id": old, "replacement": new})
+    if options.replication_factor is not None:
+        topic, _, factor = options.replication_factor.rpartition("=")
+        if not topic or not factor.isdigit():
+            raise UsageError("--replication-factor: must be TOPIC=NUMBER, such as orders=3")
+        chosen.append(
+            {"kind": "change_replication_factor", "topic": topic, "replication_factor": int(factor)}
+        )
+    if options.separate:
+        chosen.append({"kind": "separate_replicas"})
+    if options.assign:
+        chosen.append({"kind": "assign", "assignments": options.assign})
+    if len(chosen) != 1:
+        raise UsageError("name one goal, such as --drain 3")
+    return chosen[0]
+
+
+def _make(options: Namespace) -> Call:
+    body = {"goal": _goal(options)} | given(expires_in_s=options.expires_in)
+    return write(options, "POST", "clusters", options.cluster, "plans", body=body)
+
+
+COMMANDS = (
+    Command(
+        words=("plans", "list"),
+        summary="List plans, newest first",
+        examples=("plans list",),
+        kind=Kind.LIST,
+        call=lambda options: get("clusters", options.cluster, "plans"),
+        columns=(
+            text("plan", "id"),
+            text("goal", "kind"),
+            number("moves"),
+            number("bytes"),
+            text("created", "created_at"),
+            text("expires", "expires_at"),
+            text("operation", "operation_id"),
+            text("reason"),
+        ),
+    ),
+    Command(
+        words=("plans", "make"),
+        summary="Plan how to reach a goal; nothing moves",
+        examples=(
+            "plans make --drain 3 --reason 'store3 is to be replaced'",
+            "plans make --onto 4 --onto 5",
+            "plans make --assign orders-0=4:2:3 --assign orders-1=2:3:4",
+            "plans make --rebalance --dry-run",
+        ),
+        kind=Kind.WRITE,
+        arguments=(
+            argument("--rebalance", action="store_true", help="even out replicas and leaders"),
+            argument(
+                "--onto",
+                action="append",
+                default=[],
+                type=id_number,
+                metavar="BROKER",
+                help="even out onto this new broker only; may be repeated",
+            ),
+            argument(
+                "--drain",
+                action="append",
+                default=[],
+                type=id_number,
+                metavar="BROKER",
+                help="empty this broker; may be repeated",
+            ),
+            argument(
+                "--replace", type=replicas, metavar="OLD:NEW", help="one broker in all the places of another"
+            ),
+            argument(
+                "--replication-factor", metavar="TOPIC=NUMBER", help="more or fewer replicas of a topic"
+            ),
+            argument("--separate", action="store_true", help="replicas off shared hosts and racks"),
+            argument(
+                "--assign",
+                action="append",
+                default=[],
+                type=wanted,
+                metavar="TOPIC-NUMBER=IDS",
+                help="a partition's brokers, the preferred leader first; may be repeated",
+            ),
+            argument("--expires-in", type=count, metavar="SECONDS", help="how long it may be executed"),
+        ),
+        call=_make,
+    ),
+    Command(
+        words=("plans", "show"),
+        summary="Look at a plan",
+        examples=("plans show plan_Zk1lV0pCTEq4nY6mXw2v3A",),
+        arguments=(PLAN_ID,),
+        call=lambda options: get("clusters", options.cluster, "plans", options.plan_id),
+    ),
+    Command(
+        words=("plans", "moves"),
+        summary="List a plan's moves in their order",
+        examples=("plans moves plan_Zk1lV0pCTEq4nY6mXw2v3A",),
+        kind=Kind.LIST,
+        arguments=(PLAN_ID,),
+        call=lambda options: get("clusters", options.cluster, "plans", options.plan_id, "moves"),
+        columns=(
+            number("position"),
+            text("topic"),
+            number("partition"),
+            text("from", "replicas_before"),
+            text("to", "replicas_after"),
+            number("bytes"),
+            number("gain"),
+            text("reasons"),
+        ),
+    ),
+    Command(
+        words=("plans", "approve"),
+        summary="Approve a plan that somebody else has made, of a protected cluster",
+        examples=("plans approve plan_Zk1lV0pCTEq4nY6mXw2v3A --reason 'checked against the quota'",),
+        kind=Kind.WRITE,
+        is_conditional=True,
+        arguments=(PLAN_ID,),
+        call=lambda options: write(
+            options, "POST", "clusters", options.cluster, "plans", options.plan_id, action="approve"
+        ),
+    ),
+    Command(
+        words=("plans", "execute"),
+        summary="Carry out a plan",
+        examples=(
+            "plans execute plan_Zk1lV0pCTEq4nY6mXw2v3A --throttle 50000000 --wait",
+            "plans execute plan_Zk1lV0pCTEq4nY6mXw2v3A --not-before 2026-11-22T02:00:00Z --drifted re_plan",
+        ),
+        kind=Kind.WRITE,
+        is_conditional=True,
+        arguments=(
+            PLAN_ID,
+            *CARRY_OUT,
+            argument("--moves", type=count, metavar="NUMBER", help="only the plan's first moves"),
+            argument(
+                "--bytes-max",
+                type=id_number,
+                metavar="BYTES",
+                help="only as many moves as copy no more than this",
+            ),
+            argument(
+                "--drifted",
+                metavar="WHAT",
+                help="partitions that have changed since: refuse (default), skip or re_plan",
+            ),
+        ),
+        call=lambda options: write(
+            options,
+            "POST",
+            "clusters",
+            options.cluster,
+            "plans",
+            options.plan_id,
+            action="execute",
+            body=how(options)
+            | given(moves=options.moves, bytes_max=options.bytes_max, drifted=options.drifted),
+        ),
+    ),
+    Command(
+        words=("plans", "delete"),
+        summary="Delete a plan that nobody carries out",
+        examples=("plans delete plan_Zk1lV0pCTEq4nY6mXw2v3A",),
+        kind=Kind.WRITE,
+        is_conditional=True,
+        arguments=(PLAN_ID,),
+        call=lambda options: write(options, "DELETE", "clusters", options.cluster, "plans", options.plan_id),
+    ),
+)

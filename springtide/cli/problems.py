@@ -1,0 +1,47 @@
+"""What a refusal says, from its problem document (RFC 9457): title, detail, every field, hint. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from springtide.cli.tables import cell
+
+TEXT_CHARS_MAX: Final = 500
+
+
+def problem_of(body: bytes) -> Mapping[str, Any]:
+    """The document, or nothing when the answer is none of the API's: a proxy's page, say."""
+    try:
+        document = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return {}
+    return document if isinstance(document, Mapping) else {}
+
+
+def problem_lines(status: int, body: bytes) -> list[str]:
+    """The first line says what, the others why and what to do."""
+    problem = problem_of(body)
+    title, code = problem.get("title"), problem.get("code")
+    if not title:
+        text = body.decode("utf-8", "replace").strip()[:TEXT_CHARS_MAX]
+        return [f"refused with status {status}", *([f"  {cell(text)}"] if text else [])]
+    lines = [f"{cell(title)} ({cell(code)}, {status})" if code else f"{cell(title)} ({status})"]
+    errors = problem.get("errors")
+    listed = errors if isinstance(errors, list) else []
+    said = [_field_line(error) for error in listed if isinstance(error, Mapping)]
+    if (detail := problem.get("detail")) and cell(detail) not in said:
+        said.insert(0, cell(detail))
+    lines += [f"  {line}" for line in said]
+    if hint := problem.get("hint"):
+        lines.append(f"  hint: {cell(hint)}")
+    if request_id := problem.get("request_id"):
+        lines.append(f"  request: {cell(request_id)}")
+    return lines
+
+
+def _field_line(error: Mapping[str, Any]) -> str:
+    where = next((error[name] for name in ("pointer", "parameter", "header") if error.get(name)), "body")
+    return f"{cell(where)}: {cell(error.get('message'))}"

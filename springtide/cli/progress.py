@@ -1,0 +1,97 @@
+"""How far an operation is, as a bar or as a line. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from springtide.cli.tables import cell
+
+FINISHED: Final = frozenset({"succeeded", "failed", "cancelled"})
+SUCCEEDED: Final = "succeeded"
+BAR_COLUMNS: Final = 24
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+Operation = Mapping[str, Any]
+
+
+class Progress(NamedTuple):
+    """done of total, and both in words."""
+
+    done: int
+    total: int
+    words: str
+
+
+def progress_of(operation: Operation) -> Progress:
+    """By bytes where data moves, else by moves, else by steps."""
+    moved = operation.get("progress") or {}
+    if moved.get("bytes_total"):
+        done, total = moved.get("bytes_done") or 0, moved["bytes_total"]
+        return Progress(done, total, f"{size(done)} of {size(total)}")
+    if moved.get("moves_total"):
+        done, total = moved.get("moves_done") or 0, moved["moves_total"]
+        return Progress(done, total, f"{done} of {total} moves")
+    steps = operation.get("steps") or []
+    done = sum(step.get("state") in ("succeeded", "skipped") for step in steps)
+    return Progress(done, len(steps), f"{done} of {len(steps)} steps")
+
+
+def size(count: float) -> str:
+    """Bytes, in the unit that leaves less than 1024 of it."""
+    value = float(count)
+    for unit in _UNITS[:-1]:
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} {_UNITS[-1]}"
+
+
+def bar(done: int, total: int, *, columns: int = BAR_COLUMNS) -> str:
+    """`[######------]`; full only when everything is done."""
+    filled = 0 if total <= 0 else max(0, min(columns, columns * done // total))
+    return f"[{'#' * filled}{'-' * (columns - filled)}]"
+
+
+def bar_line(operation: Operation, *, columns: int) -> str:
+    """One line of a terminal that has so many columns."""
+    done, total, words = progress_of(operation)
+    line = f"{_name(operation)}  {bar(done, total)} {words}  {_state(operation)}"
+    return line if len(line) <= columns else line[: max(0, columns - 3)] + "..."
+
+
+def event_line(operation: Operation) -> str:
+    """A line of a log: the same without a bar, and with every step."""
+    words = progress_of(operation).words
+    steps = ", ".join(f"{cell(step.get('name'))} {cell(step.get('state'))}" for step in _steps(operation))
+    return f"{_name(operation)}  {_state(operation)}  {words}" + (f"  ({steps})" if steps else "")
+
+
+def ending_line(operation: Operation) -> str:
+    """How it ended, and why."""
+    why = operation.get("summary")
+    if error := operation.get("error"):
+        why = f"{error.get('code')}: {error.get('detail')}"
+    return f"{_name(operation)}  {cell(operation.get('state'))}" + (f": {cell(why)}" if why else "")
+
+
+def has_ended(operation: Operation) -> bool:
+    return operation.get("state") in FINISHED
+
+
+def _name(operation: Operation) -> str:
+    return f"{cell(operation.get('kind'))} {cell(operation.get('id'))}"
+
+
+def _steps(operation: Operation) -> list[Mapping[str, Any]]:
+    return list(operation.get("steps") or [])
+
+
+def _state(operation: Operation) -> str:
+    state = cell(operation.get("state"))
+    blocked = operation.get("blocked") or []
+    if not blocked or has_ended(operation):
+        return state
+    first = blocked[0]
+    more = f" and {len(blocked) - 1} more" if len(blocked) > 1 else ""
+    return f"{state}, waits: {cell(first.get('code'))}: {cell(first.get('detail'))}{more}"

@@ -1,0 +1,90 @@
+"""Where the controllers are, who asks, and how: from options, else from the environment, else defaults."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from springtide.cli.call import UsageError
+
+URL_DEFAULT: Final = "http://127.0.0.1:8080"
+TIMEOUT_SECONDS_DEFAULT: Final = 15.0
+TOKEN_CHARS_MAX: Final = 16_384
+#: What the API takes for a name of somebody who asks.
+_ACTOR: Final = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
+#: RFC 6750's b64token.
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """timeout_s: how long to go on trying while nobody answers. token: never printed."""
+
+    urls: tuple[httpx.URL, ...]
+    cluster: str | None
+    token: str | None
+    actor: str | None
+    is_json: bool
+    timeout_s: float
+
+
+def load_settings(options: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
+    """Reads the token's file. Raises UsageError."""
+
+    def chosen(name: str) -> str | None:
+        value: str | None = getattr(options, name, None)
+        return value or environment.get(f"SPRINGTIDE_{name.upper()}") or None
+
+    token_file = chosen("token_file")
+    token = None if token_file is None else read_token(Path(token_file))
+    return Settings(
+        urls=parse_urls(chosen("url") or URL_DEFAULT),
+        cluster=chosen("cluster"),
+        token=token,
+        actor=chosen("actor") or (login() if token is None else None),
+        is_json=getattr(options, "output", "table") == "json",
+        timeout_s=getattr(options, "timeout", TIMEOUT_SECONDS_DEFAULT),
+    )
+
+
+def parse_urls(text: str) -> tuple[httpx.URL, ...]:
+    """`ctl1:8080,https://ctl2` : without a scheme, http. Raises UsageError."""
+    urls = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        try:
+            url = httpx.URL(part if "://" in part else f"http://{part}")
+        except httpx.InvalidURL as error:
+            raise UsageError(f"--url: {part!r}: {error}") from error
+        if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment or url.userinfo:
+            raise UsageError(f"--url: must be http://HOST:PORT or https://HOST:PORT: {part!r}")
+        urls.append(url)
+    if not urls:
+        raise UsageError("--url: names no controller")
+    return tuple(urls)
+
+
+def read_token(path: Path) -> str:
+    """Raises UsageError, which never has the file's contents in it."""
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--token-file: can't read {str(path)!r}: {error.__class__.__name__}") from error
+    if len(token) > TOKEN_CHARS_MAX or not _TOKEN.fullmatch(token):
+        raise UsageError(f"--token-file: there is no bearer token in {str(path)!r}")
+    return token
+
+
+def login() -> str | None:
+    """The name this process runs under, when the API takes it for one."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # no entry for the user id, in a container
+        return None
+    return name if _ACTOR.fullmatch(name) else None

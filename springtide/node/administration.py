@@ -1,0 +1,76 @@
+"""Takes what Kafka clients ask for to the controller, and its outcomes back to the handlers.
+
+Requests wait here within a bound and are answered in any order; the connection keeps them in its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from controller.contract.administration import AdminCall, AdminRequest, AdminResponse
+from controller.contract.errors import ControllerError
+from springtide.node.controller_client import ControllerUnavailable, OutcomeUnknown
+
+IN_FLIGHT_MAX = 64
+"""Requests of all clients together; more are told to come again."""
+TIMEOUT_MS_MIN, TIMEOUT_MS_MAX = 1_000, 120_000
+
+OnAnswer = Callable[[AdminResponse], None]
+
+
+class Administration:
+    """`ask` sends a request to the active controller within so many milliseconds; it raises
+    ControllerUnavailable."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        ask: Callable[[AdminRequest, int], Awaitable[AdminResponse]],
+        spawn: Callable[[Callable[[], Awaitable[None]]], None],
+        end_turn: Callable[[], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._ask = ask
+        self._spawn = spawn
+        self._end_turn = end_turn
+        self.in_flight = 0
+
+    def start(
+        self,
+        call: AdminCall,
+        *,
+        client_id: str | None,
+        client_host: str,
+        timeout_ms: int,
+        done: OnAnswer,
+    ) -> None:
+        """`done` is called once, on the loop: now when too many wait, else when the controller answered or
+        nobody did."""
+        if self.in_flight >= IN_FLIGHT_MAX:
+            done(AdminResponse(error=ControllerError.OPERATION_NOT_ATTEMPTED))
+            return
+        request = AdminRequest(
+            broker_id=self._broker_id,
+            broker_epoch=self._broker_epoch(),
+            client_id=client_id,
+            client_host=client_host,
+            call=call,
+        )
+        self.in_flight += 1
+
+        async def carry() -> None:
+            try:
+                answer = await self._ask(request, min(max(timeout_ms, TIMEOUT_MS_MIN), TIMEOUT_MS_MAX))
+            except OutcomeUnknown:
+                answer = AdminResponse(error=ControllerError.OUTCOME_UNKNOWN)
+            except ControllerUnavailable:
+                answer = AdminResponse(error=ControllerError.NOT_CONTROLLER)
+            finally:
+                self.in_flight -= 1
+            done(answer)
+            self._end_turn()
+
+        self._spawn(carry)

@@ -1,0 +1,444 @@
+"""One client's connection: requests start in order, run side by side, and are answered in order.
+
+Kafka mutes a connection while one of its requests waits; here the next request is read and appended
+while the ones before it wait for replication, and only the answers queue. Each request gets an `Answer`,
+a place in the queue; whoever completes it (the handler at once, or a high watermark that moves later)
+fills the place, and the head run of filled places leaves in one send.
+
+No task belongs to a connection. The server calls it when its socket can be read or written; only ranges of
+files, which may have to come from a disk, are sent by a task and a thread.
+
+Bounds, so that no peer can make a broker hold more than it should: requests and bytes in flight, bytes
+not yet taken by the peer. A connection at a bound is not read from until it is below again; one that
+does not take its answers is closed. Bytes that are no request end the connection: nothing after them can
+be understood.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, cast
+
+import trio
+
+from springtide.node.clock import Clock
+from springtide.node.net import SEND_CHUNKS_MAX, Buffer, Channel, Poller, Readiness
+from springtide.node.threads import Threads
+from springtide.wire.apis import UnsupportedApi
+from springtide.wire.framing import Chunk, FileRange, FrameError, FrameReader
+from springtide.wire.primitives import MalformedRequest
+
+_log = logging.getLogger(__name__)
+
+IN_FLIGHT_REQUESTS_MAX = 256
+"""Requests of one connection that may wait for their answers."""
+IN_FLIGHT_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes of requests of one connection that may wait for their answers; one request may exceed it alone."""
+UNSENT_BYTES_MAX = 8 * 1024 * 1024
+"""Answer bytes that the peer has not taken yet, beyond which no further request of it is started."""
+TURN_BYTES_MAX = 1024 * 1024
+TURN_REQUESTS_MAX = 64
+"""What one connection may do before the others get their turn."""
+JOINED_BYTES_MAX = 8 * 1024
+"""Answers up to this size are copied together before they are sent."""
+SEND_FILE_BYTES_MAX = 1024 * 1024
+"""Bytes per sendfile call in a thread, so that one slow reader does not hold a thread for long."""
+
+
+_FILE_ENDED = "a log segment ended before the range that was to be sent from it"
+"""The file is shorter than was promised; the frame can't be completed any more."""
+
+
+class FileSource(Protocol):
+    """What a FileRange points at: an open file of the storage layer. One without a descriptor, whose `fileno`
+    raises OSError, is in memory and is read here."""
+
+    def fileno(self) -> int: ...
+
+    def pread(self, length: int, position: int) -> bytes: ...
+
+
+class Host(Protocol):
+    """What a connection needs of the server that has it; in words, see `Server`."""
+
+    poller: Poller
+    clock: Clock
+    threads: Threads
+    now_ms: int
+    dirty: list[Connection]
+
+    def ready_again(self, connection: Connection) -> None: ...
+
+    def spawn(self, work: Callable[[], Awaitable[None]]) -> None: ...
+
+    def is_over_memory(self) -> bool: ...
+
+    def on_malformed(self, connection: Connection, reason: str) -> None: ...
+
+    def on_closed(self, connection: Connection) -> None: ...
+
+
+class Answer:
+    """A request's place in the queue of answers."""
+
+    __slots__ = ("_chunks", "connection", "is_complete", "request_bytes")
+
+    def __init__(self, connection: Connection, request_bytes: int) -> None:
+        self.connection = connection
+        self.request_bytes = request_bytes
+        self.is_complete = False
+        self._chunks: Sequence[Chunk] = ()
+
+    def complete(self, chunks: Sequence[Chunk]) -> None:
+        """Fill the place. `chunks` are a whole response frame, or nothing (acks=0 has no answer)."""
+        assert not self.is_complete, "a request is answered once"
+        self.is_complete = True
+        self._chunks = chunks
+        self.connection.on_answer(self)
+
+    def take(self) -> Sequence[Chunk]:
+        chunks, self._chunks = self._chunks, ()
+        return chunks
+
+
+#: Decodes and starts one request; completes `answer` now or later. Raises MalformedRequest or
+#: UnsupportedApi.
+Dispatch = Callable[["Connection", memoryview, Answer], None]
+
+
+class Connection:
+    """See the module."""
+
+    __slots__ = (
+        "_answers",
+        "_channel",
+        "_dispatch",
+        "_has_unstarted",
+        "_in_flight_bytes",
+        "_is_dirty",
+        "_is_in_thread",
+        "_is_paused",
+        "_is_sending_file",
+        "_reader",
+        "_server",
+        "_turn_requests",
+        "_unsent",
+        "_unsent_bytes",
+        "_wants_write",
+        "client_id",
+        "closed",
+        "fetch_session",
+        "last_progress_ms",
+        "partial_since_ms",
+        "peer",
+    )
+
+    def __init__(self, *, channel: Channel, server: Host, dispatch: Dispatch, frame_bytes_max: int) -> None:
+        self._channel = channel
+        self._server = server
+        self._dispatch = dispatch
+        self._reader = FrameReader(frame_bytes_max=frame_bytes_max)
+        self._answers: deque[Answer] = deque()
+        self._in_flight_bytes = 0
+        self._unsent: deque[Chunk] = deque()
+        self._unsent_bytes = 0
+        self._is_dirty = False
+        self._is_sending_file = False
+        #: A thread is using the socket: its descriptor must not be closed under it, since the number may be
+        #: another connection's a moment later.
+        self._is_in_thread = False
+        self._wants_write = False
+        #: At a bound: nothing is read or started until it is below again.
+        self._is_paused = False
+        #: Whether whole requests may wait in the reader because a bound or the turn's budget stopped us.
+        self._has_unstarted = False
+        self._turn_requests = 0
+        self.peer = channel.peer
+        self.client_id: str | None = None
+        self.closed = False
+        #: The Fetch handler's: the session last used here, so that it can end with the connection.
+        self.fetch_session: object | None = None
+        self.last_progress_ms = server.clock.mono_ms()
+        #: When the first byte of a frame that is still incomplete came, or None.
+        self.partial_since_ms: int | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether we owe the peer something, so that its silence proves nothing."""
+        return bool(self._answers)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether a whole request of it waits for us, not for the peer."""
+        return self._has_unstarted
+
+    @property
+    def has_unsent(self) -> bool:
+        return bool(self._unsent)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._in_flight_bytes + self._unsent_bytes + self._reader.buffer_bytes
+
+    def release_buffer(self) -> None:
+        """It has been quiet: keep no more room for it than for a new peer."""
+        self._reader.release()
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._reader.buffered_bytes
+
+    # Reading
+
+    def on_ready(self, readiness: Readiness) -> None:
+        """The socket can be read or written, or its turn has come again."""
+        if readiness.is_writable:
+            self._send()
+        if self.closed:
+            return
+        if self._is_paused:
+            if readiness.is_hung_up:  # nobody will take our answers
+                self.close()
+            return
+        try:
+            self._read_turn()
+        except (FrameError, MalformedRequest, UnsupportedApi) as error:
+            self._server.on_malformed(self, str(error))
+            self.close()
+        except OSError:
+            self.close()
+        except Exception:
+            # A bug of ours in one handler must not take the broker, and every other client's data path, down.
+            _log.exception("closing the connection of %s after an internal error", self.peer)
+            self.close()
+
+    def _read_turn(self) -> None:
+        """Start what was read before, read what is there, start that; within the turn's budget."""
+        reader, recv_into = self._reader, self._channel.recv_into
+        self._turn_requests = 0
+        taken = 0
+        if self._has_unstarted:
+            self._start_requests()
+        while not self._has_unstarted and not self.closed and taken < TURN_BYTES_MAX:
+            room = reader.writable()
+            try:
+                count = recv_into(room)
+            except BlockingIOError:
+                break
+            if count == 0:
+                self.close()
+                return
+            reader.received(count)
+            taken += count
+            self._start_requests()
+            if count < len(room):  # the kernel had no more: asking again would only tell us so
+                break
+        if self.closed:
+            return
+        if taken:
+            self.last_progress_ms = self._server.now_ms
+            if self._has_unstarted or reader.buffered_bytes == 0:
+                self.partial_since_ms = None
+            elif self.partial_since_ms is None:
+                self.partial_since_ms = self.last_progress_ms
+        if self._has_unstarted:
+            if self._is_at_bound():
+                self._is_paused = True
+                self._update_interest()
+            else:
+                self._server.ready_again(self)
+        elif reader.buffered_bytes and self._server.is_over_memory():
+            # Its frame may not grow now; but the peer's time to complete it goes on, or frames that nobody
+            # completes would keep the broker over its bound for ever.
+            self._is_paused = True
+            self._update_interest()
+
+    def _start_requests(self) -> None:
+        """Start the whole requests that were read, until a bound stops it: what is left waits its turn."""
+        reader = self._reader
+        while True:
+            if self._turn_requests >= TURN_REQUESTS_MAX or self._is_at_bound():
+                self._has_unstarted = reader.has_frame
+                return
+            frame = reader.next_frame()
+            if frame is None:
+                self._has_unstarted = False
+                return
+            self._turn_requests += 1
+            size = len(frame)
+            answer = Answer(self, size)
+            self._answers.append(answer)
+            self._in_flight_bytes += size
+            self._dispatch(self, frame, answer)
+            if self.closed:
+                return
+
+    def _is_at_bound(self) -> bool:
+        return (
+            len(self._answers) >= IN_FLIGHT_REQUESTS_MAX
+            or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
+            or self._unsent_bytes >= UNSENT_BYTES_MAX
+            or self._server.is_over_memory()
+        )
+
+    def resume(self) -> None:
+        """Go on if no bound is hit any more."""
+        if self._is_paused and not self.closed and not self._is_at_bound():
+            self._is_paused = False
+            self._update_interest()
+            self._server.ready_again(self)
+
+    def _update_interest(self) -> None:
+        self._server.poller.set_interest(
+            self._channel, is_readable=not self._is_paused, is_writable=self._wants_write
+        )
+
+    # Answering
+
+    def on_answer(self, answer: Answer) -> None:
+        """An answer is there. Only the head of the queue can leave, so only it makes the connection dirty."""
+        if not self._is_dirty and self._answers and self._answers[0] is answer and not self.closed:
+            self._is_dirty = True
+            self._server.dirty.append(self)
+
+    def flush(self) -> None:
+        """Send the head run of complete answers as far as the kernel takes it."""
+        self._is_dirty = False
+        if self.closed:
+            return
+        answers, unsent = self._answers, self._unsent
+        while answers and answers[0].is_complete:
+            answer = answers.popleft()
+            self._in_flight_bytes -= answer.request_bytes
+            for chunk in answer.take():
+                size = len(chunk)
+                if size:
+                    unsent.append(chunk)
+                    self._unsent_bytes += size
+        if not self._wants_write:
+            self._send()
+
+    def _send(self) -> None:
+        """Send what waits, until the kernel takes no more or a range of a file is due."""
+        if self._is_sending_file:
+            return
+        unsent = self._unsent
+        wants_write = False
+        try:
+            while unsent and not isinstance(unsent[0], FileRange):
+                self._send_some()
+        except BlockingIOError:
+            wants_write = True
+        except OSError:
+            self.close()
+            return
+        if wants_write is not self._wants_write:
+            self._wants_write = wants_write
+            self._update_interest()
+        if unsent and not wants_write:
+            self._is_sending_file = True
+            self._server.spawn(self._send_ranges)
+        if self._is_paused:
+            self.resume()
+
+    def _send_some(self) -> None:
+        """One send of the buffers in front. Raises BlockingIOError when the kernel takes nothing."""
+        unsent = self._unsent
+        batch: list[Buffer] = []
+        for chunk in unsent:
+            if isinstance(chunk, FileRange) or len(batch) == SEND_CHUNKS_MAX:
+                break
+            batch.append(chunk)
+        if len(batch) > 1 and self._unsent_bytes <= JOINED_BYTES_MAX:
+            batch = [b"".join(batch)]  # cheaper than to tell the kernel of each
+        sent = self._channel.send(batch)
+        self._unsent_bytes -= sent
+        self.last_progress_ms = self._server.now_ms
+        while sent:
+            head = unsent[0]
+            size = len(head)
+            if sent < size:
+                assert not isinstance(head, FileRange)
+                unsent[0] = memoryview(head)[sent:]
+                return
+            unsent.popleft()
+            sent -= size
+
+    async def _send_ranges(self) -> None:
+        """The task for ranges of files; what follows them goes the usual way again."""
+        unsent = self._unsent
+        try:
+            while unsent and not self.closed and isinstance(unsent[0], FileRange):
+                await self._send_range(unsent[0])
+                self.last_progress_ms = self._server.clock.mono_ms()
+        except (OSError, trio.ClosedResourceError):
+            self.close()
+        finally:
+            self._is_sending_file = False
+        if not self.closed:
+            self._send()
+
+    async def _send_range(self, part: FileRange) -> None:
+        """Part of a file: in a thread, because the bytes may have to come from a disk."""
+        length = min(part.length, SEND_FILE_BYTES_MAX)
+        descriptor = _descriptor(part.source)
+        if descriptor is None:
+            self._read_range(part, length)
+            return
+        self._is_in_thread = True
+        try:
+            sent = await self._server.threads.run(
+                lambda: self._channel.send_file(descriptor, position=part.position, length=length)
+            )
+        except BlockingIOError:
+            sent = -1
+        finally:
+            self._is_in_thread = False
+            if self.closed:
+                self._channel.close()
+        if self.closed:  # by the peer's leaving, while the thread sent: nothing is left to account for
+            return
+        if sent < 0:
+            await self._channel.wait_writable()
+            return
+        if sent == 0:
+            raise OSError(_FILE_ENDED)
+        self._unsent_bytes -= sent
+        if sent == part.length:
+            self._unsent.popleft()
+        else:
+            self._unsent[0] = FileRange(part.source, part.position + sent, part.length - sent)
+
+    def _read_range(self, part: FileRange, length: int) -> None:
+        """Put a part of a file in memory in front of the rest of its range; it is sent as bytes are."""
+        data = cast(FileSource, part.source).pread(length, part.position)
+        if not data:
+            raise OSError(_FILE_ENDED)
+        unsent, size = self._unsent, len(data)
+        unsent[0] = data
+        if size < part.length:
+            unsent.insert(1, FileRange(part.source, part.position + size, part.length - size))
+
+    # Ending
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._server.poller.remove(self._channel)
+        if not self._is_in_thread:
+            self._channel.close()
+        self._unsent.clear()
+        self._unsent_bytes = 0
+        self._answers.clear()
+        self._in_flight_bytes = 0
+        self._server.on_closed(self)
+
+
+def _descriptor(source: object) -> int | None:
+    try:
+        return cast(FileSource, source).fileno()
+    except OSError:
+        return None

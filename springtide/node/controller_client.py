@@ -1,0 +1,274 @@
+"""Asks the controllers: finds the active one, follows its hints, and believes no controller that was
+replaced.
+
+One request goes to one controller. Whoever does not answer, answers that it is not the active one, or speaks
+under a controller epoch below the highest this broker has ever seen is left for the next; a hint for the
+active one is followed at once. What is known about an unanswered request is nothing: the callers send
+values that may be sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+import httpx
+import msgspec
+
+from controller.contract.administration import AdminRequest, AdminResponse
+from controller.contract.errors import ControllerError
+from controller.contract.lag_report import LagReport, LagReportResponse
+from controller.contract.preflight import PreflightReport, PreflightResponse
+from controller.contract.session import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+    Witness,
+)
+from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse, UpdateBatch
+from springtide.node.clock import Clock
+
+_log = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT_MS = 3_000
+POLL_SLACK_MS = 5_000
+"""How much longer than its own wait a poll may take before its controller counts as silent."""
+CONNECT_TIMEOUT_S = 1.0
+HINTS_MAX = 3
+"""Hints followed for one request: two controllers that name each other must not keep us busy."""
+
+
+class ControllerUnavailable(Exception):
+    """Nobody answered as the active controller. Whether the request had an effect is unknown."""
+
+
+class OutcomeUnknown(ControllerUnavailable):
+    """It was sent, must not be sent twice, and was not answered."""
+
+
+class Seen(NamedTuple):
+    """The latest word of any controller that this broker ever had, restarts included (I5): see Witness."""
+
+    controller_epoch: int = -1
+    lineage: str = ""
+    records: int = -1
+
+
+UNTOLD = Seen()
+
+
+class Answer(Protocol):
+    @property
+    def error(self) -> ControllerError: ...
+
+    @property
+    def controller_epoch(self) -> int: ...
+
+    @property
+    def active_controller(self) -> str | None: ...
+
+    @property
+    def lineage(self) -> str: ...
+
+
+AnswerType = TypeVar("AnswerType", bound=Answer)
+
+
+class ControllerClient:
+    """The broker's side of `/internal/clusters/{cluster}/brokers/{id}:*`.
+
+    Polls have a connection of their own, because an open poll is the broker's session connection: its end is
+    how a controller notices at once that this process died.
+    """
+
+    def __init__(
+        self,
+        *,
+        urls: Sequence[str],
+        cluster: str,
+        broker_id: int,
+        clock: Clock,
+        seen: Seen = UNTOLD,
+        on_seen: Callable[[Seen], None] | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        token: str | None = None,
+    ) -> None:
+        self._urls = [url.rstrip("/") for url in urls]
+        self._current = self._urls[0]
+        self._prefix = f"/internal/clusters/{cluster}/brokers/{broker_id}"
+        self._clock = clock
+        self._on_seen = on_seen
+        timeout = httpx.Timeout(REQUEST_TIMEOUT_MS / 1000, connect=CONNECT_TIMEOUT_S)
+        headers = {"content-type": "application/json", "accept": "application/json"}
+        if token is not None:
+            headers["authorization"] = f"Bearer {token}"
+        # Building one costs a tenth of a second, so only where there is something to verify.
+        has_tls = any(url.startswith("https:") for url in urls)
+        verify = httpx.create_ssl_context(trust_env=False) if has_tls else False
+        self._requests = httpx.AsyncClient(
+            timeout=timeout, headers=headers, transport=transport, trust_env=False, verify=verify
+        )
+        self._polls = httpx.AsyncClient(
+            timeout=timeout, headers=headers, transport=transport, trust_env=False, verify=verify
+        )
+        self.seen = seen
+
+    @property
+    def current_url(self) -> str:
+        return self._current
+
+    def witness(self, cluster_id: str | None) -> Witness | None:
+        """What to tell every controller; None before the first word of one."""
+        if cluster_id is None or self.seen.controller_epoch < 0:
+            return None
+        return Witness(
+            cluster_id=cluster_id,
+            controller_epoch=self.seen.controller_epoch,
+            lineage=self.seen.lineage,
+            records=self.seen.records,
+        )
+
+    def note_records(self, records: int) -> None:
+        """A batch was applied that said how many records there are."""
+        if records > self.seen.records:
+            self._see(self.seen._replace(records=records))
+
+    def _see(self, seen: Seen) -> None:
+        self.seen = seen
+        if self._on_seen is not None:
+            self._on_seen(seen)
+
+    async def aclose(self) -> None:
+        await self._requests.aclose()
+        await self._polls.aclose()
+
+    async def register(self, request: RegisterRequest) -> RegisterResponse:
+        return await self._ask("register", request, RegisterResponse)
+
+    async def heartbeat(self, request: HeartbeatRequest, *, timeout_ms: int) -> HeartbeatResponse:
+        return await self._ask("heartbeat", request, HeartbeatResponse, timeout_ms=timeout_ms)
+
+    async def report(self, request: LagReport) -> LagReportResponse:
+        return await self._ask("report", request, LagReportResponse)
+
+    async def allocate_producer_ids(self, request: ProducerIdsRequest) -> ProducerIdsResponse:
+        return await self._ask("allocate-producer-ids", request, ProducerIdsResponse)
+
+    async def preflight(self, report: PreflightReport) -> PreflightResponse:
+        return await self._ask("preflight", report, PreflightResponse)
+
+    async def administer(self, request: AdminRequest, timeout_ms: int) -> AdminResponse:
+        """Once: a controller that may have begun with it is not left for another. Raises OutcomeUnknown."""
+        return await self._ask(
+            "administer", request, AdminResponse, timeout_ms=timeout_ms, is_repeatable=False
+        )
+
+    async def poll(self, request: PollRequest) -> UpdateBatch:
+        return await self._ask(
+            "poll", request, UpdateBatch, timeout_ms=request.wait_ms_max + POLL_SLACK_MS, client=self._polls
+        )
+
+    async def _ask(
+        self,
+        verb: str,
+        request: msgspec.Struct,
+        answer_type: type[AnswerType],
+        *,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+        client: httpx.AsyncClient | None = None,
+        is_repeatable: bool = True,
+    ) -> AnswerType:
+        body = msgspec.json.encode(request)
+        client = client or self._requests
+        reason = "no controller is configured"
+        asked: list[str] = []
+        url = self._current
+        for _ in range(len(self._urls) + HINTS_MAX):
+            asked.append(url)
+            hint: str | None = None
+            try:
+                answer, hint = await self._post(
+                    client, url, verb, body, answer_type=answer_type, timeout_ms=timeout_ms
+                )
+            except (httpx.HTTPError, msgspec.MsgspecError, ControllerUnavailable) as error:
+                answer = None
+                reason = f"{url}: {type(error).__name__} {error}".rstrip()
+                if not is_repeatable and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+                    raise OutcomeUnknown(reason) from error
+            if answer is not None:
+                if answer.error is not ControllerError.NOT_CONTROLLER and self._is_current(answer):
+                    self._current = url
+                    return answer
+                if not is_repeatable and answer.error is not ControllerError.NOT_CONTROLLER:
+                    raise OutcomeUnknown(f"{url} answered, and was replaced meanwhile")
+                hint = hint or answer.active_controller
+                reason = f"{url} is not the active controller"
+            following = self._next_url(url, hint, asked)
+            if following is None:
+                break
+            url = following
+        # Begin elsewhere the next time: the one asked first may be up and deaf.
+        self._current = self._urls[(self._index(self._current) + 1) % len(self._urls)]
+        raise ControllerUnavailable(reason)
+
+    async def _post(
+        self,
+        client: httpx.AsyncClient,
+        url: str,
+        verb: str,
+        body: bytes,
+        *,
+        answer_type: type[AnswerType],
+        timeout_ms: int,
+    ) -> tuple[AnswerType | None, str | None]:
+        """(answer, hint). No answer and a hint: a redirect to the active controller."""
+        with self._clock.timeout_ms(timeout_ms) as scope:
+            response = await client.post(
+                f"{url}{self._prefix}:{verb}",
+                content=body,
+                timeout=httpx.Timeout(timeout_ms / 1000, connect=CONNECT_TIMEOUT_S),
+            )
+        if scope.cancelled_caught:
+            raise ControllerUnavailable(f"no answer within {timeout_ms} ms")
+        if response.status_code in (307, 308):
+            location = httpx.URL(response.headers.get("location", url))
+            return None, str(httpx.URL(url).join(location).copy_with(path="/", query=None)).rstrip("/")
+        if response.status_code != 200:
+            raise ControllerUnavailable(f"HTTP {response.status_code}: {response.text[:200]}")
+        return msgspec.json.decode(response.content, type=answer_type), None
+
+    def _is_current(self, answer: Answer) -> bool:
+        epoch = answer.controller_epoch
+        if epoch < 0:  # an error from a controller that could not look into the cluster
+            return True
+        if answer.error is ControllerError.METADATA_WENT_BACK:
+            return True  # It says itself that it knows less than we, and asks for nothing but what we hold.
+        seen = self.seen
+        if epoch < seen.controller_epoch:
+            _log.warning(
+                "ignored an answer under controller epoch %d: %d was seen", epoch, seen.controller_epoch
+            )
+            return False
+        if epoch == seen.controller_epoch and "" != answer.lineage != seen.lineage != "":
+            _log.warning("ignored an answer: controller epoch %d has two histories", epoch)
+            return False
+        if epoch > seen.controller_epoch:
+            self._see(seen._replace(controller_epoch=epoch, lineage=answer.lineage))
+        elif answer.lineage and not seen.lineage:
+            self._see(seen._replace(lineage=answer.lineage))
+        return True
+
+    def _next_url(self, url: str, hint: str | None, asked: Sequence[str]) -> str | None:
+        if hint is not None and hint.rstrip("/") not in asked and len(asked) <= HINTS_MAX:
+            return hint.rstrip("/")
+        start = self._index(url)
+        for step in range(1, len(self._urls) + 1):
+            candidate = self._urls[(start + step) % len(self._urls)]
+            if candidate not in asked:
+                return candidate
+        return None
+
+    def _index(self, url: str) -> int:
+        return self._urls.index(url) if url in self._urls else -1

@@ -1,0 +1,485 @@
+"""The broker's life at the controller: register, beat, apply, report, and ask leave to stop.
+
+    register --accepted--> beat | poll and apply | report, side by side --disowned--> register again
+
+Each of the three has its own task, because they wait for different things: a heartbeat must go out on
+time while a batch of updates is being applied, and a report must not wait for the long poll. A lease
+counts from the moment before a heartbeat was sent (I25, docs/replication.md 2.9).
+
+A controller that does not answer changes nothing but the lease. One that says that it does not know this
+incarnation makes it register again with the same incarnation id and start over from the FULL state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+import trio
+
+from controller.contract.errors import ControllerError
+from controller.contract.holdings import Holdings, SetAsideLog
+from controller.contract.lag_report import (
+    CreatedLogs,
+    IsrProposal,
+    LagReport,
+    LagReportResponse,
+    PartitionLag,
+    ReplicaLogEnd,
+    ReplicaProblem,
+)
+from controller.contract.session import (
+    BrokerStatus,
+    ClockLeap,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+    ShutdownKind,
+    Witness,
+)
+from controller.contract.updates import ApplyFailure, PollRequest, UpdateBatch
+from springtide.node.clock import Timekeeper
+from springtide.node.controller_client import ControllerClient, ControllerUnavailable
+from springtide.node.heartbeats import Heartbeats
+from springtide.node.lease import Lease
+
+_log = logging.getLogger(__name__)
+
+RETRY_MS = 200
+RETRY_MS_MAX = 2_000
+HEARTBEAT_TIMEOUT_MS = 2_000
+REPORT_INTERVAL_MS = 500
+REPORT_RETRY_MS = 100
+REPORT_PARTITIONS_MAX = 2_000
+"""Lags in one report; the rest follows in the next."""
+LOG_UNAVAILABLE_EVERY_MS = 5_000
+HOLDINGS_INTERVAL_MS = 2_000
+
+_DISOWNED = frozenset({ControllerError.BROKER_NOT_REGISTERED, ControllerError.STALE_BROKER_EPOCH})
+
+
+class RegistrationRefused(Exception):
+    """The controller will never accept this process as it is; the message says what an operator can do."""
+
+
+class Disowned(Exception):
+    """The controller does not know this incarnation (any more): register again."""
+
+
+class WentBack(Exception):
+    """This process, with its memory and its disk, was put back to an earlier moment of its life: a virtual
+    machine that was resumed from a snapshot (3.10). It must end; the message is for an operator."""
+
+
+class ReportSource(Protocol):
+    """What the report loop asks for and feeds back: the table of partitions."""
+
+    def due_proposals(self, now_ms: int) -> Sequence[IsrProposal]: ...
+
+    def changed_lags(self, now_ms: int, *, count_max: int) -> Sequence[PartitionLag]: ...
+
+    def untold_log_ends(self, *, count_max: int) -> Sequence[ReplicaLogEnd]: ...
+
+    def on_log_ends_told(self, log_ends: Sequence[ReplicaLogEnd]) -> None: ...
+
+    def untold_creations(self, *, count_max: int) -> Sequence[CreatedLogs]: ...
+
+    def on_creations_told(self, created: Sequence[CreatedLogs]) -> None: ...
+
+    def untold_set_aside(self) -> tuple[SetAsideLog, ...] | None:
+        """Told now, unless `on_set_aside_not_told`."""
+
+    def on_set_aside_not_told(self) -> None: ...
+
+    def unreported_problems(self) -> Sequence[ReplicaProblem]: ...
+
+    def on_problems_reported(self, problems: Sequence[ReplicaProblem]) -> None: ...
+
+    def holdings(self, identity: RegisterRequest, *, has_view: bool) -> Holdings: ...
+
+    def on_report_answered(self, response: LagReportResponse, now_ms: int) -> None: ...
+
+
+class HeartbeatListener(Protocol):
+    """Told of every heartbeat that was acknowledged: what is tried while brokers wait to be added."""
+
+    def on_heartbeat(self, response: HeartbeatResponse, *, sent_ms: int, now_ms: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerIdentity:
+    """Who this process is: what a registration says."""
+
+    broker_id: int
+    incarnation_id: str
+    host: str
+    port: int
+    rack: str | None
+    log_dir_ids: tuple[str, ...]
+    offline_log_dir_ids: tuple[str, ...]
+    last_shutdown: ShutdownKind
+    previous_broker_epoch: int
+    unanswered_incarnation_ids: tuple[str, ...]
+    version: str
+
+
+class ControllerSession:
+    def __init__(
+        self,
+        *,
+        client: ControllerClient,
+        identity: BrokerIdentity,
+        cluster_id: str | None,
+        lease: Lease,
+        clock: Timekeeper,
+        rng: random.Random,
+        reports: ReportSource,
+        apply: Callable[[UpdateBatch], Awaitable[Sequence[ApplyFailure]]],
+        on_registered: Callable[[RegisterResponse], Awaitable[None]],
+        offline_log_dir_ids: Callable[[], tuple[str, ...]],
+        on_went_back: Callable[[], Awaitable[None]],
+        preflight: HeartbeatListener | None = None,
+    ) -> None:
+        self._preflight = preflight
+        self._client = client
+        self._identity = identity
+        self._cluster_id = cluster_id
+        self._lease = lease
+        self._clock = clock
+        self._rng = rng
+        self._reports = reports
+        self._apply = apply
+        self._on_registered = on_registered
+        self._offline_log_dir_ids = offline_log_dir_ids
+        self._on_went_back = on_went_back
+        self._heartbeats = Heartbeats()
+        self._applied = (-1, -1)
+        self._failures: tuple[ApplyFailure, ...] = ()
+        self._heartbeat_interval_ms = 500
+        self._wake_report = trio.Event()
+        self._wake_heartbeat = trio.Event()
+        self._last_complaint_ms = -LOG_UNAVAILABLE_EVERY_MS
+        self._has_registered_once = False
+        self._holdings_told_ms = -HOLDINGS_INTERVAL_MS
+        self._has_leapt = False
+        self.broker_epoch = -1
+        self.status = BrokerStatus.WAITING
+        self.has_full_state = False
+        self.wants_shutdown = False
+        #: Set when the controller has taken every leadership from this broker and everybody knows.
+        self.may_shut_down = trio.Event()
+        self.remaining_leaderships = 0
+        #: Set unless an earlier process of this broker id is believed to live: see _register.
+        self.may_listen = trio.Event()
+
+    @property
+    def _witness(self) -> Witness | None:
+        return self._client.witness(self._cluster_id)
+
+    def wake_report(self) -> None:
+        """Something is worth telling now: a proposal or a problem."""
+        self._wake_report.set()
+
+    def begin_shutdown(self) -> None:
+        """Ask for leave with the next heartbeat, at once."""
+        self.wants_shutdown = True
+        self._wake_heartbeat.set()
+
+    async def run(self) -> None:
+        """Until cancelled. Raises RegistrationRefused, WentBack."""
+        while True:
+            await self._register()
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._beat)
+                    nursery.start_soon(self._follow)
+                    nursery.start_soon(self._report)
+            except* Disowned as group:
+                _log.warning("the controller does not know this incarnation: %s", group.exceptions[0])
+
+    # Registration
+
+    async def _register(self) -> None:
+        identity = self._identity
+        delay_ms = RETRY_MS
+        while True:
+            request = self._registration()
+            try:
+                response = await self._client.register(request)
+            except ControllerUnavailable as error:
+                self._complain("no controller to register with: %s", error)
+                self.may_listen.set()
+                await self._pause(delay_ms)
+                delay_ms = min(delay_ms * 2, RETRY_MS_MAX)
+                continue
+            if response.error is not ControllerError.DUPLICATE_BROKER_REGISTRATION:
+                # Until then the address is ours but refuses connections, which is how the controller finds
+                # out that the process before us, on the same address, is dead.
+                self.may_listen.set()
+            match response.error:
+                case ControllerError.NONE:
+                    await self._on_accepted(response)
+                    return
+                case ControllerError.METADATA_WENT_BACK:
+                    await self._tell_holdings()
+                case ControllerError.INCONSISTENT_CLUSTER_ID:
+                    raise RegistrationRefused(
+                        f"the data directory belongs to another cluster or broker: {response.detail}; "
+                        "start with its own cluster and id, or with an empty directory"
+                    )
+                case ControllerError.DUPLICATE_BROKER_REGISTRATION:
+                    self._complain(
+                        "broker id %d is held by a live process (%s); waiting for it to go",
+                        identity.broker_id,
+                        response.detail,
+                    )
+                case ControllerError.UNKNOWN_CLUSTER:
+                    self._complain(
+                        "the controller knows no such cluster; create it with POST /clusters (%s)",
+                        response.detail,
+                    )
+                case _:
+                    self._complain("registration refused: %s %s", response.error, response.detail)
+            await self._pause(max(response.retry_after_ms, RETRY_MS))
+
+    def _registration(self) -> RegisterRequest:
+        identity = self._identity
+        offline = self._offline_log_dir_ids()
+        # A process that has lived through its registration kept all it had: only the controller forgot.
+        has_lived = self._has_registered_once
+        return RegisterRequest(
+            broker_id=identity.broker_id,
+            incarnation_id=identity.incarnation_id,
+            host=identity.host,
+            port=identity.port,
+            rack=identity.rack,
+            log_dir_ids=tuple(each for each in identity.log_dir_ids if each not in offline),
+            offline_log_dir_ids=offline,
+            last_shutdown=ShutdownKind.PROCESS_CRASH if has_lived else identity.last_shutdown,
+            previous_broker_epoch=self.broker_epoch if has_lived else identity.previous_broker_epoch,
+            unanswered_incarnation_ids=() if has_lived else identity.unanswered_incarnation_ids,
+            cluster_id=self._cluster_id,
+            version=identity.version,
+            witness=self._witness,
+        )
+
+    async def _on_accepted(self, response: RegisterResponse) -> None:
+        _log.info(
+            "registered as broker %d of cluster %s with broker epoch %d at %s: %s",
+            self._identity.broker_id,
+            response.cluster_id,
+            response.broker_epoch,
+            self._client.current_url,
+            response.status.value,
+        )
+        if response.status is BrokerStatus.WAITING:
+            _log.info("waiting to be admitted: POST /clusters/{cluster}/brokers with this broker's id")
+        self._cluster_id = response.cluster_id or self._cluster_id
+        self.broker_epoch = response.broker_epoch
+        self.status = response.status
+        self._heartbeat_interval_ms = max(1, response.heartbeat_interval_ms)
+        self._applied = (-1, -1)
+        self._failures = ()
+        self._has_registered_once = True
+        await self._on_registered(response)
+
+    # Heartbeats
+
+    async def _beat(self) -> None:
+        identity = self._identity
+        while True:
+            sent_ms = self._clock.mono_ms()
+            number = self._heartbeats.next()
+            request = HeartbeatRequest(
+                broker_id=identity.broker_id,
+                broker_epoch=self.broker_epoch,
+                incarnation_id=identity.incarnation_id,
+                applied_controller_epoch=self._applied[0],
+                applied_sequence=self._applied[1],
+                offline_log_dir_ids=self._offline_log_dir_ids(),
+                wants_shutdown=self.wants_shutdown,
+                clock_leap=self._leap(),
+                witness=self._witness,
+                count=number,
+                answered=self._heartbeats.answered,
+                others=self._heartbeats.others,
+            )
+            try:
+                response = await self._client.heartbeat(request, timeout_ms=HEARTBEAT_TIMEOUT_MS)
+            except ControllerUnavailable as error:
+                self._complain("no controller answers heartbeats: %s", error)
+                await self._clock.sleep_ms(min(RETRY_MS, self._heartbeat_interval_ms))
+                continue
+            now_ms = self._clock.mono_ms()
+            proof = self._heartbeats.proof(response, wants_shutdown=self.wants_shutdown)
+            if proof is not None:
+                await self._on_went_back()
+                raise WentBack(
+                    f"{proof}: its machine was resumed from a snapshot. Start it again: what it lost, it "
+                    "fetches from its leaders, and until then it has no seat"
+                )
+            self._lease.on_heartbeat_acked(response, sent_ms=sent_ms, now_ms=now_ms)
+            if response.error in _DISOWNED:
+                raise Disowned(response.error.value)
+            if response.error is ControllerError.NONE:
+                self._heartbeats.on_answer(number, response)
+                self._clock.on_heartbeat(response, sent_ms=sent_ms)
+                if response.status is not self.status:
+                    _log.info("broker status: %s -> %s", self.status.value, response.status.value)
+                    self.status = response.status
+                if self._preflight is not None:
+                    self._preflight.on_heartbeat(response, sent_ms=sent_ms, now_ms=now_ms)
+                self.remaining_leaderships = response.remaining_leaderships
+                if self.wants_shutdown and response.may_shut_down:
+                    self.may_shut_down.set()
+            else:
+                self._complain("heartbeat refused: %s", response.error.value)
+                if response.error is ControllerError.METADATA_WENT_BACK:
+                    await self._tell_holdings()
+            next_ms = sent_ms + self._heartbeat_interval_ms
+            with self._clock.timeout_ms(next_ms - self._clock.mono_ms()):
+                await self._wake_heartbeat.wait()
+            self._wake_heartbeat = trio.Event()
+
+    def _leap(self) -> ClockLeap | None:
+        """For the controller, and for who reads the log file when it began and ended."""
+        leap = self._clock.leap()
+        if leap is not None and not self._has_leapt:
+            _log.error("the clocks disagree, nothing is deleted by time: %s", leap)
+        elif leap is None and self._has_leapt:
+            _log.warning("the clocks agree again")
+        self._has_leapt = leap is not None
+        return leap
+
+    # The metadata stream
+
+    async def _follow(self) -> None:
+        while True:
+            request = PollRequest(
+                heartbeat_count=self._heartbeats.sent,
+                broker_id=self._identity.broker_id,
+                broker_epoch=self.broker_epoch,
+                applied_controller_epoch=self._applied[0],
+                applied_sequence=self._applied[1],
+                failures=self._failures,
+                witness=self._witness,
+            )
+            try:
+                batch = await self._client.poll(request)
+            except ControllerUnavailable as error:
+                self._complain("no controller answers polls: %s", error)
+                await self._pause(RETRY_MS)
+                continue
+            if batch.error in _DISOWNED:
+                raise Disowned(batch.error.value)
+            if batch.error is not ControllerError.NONE:
+                self._complain("poll refused: %s", batch.error.value)
+                await self._pause(RETRY_MS)
+                continue
+            if batch.broker_epoch != self.broker_epoch:
+                continue  # for an incarnation before this one (I8); the next poll asks again
+            if batch.sequence < 0 or not self._lease.on_controller_epoch(batch.controller_epoch):
+                continue
+            position = (batch.controller_epoch, batch.sequence)
+            if position == self._applied and not batch.full:
+                self._failures = ()  # nothing new within the wait; the failures were delivered
+                continue
+            self._failures = tuple(await self._apply(batch))
+            # Only now: a batch counts as applied when its effects are complete (I25).
+            self._applied = position
+            self._client.note_records(batch.records)
+            self.has_full_state = self.has_full_state or batch.full
+            self._lease.on_applied(controller_epoch=batch.controller_epoch, sequence=batch.sequence)
+            if self.status is not BrokerStatus.ACTIVE:
+                self._wake_heartbeat.set()  # learn at once that this was what it waited for
+
+    # Reports
+
+    async def _report(self) -> None:
+        next_lags_ms = self._clock.mono_ms()
+        while True:
+            now_ms = self._clock.mono_ms()
+            with self._clock.timeout_ms(next_lags_ms - now_ms):
+                await self._wake_report.wait()
+            self._wake_report = trio.Event()
+            now_ms = self._clock.mono_ms()
+            lags: Sequence[PartitionLag] = ()
+            if now_ms >= next_lags_ms:
+                lags = self._reports.changed_lags(now_ms, count_max=REPORT_PARTITIONS_MAX)
+                next_lags_ms = now_ms + REPORT_INTERVAL_MS
+            proposals = tuple(self._reports.due_proposals(now_ms))
+            problems = tuple(self._reports.unreported_problems())
+            log_ends = tuple(self._reports.untold_log_ends(count_max=REPORT_PARTITIONS_MAX))
+            created = tuple(self._reports.untold_creations(count_max=REPORT_PARTITIONS_MAX))
+            set_aside = self._reports.untold_set_aside()
+            if not (lags or proposals or problems or log_ends or created) and set_aside is None:
+                continue
+            report = LagReport(
+                broker_id=self._identity.broker_id,
+                broker_epoch=self.broker_epoch,
+                proposals=proposals,
+                lags=tuple(lags),
+                problems=problems,
+                log_ends=log_ends,
+                witness=self._witness,
+                created=created,
+                set_aside=set_aside,
+            )
+            try:
+                response = await self._client.report(report)
+            except ControllerUnavailable as error:
+                if set_aside is not None:
+                    self._reports.on_set_aside_not_told()
+                # Whether it arrived is unknown; the replicas ask again with the same proposal ids.
+                self._complain("no controller takes reports: %s", error)
+                await self._pause(REPORT_RETRY_MS)
+                self._wake_report.set()
+                continue
+            if response.error in _DISOWNED:
+                raise Disowned(response.error.value)
+            if response.error is ControllerError.NONE:
+                self._reports.on_problems_reported(problems)
+                self._reports.on_log_ends_told(log_ends)
+                if response.controller_epoch >= self._applied[0]:  # not one that was replaced meanwhile
+                    self._reports.on_creations_told(created)
+            elif set_aside is not None:
+                self._reports.on_set_aside_not_told()
+            self._reports.on_report_answered(response, self._clock.mono_ms())
+
+    async def _tell_holdings(self) -> None:
+        """Of these an operator's recovery rebuilds what ZooKeeper lost; repeated, for any controller."""
+        now_ms = self._clock.mono_ms()
+        if now_ms - self._holdings_told_ms < HOLDINGS_INTERVAL_MS:
+            return
+        self._holdings_told_ms = now_ms
+        self._complain("the controller lost metadata that it once told: leading goes on, nothing else does")
+        # What its disk said at the start: a controller that has forgotten this process heard nothing of it.
+        identity = msgspec.structs.replace(self._registration(), last_shutdown=self._identity.last_shutdown)
+        holdings = self._reports.holdings(identity, has_view=self.has_full_state)
+        report = LagReport(
+            broker_id=self._identity.broker_id,
+            broker_epoch=self.broker_epoch,
+            witness=self._witness,
+            holdings=holdings,
+        )
+        with contextlib.suppress(ControllerUnavailable):
+            await self._client.report(report)
+
+    # Waiting and complaining
+
+    async def _pause(self, delay_ms: float) -> None:
+        """With jitter, so that brokers that lost one controller together do not come back together."""
+        await self._clock.sleep_ms(delay_ms * self._rng.uniform(0.5, 1.5))
+
+    def _complain(self, text: str, *args: object) -> None:
+        """Once in a while: a controller outage is long, and its log lines all say the same."""
+        now_ms = self._clock.mono_ms()
+        if now_ms - self._last_complaint_ms >= LOG_UNAVAILABLE_EVERY_MS:
+            self._last_complaint_ms = now_ms
+            _log.warning(text, *args)

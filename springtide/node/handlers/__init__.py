@@ -1,0 +1,1 @@
+"""Handlers of requests that any process of a cluster can answer: metadata, administration, versions."""

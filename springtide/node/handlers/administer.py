@@ -1,0 +1,80 @@
+"""What the handlers of administrators' calls share: the way to the controller and back.
+
+Each translates its request into a call of the contract, and an outcome for each thing that was named into its
+answer. Nothing is checked here that the controller checks: there is one place that decides, and one audit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+
+from controller.contract.administration import AdminCall, AdminOutcome, AdminResponse
+from controller.contract.errors import ControllerError
+from springtide.node.handlers.context import NodeContext, Request
+from springtide.wire.errors import ErrorCode
+
+MESSAGE_CHARS_MAX = 1_000
+DEFAULT_TIMEOUT_MS = 30_000
+"""Of a request that states none."""
+
+_ERRORS: dict[ControllerError, tuple[ErrorCode, str]] = {
+    ControllerError.OUTCOME_UNKNOWN: (
+        ErrorCode.REQUEST_TIMED_OUT,
+        "the controller did not answer in time: whether it was done is not known",
+    ),
+    ControllerError.INVALID_REQUEST: (ErrorCode.INVALID_REQUEST, "the controller could not read the request"),
+}
+_UNAVAILABLE = (ErrorCode.NOT_CONTROLLER, "no controller can be asked now; nothing was done")
+"""Clients try again on this one, after they have looked for a controller anew."""
+
+
+def administer(
+    context: NodeContext,
+    request: Request,
+    call: AdminCall,
+    *,
+    named: int,
+    timeout: timedelta | None = None,
+    answer: Callable[[Sequence[AdminOutcome]], None],
+) -> None:
+    """Ask the controller; `answer` gets an outcome for each of the `named` things, in their order. named -1:
+    however many there are; then a failure of the whole is one outcome without a topic."""
+
+    def done(response: AdminResponse) -> None:
+        outcomes = response.outcomes
+        if response.error is not ControllerError.NONE:
+            code, message = _ERRORS.get(response.error, _UNAVAILABLE)
+            outcomes = (AdminOutcome(error_code=code, message=message),) * (1 if named < 0 else named)
+        elif named not in (-1, len(outcomes)):
+            failed = AdminOutcome(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+            outcomes = (failed,) * named
+        answer(outcomes)
+
+    if named == 0:
+        answer(())
+        return
+    connection = request.answer.connection
+    context.administration.start(
+        call,
+        client_id=connection.client_id,
+        client_host=connection.peer,
+        timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else timeout // timedelta(milliseconds=1),
+        done=done,
+    )
+
+
+def error_fields(outcome: AdminOutcome) -> Mapping[str, object]:
+    """error_code and error_message, as most answers have them."""
+    message = None if outcome.message is None else outcome.message[:MESSAGE_CHARS_MAX]
+    return {"error_code": outcome.error_code, "error_message": message}
+
+
+def grouped_by_topic(
+    partitions: Sequence[tuple[str, int]], outcomes: Sequence[AdminOutcome]
+) -> Mapping[str, list[tuple[int, AdminOutcome]]]:
+    """Numbers and outcomes by topic, in the order in which the topics come first."""
+    grouped: dict[str, list[tuple[int, AdminOutcome]]] = {}
+    for (topic, number), outcome in zip(partitions, outcomes, strict=True):
+        grouped.setdefault(topic, []).append((number, outcome))
+    return grouped

@@ -1,0 +1,49 @@
+"""AlterPartitionReassignments: move replicas, or cancel that, to the controller (KIP-455)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from controller.contract.administration import AdminOutcome, AlterReassignmentsCall, ReassignmentWish
+from springtide.node.handlers.administer import administer, error_fields, grouped_by_topic
+from springtide.node.handlers.context import NodeContext, Request
+
+
+def handle(context: NodeContext, request: Request) -> None:
+    message = cast(Any, request.decode())
+    wishes = tuple(
+        ReassignmentWish(
+            topic=topic.name,
+            partition=partition.partition_index,
+            replicas=None if partition.replicas is None else tuple(partition.replicas),
+        )
+        for topic in message.topics
+        for partition in topic.partitions
+    )
+    administer(
+        context,
+        request,
+        AlterReassignmentsCall(partitions=wishes),
+        named=len(wishes),
+        timeout=message.timeout,
+        answer=lambda outcomes: _answer(request, wishes, outcomes),
+    )
+
+
+def _answer(request: Request, wishes: Sequence[ReassignmentWish], outcomes: Sequence[AdminOutcome]) -> None:
+    grouped = grouped_by_topic([(wish.topic, wish.partition) for wish in wishes], outcomes)
+    request.reply(
+        {
+            "error_message": None,
+            "responses": [
+                {
+                    "name": topic,
+                    "partitions": [
+                        {"partition_index": number, **error_fields(outcome)} for number, outcome in found
+                    ],
+                }
+                for topic, found in grouped.items()
+            ],
+        }
+    )

@@ -1,0 +1,40 @@
+"""ApiVersions: what this broker speaks (KIP-35, KIP-511)."""
+
+from __future__ import annotations
+
+from springtide.node.handlers.context import NodeContext, Request
+from springtide.wire import codec
+from springtide.wire.apis import APIS, ApiKey
+from springtide.wire.errors import ErrorCode
+from springtide.wire.framing import Chunk, encode_response_frame
+
+NAME_BYTES_MAX = 1024
+
+
+def handle(_context: NodeContext, request: Request) -> None:
+    """Clients say who they are from v3 on; an unusable name is an error there, as in Kafka."""
+    message = request.decode()
+    error = ErrorCode.NONE
+    for name in (
+        getattr(message, "client_software_name", "x"),
+        getattr(message, "client_software_version", "x"),
+    ):
+        if not name or len(name) > NAME_BYTES_MAX:
+            error = ErrorCode.INVALID_REQUEST
+    request.reply({"error_code": error, "api_keys": _api_keys()})
+
+
+def refuse_version(correlation_id: int) -> list[Chunk]:
+    """The answer to a version of ApiVersions that we lack: a v0 body, which every client can read."""
+    body = codec.build(
+        codec.response_type(ApiKey.API_VERSIONS, 0),
+        {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": _api_keys()},
+    )
+    return encode_response_frame(correlation_id, [codec.encode(body)], has_flexible_header=False)
+
+
+def _api_keys() -> list[dict[str, int]]:
+    return [
+        {"api_key": int(spec.api_key), "min_version": spec.version_min, "max_version": spec.version_max}
+        for spec in APIS.values()
+    ]

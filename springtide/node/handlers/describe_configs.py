@@ -1,0 +1,82 @@
+"""DescribeConfigs: what applies, and where it comes from, from the controller (KIP-133, KIP-226, KIP-569)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from controller.contract.administration import (
+    AdminOutcome,
+    ConfigSource,
+    ConfigsToDescribe,
+    ConfigType,
+    DescribeConfigsCall,
+    DescribedConfig,
+)
+from springtide.node.handlers.administer import administer, error_fields
+from springtide.node.handlers.context import NodeContext, Request
+from springtide.node.handlers.incremental_alter_configs import KINDS
+from springtide.wire.errors import ErrorCode
+
+SOURCES = {
+    ConfigSource.TOPIC: 1,
+    ConfigSource.BROKER: 2,
+    ConfigSource.CLUSTER: 3,  # a dynamic default of all brokers
+    ConfigSource.DEFAULT: 5,
+}
+TYPES = {ConfigType.BOOLEAN: 1, ConfigType.STRING: 2, ConfigType.LONG: 5}
+
+
+def handle(context: NodeContext, request: Request) -> None:
+    message = cast(Any, request.decode())
+    resources = message.resources
+    known = [one for one in resources if one.resource_type in KINDS]
+    call = DescribeConfigsCall(
+        resources=tuple(
+            ConfigsToDescribe(
+                kind=KINDS[one.resource_type],
+                name=one.resource_name,
+                names=None if one.configuration_keys is None else tuple(one.configuration_keys),
+            )
+            for one in known
+        )
+    )
+    unknown = AdminOutcome(
+        error_code=ErrorCode.INVALID_REQUEST, message="resources of this type have no settings here"
+    )
+
+    def answer(outcomes: Sequence[AdminOutcome]) -> None:
+        told = iter(outcomes)
+        results = []
+        for one in resources:
+            outcome = next(told) if one.resource_type in KINDS else unknown
+            results.append(
+                {
+                    **error_fields(outcome),
+                    "resource_type": one.resource_type,
+                    "resource_name": one.resource_name,
+                    "configs": [
+                        _config(config, with_synonyms=message.include_synonyms) for config in outcome.configs
+                    ],
+                }
+            )
+        request.reply({"results": results})
+
+    administer(context, request, call, named=len(known), answer=answer)
+
+
+def _config(config: DescribedConfig, *, with_synonyms: bool) -> dict[str, object]:
+    return {
+        "name": config.name,
+        "value": config.value,
+        "read_only": config.is_read_only,
+        "config_source": SOURCES[config.source],
+        "is_sensitive": False,
+        "synonyms": [
+            {"name": one.name, "value": one.value, "source": SOURCES[one.source]} for one in config.synonyms
+        ]
+        if with_synonyms
+        else [],
+        "config_type": TYPES[config.type],
+        "documentation": None,
+    }

@@ -1,0 +1,53 @@
+"""From a frame to its handler.
+
+An API or version that is not advertised ends the connection, for the client would not understand any
+answer; but for ApiVersions, where the client can't know our versions yet (KIP-511).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from springtide.node.clock import Clock
+from springtide.node.connection import Answer, Connection, Dispatch
+from springtide.node.handlers import api_versions
+from springtide.node.handlers.context import NodeContext, Request
+from springtide.wire.apis import UnsupportedApi
+from springtide.wire.headers import decode_request_header
+
+C = TypeVar("C", bound=NodeContext)
+Handler = Callable[[C, Request], None]
+
+
+def make_dispatch(handlers: Mapping[int, Handler[C]], context: C, clock: Clock) -> Dispatch:
+    """Return what connections call with each frame; it raises MalformedRequest or UnsupportedApi.
+
+    handlers: one for each API that this process advertises."""
+    requests = context.counters.requests
+    mono_ms = clock.mono_ms
+
+    def dispatch(connection: Connection, frame: memoryview, answer: Answer) -> None:
+        try:
+            api_key, api_version, correlation_id, client_id, body_position = decode_request_header(frame)
+        except UnsupportedApi as error:
+            if not error.is_api_versions:
+                raise
+            answer.complete(api_versions.refuse_version(error.correlation_id))
+            return
+        requests[api_key] = requests.get(api_key, 0) + 1
+        connection.client_id = client_id
+        handlers[api_key](
+            context,
+            Request(
+                api_key=api_key,
+                api_version=api_version,
+                correlation_id=correlation_id,
+                frame=frame,
+                body_position=body_position,
+                answer=answer,
+                now_ms=mono_ms(),
+            ),
+        )
+
+    return dispatch

@@ -1,0 +1,59 @@
+"""ElectLeaders: preferred, or unclean, to the controller (KIP-183, KIP-460)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from controller.contract.administration import AdminOutcome, ElectLeadersCall
+from springtide.node.handlers.administer import administer, error_fields, grouped_by_topic
+from springtide.node.handlers.context import NodeContext, Request
+from springtide.wire.errors import ErrorCode
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+def handle(context: NodeContext, request: Request) -> None:
+    message = cast(Any, request.decode())
+    election = getattr(message, "election_type", PREFERRED)
+    named = message.topic_partitions
+    wanted = None if named is None else tuple((t.topic, number) for t in named for number in t.partitions)
+    if election not in (PREFERRED, UNCLEAN):
+        error = AdminOutcome(
+            error_code=ErrorCode.INVALID_REQUEST, message=f"there is no election of type {election}"
+        )
+        _answer(request, wanted, [error] * (1 if wanted is None else len(wanted)))
+        return
+    administer(
+        context,
+        request,
+        ElectLeadersCall(unclean=election == UNCLEAN, partitions=wanted),
+        named=-1 if wanted is None else len(wanted),
+        timeout=message.timeout,
+        answer=lambda outcomes: _answer(request, wanted, outcomes),
+    )
+
+
+def _answer(
+    request: Request, wanted: Sequence[tuple[str, int]] | None, outcomes: Sequence[AdminOutcome]
+) -> None:
+    """Whoever named nothing is told the error of the whole, if there is one."""
+    error = ErrorCode.NONE.value
+    if wanted is None:
+        error = next((outcome.error_code for outcome in outcomes if outcome.topic is None), error)
+        outcomes = [outcome for outcome in outcomes if outcome.topic is not None]
+        wanted = [(outcome.topic or "", outcome.partition) for outcome in outcomes]
+    request.reply(
+        {
+            "error_code": error,
+            "replica_election_results": [
+                {
+                    "topic": topic,
+                    "partition_result": [
+                        {"partition_id": number, **error_fields(outcome)} for number, outcome in found
+                    ],
+                }
+                for topic, found in grouped_by_topic(wanted, outcomes).items()
+            ],
+        }
+    )

@@ -1,0 +1,76 @@
+"""IncrementalAlterConfigs: settings of topics, brokers and the cluster, to the controller (KIP-339).
+
+No setting of this release is a list, so nothing can be appended to one or subtracted from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from controller.contract.administration import AdminOutcome, AlterConfigsCall, ConfigsToAlter, ResourceKind
+from springtide.node.handlers.administer import administer, error_fields
+from springtide.node.handlers.context import NodeContext, Request
+from springtide.wire.errors import ErrorCode
+
+KINDS = {2: ResourceKind.TOPIC, 4: ResourceKind.BROKER}
+"""Kafka's resource types; of the others, which log as they like, none is here."""
+SET, DELETE = 0, 1
+
+
+def handle(context: NodeContext, request: Request) -> None:
+    message = cast(Any, request.decode())
+    resources = message.resources
+    refused = {place: error for place, one in enumerate(resources) if (error := _refusal(one)) is not None}
+    wanted = [one for place, one in enumerate(resources) if place not in refused]
+    call = AlterConfigsCall(
+        resources=tuple(
+            ConfigsToAlter(
+                kind=KINDS[one.resource_type],
+                name=one.resource_name,
+                configs={
+                    config.name: None if config.config_operation == DELETE else config.value
+                    for config in one.configs
+                },
+            )
+            for one in wanted
+        ),
+        validate_only=message.validate_only,
+    )
+
+    def answer(outcomes: Sequence[AdminOutcome]) -> None:
+        told = iter(outcomes)
+        request.reply(
+            {
+                "responses": [
+                    {
+                        "resource_type": one.resource_type,
+                        "resource_name": one.resource_name,
+                        **error_fields(refused[place] if place in refused else next(told)),
+                    }
+                    for place, one in enumerate(resources)
+                ]
+            }
+        )
+
+    administer(context, request, call, named=len(wanted), answer=answer)
+
+
+def _refusal(resource: Any) -> AdminOutcome | None:
+    names = [config.name for config in resource.configs]
+    if resource.resource_type not in KINDS:
+        return _invalid(f"resources of type {resource.resource_type} have no settings here")
+    if len(set(names)) < len(names):
+        return _invalid("a setting is named twice")
+    for config in resource.configs:
+        if config.config_operation not in (SET, DELETE):
+            return AdminOutcome(
+                error_code=ErrorCode.INVALID_CONFIG, message=f"{config.name} is no list: set it, or delete it"
+            )
+        if config.config_operation == SET and config.value is None:
+            return _invalid(f"{config.name} can't be set to null: delete it")
+    return None
+
+
+def _invalid(message: str) -> AdminOutcome:
+    return AdminOutcome(error_code=ErrorCode.INVALID_REQUEST, message=message)

@@ -1,0 +1,45 @@
+"""ListPartitionReassignments: those that run, from the metadata stream, whoever began them (KIP-455)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from controller.contract.partition_state import PartitionState
+from springtide.node.cluster_view import ClusterView
+from springtide.node.handlers.context import NodeContext, Request
+from springtide.wire.errors import ErrorCode
+
+
+def handle(context: NodeContext, request: Request) -> None:
+    message = cast(Any, request.decode())
+    if not context.is_view_complete():
+        request.reply(
+            {"error_code": ErrorCode.NOT_CONTROLLER, "error_message": "this broker knows no topics yet"}
+        )
+        return
+    asked = message.topics
+    named = None if asked is None else {(t.name, number) for t in asked for number in t.partition_indexes}
+    topics: dict[str, list[dict[str, object]]] = {}
+    for state in _running(context.view):
+        if named is None or (state.topic, state.partition) in named:
+            topics.setdefault(state.topic, []).append(
+                {
+                    "partition_index": state.partition,
+                    "replicas": state.replicas,
+                    "adding_replicas": state.adding_replicas,
+                    "removing_replicas": state.removing_replicas,
+                }
+            )
+    request.reply(
+        {
+            "error_message": None,
+            "topics": [{"name": topic, "partitions": found} for topic, found in topics.items()],
+        }
+    )
+
+
+def _running(view: ClusterView) -> Iterator[PartitionState]:
+    for topic in view.live_topics():
+        states = view.partitions_of(topic.topic_id)
+        yield from (states[number] for number in sorted(states) if states[number].is_reassigning)

@@ -1,0 +1,102 @@
+"""Metadata: live brokers, topics and leaders, as the metadata stream last told this broker.
+
+Clients are told of active brokers only. Topics are not created on sight. Until the first full state has come,
+nothing is known to be absent, so every topic is answered LEADER_NOT_AVAILABLE, which clients retry.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, cast
+from uuid import UUID
+
+from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
+from springtide.node.cluster_view import ClusterView
+from springtide.node.handlers.context import NodeContext, Request
+from springtide.node.topic_ids import topic_id_text, topic_id_uuid
+from springtide.wire.errors import ErrorCode
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
+
+
+def is_legal_topic_name(name: str) -> bool:
+    return _LEGAL_NAME.match(name) is not None and name not in (".", "..")
+
+
+def handle(context: NodeContext, request: Request) -> None:
+    message = cast(Any, request.decode())
+    asked = message.topics
+    if request.api_version == 0 and not asked:
+        asked = None  # v0 had no null: an empty list meant all
+    view = context.view
+    if asked is None:
+        topics = [_topic(view, topic, request.now_ms) for topic in view.live_topics()]
+    else:
+        is_known = context.is_view_complete()
+        topics = list(_asked_topics(view, asked, is_known=is_known, now_ms=request.now_ms))
+    request.reply(
+        {
+            "brokers": [
+                {"node_id": broker.broker_id, "host": broker.host, "port": broker.port, "rack": broker.rack}
+                for broker in view.brokers_for_clients(request.now_ms)
+            ],
+            "cluster_id": view.cluster_id,
+            "controller_id": view.controller_for_clients(),
+            "topics": topics,
+        }
+    )
+
+
+def _asked_topics(
+    view: ClusterView, asked: Iterable[Any], *, is_known: bool, now_ms: int
+) -> Iterable[dict[str, object]]:
+    for one in asked:
+        topic_id: UUID | None = getattr(one, "topic_id", None)
+        name: str | None = one.name
+        if topic_id is not None:
+            topic = view.topic_by_id(topic_id_text(topic_id.bytes))
+            absent = ErrorCode.UNKNOWN_TOPIC_ID
+        elif name is None or not is_legal_topic_name(name):
+            yield _failed(ErrorCode.INVALID_TOPIC_EXCEPTION, name, topic_id)
+            continue
+        else:
+            topic = view.topic_by_name(name)
+            absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is not None and not topic.deleting:
+            yield _topic(view, topic, now_ms)
+        elif is_known:
+            yield _failed(absent, name, topic_id)
+        else:
+            yield _failed(ErrorCode.LEADER_NOT_AVAILABLE, name, topic_id)
+
+
+def _failed(error: ErrorCode, name: str | None, topic_id: UUID | None) -> dict[str, object]:
+    return {"error_code": error, "name": name or "", "topic_id": topic_id}
+
+
+def _topic(view: ClusterView, topic: TopicState, now_ms: int) -> dict[str, object]:
+    states = view.partitions_of(topic.topic_id)
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": topic.topic,
+        "topic_id": topic_id_uuid(topic.topic_id),
+        "partitions": [_partition(view, states[number], now_ms) for number in sorted(states)],
+    }
+
+
+def _partition(view: ClusterView, state: PartitionState, now_ms: int) -> dict[str, object]:
+    leader = state.leader
+    # Replicas make their logs in one order and at about one pace: where ours is still to come, the leader's
+    # may be too, and a client that is told to wait asks again sooner than one that was refused there.
+    is_unmade = (state.topic_id, state.partition) in view.unmade
+    has_leader = leader != NO_LEADER and not is_unmade and view.may_be_named_leader(leader, now_ms)
+    return {
+        "error_code": ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        "partition_index": state.partition,
+        "leader_id": leader if has_leader else NO_LEADER,
+        "leader_epoch": state.leader_epoch,
+        "replica_nodes": state.replicas,
+        "isr_nodes": state.isr,
+        "offline_replicas": tuple(replica for replica in state.replicas if not view.is_active(replica)),
+    }

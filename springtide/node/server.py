@@ -1,0 +1,279 @@
+"""Accepts connections and drives them all: one pass over what is ready, then one push of what it completed.
+
+A *turn* is what happens between two waits: a pass over all sockets that can be read, a replica fetcher that
+appends an answer, a timer that fires. Whatever a turn completes leaves at its end, in `end_turn`: first the
+waiting fetches that its appends woke, then one send per connection that has answers. No task is woken for a
+request or an answer; a pass over a hundred small producers ends in one answer to each follower, and a high
+watermark that completes a hundred requests costs as many sends as there are connections.
+
+Sockets stay registered with one epoll of our own, in which trio sees a single descriptor. Waiting for each
+through trio costs a task switch and a system call per request, which is half of a small one.
+
+The server also watches: peers that connect too often, send nothing, stop in the middle of a frame, or do not
+take their answers are closed, each by a bound with a name.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from springtide.node.clock import Clock
+from springtide.node.connection import Connection, Dispatch
+from springtide.node.counters import NodeCounters
+from springtide.node.net import READABLE, Channel, Listener, Poller
+from springtide.node.threads import Threads
+
+_log = logging.getLogger(__name__)
+
+WATCH_INTERVAL_MS = 250
+PARTIAL_FRAME_MS_MAX = 30_000
+"""How long a frame may stay incomplete, plus the time its bytes take at PARTIAL_FRAME_BYTES_PER_MS."""
+PARTIAL_FRAME_BYTES_PER_MS = 64
+IDLE_BUFFER_MS = 5_000
+"""After so long without a byte a connection's buffer shrinks to that of a new one."""
+UNSENT_MS_MAX = 60_000
+"""How long a peer may take none of the answers that wait for it."""
+ACCEPT_RETRY_MS = 100
+#: Out of descriptors or buffers: waiting helps, dying does not.
+ACCEPT_RETRY_ERRORS = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EPROTO}
+)
+
+
+class ServerLimits:
+    """Kafka's names in the configuration: connections.max.idle.ms, max.connections, max.connections.per.ip,
+    socket.request.max.bytes, queued.max.request.bytes."""
+
+    __slots__ = (
+        "connections_max",
+        "connections_per_ip_max",
+        "idle_ms_max",
+        "memory_bytes_max",
+        "partial_frame_ms_max",
+        "request_bytes_max",
+    )
+
+    def __init__(
+        self,
+        *,
+        connections_max: int = 10_000,
+        connections_per_ip_max: int = 10_000,
+        idle_ms_max: int = 600_000,
+        memory_bytes_max: int = 512 * 1024 * 1024,
+        partial_frame_ms_max: int = PARTIAL_FRAME_MS_MAX,
+        request_bytes_max: int = 100 * 1024 * 1024,
+    ) -> None:
+        self.connections_max = connections_max
+        self.connections_per_ip_max = connections_per_ip_max
+        self.idle_ms_max = idle_ms_max
+        self.memory_bytes_max = memory_bytes_max
+        self.partial_frame_ms_max = partial_frame_ms_max
+        self.request_bytes_max = request_bytes_max
+
+
+class Server:
+    def __init__(
+        self,
+        *,
+        listener: Listener,
+        poller: Poller,
+        dispatch: Dispatch,
+        clock: Clock,
+        threads: Threads,
+        counters: NodeCounters,
+        limits: ServerLimits,
+        on_turn_end: Callable[[], None],
+        on_connection_closed: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self._listener = listener
+        self._dispatch = dispatch
+        self._limits = limits
+        self._on_turn_end = on_turn_end
+        self._on_connection_closed = on_connection_closed
+        self._nursery: trio.Nursery | None = None
+        #: In order of arrival; a dict, because a set's order is nobody's.
+        self._connections: dict[Connection, None] = {}
+        self._per_peer: dict[str, int] = {}
+        self._held_bytes = 0
+        self._ready_again: dict[Connection, None] = {}
+        self._is_waiting = False
+        self._is_stopped = False
+        self.poller = poller
+        self.clock = clock
+        self.threads = threads
+        #: Monotonic time of the running pass.
+        self.now_ms = clock.mono_ms()
+        self.counters = counters
+        #: Connections whose head answer is complete.
+        self.dirty: list[Connection] = []
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._listener.address
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    async def serve(self) -> None:
+        """Accept, and let the peers go on only within their bounds, until cancelled; then close every
+        connection. `drive` answers them. Returns at once when it was stopped before it began."""
+        if self._is_stopped:
+            return
+        self._listener.begin()
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(self._watch)
+                await self._accept()
+        finally:
+            self._nursery = None
+            self._listener.close()
+            for connection in list(self._connections):
+                connection.close()
+
+    async def _accept(self) -> None:
+        while True:
+            try:
+                channel = await self._listener.accept()
+            except trio.ClosedResourceError:
+                return  # stop_serving
+            except OSError as error:
+                if error.errno not in ACCEPT_RETRY_ERRORS:
+                    raise
+                _log.error("can't accept connections: %s; retrying", error)
+                await self.clock.sleep_ms(ACCEPT_RETRY_MS)
+                continue
+            self._admit(channel)
+
+    async def drive(self) -> None:
+        """The loop that everything else waits behind: it never holds the processor for longer than a pass.
+        It runs before connections are let in, too, for the replica fetchers' channels are in the poller."""
+        poller, clock = self.poller, self.clock
+        while True:
+            if self._ready_again:
+                await trio.lowlevel.checkpoint()
+            else:
+                self._is_waiting = True
+                await poller.wait()
+                self._is_waiting = False
+            started_us = clock.mono_us()
+            self.now_ms = started_us // 1000
+            again, self._ready_again = self._ready_again, {}
+            poller.dispatch()
+            for connection in again:
+                if not connection.closed:
+                    connection.on_ready(READABLE)
+            self.end_turn()
+            self.counters.busy_us += clock.mono_us() - started_us
+
+    def ready_again(self, connection: Connection) -> None:
+        """It has whole requests left over from its turn: the next pass begins with them."""
+        self._ready_again[connection] = None
+        if self._is_waiting:  # the turn was another task's
+            self.poller.wake()
+
+    def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
+        if self._nursery is not None:
+            self._nursery.start_soon(work)
+
+    def stop_serving(self) -> None:
+        """Refuse new connections and end the others; a controller that probes takes the first as proof that
+        this broker is gone."""
+        self._is_stopped = True
+        self._listener.close()
+        for connection in list(self._connections):
+            connection.close()
+
+    def _admit(self, channel: Channel) -> None:
+        limits = self._limits
+        if (
+            len(self._connections) >= limits.connections_max
+            or self._per_peer.get(channel.peer, 0) >= limits.connections_per_ip_max
+        ):
+            self.counters.connections_refused += 1
+            channel.close()
+            return
+        self.counters.connections_opened += 1
+        connection = Connection(
+            channel=channel, server=self, dispatch=self._dispatch, frame_bytes_max=limits.request_bytes_max
+        )
+        self._connections[connection] = None
+        self._per_peer[channel.peer] = self._per_peer.get(channel.peer, 0) + 1
+        self.poller.add(channel, connection.on_ready)
+
+    # What a turn does at its end
+
+    def end_turn(self) -> None:
+        """Tell that a turn ends, then send what is complete. A broker wakes the fetches that wait."""
+        self._on_turn_end()
+        dirty = self.dirty
+        while dirty:
+            self.dirty = []
+            for connection in dirty:
+                connection.flush()
+            dirty = self.dirty
+
+    # Bounds
+
+    def is_over_memory(self) -> bool:
+        """By the count of the last watch: exact to a quarter of a second, and free on the hot path."""
+        return self._held_bytes >= self._limits.memory_bytes_max
+
+    async def _watch(self) -> None:
+        while True:
+            await self.clock.sleep_ms(WATCH_INTERVAL_MS)
+            self.look_after_connections()
+
+    def look_after_connections(self) -> None:
+        """Close who is overdue, count what the others hold, and resume those that only that count stopped."""
+        now_ms = self.clock.mono_ms()
+        held_bytes = 0
+        for connection in list(self._connections):
+            reason = self._overdue(connection, now_ms)
+            if reason is not None:
+                _log.info("closing the connection of %s: %s", connection.peer, reason)
+                self.counters.connections_closed_idle += 1
+                connection.close()
+            else:
+                if now_ms - connection.last_progress_ms > IDLE_BUFFER_MS:
+                    connection.release_buffer()
+                held_bytes += connection.held_bytes
+        self._held_bytes = held_bytes
+        if not self.is_over_memory():
+            for connection in list(self._connections):
+                connection.resume()
+
+    def _overdue(self, connection: Connection, now_ms: int) -> str | None:
+        quiet_ms = now_ms - connection.last_progress_ms
+        if connection.has_unsent:
+            return "it does not take its answers" if quiet_ms > UNSENT_MS_MAX else None
+        if connection.partial_since_ms is not None and not connection.is_paused:
+            allowed_ms = self._limits.partial_frame_ms_max
+            if not self.is_over_memory():  # else whoever holds most is not given most time for it
+                allowed_ms += connection.buffered_bytes // PARTIAL_FRAME_BYTES_PER_MS
+            if now_ms - connection.partial_since_ms > allowed_ms:
+                return "a request stayed incomplete"
+        if not connection.is_waiting and quiet_ms > self._limits.idle_ms_max:
+            return "idle"
+        return None
+
+    def on_malformed(self, connection: Connection, reason: str) -> None:
+        self.counters.connections_closed_malformed += 1
+        _log.info("closing the connection of %s: %s", connection.peer, reason)
+
+    def on_closed(self, connection: Connection) -> None:
+        if connection not in self._connections:
+            return
+        del self._connections[connection]
+        left = self._per_peer.get(connection.peer, 1) - 1
+        if left:
+            self._per_peer[connection.peer] = left
+        else:
+            self._per_peer.pop(connection.peer, None)
+        if self._on_connection_closed is not None:
+            self._on_connection_closed(connection)

@@ -1,0 +1,135 @@
+"""The page that Prometheus reads, and whether the process lives and is ready, over plain HTTP/1.1.
+
+GET /metrics, /healthz (the process lives) and /readyz (it may serve clients), one request a connection, and
+nothing else. Sources of metrics are asked each time the page is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+import trio
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from springtide.node.clock import Clock
+from springtide.node.net import Channel, Listener
+
+REQUEST_BYTES_MAX = 8 * 1024
+REQUEST_TIMEOUT_MS = 5_000
+CONNECTIONS_MAX = 32
+
+
+class MetricsCollector(Collector):
+    """Asks its sources each time it is read. A source yields families and must not block."""
+
+    def __init__(self, sources: Iterable[Callable[[], Iterable[Metric]]]) -> None:
+        self._sources = tuple(sources)
+
+    def collect(self) -> Iterable[Metric]:
+        for source in self._sources:
+            yield from source()
+
+
+def counter(name: str, text: str, value: float) -> Metric:
+    family = CounterMetricFamily(name, text)
+    family.add_metric([], value)
+    return family
+
+
+def gauge(name: str, text: str, value: float) -> Metric:
+    family = GaugeMetricFamily(name, text)
+    family.add_metric([], value)
+    return family
+
+
+class StatusServer:
+    """Serves the three pages."""
+
+    def __init__(
+        self, *, listener: Listener, collector: MetricsCollector, is_ready: Callable[[], bool], clock: Clock
+    ) -> None:
+        self._listener = listener
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(collector)
+        self._is_ready = is_ready
+        self._clock = clock
+        self._open = 0
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._listener.address
+
+    async def serve(self) -> None:
+        self._listener.begin()
+        try:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    channel = await self._listener.accept()
+                    if self._open >= CONNECTIONS_MAX:
+                        channel.close()
+                        continue
+                    self._open += 1
+                    nursery.start_soon(self._serve_one, channel)
+        finally:
+            self._listener.close()
+
+    async def _serve_one(self, channel: Channel) -> None:
+        try:
+            with self._clock.timeout_ms(REQUEST_TIMEOUT_MS), suppress(OSError, trio.ClosedResourceError):
+                request_line = await _read_request(channel)
+                status, kind, body = self._answer(request_line)
+                head = (
+                    f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+                    "Connection: close\r\n\r\n"
+                )
+                await _send_all(channel, head.encode("ascii") + body)
+        finally:
+            self._open -= 1
+            channel.close()
+
+    def _answer(self, request_line: bytes) -> tuple[str, str, bytes]:
+        text = "text/plain; charset=utf-8"
+        parts = request_line.split(b" ")
+        if len(parts) != 3 or not parts[2].startswith(b"HTTP/1."):
+            return "400 Bad Request", text, b"not an HTTP request\n"
+        if parts[0] not in (b"GET", b"HEAD"):
+            return "405 Method Not Allowed", text, b"only GET\n"
+        path = parts[1].partition(b"?")[0]
+        if path == b"/metrics":
+            return "200 OK", CONTENT_TYPE_LATEST, generate_latest(self._registry)
+        if path == b"/healthz":
+            return "200 OK", text, b"alive\n"
+        if path == b"/readyz":
+            if self._is_ready():
+                return "200 OK", text, b"ready\n"
+            return "503 Service Unavailable", text, b"not registered and active at a controller\n"
+        return "404 Not Found", text, b"see /metrics, /healthz, /readyz\n"
+
+
+async def _read_request(channel: Channel) -> bytes:
+    """The request line; the header that follows it is read, bounded, and ignored."""
+    data = bytearray()
+    block = bytearray(2048)
+    while b"\r\n\r\n" not in data and len(data) < REQUEST_BYTES_MAX:
+        try:
+            received = channel.recv_into(memoryview(block))
+        except BlockingIOError:
+            await channel.wait_readable()
+            continue
+        if received == 0:
+            break
+        data += block[:received]
+    return bytes(data).partition(b"\r\n")[0]
+
+
+async def _send_all(channel: Channel, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[channel.send((rest,)) :]
+        except BlockingIOError:
+            await channel.wait_writable()

@@ -1,0 +1,107 @@
+"""What a broker knows of the cluster after a row of batches."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.contract.partition_state import PartitionState, TopicState
+from controller.contract.updates import BrokerEndpoint, UpdateBatch
+from springtide.node.cluster_view import LISTED_AFTER_FENCING_MS, SUSPICION_MS_MAX, ClusterView
+
+ID, OTHER_ID = "A" * 22, "B" * 22
+
+
+def endpoint(broker_id: int, broker_epoch: int = 1, *, active: bool = True) -> BrokerEndpoint:
+    return BrokerEndpoint(broker_id=broker_id, broker_epoch=broker_epoch, host="h", port=1, active=active)
+
+
+def topic(topic_id: str = ID, name: str = "orders", **fields: bool) -> TopicState:
+    return TopicState(topic_id=topic_id, topic=name, partitions=1, replication_factor=1, **fields)
+
+
+def state(partition_epoch: int, topic_id: str = ID) -> PartitionState:
+    return PartitionState(
+        topic_id=topic_id,
+        topic="orders",
+        partition=0,
+        replicas=(1,),
+        leader=1,
+        leader_epoch=0,
+        partition_epoch=partition_epoch,
+        isr=(1,),
+        min_insync_replicas=1,
+    )
+
+
+def test_an_older_state_changes_nothing() -> None:
+    view = ClusterView()
+    view.apply(UpdateBatch(topics=(topic(),), partitions=(state(5),)), now_ms=0)
+    view.apply(UpdateBatch(partitions=(state(4),)), now_ms=0)
+    assert view.state(ID, 0) == state(5)
+
+
+def test_a_full_batch_replaces_everything_but_the_table_that_replicas_hold() -> None:
+    view = ClusterView()
+    brokers = view.brokers
+    view.apply(
+        UpdateBatch(brokers=(endpoint(1), endpoint(2)), topics=(topic(),), partitions=(state(5),)), now_ms=0
+    )
+    view.apply(UpdateBatch(full=True, brokers=(endpoint(2),)), now_ms=0)
+    assert view.brokers is brokers
+    assert list(brokers) == [2]
+    assert view.topic_by_name("orders") is None
+    assert view.state(ID, 0) is None
+
+
+def test_deleting_an_old_topic_leaves_the_new_one_of_its_name() -> None:
+    view = ClusterView()
+    view.apply(UpdateBatch(topics=(topic(),), partitions=(state(1),)), now_ms=0)
+    view.apply(UpdateBatch(topics=(topic(OTHER_ID),), partitions=(state(1, OTHER_ID),)), now_ms=0)
+    view.apply(UpdateBatch(deleted_topics=(ID,)), now_ms=0)
+    assert view.topic_by_name("orders") == topic(OTHER_ID)
+    assert view.topic_by_id(ID) is None
+
+
+def test_an_endpoint_of_an_earlier_incarnation_is_ignored() -> None:
+    view = ClusterView()
+    view.apply(UpdateBatch(brokers=(endpoint(1, 7),)), now_ms=0)
+    view.apply(UpdateBatch(brokers=(endpoint(1, 6, active=False),)), now_ms=0)
+    assert view.is_active(1)
+
+
+def test_clients_are_told_of_active_brokers_and_the_lowest_plays_controller() -> None:
+    view = ClusterView()
+    view.apply(UpdateBatch(brokers=(endpoint(3), endpoint(1, active=False), endpoint(2))), now_ms=0)
+    assert [broker.broker_id for broker in view.active_brokers()] == [2, 3]
+    assert view.controller_for_clients() == 2
+
+
+def test_configs_absent_from_a_delta_are_unchanged() -> None:
+    view = ClusterView()
+    view.apply(UpdateBatch(full=True, cluster_configs={"a": "1"}), now_ms=0)
+    view.apply(UpdateBatch(), now_ms=0)
+    assert view.cluster_configs == {"a": "1"}
+
+
+def test_a_leader_whose_connection_broke_is_not_named_for_a_moment() -> None:
+    view = ClusterView()
+    view.apply(UpdateBatch(brokers=(endpoint(1), endpoint(2))), now_ms=0)
+    view.on_leader_lost(1, 100)
+    view.on_leader_lost(1, 900)  # tried again in vain: still the same loss
+    assert not view.may_be_named_leader(1, 100)
+    assert view.may_be_named_leader(2, 100)
+    assert view.may_be_named_leader(1, 100 + SUSPICION_MS_MAX)  # the trouble may be ours alone
+    view.on_leader_reached(1)
+    view.on_leader_lost(1, 5_000)
+    assert not view.may_be_named_leader(1, 5_001)
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_a_fenced_broker_stays_listed_for_clients_for_a_while(is_full: bool) -> None:
+    view = ClusterView()
+    view.apply(UpdateBatch(full=True, brokers=(endpoint(1), endpoint(2, active=False))), now_ms=0)
+    assert [b.broker_id for b in view.brokers_for_clients(0)] == [1]  # never seen active: never listed
+    view.apply(UpdateBatch(full=is_full, brokers=(endpoint(1, active=False), endpoint(2))), now_ms=500)
+    assert not view.may_be_named_leader(1, 500)
+    assert [b.broker_id for b in view.brokers_for_clients(500)] == [1, 2]
+    assert [b.broker_id for b in view.brokers_for_clients(500 + LISTED_AFTER_FENCING_MS)] == [2]

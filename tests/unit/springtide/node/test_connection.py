@@ -1,0 +1,308 @@
+"""A connection's order, bounds and patience, over a network in memory."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from memory_net import MemoryChannel, MemoryPoller
+
+from dataplane.shell.metrics import BrokerCounters
+from springtide.node import connection as connection_module
+from springtide.node.clock import SystemClock
+from springtide.node.connection import IN_FLIGHT_REQUESTS_MAX, UNSENT_BYTES_MAX, Answer, Connection
+from springtide.node.net import READABLE
+from springtide.node.server import (
+    IDLE_BUFFER_MS,
+    PARTIAL_FRAME_MS_MAX,
+    UNSENT_MS_MAX,
+    Server,
+    ServerLimits,
+)
+from springtide.node.threads import WorkerThreads
+from springtide.wire.primitives import MalformedRequest
+
+
+class NoListener:
+    address = ("127.0.0.1", 1)
+
+    def begin(self) -> None: ...
+
+    async def accept(self) -> MemoryChannel:
+        raise AssertionError
+
+    def close(self) -> None: ...
+
+
+class Harness:
+    """A server whose requests wait until the test answers them; the request's bytes are its name."""
+
+    def __init__(self, **limits: int) -> None:
+        self.started: list[bytes] = []
+        self.answers: dict[bytes, Answer] = {}
+        self.poller = MemoryPoller()
+        self.counters = BrokerCounters()
+        self.server = Server(
+            listener=NoListener(),
+            poller=self.poller,
+            dispatch=self.dispatch,
+            clock=SystemClock(),
+            threads=WorkerThreads(),
+            counters=self.counters,
+            limits=ServerLimits(**limits),
+            on_turn_end=lambda: None,
+        )
+
+    def dispatch(self, connection: Connection, frame: memoryview, answer: Answer) -> None:
+        name = bytes(frame)
+        if name == b"bad":
+            raise MalformedRequest("bad")
+        if name == b"bug":
+            raise ZeroDivisionError
+        self.started.append(name)
+        self.answers[name] = answer
+
+    def connect(self, peer: str = "10.0.0.1") -> MemoryChannel:
+        channel = MemoryChannel(peer)
+        self.server._admit(channel)
+        return channel
+
+    def turn(self) -> None:
+        """One pass, as the server's loop makes it."""
+        self.server.now_ms = self.server.clock.mono_ms()
+        again, self.server._ready_again = self.server._ready_again, {}
+        self.poller.dispatch()
+        for connection in again:
+            if not connection.closed:
+                connection.on_ready(READABLE)
+        self.server.end_turn()
+
+    def answer(self, name: bytes, data: bytes | None = None) -> None:
+        self.answers.pop(name).complete([name if data is None else data])
+        self.server.end_turn()
+
+
+def frame(name: bytes) -> bytes:
+    return struct.pack(">i", len(name)) + name
+
+
+def test_requests_start_in_order_and_answers_leave_in_order_and_together() -> None:
+    harness = Harness()
+    channel = harness.connect()
+    channel.incoming += frame(b"a") + frame(b"b") + frame(b"c")
+    harness.turn()
+    assert harness.started == [b"a", b"b", b"c"]
+    harness.answer(b"c")
+    harness.answer(b"b")
+    assert channel.outgoing == b""
+    harness.answer(b"a")
+    assert channel.outgoing == b"abc"
+    assert channel.sends == 1
+
+
+def test_a_frame_that_comes_byte_by_byte_is_one_request() -> None:
+    harness = Harness()
+    channel = harness.connect()
+    for byte in frame(b"slow"):
+        channel.incoming.append(byte)
+        harness.turn()
+    assert harness.started == [b"slow"]
+
+
+@pytest.mark.parametrize("name", [b"bad", b"bug"])
+def test_a_malformed_request_or_a_bug_of_ours_ends_only_its_connection(name: bytes) -> None:
+    harness = Harness()
+    broken, good = harness.connect(), harness.connect()
+    broken.incoming += frame(name)
+    good.incoming += frame(b"a")
+    harness.turn()
+    assert broken.is_closed
+    assert not good.is_closed
+    assert harness.started == [b"a"]
+    assert harness.counters.connections_closed_malformed == (name == b"bad")
+
+
+def test_beyond_the_bound_of_requests_in_flight_nothing_is_read_until_one_is_answered() -> None:
+    harness = Harness()
+    channel = harness.connect()
+    names = [b"%04d" % number for number in range(IN_FLIGHT_REQUESTS_MAX + 10)]
+    channel.incoming += b"".join(map(frame, names))
+    for _ in range(20):
+        harness.turn()
+    assert harness.started == names[:IN_FLIGHT_REQUESTS_MAX]
+    assert harness.poller.interest[channel][0] is False
+    harness.answer(names[0])
+    harness.turn()
+    assert harness.started == names[: IN_FLIGHT_REQUESTS_MAX + 1]
+
+
+def test_a_peer_that_takes_no_answers_gets_no_more_requests_started_and_is_closed_in_the_end() -> None:
+    harness = Harness()
+    channel = harness.connect()
+    channel.room_bytes = 0
+    channel.incoming += frame(b"a")
+    harness.turn()
+    harness.answer(b"a", bytes(UNSENT_BYTES_MAX))
+    channel.incoming += frame(b"b")
+    harness.turn()
+    assert harness.started == [b"a"]
+    (connection,) = harness.server._connections
+    assert harness.server._overdue(connection, connection.last_progress_ms + UNSENT_MS_MAX) is None
+    overdue = harness.server._overdue(connection, connection.last_progress_ms + UNSENT_MS_MAX + 1)
+    assert overdue == "it does not take its answers"
+
+
+def test_what_the_kernel_did_not_take_leaves_when_it_can_and_requests_go_on() -> None:
+    harness = Harness()
+    channel = harness.connect()
+    channel.room_bytes = 3
+    channel.incoming += frame(b"a")
+    harness.turn()
+    harness.answer(b"a", b"answer")
+    assert channel.outgoing == b"ans"
+    assert harness.poller.interest[channel] == (True, True)
+    channel.room_bytes = 100
+    harness.turn()
+    assert channel.outgoing == b"answer"
+    assert harness.poller.interest[channel] == (True, False)
+
+
+def test_an_incomplete_frame_has_its_time_and_a_slow_large_one_has_more() -> None:
+    harness = Harness()
+    channel = harness.connect()
+    channel.incoming += struct.pack(">i", 100) + b"x"
+    harness.turn()
+    (connection,) = harness.server._connections
+    since_ms = connection.partial_since_ms
+    assert since_ms is not None
+    assert harness.server._overdue(connection, since_ms + PARTIAL_FRAME_MS_MAX) is None
+    assert harness.server._overdue(connection, since_ms + PARTIAL_FRAME_MS_MAX + 2) is not None
+    channel.incoming += b"x" * 99
+    harness.turn()
+    assert connection.partial_since_ms is None
+
+
+def test_an_idle_connection_is_overdue_but_not_one_that_waits_for_us() -> None:
+    harness = Harness(idle_ms_max=1_000)
+    channel = harness.connect()
+    (connection,) = harness.server._connections
+    later_ms = connection.last_progress_ms + 1_001
+    assert harness.server._overdue(connection, later_ms) == "idle"
+    channel.incoming += frame(b"a")
+    harness.turn()
+    assert harness.server._overdue(connection, connection.last_progress_ms + 1_001) is None
+
+
+def test_connections_beyond_a_limit_are_refused() -> None:
+    harness = Harness(connections_max=3, connections_per_ip_max=2)
+    assert not harness.connect("a").is_closed
+    assert not harness.connect("a").is_closed
+    assert harness.connect("a").is_closed
+    assert not harness.connect("b").is_closed
+    assert harness.connect("c").is_closed
+    assert harness.counters.connections_refused == 2
+
+
+def test_a_connection_that_leaves_makes_room_and_takes_its_answers_with_it() -> None:
+    harness = Harness(connections_per_ip_max=1)
+    channel = harness.connect()
+    channel.incoming += frame(b"a")
+    channel.is_ended = True
+    harness.turn()
+    harness.turn()
+    assert channel.is_closed
+    harness.answer(b"a")
+    assert channel.outgoing == b""
+    assert not harness.connect().is_closed
+
+
+def test_one_turn_starts_a_bounded_number_of_requests_and_the_next_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "TURN_REQUESTS_MAX", 2)
+    harness = Harness()
+    channel = harness.connect()
+    channel.incoming += b"".join(frame(b"%d" % number) for number in range(5))
+    harness.turn()
+    assert len(harness.started) == 2
+    harness.turn()
+    assert len(harness.started) == 4
+    harness.turn()
+    assert len(harness.started) == 5
+
+
+def look_after(harness: Harness) -> None:
+    harness.server.look_after_connections()
+    harness.turn()
+
+
+def test_over_the_memory_of_all_nothing_more_is_started_until_there_is_room() -> None:
+    harness = Harness(memory_bytes_max=50_000)
+    holder, other = harness.connect(), harness.connect()
+    holder.incoming += frame(b"h" * 60_000)
+    harness.turn()
+    look_after(harness)
+    other.incoming += frame(b"a")
+    harness.turn()
+    assert harness.started == [b"h" * 60_000]
+    assert harness.poller.interest[other][0] is False
+    harness.answer(b"h" * 60_000, b"done")
+    (connection, _) = harness.server._connections
+    connection._reader.release()
+    look_after(harness)
+    assert harness.started[1:] == [b"a"]
+
+
+def test_frames_that_nobody_completes_can_not_keep_the_broker_over_its_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    harness = Harness(memory_bytes_max=50_000)
+    hostile, good = harness.connect(), harness.connect()
+    hostile.incoming += struct.pack(">i", 90_000_000) + bytes(60_000)
+    harness.turn()
+    look_after(harness)
+    hostile.incoming += bytes(60_000)
+    good.incoming += frame(b"a")
+    harness.turn()
+    harness.turn()
+    assert harness.started == []
+    (connection, _) = harness.server._connections
+    assert harness.poller.interest[hostile][0] is False
+    assert connection.partial_since_ms is not None
+    late_ms = connection.partial_since_ms + PARTIAL_FRAME_MS_MAX + 1
+    monkeypatch.setattr(harness.server, "clock", ClockAt(late_ms))
+    look_after(harness)
+    assert hostile.is_closed
+    look_after(harness)
+    assert harness.started == [b"a"]
+
+
+def test_many_connections_that_were_busy_once_do_not_hold_the_broker_up_when_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    harness = Harness(memory_bytes_max=1_000_000)
+    channels = [harness.connect() for _ in range(20)]
+    for number, channel in enumerate(channels):
+        name = b"%d" % number + bytes(60_000)
+        channel.incoming += frame(name)
+        harness.turn()
+        harness.answer(name, b"done")
+    harness.server.look_after_connections()
+    assert harness.server.is_over_memory()
+    late_ms = harness.server.clock.mono_ms() + IDLE_BUFFER_MS + 1
+    monkeypatch.setattr(harness.server, "clock", ClockAt(late_ms))
+    look_after(harness)
+    assert not harness.server.is_over_memory()
+    channels[0].incoming += frame(b"again")
+    harness.turn()
+    assert harness.started[-1] == b"again"
+
+
+class ClockAt(SystemClock):
+    """It is this late."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def mono_ms(self) -> int:
+        return self._now_ms

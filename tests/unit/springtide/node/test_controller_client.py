@@ -1,0 +1,254 @@
+"""Which controller is asked, which is believed, and what a silent one leaves unknown."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import httpx
+import msgspec
+import pytest
+import trio
+
+from controller.contract.administration import (
+    AdminOutcome,
+    AdminRequest,
+    AdminResponse,
+    DeleteTopicsCall,
+    TopicToDelete,
+)
+from controller.contract.errors import ControllerError
+from controller.contract.session import Witness
+from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse
+from springtide.node.clock import SystemClock
+from springtide.node.controller_client import ControllerClient, ControllerUnavailable, OutcomeUnknown, Seen
+
+ONE, TWO, THREE = "http://one:1", "http://two:2", "http://three:3"
+REQUEST = ProducerIdsRequest(broker_id=1, broker_epoch=1)
+
+Answers = dict[str, Callable[[], httpx.Response]]
+
+
+def ok(**fields: object) -> Callable[[], httpx.Response]:
+    return lambda: httpx.Response(200, content=msgspec.json.encode(ProducerIdsResponse(**fields)))  # type: ignore[arg-type]
+
+
+def refuse() -> httpx.Response:
+    raise httpx.ConnectError("refused")
+
+
+def ask(
+    answers: Answers, urls: tuple[str, ...], *, seen: int = -1, times: int = 1
+) -> tuple[object, list[str], int]:
+    """(last answer or error, who was asked in order, the highest controller epoch afterwards)."""
+    asked: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        url = f"{request.url.scheme}://{request.url.host}:{request.url.port}"
+        asked.append(url)
+        assert request.url.path == "/internal/clusters/prod/brokers/1:allocate-producer-ids"
+        return answers[url]()
+
+    async def run() -> tuple[object, list[str], int]:
+        client = ControllerClient(
+            urls=urls,
+            cluster="prod",
+            broker_id=1,
+            clock=SystemClock(),
+            seen=Seen(seen),
+            transport=httpx.MockTransport(handle),
+        )
+        outcome: object = None
+        try:
+            for _ in range(times):
+                outcome = await client.allocate_producer_ids(REQUEST)
+        except ControllerUnavailable as error:
+            outcome = error
+        finally:
+            await client.aclose()
+        return outcome, asked, client.seen.controller_epoch
+
+    return trio.run(run)
+
+
+def test_the_next_is_asked_when_one_refuses_and_kept_while_it_answers() -> None:
+    outcome, asked, _ = ask({ONE: refuse, TWO: ok(count=5)}, (ONE, TWO), times=2)
+    assert outcome == ProducerIdsResponse(count=5)
+    assert asked == [ONE, TWO, TWO]
+
+
+def test_every_request_carries_the_brokers_token_if_it_has_one() -> None:
+    def sent_by(token: str | None) -> list[str | None]:
+        sent: list[str | None] = []
+
+        def handle(request: httpx.Request) -> httpx.Response:
+            sent.append(request.headers.get("authorization"))
+            return ok(count=5)()
+
+        async def run() -> None:
+            transport = httpx.MockTransport(handle)
+            client = ControllerClient(
+                urls=(ONE,),
+                cluster="prod",
+                broker_id=1,
+                clock=SystemClock(),
+                transport=transport,
+                token=token,
+            )
+            await client.allocate_producer_ids(REQUEST)
+            with contextlib.suppress(ControllerUnavailable):
+                await client.poll(PollRequest(broker_id=1, broker_epoch=1, wait_ms_max=10))
+            await client.aclose()
+
+        trio.run(run)
+        assert len(sent) > 1, "both kinds of connection"
+        return sent
+
+    assert set(sent_by("secret")) == {"Bearer secret"}
+    assert set(sent_by(None)) == {None}
+
+
+def test_a_hint_is_followed_even_to_a_controller_that_is_not_configured() -> None:
+    standby = ok(error=ControllerError.NOT_CONTROLLER, active_controller=THREE + "/")
+    outcome, asked, _ = ask({ONE: standby, THREE: ok(count=5)}, (ONE, TWO))
+    assert outcome == ProducerIdsResponse(count=5)
+    assert asked == [ONE, THREE]
+
+
+def test_a_redirect_is_a_hint() -> None:
+    redirect = httpx.Response(307, headers={"location": f"{TWO}/internal/whatever"})
+    outcome, asked, _ = ask({ONE: lambda: redirect, TWO: ok(count=5)}, (ONE, TWO))
+    assert outcome == ProducerIdsResponse(count=5)
+    assert asked == [ONE, TWO]
+
+
+def test_a_controller_that_was_replaced_is_not_believed() -> None:
+    answers = {ONE: ok(controller_epoch=3, count=1), TWO: ok(controller_epoch=4, count=2)}
+    outcome, asked, seen = ask(answers, (ONE, TWO), seen=4)
+    assert outcome == ProducerIdsResponse(controller_epoch=4, count=2)
+    assert asked == [ONE, TWO]
+    assert seen == 4
+
+
+def test_a_higher_epoch_is_remembered() -> None:
+    assert ask({ONE: ok(controller_epoch=9)}, (ONE,), seen=4)[2] == 9
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [lambda: httpx.Response(500), lambda: httpx.Response(200, content=b"not json"), refuse],
+    ids=["500", "not json", "refused"],
+)
+def test_when_nobody_answers_the_outcome_is_unknown(bad: Callable[[], httpx.Response]) -> None:
+    outcome, asked, _ = ask({ONE: bad, TWO: bad}, (ONE, TWO))
+    assert isinstance(outcome, ControllerUnavailable)
+    assert asked == [ONE, TWO]
+
+
+def test_two_controllers_that_name_each_other_do_not_keep_us_busy() -> None:
+    def standby(other: str) -> Callable[[], httpx.Response]:
+        return ok(error=ControllerError.NOT_CONTROLLER, active_controller=other)
+
+    outcome, asked, _ = ask({ONE: standby(TWO), TWO: standby(ONE)}, (ONE, TWO))
+    assert isinstance(outcome, ControllerUnavailable)
+    assert asked == [ONE, TWO]
+
+
+def administer(answers: Answers, *, seen: int = -1) -> tuple[object, list[str]]:
+    """(answer or error, who was sent the request)."""
+    asked: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        url = f"{request.url.scheme}://{request.url.host}:{request.url.port}"
+        assert request.url.path == "/internal/clusters/prod/brokers/1:administer"
+        asked.append(url)
+        return answers[url]()
+
+    async def run() -> object:
+        client = ControllerClient(
+            urls=(ONE, TWO),
+            cluster="prod",
+            broker_id=1,
+            clock=SystemClock(),
+            seen=Seen(seen),
+            transport=httpx.MockTransport(handle),
+        )
+        call = DeleteTopicsCall(topics=(TopicToDelete(name="orders"),))
+        request = AdminRequest(broker_id=1, broker_epoch=1, client_host="10.0.0.1", call=call)
+        try:
+            return await client.administer(request, 1_000)
+        except ControllerUnavailable as error:
+            return error
+        finally:
+            await client.aclose()
+
+    return trio.run(run), asked
+
+
+DELETED = AdminResponse(controller_epoch=3, outcomes=(AdminOutcome(),))
+
+
+def told(answer: AdminResponse) -> Callable[[], httpx.Response]:
+    return lambda: httpx.Response(200, content=msgspec.json.encode(answer))
+
+
+def break_off() -> httpx.Response:
+    raise httpx.ReadError("broken off")
+
+
+def test_administration_goes_on_to_another_controller_only_where_nothing_can_have_been_done() -> None:
+    standby = told(AdminResponse(error=ControllerError.NOT_CONTROLLER))
+    for nothing_done in (refuse, standby):
+        assert administer({ONE: nothing_done, TWO: told(DELETED)}) == (DELETED, [ONE, TWO])
+
+
+@pytest.mark.parametrize("first", [break_off, lambda: httpx.Response(500), told(DELETED)])
+def test_administration_is_not_sent_again_where_it_may_have_been_done(
+    first: Callable[[], httpx.Response],
+) -> None:
+    """The last: by a controller that has been replaced, as its epoch says."""
+    outcome, asked = administer({ONE: first, TWO: told(DELETED)}, seen=4)
+    assert isinstance(outcome, OutcomeUnknown)
+    assert asked == [ONE]
+
+
+def test_one_controller_epoch_of_two_lineages_is_believed_in_the_first() -> None:
+    """The second was minted by a ZooKeeper that went back: what it says would take back what was told."""
+
+    async def run() -> tuple[object, Seen]:
+        answers = {
+            ONE: ok(controller_epoch=7, lineage="first"),
+            TWO: ok(controller_epoch=7, lineage="second"),
+        }
+
+        def handle(request: httpx.Request) -> httpx.Response:
+            return answers[f"{request.url.scheme}://{request.url.host}:{request.url.port}"]()
+
+        told: list[Seen] = []
+        client = ControllerClient(
+            urls=(ONE, TWO),
+            cluster="prod",
+            broker_id=1,
+            clock=SystemClock(),
+            transport=httpx.MockTransport(handle),
+            on_seen=told.append,
+        )
+        await client.allocate_producer_ids(REQUEST)
+        client.note_records(40)
+        answers[ONE] = refuse
+        with pytest.raises(ControllerUnavailable):
+            await client.allocate_producer_ids(REQUEST)
+        await client.aclose()
+        assert told == [Seen(7, "first"), Seen(7, "first", 40)]
+        return client.witness("C"), client.seen
+
+    witness, seen = trio.run(run)
+    assert seen == Seen(7, "first", 40)
+    assert witness == Witness(cluster_id="C", controller_epoch=7, lineage="first", records=40)
+
+
+def test_a_controller_that_knows_less_is_heard_when_it_says_so_itself() -> None:
+    """Else nobody would tell it what the metadata was. It teaches nothing."""
+    error = ControllerError.METADATA_WENT_BACK
+    outcome, _, seen = ask({ONE: ok(error=error, controller_epoch=3)}, (ONE,), seen=7)
+    assert (outcome, seen) == (ProducerIdsResponse(error=error, controller_epoch=3), 7)

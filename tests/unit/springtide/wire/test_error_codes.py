@@ -1,0 +1,22 @@
+"""Our error codes against kio's list, which is generated from Kafka's sources."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode as SchemaErrorCode
+
+from springtide.wire.errors import ErrorCode
+
+LAST_CODE_OF_3_9 = 127
+
+
+def test_the_codes_are_those_of_kafka_3_9_with_its_names_and_its_retriable_ones() -> None:
+    theirs = {
+        (code.name.upper(), int(code), code.retriable) for code in SchemaErrorCode if code <= LAST_CODE_OF_3_9
+    }
+    assert {(code.name, int(code), code.is_retriable) for code in ErrorCode} == theirs
+
+
+def test_a_code_meets_its_schema_twin() -> None:
+    for code in ErrorCode:
+        assert int(code.schema) == int(code)
+        assert ErrorCode(code.schema) is code

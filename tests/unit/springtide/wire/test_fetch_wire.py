@@ -1,0 +1,330 @@
+"""Fetch by hand against Fetch by the general codec: both ends, every version, good bytes and bad."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from springtide.wire.apis import APIS, HIGHEST_FETCH_VERSION, ApiKey
+from springtide.wire.codec import build, decode, encode, request_type, response_type
+from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch import (
+    TOPIC_ID_SINCE,
+    EpochEnd,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    LogMark,
+    Topic,
+    decode_fetch_request,
+    decode_fetch_response,
+    encode_fetch_request,
+    encode_fetch_response,
+)
+from springtide.wire.framing import Chunk, FileRange
+from springtide.wire.leader_hints import CurrentLeader, NodeEndpoint
+from springtide.wire.primitives import MalformedRequest, uuid_bytes
+
+RandomMessage = Callable[[type[Any], random.Random], Any]
+VERSIONS = range(APIS[ApiKey.FETCH].served_since, APIS[ApiKey.FETCH].version_max + 1)
+MIB = 1024 * 1024
+A = uuid.UUID(int=0xA << 120)
+B = uuid.UUID(int=0xB)
+
+
+def topic_of(entry: Any) -> Topic:
+    return uuid_bytes(entry.topic_id) if hasattr(entry, "topic_id") else str(entry.topic)
+
+
+def by_the_general_codec(message: Any) -> FetchRequest:
+    state = getattr(message, "replica_state", None)
+    return FetchRequest(
+        replica_id=message.replica_id if state is None else state.replica_id,
+        broker_epoch=-1 if state is None else state.replica_epoch,
+        max_wait_ms=round(message.max_wait.total_seconds() * 1000),
+        min_bytes=message.min_bytes,
+        max_bytes=message.max_bytes,
+        isolation_level=message.isolation_level,
+        session_id=getattr(message, "session_id", 0),
+        session_epoch=getattr(message, "session_epoch", -1),
+        partitions=[
+            FetchPartition(
+                topic=topic_of(topic),
+                partition=partition.partition,
+                leader_epoch=getattr(partition, "current_leader_epoch", -1),
+                fetch_offset=partition.fetch_offset,
+                last_fetched_epoch=getattr(partition, "last_fetched_epoch", -1),
+                log_start_offset=getattr(partition, "log_start_offset", -1),
+                max_bytes=partition.partition_max_bytes,
+            )
+            for topic in message.topics
+            for partition in topic.partitions
+        ],
+        forgotten=[
+            (topic_of(topic), partition)
+            for topic in getattr(message, "forgotten_topics_data", ())
+            for partition in topic.partitions
+        ],
+        rack_id=getattr(message, "rack_id", ""),
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_request_reads_as_the_general_codec_reads_it(version: int, random_message: RandomMessage) -> None:
+    rng = random.Random(version)
+    for _ in range(50):
+        message = random_message(request_type(ApiKey.FETCH, version), rng)
+        body = encode(message)
+        assert decode_fetch_request(version, b"head" + body, 4) == by_the_general_codec(message)
+        for cut in range(0, len(body), max(1, len(body) // 20)):
+            with pytest.raises(MalformedRequest):
+                decode_fetch_request(version, body[:cut], 0)
+        with pytest.raises(MalformedRequest):
+            decode_fetch_request(version, body + b"\0", 0)
+
+
+def test_mutated_requests_never_read_as_something_else(random_message: RandomMessage) -> None:
+    rng = random.Random(11)
+    for _ in range(10_000):
+        version = rng.choice(VERSIONS)
+        message_type = request_type(ApiKey.FETCH, version)
+        body = bytearray(encode(random_message(message_type, rng)))
+        for _ in range(rng.randint(1, 3)):
+            body[rng.randrange(len(body))] = rng.choice([0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+        try:
+            seen = decode_fetch_request(version, body, 0)
+        except MalformedRequest:
+            with pytest.raises(MalformedRequest):
+                decode(message_type, body)
+            continue
+        try:
+            expected = by_the_general_codec(decode(message_type, body))
+        except MalformedRequest:
+            continue  # inside a tag that we skip (cluster id, directory id) nothing is looked at
+        assert seen == expected
+
+
+def test_random_bytes_are_malformed_or_a_request_in_every_version() -> None:
+    rng = random.Random(12)
+    tracemalloc.start()
+    try:
+        for _ in range(20_000):
+            body = bytes(rng.choice([0, 1, 2, 3, 0x7F, 0x80, 0xFF]) for _ in range(rng.randrange(60)))
+            version = rng.choice(VERSIONS)
+            try:
+                if rng.random() < 0.7:
+                    decode_fetch_request(version, body, 0)
+                else:
+                    decode_fetch_response(body, 0)
+            except MalformedRequest:
+                continue
+        assert tracemalloc.get_traced_memory()[1] < MIB
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_hundred_thousand_partitions_are_read_and_a_million_are_refused() -> None:
+    few = [FetchPartition(A.bytes, index, 0, 0, 0, 0, 1) for index in range(100_000)]
+    assert (
+        len(decode_fetch_request(17, encode_fetch_request(FetchRequest(partitions=few)), 0).partitions)
+        == 100_000
+    )
+    with pytest.raises(MalformedRequest, match="budget"):
+        decode_fetch_request(17, encode_fetch_request(FetchRequest(partitions=few * 10)), 0)
+
+
+FOLLOWER = FetchRequest(
+    replica_id=2,
+    broker_epoch=2**50,
+    max_wait_ms=500,
+    min_bytes=1,
+    max_bytes=10 * MIB,
+    session_id=77,
+    session_epoch=5,
+    partitions=[
+        FetchPartition(A.bytes, 0, 4, 2**33, 3, 10, MIB),
+        FetchPartition(A.bytes, 1, 4, 0, -1, 0, MIB),
+        FetchPartition(B.bytes, 0, 9, 5, 9, 0, MIB),
+    ],
+    forgotten=[(A.bytes, 7), (A.bytes, 9), (B.bytes, 1)],
+    rack_id="r1",
+)
+
+
+@pytest.mark.parametrize(
+    "request_", [FOLLOWER, FetchRequest(), FOLLOWER._replace(replica_id=-1, broker_epoch=-1)]
+)
+def test_what_a_follower_asks_a_leader_reads(request_: FetchRequest) -> None:
+    body = encode_fetch_request(request_)
+    seen = decode_fetch_request(HIGHEST_FETCH_VERSION, body, 0)
+    assert seen == request_._replace(partitions=list(request_.partitions), forgotten=list(request_.forgotten))
+    assert by_the_general_codec(decode(request_type(ApiKey.FETCH, 17), body)) == seen
+
+
+def test_what_a_follower_marks_a_leader_reads_and_others_skip() -> None:
+    marks = (LogMark(2**40, 7, (1, 2**32 - 1)), None, LogMark(5, -1, ()))
+    marked = [each._replace(mark=mark) for each, mark in zip(FOLLOWER.partitions, marks, strict=True)]
+    body = encode_fetch_request(FOLLOWER._replace(partitions=marked))
+    assert decode_fetch_request(HIGHEST_FETCH_VERSION, body, 0).partitions == marked
+    skipped = by_the_general_codec(decode(request_type(ApiKey.FETCH, 17), body))
+    assert list(skipped.partitions) == list(FOLLOWER.partitions)
+
+
+def test_the_section_that_ends_a_brokers_request_is_read_whatever_its_shape() -> None:
+    body = encode_fetch_request(FOLLOWER)
+    head, section = body[:-16], body[-16:]
+    assert section[:3] == b"\x01\x01\x0d"
+
+    def replica(tail: bytes) -> tuple[int, int]:
+        request = decode_fetch_request(HIGHEST_FETCH_VERSION, head + tail, 0)
+        return request.replica_id, request.broker_epoch
+
+    assert replica(section) == (2, 2**50)
+    assert replica(b"\x02" + section[1:] + b"\x09\x00") == (2, 2**50)  # a later tag
+    assert replica(b"\x02\x00\x02\x02c" + section[1:]) == (2, 2**50)
+    assert replica(b"\x01\x05" + section[2:]) == (-1, -1)  # another tag of the same size
+    assert replica(b"\x01\x01\x11" + section[3:-1] + b"\x01\x07\x02ab") == (2, 2**50)
+    for bad in (section[:-1] + b"\x01", section[:2] + b"\x0c" + section[3:], section + b"\0"):
+        with pytest.raises(MalformedRequest):
+            replica(bad)
+
+
+def answer_of(version: int) -> list[FetchedPartition]:
+    first, second = (A.bytes, B.bytes) if version >= TOPIC_ID_SINCE else ("a", "bb")
+    return [
+        FetchedPartition(first, 0, 0, 100, 100, 3, (memoryview(b"r" * 300), b"s" * 5)),
+        FetchedPartition(first, 1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        FetchedPartition(second, 0, 0, 7, 7, 0, (), preferred_read_replica=4),
+        FetchedPartition(second, 1, 0, 9, 9, 0, (), diverging_epoch=EpochEnd(3, 2**40)),
+        FetchedPartition(
+            second,
+            2,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            diverging_epoch=EpochEnd(1, 2),
+            current_leader=CurrentLeader(5, 6),
+        ),
+        FetchedPartition(first, 9, 0, 1, 1, 0, (b"t",)),
+    ]
+
+
+def general_answer(
+    version: int, partitions: Sequence[FetchedPartition], endpoints: Sequence[NodeEndpoint]
+) -> Any:
+    responses: list[dict[str, Any]] = []
+    for data in partitions:
+        if not responses or responses[-1]["key"] != data.topic:
+            named = isinstance(data.topic, str)
+            responses.append(
+                {
+                    "key": data.topic,
+                    "topic": data.topic if named else "",
+                    "topic_id": None if named else uuid.UUID(bytes=data.topic),  # type: ignore[arg-type]
+                    "partitions": [],
+                }
+            )
+        fields: dict[str, object] = {
+            "partition_index": data.partition,
+            "error_code": data.error_code,
+            "high_watermark": data.high_watermark,
+            "last_stable_offset": data.last_stable_offset,
+            "log_start_offset": data.log_start_offset,
+            "aborted_transactions": None,
+            "preferred_read_replica": data.preferred_read_replica,
+            "records": joined(data.records),
+        }
+        if data.diverging_epoch is not None:
+            epoch, end_offset = data.diverging_epoch
+            fields["diverging_epoch"] = {"epoch": epoch, "end_offset": end_offset}
+        if data.current_leader is not None:
+            fields["current_leader"] = data.current_leader._asdict()
+        responses[-1]["partitions"].append(fields)
+    return build(
+        response_type(ApiKey.FETCH, version),
+        {
+            "throttle_time": 8,
+            "error_code": 0,
+            "session_id": 55,
+            "responses": responses,
+            "node_endpoints": [endpoint._asdict() for endpoint in endpoints],
+        },
+    )
+
+
+def joined(chunks: Sequence[Chunk]) -> bytes:
+    parts = []
+    for chunk in chunks:
+        assert not isinstance(chunk, FileRange)
+        parts.append(bytes(chunk))
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_answer_is_what_the_general_codec_writes(version: int) -> None:
+    endpoints = [NodeEndpoint(5, "host", 9092, "rack")]
+    partitions = answer_of(version)
+    for chosen, hints in [(partitions, endpoints), (partitions[:1], []), (partitions[1:2], []), ([], [])]:
+        chunks = encode_fetch_response(
+            version, chosen, session_id=55, throttle_time_ms=8, node_endpoints=hints
+        )
+        assert joined(chunks) == encode(general_answer(version, chosen, hints))
+
+
+def test_records_leave_as_the_chunks_they_came_in() -> None:
+    view, cold = memoryview(b"r" * 300), FileRange(source="segment", position=64, length=1000)
+    data = FetchedPartition(A.bytes, 0, 0, 1, 1, 0, (view, cold))
+    chunks = encode_fetch_response(17, [data, data._replace(partition=1, records=())])
+    assert chunks[1] is view
+    assert chunks[2] is cold
+    assert [type(chunk) for chunk in chunks] == [bytes, memoryview, FileRange, bytes]
+    whole = chunks[0] + bytes(view) + bytes(1000) + chunks[3]  # type: ignore[operator]
+    first, second = decode_fetch_response(whole, 0).partitions
+    assert len(first.records[0]) == 1300
+    assert second.records == ()
+
+
+def test_a_follower_reads_what_a_leader_answers_without_copying_records() -> None:
+    partitions = answer_of(17)
+    chunks = encode_fetch_response(17, partitions, error_code=0, session_id=55, throttle_time_ms=8)
+    frame = memoryview(b"head" + joined(chunks))
+    response = decode_fetch_response(frame, 4)
+    expected = [data._replace(records=(joined(data.records),) if data.records else ()) for data in partitions]
+    assert response == FetchResponse(8, 0, 55, expected)
+    view = response.partitions[0].records[0]
+    assert isinstance(view, memoryview)
+    assert view.obj is frame.obj
+
+
+def test_an_answer_of_a_broker_with_transactions_and_endpoints_is_read_too() -> None:
+    message = general_answer(17, answer_of(17), [NodeEndpoint(1, "h", 1)])
+    (first, *_) = message.responses
+    built = build(
+        response_type(ApiKey.FETCH, 17),
+        {
+            "session_id": 55,
+            "node_endpoints": message.node_endpoints,
+            "responses": [
+                {
+                    "topic_id": A,
+                    "partitions": [
+                        {
+                            "partition_index": 3,
+                            "aborted_transactions": [{"producer_id": 1, "first_offset": 2}],
+                        },
+                        first.partitions[0],
+                    ],
+                }
+            ],
+        },
+    )
+    response = decode_fetch_response(encode(built), 0)
+    assert [data.partition for data in response.partitions] == [3, 0]
+    body = encode(built)
+    for cut in range(len(body)):
+        with pytest.raises(MalformedRequest):
+            decode_fetch_response(body[:cut], 0)

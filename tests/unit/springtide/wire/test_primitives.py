@@ -1,0 +1,83 @@
+"""What a Reader refuses, and at what point."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.metadata.v12.request import MetadataRequest
+from kio.schema.offset_for_leader_epoch.v2.request import OffsetForLeaderEpochRequest
+
+from springtide.wire.codec import build, decode, encode
+from springtide.wire.primitives import MALFORMED_CAUSES, MalformedRequest, Reader, uvarint_bytes
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_a_varint_is_read_as_it_was_written(value: int) -> None:
+    encoded = uvarint_bytes(value)
+    reader = Reader(b"x" + encoded + b"y", 1)
+    assert reader.uvarint() == value
+    assert reader.position == 1 + len(encoded)
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        b"\x80\x80\x80\x80\x80\x01",  # six bytes
+        b"\xff\xff\xff\xff\x1f",  # 33 bits
+        b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00",
+    ],
+)
+def test_a_varint_of_more_than_five_bytes_or_32_bits_is_malformed(encoded: bytes) -> None:
+    with pytest.raises(MalformedRequest, match="32 bits"):
+        Reader(encoded).uvarint()
+
+
+@pytest.mark.parametrize("encoded", [b"", b"\x80", b"\xff\xff\xff\xff"])
+def test_a_varint_without_an_end_is_one_of_the_causes_of_malformed(encoded: bytes) -> None:
+    with pytest.raises(MALFORMED_CAUSES):
+        Reader(encoded).uvarint()
+
+
+@pytest.mark.parametrize("is_flexible", [True, False])
+def test_a_count_is_refused_before_anything_is_made_for_it(is_flexible: bool) -> None:
+    def counted(count: int) -> bytes:
+        return uvarint_bytes(count + 1) if is_flexible else struct.pack(">i", count)
+
+    fits = Reader(counted(25) + bytes(100))
+    assert fits.array_count(is_flexible=is_flexible, element_bytes_min=4) == 25
+    with pytest.raises(MalformedRequest, match="exceeds the 100 bytes left"):
+        Reader(counted(26) + bytes(100)).array_count(is_flexible=is_flexible, element_bytes_min=4)
+
+
+def test_the_arrays_of_one_message_share_one_budget() -> None:
+    topics = [{"topic": "t", "partitions": [{}] * 4}] * 2
+    body = encode(build(OffsetForLeaderEpochRequest, {"topics": topics}))
+    assert len(decode(OffsetForLeaderEpochRequest, body, elements_max=10).topics) == 2
+    with pytest.raises(MalformedRequest, match="budget"):
+        decode(OffsetForLeaderEpochRequest, body, elements_max=9)
+
+
+def test_arrays_inside_tags_share_the_budget_too() -> None:
+    reader = Reader(b"\x01\x00\x03" + uvarint_bytes(3) + b"\0\0", elements_max=2)
+    counts: list[int] = []
+
+    def on_tag(_tag: int, content: Reader) -> bool:
+        counts.append(content.array_count(is_flexible=True, element_bytes_min=1))
+        return False
+
+    reader.tagged_fields(on_tag)
+    assert (counts, reader.elements_left) == ([2], 0)
+
+
+def test_a_count_of_tags_is_refused_before_they_are_read() -> None:
+    with pytest.raises(MalformedRequest, match="tagged fields exceed"):
+        Reader(b"\x03\x00\x00\x01\x00\x02").tagged_fields(lambda _tag, _content: False)
+
+
+def test_a_message_knows_the_least_its_elements_take() -> None:
+    # An id, a name, a tag section: 18 bytes; five of them can't be in 89.
+    with pytest.raises(MalformedRequest, match="exceeds the 89 bytes left"):
+        decode(MetadataRequest, b"\x06" + bytes(89))

@@ -1,0 +1,191 @@
+"""Produce by hand against Produce by the general codec, for every version, good bytes and bad."""
+
+from __future__ import annotations
+
+import random
+import struct
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from springtide.wire.apis import APIS, ApiKey
+from springtide.wire.codec import build, decode, encode, request_type, response_type
+from springtide.wire.errors import ErrorCode
+from springtide.wire.leader_hints import CurrentLeader, NodeEndpoint
+from springtide.wire.primitives import MalformedRequest
+from springtide.wire.produce import (
+    ProducedPartition,
+    ProduceOutcome,
+    ProduceRequest,
+    decode_produce_request,
+    encode_produce_response,
+)
+
+RandomMessage = Callable[[type[Any], random.Random], Any]
+VERSIONS = range(APIS[ApiKey.PRODUCE].served_since, APIS[ApiKey.PRODUCE].version_max + 1)
+MIB = 1024 * 1024
+
+
+def by_the_general_codec(message: Any) -> ProduceRequest:
+    partitions: list[ProducedPartition] = [
+        (topic.name, partition.index, memoryview(partition.records or b""))
+        for topic in message.topic_data
+        for partition in topic.partition_data
+    ]
+    timeout_ms = round(message.timeout.total_seconds() * 1000)
+    return ProduceRequest(message.transactional_id, message.acks, timeout_ms, partitions)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_request_reads_as_the_general_codec_reads_it(version: int, random_message: RandomMessage) -> None:
+    rng = random.Random(version)
+    for _ in range(50):
+        message = random_message(request_type(ApiKey.PRODUCE, version), rng)
+        body = encode(message)
+        assert decode_produce_request(version, b"head" + body, 4) == by_the_general_codec(message)
+        for cut in range(0, len(body), max(1, len(body) // 20)):
+            with pytest.raises(MalformedRequest):
+                decode_produce_request(version, body[:cut], 0)
+        with pytest.raises(MalformedRequest):
+            decode_produce_request(version, body + b"\0", 0)
+
+
+def test_mutated_requests_are_judged_alike_by_both(random_message: RandomMessage) -> None:
+    rng = random.Random(7)
+    for _ in range(10_000):
+        version = rng.choice(VERSIONS)
+        message_type = request_type(ApiKey.PRODUCE, version)
+        body = bytearray(encode(random_message(message_type, rng)))
+        for _ in range(rng.randint(1, 3)):
+            body[rng.randrange(len(body))] = rng.choice([0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+        try:
+            expected = by_the_general_codec(decode(message_type, body))
+        except MalformedRequest:
+            with pytest.raises(MalformedRequest):
+                decode_produce_request(version, body, 0)
+        else:
+            assert decode_produce_request(version, body, 0) == expected
+
+
+def test_records_are_views_of_the_frame() -> None:
+    message = build(
+        request_type(ApiKey.PRODUCE, 9),
+        {"acks": 1, "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": b"r" * 100}]}]},
+    )
+    frame = memoryview(encode(message))
+    ((_, _, records),) = decode_produce_request(9, frame, 0).partitions
+    assert records.obj is frame.obj
+    assert bytes(records) == b"r" * 100
+
+
+@pytest.mark.parametrize("version", [8, 9, 11])
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16382, 16383, 2_097_150, 2_097_151, 2_097_152])
+@pytest.mark.parametrize("name", ["t", "x" * 126, "x" * 127, "x" * 249, "\N{ROCKET}"])
+def test_every_width_of_a_length_is_read(version: int, size: int, name: str) -> None:
+    partition = {"index": 2**31 - 1, "records": b"r" * size}
+    topics = [{"name": name, "partition_data": [partition]}]
+    values: dict[str, object] = {"acks": 0, "timeout": 1, "topic_data": topics}
+    body = encode(build(request_type(ApiKey.PRODUCE, version), values))
+    expected = ProduceRequest(None, 0, 1, [(name, 2**31 - 1, memoryview(b"r" * size))])
+    assert decode_produce_request(version, body, 0) == expected
+
+
+def test_a_tag_on_a_request_of_the_usual_shape_is_skipped() -> None:
+    partition = {"index": 0, "records": b"rr"}
+    topics = [{"name": "t", "partition_data": [partition]}]
+    body = encode(build(request_type(ApiKey.PRODUCE, 9), {"acks": 1, "timeout": 1, "topic_data": topics}))
+    assert body.endswith(b"rr\0\0\0")
+    for place in (1, 2, 3):
+        tagged = body[:-place] + b"\x01\x09\x02ab" + body[len(body) - place + 1 :]
+        assert decode_produce_request(9, tagged, 0).partitions == [("t", 0, memoryview(b"rr"))]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_version_too_old_to_serve_can_still_be_read_and_refused(version: int) -> None:
+    body = struct.pack(">hiih1siii", -1, 1500, 1, 1, b"t", 1, 3, 2) + b"rr"
+    request = decode_produce_request(version, body, 0)
+    assert request == ProduceRequest(None, -1, 1500, [("t", 3, memoryview(b"rr"))])
+    outcome = ProduceOutcome("t", 3, ErrorCode.UNSUPPORTED_VERSION)
+    answer = struct.pack(">ih1siihq", 1, 1, b"t", 1, 3, 35, -1)
+    answer += {0: b"", 1: struct.pack(">i", 9), 2: struct.pack(">qi", -1, 9)}[version]
+    assert encode_produce_response(version, [outcome], throttle_time_ms=9) == answer
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        bytes.fromhex("00ffff000003e8ffffffff0f"),
+        bytes.fromhex("00ffff000003e802027400"),  # a null array of partitions
+        bytes.fromhex("00ffff000003e80200"),  # a null topic name
+        bytes.fromhex("00ffff000003e800"),  # a null array of topics
+        b"",
+    ],
+)
+def test_a_hostile_body_is_malformed_and_costs_nothing(body: bytes) -> None:
+    tracemalloc.start()
+    try:
+        for version in range(12):
+            with pytest.raises(MalformedRequest):
+                decode_produce_request(version, body, 0)
+        assert tracemalloc.get_traced_memory()[1] < MIB
+    finally:
+        tracemalloc.stop()
+
+
+def test_random_bytes_are_malformed_or_a_request_in_every_version() -> None:
+    rng = random.Random(8)
+    tracemalloc.start()
+    try:
+        for _ in range(20_000):
+            body = bytes(rng.choice([0, 1, 2, 3, 0x7F, 0x80, 0xFF]) for _ in range(rng.randrange(30)))
+            try:
+                decode_produce_request(rng.randrange(12), body, 0)
+            except MalformedRequest:
+                continue
+        assert tracemalloc.get_traced_memory()[1] < MIB
+    finally:
+        tracemalloc.stop()
+
+
+OUTCOMES = [
+    ProduceOutcome("a", 0, 0, base_offset=2**40, log_append_time_ms=1_700_000_000_000, log_start_offset=5),
+    ProduceOutcome("a", 1, ErrorCode.INVALID_RECORD, error_message="bad \N{ROCKET}"),
+    ProduceOutcome("b" * 249, 7, ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=CurrentLeader(3, 9)),
+]
+ENDPOINTS = [NodeEndpoint(3, "host", 9092, None), NodeEndpoint(4, "other", 9093, "rack")]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_response_is_what_the_general_codec_writes(version: int, count: int) -> None:
+    outcomes = OUTCOMES[:count]
+    endpoints = ENDPOINTS if count == 3 else []
+    topics: dict[str, list[dict[str, object]]] = {}
+    for outcome in outcomes:
+        leader = outcome.current_leader or CurrentLeader(-1, -1)
+        topics.setdefault(outcome.topic, []).append(
+            {
+                "index": outcome.partition,
+                "error_code": outcome.error_code,
+                "base_offset": outcome.base_offset,
+                "log_append_time": outcome.log_append_time_ms,
+                "log_start_offset": outcome.log_start_offset,
+                "error_message": outcome.error_message,
+                "current_leader": leader._asdict(),
+            }
+        )
+    message = build(
+        response_type(ApiKey.PRODUCE, version),
+        {
+            "responses": [
+                {"name": name, "partition_responses": partitions} for name, partitions in topics.items()
+            ],
+            "throttle_time": 42,
+            "node_endpoints": [endpoint._asdict() for endpoint in endpoints],
+        },
+    )
+    assert encode_produce_response(
+        version, outcomes, throttle_time_ms=42, node_endpoints=endpoints
+    ) == encode(message)
