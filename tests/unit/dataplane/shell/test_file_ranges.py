@@ -9,11 +9,11 @@ import pytest
 import trio
 import trio.testing
 from memory_net import MemoryChannel
-from tests.unit.springtide.node.test_connection import Harness, frame
 
 from springtide.node import connection as connection_module
 from springtide.wire.framing import FileRange
 from tests.simulation.memory_disk import MemoryDisk
+from tests.unit.springtide.node.test_connection import Harness, frame
 
 CONTENT = bytes(range(256)) * 10
 
