@@ -9,8 +9,9 @@ from dataplane.storage.disk import Buffer, File, PosixDisk
 
 
 class ReportingFile:
-    def __init__(self, file: File, on_done: Callable[[], None]) -> None:
+    def __init__(self, file: File, on_done: Callable[[], None], *, syncs_all: bool) -> None:
         self._file = file
+        self._syncs_all = syncs_all
         self._on_done = on_done
         self.fileno = file.fileno
         self.size_bytes = file.size_bytes
@@ -36,7 +37,7 @@ class ReportingFile:
         self._on_done()
 
     def can_sync_all(self) -> bool:
-        return self._file.can_sync_all()
+        return self._syncs_all and self._file.can_sync_all()
 
     def sync_all(self) -> None:
         self._file.sync_all()
@@ -44,15 +45,18 @@ class ReportingFile:
 
 
 class ReportingDisk(PosixDisk):
+    """syncs_all: whether the storage engine may sync many files at once, where the kernel can."""
+
     def __init__(self, on_done: Callable[[], None]) -> None:
         self._on_done = on_done
+        self.syncs_all = True
 
     def open(self, path: str, *, create: bool = False) -> File:
         is_new = create and not self.exists(path)
         file = super().open(path, create=create)
         if is_new:
             self._on_done()
-        return ReportingFile(file, self._on_done)
+        return ReportingFile(file, self._on_done, syncs_all=self.syncs_all)
 
     def lock(self, path: str) -> File:
         is_new = not self.exists(path)

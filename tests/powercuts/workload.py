@@ -12,7 +12,6 @@ from random import Random
 from controller.contract.session import ShutdownKind
 from dataplane.core.leader_epochs import EpochStart
 from dataplane.storage.checkpoints import PartitionKey
-from dataplane.storage.disk import Disk
 from dataplane.storage.divergent import NotWritten, write_aside
 from dataplane.storage.log_dir import DIVERGENT, LogDir, open_log_dir
 from dataplane.storage.partition_log import LogOptions, PartitionId, PartitionLog
@@ -20,6 +19,7 @@ from dataplane.storage.recovery import OpenedLog
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch
 from tests.powercuts.ledger import Incarnation, Ledger
+from tests.powercuts.reporting_disk import ReportingDisk
 from tests.simulation.memory_disk import SECTOR_BYTES, MemoryDisk
 
 BROKER_ID = 1
@@ -54,14 +54,16 @@ class Workload:
     """In some of them every batch is a whole number of sectors, so that one that is lost leaves those around
     it readable."""
 
-    def __init__(self, disk: Disk, path: str, seed: int, ledger: Ledger | None = None) -> None:
+    def __init__(
+        self, disk: MemoryDisk | ReportingDisk, path: str, seed: int, ledger: Ledger | None = None
+    ) -> None:
         self.disk = disk
         self.path = path
         self.ledger = ledger or Ledger()
         self._random = Random(f"storage workload {seed}")
         self._has_whole_sectors = self._random.random() < 0.4
-        if isinstance(disk, MemoryDisk):
-            disk.syncs_all = self._random.random() < 0.5
+        # Drawn on every disk, so that one seed is one workload.
+        disk.syncs_all = self._random.random() < 0.5
         self._sequences: dict[tuple[PartitionKey, int], int] = {}
         self._created = 0
         self._deleted: list[tuple[PartitionKey, str]] = []
