@@ -1,1 +1,2 @@
-"""The REST surface for people: parse, call a service, map errors, render. It decides nothing about data."""
+"""The REST interface for operators: parse a request, call a service, map errors, render. No decision about
+data is made here."""

@@ -1,4 +1,4 @@
-"""Renders what routes return: JSON bytes, ETags, and how old a standby's copy is."""
+"""Rendering of what routes return: JSON bytes, ETags, and the age of a standby's copy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from admin_api.conditions import entity_tag
 from admin_api.strict_route import VERSIONED_MEDIA_TYPE
 from controller.shell.published import Published
 
-#: Milliseconds since the copy that a standby answers from was known to be current.
+#: Milliseconds since the standby's copy was last known to be current.
 AGE_HEADER: Final = "Data-Age-Ms"
 
 AGE_HEADERS = {
@@ -38,13 +38,13 @@ class Answer:
     status: int
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
-    #: For the audit, beside "succeeded": what was known of the consequences.
+    #: Detail for the audit, beside "succeeded": what was known of the consequences.
     detail: str | None = None
 
     @classmethod
     def of(cls, status: int, body: BaseModel, *, version: str | None = None, **headers: str) -> Answer:
-        """Header names are given as identifiers: `Retry_After` stands for Retry-After. version: of the
-        resource that the body shows, for its ETag."""
+        """Return an answer with this body. Header names are given as identifiers: `Retry_After` stands for
+        Retry-After. version: of the resource that the body shows, for its ETag."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         encoded = body.model_dump_json().encode()
         if version is not None:
@@ -57,7 +57,7 @@ def respond(request: Request, answer: Answer) -> Response:
 
 
 def media_type_for(request: Request) -> str:
-    """The versioned type for whoever asked for it by name."""
+    """Return the versioned media type if the client asked for it by name."""
     return (
         VERSIONED_MEDIA_TYPE
         if VERSIONED_MEDIA_TYPE in request.headers.get("accept", "")
@@ -68,7 +68,8 @@ def media_type_for(request: Request) -> str:
 def show(
     request: Request, body: BaseModel, *, view: Published | None = None, version: str | None = None
 ) -> Response:
-    """Answers a GET. view: what it was read from; version: of a single resource's own row."""
+    """Return the response to a GET. view: what the body was read from. version: of the row of a single
+    resource."""
     encoded = body.model_dump_json().encode()
     headers: dict[str, str] = {}
     if view is not None and view.as_of_ms is not None:

@@ -1,4 +1,4 @@
-"""Builds the FastAPI application from the parts that the composition root gives it.
+"""The FastAPI application, built from the parts that the composition root gives it.
 
 Nothing is global and nothing is started here. The composition root runs `app.state.operations.run` beside the
 engine and the outbox.
@@ -63,11 +63,11 @@ def create_app(
     internal_routers: Sequence[APIRouter] = (),
     tokens: Tokens | None = None,
 ) -> FastAPI:
-    """The application.
+    """Return the application.
 
     registry: what /metrics renders; the HTTP metrics and the outbox's are added to it.
     internal_routers: endpoints for brokers, shown in the same document under a tag of their own.
-    tokens: who may ask; None lets everybody who reaches the controller ask for everything.
+    tokens: who may send requests. None: every client that reaches the controller may send any request.
     """
     operations = OperationsRunner(
         engine=engine,
@@ -104,7 +104,7 @@ def create_app(
     app.state.registry = registry
     app.state.operations = operations
     routers = (
-        *internal_routers,  # routes are tried in order, and brokers ask by far the most
+        *internal_routers,  # routes are tried in order; brokers send most requests
         create_kafka_calls_router(has_tokens=tokens is not None),
         clusters.router,
         brokers.router,
@@ -130,8 +130,8 @@ def create_app(
         create_docs_router(title=TITLE),
         _document_router(),
     )
-    # As they are: `include_router` would work out each route's parameters again, a second's work in all,
-    # which falls to the first request that a controller is asked.
+    # The routes are added directly. `include_router` would analyse each route's parameters again, which takes
+    # about a second in all and would delay the first request to a controller.
     app.state.routes = tuple(route for router in routers for route in router.routes)
     app.router.routes.extend(app.state.routes)
     install_problem_handlers(app)

@@ -1,12 +1,13 @@
-"""Conditional requests (RFC 9110 13): change only what is still as it was looked at.
+"""Conditional requests (RFC 9110 13): a change applies only if the resource is still the one that the client
+read.
 
-An entity tag has two parts, `"<version>.<digest>"`. The digest is of the bytes that were answered, so two
-answers with one tag are the same answer. The version is that of the resource's own row, and it is all that
-`If-Match` compares: a topic's counts move with every replica that falls behind, and a deletion that was
-decided on does not have to be decided again because of it.
+An entity tag has two parts, `"<version>.<digest>"`. The digest is of the answered bytes, so two answers with
+the same tag are the same answer. The version is that of the resource's own row, and `If-Match` compares only
+the version. A topic's counts change whenever a replica falls behind; an operator who decided on a deletion
+need not decide again because of that.
 
-The version is compared in the moment in which the change is decided, against what has been decided and not
-only what is persisted: a change that is still on its way to ZooKeeper is a change.
+The version is compared at the moment in which the change is decided, against all decided changes and not only
+the persisted ones: a change that is still on its way to ZooKeeper counts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from admin_api.gate import is_write
 from admin_api.problem import FieldProblem, ProblemError
 
 IF_MATCH: Final = "If-Match"
-#: ASGI scope key: what the request demands; only of routes that compare.
+#: ASGI scope key: the condition of the request; set only for routes that compare.
 CONDITION_SCOPE_KEY: Final = "springtide.condition"
 DIGEST_CHARS: Final = 16
 
@@ -32,22 +33,24 @@ _TAGS: Final = re.compile(r'(W/)?"([^"]*)"')
 
 
 def entity_tag(version: str, body: bytes) -> str:
-    """version: of the row that a condition is about; it has no quotation mark in it."""
+    """Return the entity tag. version: of the row that a condition is about, without quotation marks."""
     return f'"{version}.{hashlib.sha256(body).hexdigest()[:DIGEST_CHARS]}"'
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a request demands of a resource's version. None: nothing; any version matches `*`."""
+    """The condition that a request sets on a resource's version. None: no condition. `*`: any version
+    matches."""
 
     header: str | None
 
     def check(self, version: str | None, *, what: str) -> None:
-        """Raises precondition_failed. version: the row's as of now, None while a change of it is on its way.
-        To be called without awaiting anything between it and the change."""
+        """Raise precondition_failed unless the version matches. version: the row's current version, None
+        while a change of it is pending. The caller must not await anything between this call and the
+        change."""
         if self.header is None or self.header.strip() == "*":
             return
-        # A weak tag never matches: it says that the answer was changed on its way (RFC 9110 13.1.1).
+        # A weak tag never matches: an intermediary changed the answer (RFC 9110 13.1.1).
         wanted = {tag.rpartition(".")[0] for weak, tag in _TAGS.findall(self.header) if not weak}
         if version is None or version not in wanted:
             now = "is being changed" if version is None else f"is at version {version}"

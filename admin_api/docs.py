@@ -1,7 +1,7 @@
-"""/docs: Swagger UI, from assets that this process serves itself. No page names another host.
+"""/docs: Swagger UI, from assets that this process serves itself. No page loads anything from another host.
 
-The assets are those of the PyPI package `fastapi-offline`, which ships Swagger UI 5: the first to render
-OpenAPI 3.1, which is what FastAPI writes. (`swagger-ui-bundle` stops at 4.15, which refuses it.) They are
+The assets come from the PyPI package `fastapi-offline`, which ships Swagger UI 5, the first version to render
+OpenAPI 3.1, the version that FastAPI writes. (`swagger-ui-bundle` stops at 4.15, which refuses it.) They are
 read once, when the application is built.
 """
 
@@ -43,7 +43,7 @@ window.addEventListener("load", function () {
   });
 });
 """
-#: Swagger UI has a dark face, which it shows when the root element is told so.
+#: Swagger UI has a dark mode, which a class of the root element turns on.
 _STYLE: Final = """\
 body { margin: 0; }
 .home { display: block; max-width: 1460px; margin: 0 auto; padding: 1rem 20px 0;
@@ -72,7 +72,7 @@ _PAGE: Final = """\
 </body>
 </html>
 """
-#: The page may load from here and nowhere else; Swagger UI draws its icons as data URLs and sets styles.
+#: The page may load only from this server. Swagger UI draws its icons as data URLs and sets styles.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -80,7 +80,7 @@ _POLICY: Final = (
 
 
 def create_docs_router(*, title: str) -> APIRouter:
-    """/docs and what it needs."""
+    """Return the router of /docs and its assets."""
     router = APIRouter(route_class=TextRoute, include_in_schema=False)
     serve(router, "/docs", Asset.named("docs.html", _PAGE.format(title=title).encode(), policy=_POLICY))
     for name in _SHIPPED:

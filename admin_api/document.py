@@ -1,5 +1,5 @@
-"""Builds the application without anything behind it, for its OpenAPI document alone: nothing here connects,
-listens or runs."""
+"""The application without an engine or a database, built only for its OpenAPI document. Nothing here
+connects, listens or runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from controller.shell.listeners import TcpListeners
 
 
 def build_document() -> dict[str, Any]:
-    """The document as a running controller serves it."""
+    """Return the document as a running controller serves it."""
     return anyio.run(_build)
 
 

@@ -1,8 +1,9 @@
-"""Around every request: its id, the bounds of its head, what it cost, and the last resort.
+"""The outermost layer of every request: its id, the bounds of its head, its metrics, and the last error
+handler.
 
-Plain ASGI, outside of everything else, so that also an address that does not exist answers with a request
-id, and an error of ours becomes a problem document instead of a dropped connection. No detail of such an
-error leaves the process; the log has it under the same request id.
+It is plain ASGI, outside everything else. So an unknown address also answers with a request id, and an
+internal error becomes a problem document instead of a dropped connection. Details of such an error stay in
+the log, under the same request id.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 #: ASGI scope key of the request's id.
 REQUEST_ID_SCOPE_KEY: Final = "springtide.request_id"
-#: ASGI scope key, set by the server: there are more connections or requests than it may have.
+#: ASGI scope key, set by the server when it has more connections or requests than its limit.
 OVERLOADED_SCOPE_KEY: Final = "springtide.overloaded"
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._~:/+=-]{1,128}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -31,7 +32,7 @@ _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 
 
 class HttpMetrics:
-    """Requests by route template, never by path: a path is the client's to choose and would grow without
+    """Request metrics by route template, never by path: clients choose paths, so their number has no
     bound."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -88,7 +89,7 @@ class Envelope:
                 response = problem_response(refusal, path=scope["path"][:100], request_id=request_id)
                 await response(scope, receive, send_marked)
         except ClientDisconnect:
-            # No failure of ours, and mostly nobody hears this.
+            # The client has gone: not a failure of the controller, and mostly no client receives this answer.
             if not status:
                 left = ProblemError("bad_request", "the request ended before its body was whole")
                 response = problem_response(left, path=scope["path"], request_id=request_id)
@@ -98,7 +99,7 @@ class Envelope:
                 "request_failed request_id=%s method=%s path=%r", request_id, scope["method"], scope["path"]
             )
             if status:
-                raise  # the answer has begun; closing the connection is all that is left to say
+                raise  # the answer has begun; all that is left is to close the connection
             failure = ProblemError("internal_error", "the controller failed to answer this request")
             response = problem_response(failure, path=scope["path"], request_id=request_id)
             await response(scope, receive, send_marked)

@@ -1,7 +1,7 @@
 """A response of server-sent events that is bounded in time, also for a client that does not read.
 
-FastAPI writes the events and ends the response when its client goes away. sse-starlette would do both, too,
-but replaces a method of uvicorn's server when it is imported, and looks twice a second for its end.
+FastAPI writes the events and ends the response when its client disconnects. sse-starlette does both, too, but
+it replaces a method of uvicorn's server on import and polls twice a second for the server's shutdown.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from starlette.types import Receive, Scope, Send
 
 from controller.shell.clock import Clock
 
-#: A proxy that collects what it forwards makes a stream useless.
+#: A proxy that buffers the answer makes a stream useless.
 _HEADERS: Final = {"Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"}
 
 
 class EventStream(EventSourceResponse):
-    """events: as `format_sse_event` writes them. ms_max: then it is cut off; events that are read have ended
-    by themselves before. on_end: called once, however it ends."""
+    """A stream of events. events: as `format_sse_event` writes them. ms_max: the time after which the stream
+    is cut off; a stream that is read has ended before. on_end: called exactly once when the stream ends."""
 
     def __init__(
         self,

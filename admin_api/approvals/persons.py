@@ -1,7 +1,7 @@
-"""Whether two actors are two persons, as far as their names tell. Pure.
+"""The test whether two actors are two persons, as far as their names tell. Pure.
 
-A token's name is verified. Where tokens are not used, a name is a claim (`unverified:alice@10.0.0.7`): it
-counts by itself, whatever address it came from, and whoever gave none may be anybody.
+A token's name is verified. Where tokens are not used, a name is a claim (`unverified:alice@10.0.0.7`). The
+claimed name counts alone, without the address. An actor that gave no name is not identified.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _ANONYMOUS: Final = "anonymous"
 
 
 def name_of(actor: str) -> str | None:
-    """None: the actor gave no name."""
+    """Return the actor's name, or None if the actor gave none."""
     if actor == _ANONYMOUS or actor.startswith(f"{_ANONYMOUS}@"):
         return None
     if actor.startswith(_CLAIM):
@@ -22,6 +22,6 @@ def name_of(actor: str) -> str | None:
 
 
 def are_two_persons(one: str, other: str) -> bool:
-    """Names that differ in case alone are one."""
+    """Return whether the names are of two persons. Names that differ only in case are the same."""
     first, second = name_of(one), name_of(other)
     return first is not None and second is not None and first.casefold() != second.casefold()

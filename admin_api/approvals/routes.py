@@ -60,9 +60,9 @@ async def approve_it(
     cluster: ClusterPath,
     plan_id: PlanPath,
 ) -> Response:
-    """On a protected cluster a plan's operation is `awaiting_approval` until somebody does this who has
-    neither made the plan nor asked for the operation. The ETag is the plan's hash: what is approved is what
-    is carried out, and a plan that is made anew has to be approved anew."""
+    """Approve a plan of a protected cluster. The plan's operation is `awaiting_approval` until a person
+    approves it who has neither made the plan nor asked for the operation. The ETag is the plan's hash:
+    exactly the approved plan is carried out, and a plan that is made anew needs a new approval."""
     services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,

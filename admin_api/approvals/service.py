@@ -1,5 +1,5 @@
-"""Approves plans. An approval is of one plan, whole and as it is: its rows are never changed, and a plan that
-was made anew is another one."""
+"""Approval of plans. An approval is for one whole plan: a plan's rows never change, and a plan that is made
+anew is another plan."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from controller.database.rows import OperationRow
 from controller.operations.model import OperationState
 from controller.shell.outcomes import Overloaded
 
-#: An operation's row moves when it gets on; a few tries find it still.
+#: An operation's row changes as the operation progresses, so an approval of it may need a few tries.
 _TRIES_MAX = 5
 
 
 async def approve_plan(
     services: Services, cluster: str, plan_id: str, attempt: Attempt, *, condition: Condition
 ) -> Answer:
-    """200 with the plan. The operation that waits for it goes on. By the same person again: no error."""
+    """Approve the plan and let the operation that waits for it continue. Answer 200 with the plan, also when
+    the same person approves it again."""
     for _ in range(_TRIES_MAX):
         stored = await load_plan(services, cluster, plan_id)
         row = stored.row
@@ -63,7 +64,7 @@ async def _waiting(services: Services, operation_id: str | None) -> OperationRow
 
 
 def _check_person(approver: str, *authors: str) -> None:
-    """Raises same_person."""
+    """Raise same_person if the approver is one of the authors."""
     if name_of(approver) is None:
         raise ProblemError("same_person", "whoever approves needs a name: a token, or X-Actor without tokens")
     for author in authors:

@@ -1,1 +1,1 @@
-"""Brokers: add through an operation, list, look at."""
+"""Brokers: add through an operation, list, show."""

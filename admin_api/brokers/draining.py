@@ -1,4 +1,4 @@
-"""Empties brokers: nothing new comes to one, and an operation moves away what it holds."""
+"""Draining of brokers: a draining broker gets no new replicas, and an operation moves its replicas away."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from controller.operations.brokers import begin_broker_drain
 from controller.operations.model import BrokerDrain, OperationState, decode_work
 from controller.operations.shell.plans import make
 
-#: Partitions that a refusal names.
+#: The most partitions that a refusal names.
 NAMED_MAX = 100
 
 
@@ -32,8 +32,8 @@ async def drain_broker(
     body: DrainBroker,
     condition: Condition,
 ) -> Answer:
-    """202 with an operation that ends when the broker holds nothing. Refused where there is no other place
-    for some partition; what only can't be moved now is waited for."""
+    """Answer 202 with an operation that ends when the broker holds nothing. Refuse if some partition has no
+    other place at all. A partition that can't be moved only now is moved later."""
     find_broker(services.engine.image(cluster), cluster, broker_id)
     check_not_busy(services, cluster, broker_id, but=attempt.operation_id)
     plan = await make(
@@ -46,7 +46,7 @@ async def drain_broker(
     await maintain(services, cluster, broker_id, attempt, condition=condition, draining=True, dry_run=True)
     if attempt.dry_run:
         return Answer.of(200, plan_view(cluster, plan))
-    # Written ahead: a broker must not be left draining without an operation that empties it.
+    # The operation is written first: a broker must not stay draining without an operation that empties it.
     work = begin_broker_drain(BrokerDrain(broker_id=broker_id, moves=body.options()))
     row = opened(services, cluster, attempt, work, OperationState.RUNNING)
     await services.operations.start(row)
@@ -54,7 +54,7 @@ async def drain_broker(
 
 
 def _about_to_drain(services: Services, cluster: str) -> list[int]:
-    """Brokers whose drains have been accepted and that are not marked yet: they will take nothing."""
+    """Return the brokers whose drains are accepted but not yet marked. They will take no replicas."""
     brokers = services.engine.decided(cluster).brokers
     specs = [decode_work(row).spec for row in services.operations.running() if row.cluster == cluster]
     ids = [spec.broker_id for spec in specs if isinstance(spec, BrokerDrain)]

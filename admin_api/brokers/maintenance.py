@@ -1,4 +1,4 @@
-"""Brokers under maintenance: cordons, demotes, takes back, forgets."""
+"""Maintenance of brokers: cordon, demote, return, remove."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def change_broker(
     body: ChangeBroker,
     condition: Condition,
 ) -> Answer:
-    """200: nothing is moved by it."""
+    """Change the broker's settings and answer 200. Nothing is moved."""
     if body.model_fields_set & {"rack", "labels"}:
         after = await _describe(services, cluster, broker_id, attempt, body=body, condition=condition)
     else:
@@ -62,7 +62,8 @@ async def _describe(
     body: ChangeBroker,
     condition: Condition,
 ) -> BrokerRegistration:
-    """Of one that waits to be added, too: its rack may be what it lacks for that."""
+    """Change the broker's rack, labels or cordon. The rack of a broker that waits to be added can be changed
+    too: a missing rack may be what blocks it."""
     broker = find_broker(services.engine.image(cluster), cluster, broker_id)
     if body.cordoned is not None and not broker.admitted:
         raise ProblemError("ineligible_broker", f"broker {broker_id} waits to be added", hint="add it first")
@@ -96,7 +97,7 @@ async def _describe(
 async def demote_broker(
     services: Services, cluster: str, broker_id: int, attempt: Attempt, *, condition: Condition
 ) -> Answer:
-    """202 with an operation that ends when the broker leads nothing."""
+    """Answer 202 with an operation that ends when the broker leads nothing."""
     done = await maintain(services, cluster, broker_id, attempt, condition=condition, demoted=True)
     engine = services.engine
     if attempt.dry_run:
@@ -108,7 +109,7 @@ async def demote_broker(
             [f"{left} partitions have nobody else in sync who may lead"] if left else [],
         )
     work = begin_demotion(BrokerDemote(broker_id=broker_id))
-    # What could be handed over has been: most demotions have ended by now.
+    # Leaderships that could be handed over have been, so most demotions have ended by now.
     step = advance_demotion(work, BrokerDemote(broker_id=broker_id), engine.image(cluster).image)
     row = opened(services, cluster, attempt, step.work, step.state)
     await services.operations.follow(row)
@@ -118,7 +119,8 @@ async def demote_broker(
 async def return_broker(
     services: Services, cluster: str, broker_id: int, attempt: Attempt, *, condition: Condition
 ) -> Answer:
-    """202 with an operation that has ended: who gives leaderships back is the leader rebalance."""
+    """Answer 202 with an operation that has ended. The leader rebalance gives leaderships back to the
+    broker."""
     done = await maintain(
         services,
         cluster,
@@ -147,7 +149,7 @@ async def return_broker(
 async def remove_broker(
     services: Services, cluster: str, broker_id: int, attempt: Attempt, *, condition: Condition
 ) -> Answer:
-    """200 with the broker as it was."""
+    """Remove the broker and answer 200 with the broker as it was."""
     engine = services.engine
     view = engine.image(cluster)
     broker = find_broker(view, cluster, broker_id)
@@ -178,7 +180,7 @@ async def remove_broker(
 def _check_settled(
     services: Services, cluster: str, broker: BrokerRegistration, condition: Condition
 ) -> None:
-    """That the broker's row is the one that a change of it was decided on. Raises precondition_failed."""
+    """Raise precondition_failed unless the broker's row is the one that the change was decided on."""
     engine = services.engine
     is_settled = engine.decided(cluster).brokers.get(broker.broker_id) == broker
     version = version_of(engine.image(cluster), broker.broker_id) if is_settled else None
@@ -197,7 +199,7 @@ async def maintain(
     demoted: bool | None = None,
     dry_run: bool = False,
 ) -> BrokersMaintained:
-    """What is None stays as it is. Raises broker_not_found, ineligible_broker, precondition_failed."""
+    """Change the flags that are not None. Raises broker_not_found, ineligible_broker, precondition_failed."""
     engine = services.engine
     view = engine.image(cluster)
     broker = find_broker(view, cluster, broker_id)
@@ -215,7 +217,7 @@ async def maintain(
             actor=attempt.actor,
             reason=attempt.reason,
             request_id=attempt.request_id,
-            # A cordon is no operation: it is done when it is answered.
+            # A cordon is not an operation: it is complete when it is answered.
             operation_id=None if attempt.dry_run or demoted is None else attempt.operation_id,
             dry_run=attempt.dry_run or dry_run,
             broker_ids=(broker_id,),

@@ -1,4 +1,4 @@
-"""What brokers look like over REST."""
+"""The REST models of brokers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class MoveLimits(RequestBody):
 
 
 class Rebalance(MoveLimits):
-    """What happens to data that is already there."""
+    """How data that is already stored is rebalanced."""
 
     mode: Literal["new_only", "full", "none"] = Field(
         default="new_only",
@@ -92,7 +92,7 @@ class AddBroker(BrokerSpec):
 
 
 class AddBrokers(RequestBody):
-    """Several brokers to be added together: all are admitted, or none."""
+    """Several brokers to be added together: either all are admitted or none."""
 
     brokers: Annotated[list[BrokerSpec], Field(min_length=1, max_length=BROKERS_PER_REQUEST_MAX)]
     rebalance: Rebalance = Rebalance()
@@ -110,7 +110,7 @@ AddBrokersBody = Annotated[
 
 
 class ChangeBroker(RequestBody):
-    """What a broker is allowed to; a field that is left out stays as it is."""
+    """Changes of a broker. A field that is left out stays as it is."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"cordoned": True, "reason": "its disks are getting full"}]}
@@ -139,7 +139,7 @@ class ChangeBroker(RequestBody):
 
 
 class MaintainBroker(RequestBody):
-    """Why a broker is demoted, or taken back."""
+    """The reason why a broker is demoted or returned."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "a new kernel for store1"}]})
 
@@ -195,7 +195,7 @@ class BrokerList(View):
 
 
 class MaintenancePlan(View):
-    """What demoting a broker, or taking it back, would do."""
+    """The effects of demoting or returning a broker."""
 
     broker: BrokerView
     leaders_moved: int = Field(description="leaderships that would move at once", examples=[4])
@@ -203,7 +203,7 @@ class MaintenancePlan(View):
 
 
 class CheckView(View):
-    """One thing that a waiting broker must show before it is admitted."""
+    """One check that a waiting broker must pass before it is admitted."""
 
     broker_id: int
     name: str = Field(
@@ -216,7 +216,7 @@ class CheckView(View):
 
 
 class BrokerPlan(View):
-    """What adding these brokers would do."""
+    """The effects of adding these brokers."""
 
     brokers: list[int]
     moves: int = Field(default=0, description="partitions that would change, by all plans together")

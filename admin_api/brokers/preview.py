@@ -1,4 +1,4 @@
-"""What adding brokers would do: which checks are open, and what would be moved onto them."""
+"""A preview of adding brokers: which checks are open, and which data would be moved to the new brokers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from controller.operations.shell.plans import snapshot_of
 
 
 async def preview_add(services: Services, cluster: str, spec: BrokerAdd) -> BrokerPlan:
-    """Plans as if the brokers were there already. Raises NotActive, UnknownCluster."""
+    """Return the plan as if the brokers had been added already. Raises NotActive, UnknownCluster."""
     engine = services.engine
     image = engine.image(cluster).image
     checks = engine.preflight(cluster, [broker.broker_id for broker in spec.brokers])
@@ -47,7 +47,7 @@ def _plan_all(snapshot: Snapshot, goals: tuple[Goal, ...]) -> list[Plan]:
 
 
 def _with_new(snapshot: Snapshot, spec: BrokerAdd) -> Snapshot:
-    """The snapshot in which the brokers to be added take replicas, and those replaced take none."""
+    """Return the snapshot in which the added brokers take replicas and the replaced brokers take none."""
     replaced = {broker.replaces for broker in spec.brokers}
     brokers = {
         found.broker_id: msgspec.structs.replace(found, receives=False, leaving=True)

@@ -109,12 +109,13 @@ async def add_brokers(
     write: Write,
     cluster: ClusterPath,
 ) -> Response:
-    """Lets brokers hold data, and gives them their share. Order does not matter: the operation waits in
-    `preflight` until every broker has been started, has registered at the endpoint stated here, and has been
-    tried from both sides: its peers and the controller reach its listener, it reaches theirs, it speaks what
-    they speak, its clock, disk and rack are in order. `blocked` says what is not. Then all are admitted at
-    once; it never half-registers: at its deadline it fails and nothing has changed. Once they are active,
-    data is moved as `rebalance` says, or as many places as a broker `replaces`, and leaders are elected."""
+    """Let brokers hold data and give them their share. Brokers may be started before or after this request:
+    the operation waits in `preflight` until every broker has been started, has registered at the endpoint
+    stated here, and has passed the checks. The checks are that its peers and the controller reach its
+    listener, that it reaches theirs, that the API versions fit, and that its clock, disk and rack are in
+    order. `blocked` lists the failed checks. Then all brokers are admitted at once; if the deadline passes
+    first, the operation fails and nothing has changed. Once the brokers are active, data is moved as
+    `rebalance` says, a broker that `replaces` another takes all its places, and leaders are elected."""
     specs = service.specs_of(body)
     asked = Asked(
         cluster=cluster,
@@ -147,7 +148,7 @@ async def list_brokers(
     limit: Limit = LIMIT_DEFAULT,
     page_token: PageToken = None,
 ) -> Response:
-    """Those that wait to be added are listed, too."""
+    """List the cluster's brokers, including those that wait to be added."""
     view = services.engine.image(cluster)
     chosen = [b for b in view.image.brokers.values() if state is None or b.status is state]
     brokers, token = page_of(
@@ -204,9 +205,10 @@ async def change_broker(
     cluster: ClusterPath,
     broker_id: BrokerPath,
 ) -> Response:
-    """A cordoned broker gets no new replicas, by our placement or by a reassignment. It keeps those it has,
-    leads, and stays in sync; restarts do not end it. A rack set here counts over what the broker says, over
-    restarts, too; nothing is moved by it. A broker that waits to be added can be given a rack and labels."""
+    """Change a broker. A cordoned broker gets no new replicas, neither by placement nor by a reassignment. It
+    keeps its replicas, leads and stays in sync; a restart does not end the cordon. A rack set here takes
+    precedence over the rack that the broker reports, also after restarts; no data is moved by it. A broker
+    that waits to be added can be given a rack and labels."""
     services.engine.image(cluster)
     asked = _asked(cluster, "change_broker", broker_id, body, is_operation=False)
     return await write.carry_out(
@@ -239,10 +241,11 @@ async def drain_broker(
     cluster: ClusterPath,
     broker_id: BrokerPath,
 ) -> Response:
-    """Before a broker is taken offline for good: it gets no new replicas, and those it has move to others,
-    evenly; no partition loses a replica before its new ones are in sync. A broker that is down is emptied
-    from the others' copies. The operation lasts until it holds nothing: what can't be moved now is in
-    `blocked` and is tried again. Cancelled, or taken back with `:return`, it takes replicas again."""
+    """Empty a broker before it is taken offline for good. The broker gets no new replicas, and its replicas
+    move to other brokers, evenly. No partition loses a replica before its new ones are in sync. A broker that
+    is down is emptied by copying from the other replicas. The operation lasts until the broker holds nothing;
+    `blocked` lists what can't be moved now and is tried again. If the drain is cancelled, or ended with
+    `:return`, the broker takes replicas again."""
     services.engine.image(cluster)
     asked = _asked(cluster, "drain_broker", broker_id, body, is_operation=True)
     return await write.carry_out(
@@ -268,9 +271,10 @@ async def demote_broker(
     cluster: ClusterPath,
     broker_id: BrokerPath,
 ) -> Response:
-    """Before maintenance: hands over what the broker leads to others in sync, and from now on it leads only
-    what nobody else may. Its replicas stay and stay in sync. What nobody else is in sync for yet is handed
-    over as soon as somebody is; the operation lasts until then. Restarts do not end it: `:return` does."""
+    """Demote a broker before maintenance. Its leaderships go to other in-sync replicas, and from now on it
+    leads only partitions that no other replica may lead. Its replicas stay and stay in sync. A partition
+    without another in-sync replica is handed over as soon as there is one; the operation lasts until then. A
+    restart does not end the demotion: `:return` does."""
     services.engine.image(cluster)
     asked = _asked(cluster, "demote_broker", broker_id, body, is_operation=True)
     return await write.carry_out(
@@ -295,7 +299,7 @@ async def return_broker(
     cluster: ClusterPath,
     broker_id: BrokerPath,
 ) -> Response:
-    """The broker is no longer cordoned, draining or demoted: it may get replicas and lead again."""
+    """End the broker's cordon, drain or demotion. It may get replicas and lead again."""
     services.engine.image(cluster)
     asked = _asked(cluster, "return_broker", broker_id, body, is_operation=True)
     return await write.carry_out(
@@ -327,8 +331,8 @@ async def remove_broker(
     broker_id: BrokerPath,
     reason: Annotated[Reason | None, Query(description="kept in the audit beside the change")] = None,
 ) -> Response:
-    """Move its replicas to others, and stop it, first. Its id is free then; should it come back with its old
-    disks, it sets aside what is on them and waits to be added."""
+    """Remove a broker. First move its replicas to other brokers and stop it. Its id is free afterwards. If it
+    comes back with its old disks, it sets their logs aside and waits to be added."""
     services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,

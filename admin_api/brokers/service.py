@@ -1,4 +1,4 @@
-"""Adds brokers through an operation, and shows them."""
+"""Adding brokers through an operation, and showing them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def specs_of(body: AddBroker | AddBrokers) -> tuple[BrokerSpec, ...]:
 async def add_brokers(
     services: Services, cluster: str, body: AddBroker | AddBrokers, attempt: Attempt
 ) -> Answer:
-    """Stores the operation; the runner does the rest. Answers 202 whatever it finds, unless it can't be."""
+    """Store the operation and answer 202 before any check has passed; the runner carries it out. Refuse only
+    a request that cannot be carried out at all."""
     image = services.engine.image(cluster).image
     wanted = tuple(_wanted(spec) for spec in specs_of(body))
     _check_distinct(wanted)
@@ -92,7 +93,7 @@ def _check_ids_free(wanted: Sequence[BrokerToAdd], brokers: dict[int, BrokerRegi
 
 
 def _check_replaced(wanted: Sequence[BrokerToAdd], brokers: dict[int, BrokerRegistration]) -> None:
-    """Each replaces another one that is there and is no replacement itself."""
+    """Check that each replaced broker exists and is not itself a replacement."""
     added = {broker.broker_id for broker in wanted}
     seen: set[int] = set()
     errors = []
@@ -116,7 +117,7 @@ def _check_replaced(wanted: Sequence[BrokerToAdd], brokers: dict[int, BrokerRegi
 
 
 def check_not_busy(services: Services, cluster: str, broker_id: int, *, but: str) -> None:
-    """That no other operation adds, replaces or drains this broker. Raises broker_operation_running."""
+    """Raise broker_operation_running if another operation adds, replaces or drains this broker."""
     for row in services.operations.running():
         if row.cluster != cluster or row.id == but or row.kind not in ("broker_add", "broker_drain"):
             continue
@@ -147,12 +148,12 @@ def find_broker(view: Published, cluster: str, broker_id: int) -> BrokerRegistra
 
 
 def version_of(view: Published, broker_id: int) -> str:
-    """Of the broker's own row; what it carries has its own."""
+    """Return the version of the broker's own row. What the broker carries has its own versions."""
     return str(view.version_of(Entity.BROKER, str(broker_id)))
 
 
 def sort_value(view: Published, broker: BrokerRegistration, sort: str) -> int:
-    """What a list of brokers is ordered by, beside their ids."""
+    """Return the value that the list of brokers is ordered by, before the broker's id."""
     match sort.removeprefix("-"):
         case "replicas":
             return len(view.image.replicas_of.get(broker.broker_id, ()))

@@ -1,1 +1,1 @@
-"""Clusters: create, list, look at; and their alarms."""
+"""Clusters: create, list, show; and their alarms."""

@@ -1,4 +1,4 @@
-"""What clusters look like over REST."""
+"""The REST models of clusters."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ClusterList(View):
 
 
 class MetadataRecovery(RequestBody):
-    """How to recover a cluster whose ZooKeeper went back."""
+    """Options for recovering a cluster whose ZooKeeper went back to an older state."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"reason": "ZooKeeper restored from last night's backup"}]}
@@ -119,7 +119,7 @@ class UndecidedPartition(View):
 
 
 class RecoveredMetadata(View):
-    """What was rebuilt, or would be."""
+    """The metadata that was rebuilt, or would be."""
 
     brokers: list[int] = Field(description="those that told what they hold")
     topics_brought_back: list[str] = Field(description="known to brokers, and not to ZooKeeper any more")
@@ -131,7 +131,7 @@ class RecoveredMetadata(View):
 
 
 class SetAsideLogView(View):
-    """A log in quarantine on a broker's disk. What is not known is null."""
+    """A log in quarantine on a broker's disk. Unknown values are null."""
 
     broker_id: int
     directory: str = Field(description="its name in `quarantine/` of the broker's data directory")
@@ -154,7 +154,7 @@ class SetAsideLogList(View):
 
 
 class TopicsToBringBack(RequestBody):
-    """Which topics to bring back from logs that brokers have set aside."""
+    """The topics to bring back from logs that brokers have set aside."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"reason": "made after the backup, and set aside by broker 3"}]}
@@ -184,7 +184,7 @@ class BroughtBackPartition(View):
 
 
 class BroughtBackTopics(View):
-    """What was brought back, or would be. Topics that the cluster has already are not in it."""
+    """The topics that were brought back, or would be. Topics that the cluster already has are not listed."""
 
     topics: list[str]
     partitions: list[BroughtBackPartition]

@@ -47,7 +47,7 @@ WRITE_PROBLEMS = (
     "outcome_unknown",
 )
 
-#: Of a write under `IfMatch`.
+#: The problems of a write under `IfMatch`.
 CONDITION_PROBLEMS = ("precondition_failed", "precondition_required")
 
 
@@ -65,7 +65,7 @@ CONDITION_PROBLEMS = ("precondition_failed", "precondition_required")
     },
 )
 async def create_cluster(body: NewCluster, services: Serving, write: Write) -> Response:
-    """Makes an empty cluster. Brokers register by themselves once they are started with its name, and hold
+    """Create an empty cluster. Brokers register by themselves once they are started with its name, and hold
     nothing until they are added."""
     asked = Asked(
         cluster=body.name,
@@ -130,9 +130,10 @@ async def get_cluster(request: Request, services: Serving, cluster: ClusterPath)
 async def recover_metadata(
     body: MetadataRecovery, services: Serving, write: Write, cluster: ClusterPath
 ) -> Response:
-    """Rebuilds brokers, topics and partitions from what brokers hold, with every epoch above all that were
-    heard, and begins a new term. Until every broker has told what it holds, which takes some seconds, it is
-    refused; name those that will never come back in `gone_brokers`. It takes the role admin."""
+    """Rebuild brokers, topics and partitions from what the brokers hold, with every epoch above all
+    reported ones, and begin a new term. The request is refused until every broker has reported what it
+    holds, which takes some seconds. Name the brokers that will never come back in `gone_brokers`. Requires
+    the role admin."""
     write.need(Role.ADMIN)
     services.engine.image(cluster)
     asked = Asked(
@@ -162,8 +163,8 @@ async def list_set_aside_logs(
     limit: Limit = LIMIT_DEFAULT,
     page_token: PageToken = None,
 ) -> Response:
-    """What lies in quarantine on brokers' disks: logs that the metadata did not mention, and damaged ones. By
-    broker and directory. Answered by the active controller only."""
+    """List the logs in quarantine on brokers' disks, by broker and directory: logs that the metadata did not
+    mention, and damaged ones. Answered by the active controller only."""
     view = services.engine.image(cluster)
     items, token = page_of(
         service.set_aside_views(services.engine, cluster),
@@ -197,9 +198,10 @@ async def list_set_aside_logs(
 async def bring_back_topics(
     body: TopicsToBringBack, services: Serving, write: Write, cluster: ClusterPath
 ) -> Response:
-    """Each topic gets its id again, its settings as far as a broker knows them, and replicas where its logs
-    are. A replica that provably holds every acknowledged record leads; brokers take their logs up again by
-    themselves. Topics that the cluster has already are left as they are. It takes the role admin."""
+    """Bring topics back from logs that brokers have set aside. Each topic gets its old id, its settings as
+    far as a broker knows them, and replicas where its logs are. A replica that provably holds every
+    acknowledged record leads; brokers restore their logs by themselves. Topics that the cluster already has
+    are not changed. Requires the role admin."""
     write.need(Role.ADMIN)
     services.engine.image(cluster)
     asked = Asked(
@@ -229,7 +231,8 @@ async def list_alarms(
     limit: Limit = LIMIT_DEFAULT,
     page_token: PageToken = None,
 ) -> Response:
-    """Answered by the active controller only: a standby sees the metadata, not the brokers."""
+    """List the cluster's alarms. Answered by the active controller only: a standby sees the metadata, not the
+    brokers."""
     view = services.engine.image(cluster)
     alarms = services.engine.alarms(cluster)
     page, token = page_of(

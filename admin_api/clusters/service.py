@@ -1,4 +1,4 @@
-"""Creates clusters and sums them up."""
+"""Creation and summaries of clusters."""
 
 from __future__ import annotations
 
@@ -145,12 +145,12 @@ def _if_known(number: int) -> int | None:
 
 
 def version_of(name: str, view: Published) -> str:
-    """Of the cluster's own row; brokers and topics have their own."""
+    """Return the version of the cluster's own row. Brokers and topics have their own versions."""
     return str(view.version_of(Entity.CLUSTER, name))
 
 
 def empty_view(engine: EnginePort, body: NewCluster, cluster_id: str) -> ClusterView:
-    """What a dry run would have made."""
+    """Return the cluster that a dry run would have created."""
     return ClusterView(
         name=body.name,
         cluster_id=cluster_id,
@@ -169,7 +169,7 @@ def empty_view(engine: EnginePort, body: NewCluster, cluster_id: str) -> Cluster
 
 
 def cluster_view(engine: EnginePort, name: str, view: Published, *, in_full: bool = True) -> ClusterView:
-    """in_full: with what takes a longer look at every partition."""
+    """Return the view of a cluster. in_full: include what needs a longer look at every partition."""
     image = view.image
     partitions = partition_counts(image)
     statuses = [broker.status for broker in image.brokers.values()]
@@ -202,7 +202,8 @@ def cluster_view(engine: EnginePort, name: str, view: Published, *, in_full: boo
 
 
 def partition_counts(image: ClusterImage) -> PartitionCounts:
-    """Of living topics. One pass over the partitions: a tenth of a second at a hundred thousand."""
+    """Return the partition counts of topics that are not being deleted, in one pass over the partitions: a
+    tenth of a second for a hundred thousand."""
     total = under_replicated = 0
     for (topic_id, _), state in image.partitions.items():
         if topic_id in image.deletions or topic_id not in image.topics:

@@ -1,1 +1,1 @@
-"""Settings of topics: what applies, where it comes from, and changes of it."""
+"""Settings of topics, brokers and clusters: the effective value, its source, and changes."""

@@ -1,4 +1,5 @@
-"""Whose settings: a topic's, a broker's or the cluster's; what each knows, has set, and falls back to."""
+"""The holders of settings (topic, broker, cluster): which settings each has, which are set, and the
+defaults."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ MINIMUM = "min.insync.replicas"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """What a path names. entity: TOPIC with its name, BROKER with its id, or CLUSTER."""
+    """The holder that a path names. entity: TOPIC with its name, BROKER with its id, or CLUSTER."""
 
     cluster: str
     entity: Entity
@@ -35,7 +36,7 @@ class Address:
 
     @property
     def entity_id(self) -> str:
-        """As the audit has it."""
+        """Return the holder's id as the audit writes it."""
         return self.topic or (self.cluster if self.broker_id is None else str(self.broker_id))
 
     @property
@@ -46,9 +47,13 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """settings: those there are. own: set for it, under its names. inherited: the cluster's defaults, under
-    the cluster's names; empty of the cluster itself. computed: defaults that follow from something else.
-    topic_id: of a topic. version, is_settled: of its row, and whether no change of it is on its way."""
+    """One holder of settings.
+
+    settings: all that exist for this kind of holder. own: set for it, under its names.
+    inherited: the cluster's defaults, under the cluster's names; empty for the cluster itself.
+    computed: defaults that follow from something else. topic_id: of a topic.
+    version, is_settled: of its row, and whether no change of the row is pending.
+    """
 
     settings: Mapping[str, Setting]
     own: Mapping[str, str]
@@ -59,14 +64,14 @@ class Holder:
     topic_id: str | None = None
 
     def cluster_name(self, name: str) -> str | None:
-        """Under which the cluster has a default for it."""
+        """Return the name under which the cluster has a default for the setting."""
         if self.settings is CLUSTER_SETTINGS:
             return None
         return name if self.settings is BROKER_SETTINGS else self.settings[name].cluster_name
 
 
 def holder_of(engine: EnginePort, address: Address) -> Holder:
-    """As readers may see it. Raises topic_not_found, broker_not_found, UnknownCluster."""
+    """Return the holder from the published view. Raises topic_not_found, broker_not_found, UnknownCluster."""
     view = engine.image(address.cluster)
     match address.entity:
         case Entity.TOPIC:

@@ -1,4 +1,4 @@
-"""What settings look like over REST."""
+"""The REST models of settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from admin_api.views import RequestBody, View
 
 
 class ConfigView(View):
-    """One setting of a topic, a broker or a cluster, whoever set it."""
+    """One setting of a topic, a broker or a cluster, with its effective value and source."""
 
     name: str = Field(description="Kafka's", examples=["min.insync.replicas"])
     value: str | None = Field(description="what applies; null: nothing, as of a throttle", examples=["2"])
@@ -46,7 +46,7 @@ class SetConfig(RequestBody):
 
 
 class AlterConfigs(RequestBody):
-    """Values for some settings; null unsets one. What is not named stays as it is."""
+    """Values for some settings; null unsets one. Settings that are not named stay as they are."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -67,6 +67,6 @@ class AlterConfigs(RequestBody):
 
 
 class ConfigsAltered(View):
-    """Those that were named, as they are now."""
+    """The named settings after the change."""
 
     items: list[ConfigView]

@@ -1,6 +1,6 @@
-"""…/configs of topics, brokers and clusters: the same routes below three addresses.
+"""…/configs of topics, brokers and clusters: the same routes under three paths.
 
-Without postponed annotations, which could not name the address that a route is made for.
+Annotations are not postponed here: postponed ones could not name the address that a route is made for.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -67,7 +67,7 @@ def _asked(address: Address, action: str, body: dict[str, Any], reason: str | No
 
 
 def _check_role(write: Writing, address: Address, names: Iterable[str]) -> None:
-    """Raises forbidden: what guards a cluster is not its operators' to switch off."""
+    """Raise forbidden if an operator changes a setting that guards a cluster."""
     if address.entity is Entity.CLUSTER and not ADMIN_SETTINGS.isdisjoint(names):
         write.need(Role.ADMIN)
 
@@ -81,7 +81,8 @@ def _add_routes(
     missing: tuple[str, ...],
     what_follows: str,
 ) -> None:
-    """noun: in operation ids, "Topic". what_follows: of a change, for its description."""
+    """Add the routes of one kind of holder. noun: in operation ids, "Topic". what_follows: the effects of a
+    change, for its description."""
     Whose = Annotated[Address, Depends(address_of)]
     a_noun = f"a {noun.lower()}'s"
     changed: dict[int | str, dict[str, Any]] = {

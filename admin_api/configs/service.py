@@ -1,4 +1,4 @@
-"""Shows settings, and changes them: all that a request names, or none."""
+"""Reading and changing settings: a request changes all settings that it names, or none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from controller.core.events import (
 
 
 def config_view(name: str, holder: Holder, entity: Entity, own: Mapping[str, str]) -> ConfigView:
-    """name: a known one. own: what is set for the holder, which may be what would be."""
+    """Return the view of a known setting. own: the values set for the holder, or those that a dry run would
+    set."""
     setting = holder.settings[name]
     cluster_name = holder.cluster_name(name)
     default = setting.default if setting.default is not None else holder.computed.get(name)
@@ -44,7 +45,7 @@ def config_view(name: str, holder: Holder, entity: Entity, own: Mapping[str, str
 
 
 def config_views(holder: Holder, entity: Entity) -> list[ConfigView]:
-    """Every setting there is, by name."""
+    """Return the views of all settings, by name."""
     return [config_view(name, holder, entity, holder.own) for name in sorted(holder.settings)]
 
 
@@ -66,9 +67,9 @@ async def set_config(
     value: str | None,
     condition: Condition,
 ) -> Answer:
-    """200 with the setting as it is then. value: None unsets it."""
+    """Set one setting and answer 200 with its new state. value: None unsets it."""
     holder = holder_of(services.engine, address)
-    # What is wrong with a value is wrong with the body's only field, or with the path's name.
+    # An error in a value points to the body's only field, an error in the name to the path.
     pointer = "/value" if name in holder.settings else None
     own = await _configure(
         services, address, holder, attempt, configs={name: value}, condition=condition, pointer=pointer
@@ -85,7 +86,7 @@ async def alter_configs(
     configs: Mapping[str, str | None],
     condition: Condition,
 ) -> Answer:
-    """200 with those named as they are then."""
+    """Change the named settings and answer 200 with their new state."""
     holder = holder_of(services.engine, address)
     own = await _configure(services, address, holder, attempt, configs=configs, condition=condition)
     items = [config_view(name, holder, address.entity, own) for name in sorted(configs)]
@@ -106,7 +107,8 @@ async def _configure(
     condition: Condition,
     pointer: str | None = None,
 ) -> Mapping[str, str]:
-    """What is set for the holder afterwards. pointer: where in the body a refusal points to."""
+    """Change the settings and return what is set for the holder afterwards. pointer: the place in the body
+    that a refusal points to."""
     condition.check(holder.version if holder.is_settled else None, what=address.what)
     reply = await services.engine.submit(address.cluster, _event(address, holder, attempt, dict(configs)))
     match reply:

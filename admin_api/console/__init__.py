@@ -1,1 +1,1 @@
-"""The operator's page: the clusters at a glance, drawn in the browser from the public REST API."""
+"""The operator's page: an overview of the clusters, drawn in the browser from the public REST API."""

@@ -1,6 +1,6 @@
-"""/: the operator's page. One HTML file, one style sheet and a few ES modules, written by hand and served as
-they are. Everything it shows it asks of the REST API, with the reader's own token where tokens are used; what
-an answer says becomes text, never markup."""
+"""/: the operator's page. One HTML file, one style sheet and a few ES modules, written by hand and served
+unchanged. The page reads everything from the REST API, with the reader's own token where tokens are used. It
+shows answers as text, never as markup."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE: Final = "index.html"
 
 
 def create_console_router() -> APIRouter:
-    """The page at `/`, and what it is made of below `/console/`."""
+    """Return the router of the page at `/` and of its files below `/console/`."""
     router = APIRouter(route_class=TextRoute, include_in_schema=False)
     folder = files("admin_api.console") / "assets"
     for file in sorted(folder.iterdir(), key=lambda file: file.name):

@@ -1,1 +1,1 @@
-"""What the OpenAPI document shows beside its schemas: answers as a small cluster `prod` gives them."""
+"""Examples in the OpenAPI document, beside its schemas: answers as a small cluster `prod` gives them."""

@@ -1,5 +1,5 @@
-"""Answers to changes of `prod`: brokers under maintenance, settings, reassignments. Of the same story as
-values.py."""
+"""Answers to changes of `prod`: brokers under maintenance, settings, reassignments. They continue the example
+of values.py."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ _FACTOR: Final = {
     "is_read_only": False,
 }
 
-#: By operation id and status.
+#: Examples by operation id and status.
 CHANGES: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
     ("changeBroker", 200): (Shown("cordoned", "It gets no new replicas", BROKER | {"cordoned": True}),),
     ("removeBroker", 200): (

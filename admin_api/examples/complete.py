@@ -1,5 +1,5 @@
-"""Puts examples where Swagger UI shows them: answers of `prod`, problems by code, and path parameters filled
-in, so that a newcomer's first click on Execute asks something that makes sense."""
+"""Examples placed where Swagger UI shows them: answers of `prod`, problems by code, and path parameters
+filled in, so that a new user's first click on Execute sends a meaningful request."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from admin_api.examples.problems import problem_example
 from admin_api.examples.values import ANSWERS
 from admin_api.problem import CATALOGUE, MEDIA_TYPE
 
-#: Of a response: the codes of the problems that it stands for.
+#: The key in a response: the codes of the problems that it stands for.
 CODES: Final = "x-problem-codes"
 
 
 def add_examples(document: dict[str, Any]) -> None:
-    """Problems are told once, among the components, and referred to."""
+    """Add the examples to the document. Each problem is written once, among the components, and referred
+    to."""
     used: set[str] = set()
     for operations in document["paths"].values():
         for operation in operations.values():
@@ -29,7 +30,7 @@ def add_examples(document: dict[str, Any]) -> None:
 
 
 def _fill_in(parameter: dict[str, Any]) -> None:
-    """Path parameters alone: what is optional, an Idempotency-Key above all, is for the reader to choose."""
+    """Fill in path parameters only. The reader chooses optional ones, above all an Idempotency-Key."""
     examples = parameter["schema"].get("examples")
     if parameter["in"] == "path" and examples:
         parameter["example"] = examples[0]

@@ -1,5 +1,5 @@
-"""Answers about plans of `prod`, and of operations that carry one out: broker 3 is drained. Of the same story
-as values.py."""
+"""Answers about plans of `prod`, and of operations that carry one out: broker 3 is drained. They continue the
+example of values.py."""
 
 from __future__ import annotations
 

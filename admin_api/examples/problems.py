@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from admin_api.problem import CATALOGUE
 
-#: (detail, facts, errors) of those that say more than their title.
+#: (detail, facts, errors) of the problems that say more than their title.
 _SAID: Final[dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]]] = {
     "unauthenticated": ("no token was sent", {}, []),
     "forbidden": (
@@ -50,7 +50,7 @@ _SAID: Final[dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]]] = {
 
 
 def problem_example(code: str) -> dict[str, Any]:
-    """As `problem_response` writes it."""
+    """Return the problem as `problem_response` writes it."""
     kind = CATALOGUE[code]
     detail, facts, errors = _SAID.get(code, (kind.title[:1].lower() + kind.title[1:], {}, []))
     kafka = kind.kafka_error

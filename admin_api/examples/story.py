@@ -1,4 +1,5 @@
-"""What the examples tell of: `prod`, its brokers, a topic `orders`, an operation that adds a fourth one."""
+"""The subject of the examples: `prod`, its brokers, a topic `orders`, an operation that adds a fourth
+broker."""
 
 from __future__ import annotations
 
@@ -141,7 +142,7 @@ BROKER: Final[dict[str, Any]] = {
 
 
 def links(*, moves: bool = True, has_begun: bool = True, has_ended: bool = False) -> dict[str, str | None]:
-    """Of the operation. moves: whether it moves replicas."""
+    """Return the links of the operation. moves: whether it moves replicas."""
     path = f"/operations/{OPERATION_ID}"
     return {
         "self": path,
@@ -203,7 +204,7 @@ OPERATION: Final[dict[str, Any]] = {
 
 
 class Shown(NamedTuple):
-    """One example. name: among those of its answer; summary: what the reader chooses it by."""
+    """One example. name: unique among those of its answer. summary: what the reader chooses it by."""
 
     name: str
     summary: str

@@ -1,5 +1,5 @@
-"""Answers by operation and status, of one story: `prod` has three brokers and a topic `orders`; alice adds a
-fourth broker. A test holds each against the model of its route."""
+"""Answers by operation and status, from one example: `prod` has three brokers and a topic `orders`, and alice
+adds a fourth broker. A test checks each against the model of its route."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ _CARRIED: Final = {
 }
 
 
-#: By operation id and status.
+#: Examples by operation id and status.
 ANSWERS: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
     ("createCluster", 201): (Shown("created", "The new cluster", EMPTY_CLUSTER),),
     ("createCluster", 200): (Shown("dry_run", "What would be created", EMPTY_CLUSTER),),

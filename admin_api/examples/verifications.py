@@ -1,4 +1,5 @@
-"""Answers about verifications of `prod`: a flipped bit on broker 3. Of the same story as values.py."""
+"""Answers about verifications of `prod`: a flipped bit on broker 3. They continue the example of
+values.py."""
 
 from __future__ import annotations
 
