@@ -5,12 +5,15 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from tests.simulation.oracle import committed_of
 from tests.simulation.schedule import Arguments, kind
 
 if TYPE_CHECKING:
     from controller.contract.partition_state import PartitionKey
+    from springtide.wire.record_batch import BatchHeader
     from tests.simulation.broker_node import BrokerNode
     from tests.simulation.cluster import Cluster
+    from tests.simulation.memory_log import MemoryLog
 
 #: Restarts: at once, after a while, after the controller's grace.
 DOWN_MS = ((20, 200), (200, 2_000), (4_000, 12_000))
@@ -232,6 +235,15 @@ def _old_end(cluster: Cluster, key: PartitionKey) -> int:
     return min((cluster.brokers[b].disk.high_watermarks.get(key, 0) for b in replicas), default=0)
 
 
+def _committed(cluster: Cluster, key: PartitionKey, log: MemoryLog) -> list[BatchHeader]:
+    """Return the committed batches of a log; none of a fork, whose rot before it is compared is a gap (G5)."""
+    ghost = cluster.oracle.ghosts[key]
+    headers = log.headers(0, ghost.end_offset)
+    first = ghost.from_offset(headers[0].base_offset) if headers else 0
+    committed = ghost.batches[first : first + len(headers)]
+    return headers if [committed_of(one) for one in headers] == committed else []
+
+
 def _draw_rot(cluster: Cluster, random: Random) -> Arguments | None:
     """Whole committed batches, of which others with a seat have a copy. An unreadable header that no scrub
     looks at ends the log, as it should."""
@@ -240,7 +252,7 @@ def _draw_rot(cluster: Cluster, random: Random) -> Arguments | None:
         return None
     key = random.choice(cluster.keys)
     log = broker.disk.logs.get(key)
-    headers = [] if log is None else log.headers(0, cluster.oracle.ghosts[key].end_offset)
+    headers = [] if log is None else _committed(cluster, key, log)
     if not headers:
         return None
     header, is_cached = random.choice(headers), random.random() < 0.5
@@ -270,8 +282,7 @@ def rot(
     (5.7). is_header: whoever reads finds no batch there."""
     node, key = cluster.brokers[broker], (topic_id, partition)
     log = node.disk.logs.get(key)
-    end_offset = cluster.oracle.ghosts[key].end_offset
-    bases = [] if log is None else [header.base_offset for header in log.headers(0, end_offset)]
+    bases = [] if log is None else [header.base_offset for header in _committed(cluster, key, log)]
     if log is None or base_offset not in bases or log.at_rest or not cluster.budget.may_lose(node):
         return False
     log.rot(base_offset, is_cached=is_cached, is_header=is_header)
