@@ -194,9 +194,11 @@ class Engine:
         return driver
 
     def _other_url(self) -> str | None:
-        """Sending somebody back to us, who just refused, would be a loop."""
+        """Return where the active controller is; None if it is not known or names this address. A redirect to
+        the address that just refused would be a loop: also where an earlier process of this address still has
+        the claim, as in a ZooKeeper that was restored."""
         active = self._leadership.active
-        return None if active is None or active.controller_id == self.controller_id else active.url
+        return None if active is None or active.url == self.url else active.url
 
     # -- before brokers are admitted --
 

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
+
 import anyio
+import msgspec
 import pytest
 
+from controller.shell.leadership import ACTIVE_PATH, ClaimRow
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 from tests.unit.admin_api.rest_parts import ACTOR, Rest, controller, problem
 
@@ -203,6 +207,23 @@ async def test_a_standby_never_says_that_something_does_not_exist(zookeeper: Mem
             404,
             "topic_not_found",
         )
+
+
+async def test_a_claim_by_an_earlier_process_at_the_same_address_is_no_redirect(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper, name="c1") as active:
+        await active.form()
+        node = zookeeper.nodes[ACTIVE_PATH]
+        claim = msgspec.json.decode(node.data, type=ClaimRow)
+        data = msgspec.json.encode(msgspec.structs.replace(claim, url="http://c2:8080"))
+        zookeeper.nodes[ACTIVE_PATH] = dataclasses.replace(node, data=data)
+        async with controller(zookeeper, name="c2", is_active=False) as restarted:
+            await restarted.clock.sleep_ms(100)
+            assert problem(await restarted.post("/topics", TOPIC)) == (503, "no_active_controller")
+            for path in ("topics/orders", "alarms"):
+                answer = await restarted.client.get(f"/clusters/prod/{path}")
+                assert problem(answer) == (503, "no_active_controller"), path
 
 
 async def test_a_standby_that_has_read_nothing_yet_does_not_say_that_there_is_nothing(
