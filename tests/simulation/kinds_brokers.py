@@ -236,7 +236,7 @@ def _old_end(cluster: Cluster, key: PartitionKey) -> int:
 
 
 def _committed(cluster: Cluster, key: PartitionKey, log: MemoryLog) -> list[BatchHeader]:
-    """Return the committed batches of a log; none of a fork, whose rot before it is compared is a gap (G5)."""
+    """Return the committed batches of a log; none of a fork: its rot before it is compared is a gap (G5)."""
     ghost = cluster.oracle.ghosts[key]
     headers = log.headers(0, ghost.end_offset)
     first = ghost.from_offset(headers[0].base_offset) if headers else 0
