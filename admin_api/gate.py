@@ -1,13 +1,12 @@
-"""Decides, before any route is looked for, whether somebody may ask for something of this kind.
+"""The check, before routing, whether a client may send a request of this kind.
 
-It stands in front of the router and knows no route, so a route that somebody adds later is covered without
-being told: without a token only what is listed here is served, what brokers ask takes a broker's token, and
-what is not one of the safe methods counts as a write. The only exception to the last is a dry run, which
-every route either carries out as one or, not knowing the parameter, refuses. A route may ask for more
-(`Caller.need`), never for less.
+The gate stands in front of the router and knows no route, so it also covers routes that are added later.
+Without a token only the paths listed here are served. Brokers' requests need a broker's token. Every request
+with a method that is not safe counts as a write. The only exception is a dry run: a route either carries it
+out as one or refuses the unknown parameter. A route may ask for more (`Caller.need`), never for less.
 
-Requests of brokers are none of an operator's writes: leases and elections go on while operators may only
-look. Plain ASGI, and `receive` is handed on untouched: a broker's closed connection must be noticed at once.
+Brokers' requests do not count as operators' writes: leases and elections go on in read-only mode. The gate is
+plain ASGI and passes `receive` on unchanged, so that a broker's closed connection is noticed at once.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from admin_api.tokens import Principal, Role, Tokens
 
 _log = logging.getLogger(__name__)
 
-#: What brokers ask lives below this path and nothing else does.
+#: Path prefix of all brokers' requests, and of no others.
 BROKERS_PREFIX: Final = "/internal/"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-#: Probes, what explains the interface, and the pages that ask it: nothing of any cluster.
+#: Probes, the documentation, and the pages that call the interface; they contain no data of any cluster.
 OPEN_PATHS: Final = frozenset({"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/problems"})
 OPEN_PREFIXES: Final = ("/console/", "/docs/", "/problems/")
 
-#: ASGI scope key of who asks; absent where tokens are not used.
+#: ASGI scope key of the client's principal; absent where tokens are not used.
 PRINCIPAL_SCOPE_KEY: Final = "springtide.principal"
 
 _BEARER: Final = re.compile(rb"bearer +([!-~]{1,400}) *", re.IGNORECASE)
@@ -40,7 +39,7 @@ _REALM: Final = 'Bearer realm="springtide"'
 
 
 class Gate:
-    """ASGI middleware. tokens: None lets everybody ask for everything."""
+    """ASGI middleware. tokens: None: every client may send any request."""
 
     def __init__(self, app: ASGIApp, *, settings: ApiSettings, tokens: Tokens | None) -> None:
         self._app = app
@@ -69,16 +68,16 @@ class Gate:
 
 
 def is_open(scope: Scope) -> bool:
-    """Whether it is served without a token."""
+    """Return whether the request is served without a token."""
     path = scope["path"]
     return scope["method"] in SAFE_METHODS and (path in OPEN_PATHS or path.startswith(OPEN_PREFIXES))
 
 
 def is_write(scope: Scope) -> bool:
-    """Whether the request could change something for an operator."""
+    """Return whether the request could change something for an operator."""
     if scope["method"] in SAFE_METHODS or scope["path"].startswith(BROKERS_PREFIX):
         return False
-    # In this spelling only. A second one that says otherwise, however spelt, is refused by the route.
+    # Only this spelling counts. The route refuses a second `dry_run` with another value, in any spelling.
     return b"dry_run=true" not in scope["query_string"].split(b"&")
 
 
@@ -89,7 +88,7 @@ def needed_role(scope: Scope) -> Role:
 
 
 def check_role(principal: Principal, needed: Role, *, request_id: str | None) -> None:
-    """Raises forbidden."""
+    """Raise forbidden unless the principal has the role."""
     if principal.role.includes(needed):
         return
     _log.warning(

@@ -1,4 +1,5 @@
-"""/healthz, /readyz, /metrics and /problems: for those who watch the controller rather than the clusters."""
+"""/healthz, /readyz, /metrics and /problems: endpoints that monitor the controller rather than the
+clusters."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class Health(View):
 
 
 class Readiness(View):
-    """What this controller can do now. A standby is ready, too: it serves reads and redirects writes."""
+    """The controller's current abilities. A standby is ready, too: it serves reads and redirects writes."""
 
     ready: bool
     role: str = Field(description="`active` or `standby`", examples=["active"])
@@ -38,7 +39,7 @@ class Readiness(View):
 
 
 class ProblemKind(View):
-    """An error code: what it means and what to do."""
+    """An error code, its meaning and the remedy."""
 
     code: str
     status: int
@@ -61,7 +62,8 @@ class ProblemKinds(View):
     responses=problems(),
 )
 async def get_health(request: Request) -> Response:
-    """Asks nobody else: a restart would not bring ZooKeeper back."""
+    """Answer 200 while the process serves requests. ZooKeeper and SQL are not checked: a restart of the
+    controller would not bring ZooKeeper back."""
     return show(request, Health(status="ok"))
 
 
@@ -73,7 +75,8 @@ async def get_health(request: Request) -> Response:
     responses=problems("not_ready"),
 )
 async def get_readiness(request: Request, services: Serving) -> Response:
-    """503 while ZooKeeper or SQL can't be reached: then no operator's change can be made here."""
+    """Answer 503 while ZooKeeper or SQL can't be reached: operators' changes are then impossible on this
+    controller."""
     state = await readiness(services)
     if not state.ready:
         raise ProblemError(
@@ -114,7 +117,8 @@ async def readiness(services: Services) -> Readiness:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **problems()},
 )
 async def get_metrics(request: Request) -> Response:
-    """Under the names that Kafka's dashboards and alerts know, where there is one."""
+    """Return the controller's metrics. Names are those that Kafka's dashboards and alerts use, where one
+    exists."""
     return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
 
 

@@ -1,13 +1,13 @@
-"""What uvicorn leaves open on a connection: how long the head of a request may take, how large it may be
-before it is whole, and what a client is told when it ends there.
+"""Limits that uvicorn does not have: how long the head of a request may take, how large it may be before it
+is complete, and the answer to a client that exceeds them.
 
-uvicorn bounds idle time between requests and nothing else: a client that sends a byte of a head now and then
-holds its connection for ever (slowloris), and one that never ends its head fills our memory. The head's
-time runs from its first byte to its last, so that sending more does not buy more. A connection on which
-nothing was ever sent counts as idle; a standby that watches us over one connects again.
+uvicorn only limits the idle time between requests. A client that sends a byte of a head now and then holds
+its connection indefinitely (slowloris), and a client that never ends its head fills the memory. The time
+limit of a head runs from its first byte to its last, so sending more bytes does not extend it. A connection
+on which nothing was ever sent counts as idle; a standby that watches this controller over one connects again.
 
-A subclass rather than a proxy or another server: three of uvicorn's callbacks are watched, and what it does
-in them stays as it is. Bodies are bounded by whoever reads them (`strict_route.read_body`).
+This is a subclass, not a proxy or another server: it observes three of uvicorn's callbacks and does not
+change what uvicorn does in them. The reader of a body limits the body (`strict_route.read_body`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from admin_api.problem import ProblemError, problem_response
 from admin_api.settings import ApiSettings
 from controller.shell.clock import Ids
 
-#: Of a path that is repeated in a refusal.
+#: The most characters of a path that a refusal repeats.
 PATH_CHARS_SHOWN_MAX: Final = 100
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """One connection. Made by uvicorn, so its bounds are the class's: see `bounded_by`."""
+    """One connection. uvicorn creates it, so its limits are attributes of the class: see `bounded_by`."""
 
     head_timeout_s: ClassVar[float]
     head_bytes_max: ClassVar[int]
@@ -38,10 +38,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     @classmethod
     def bounded_by(cls, settings: ApiSettings, *, connections_max: int) -> type[BoundedHttpProtocol]:
-        """The class to give to `uvicorn.Config(http=...)`."""
+        """Return the class to give to `uvicorn.Config(http=...)`."""
         bounds = {
             "head_timeout_s": settings.head_timeout_ms / 1000,
-            # As it goes over the wire: the target, the fields, and ": " and a line end for each of them.
+            # Bytes on the wire: the target, the fields, and ": " and a line end for each field.
             "head_bytes_max": settings.target_bytes_max
             + settings.headers_bytes_max
             + 4 * settings.headers_max,
@@ -69,14 +69,16 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._in_head or not self._in_message:
-            # Not only once the parser sees a head begin: it skips blank lines, however many come.
+            # The timer starts before the parser sees a head begin: the parser skips any number of blank
+            # lines.
             self._start_head_timer()
         began_earlier = self._in_head
         super().data_received(data)
         if self.transport.is_closing() or not self._in_head:
             return
         self._start_head_timer()
-        # What came in the same chunk before a head began is not the head's, so that chunk is not counted.
+        # Bytes of the same chunk before the head began do not belong to the head, so that chunk is not
+        # counted.
         self._head_bytes += len(data) if began_earlier else 0
         if self._head_bytes > self.head_bytes_max:
             self._refuse(ProblemError("headers_too_large", f"a head may have {self.head_bytes_max} bytes"))
@@ -90,7 +92,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._in_head = False
         self._end_head_timer()
         if max(len(self.connections), len(self.tasks)) >= self.connections_max:
-            # Answered by the application, as every other refusal.
+            # The application answers it, like every other refusal.
             self.scope[OVERLOADED_SCOPE_KEY] = True  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
 
@@ -113,7 +115,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def _on_head_timeout(self) -> None:
         self._head_timer = None
         if self._is_answering:
-            # The head of a pipelined request: it can't be refused before the answer it waits behind.
+            # The head of a pipelined request can't be refused before the answer that it waits behind.
             self._start_head_timer()
         else:
             seconds = f"{self.head_timeout_s:g}"
@@ -125,19 +127,19 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     @property
     def _is_reading_body(self) -> bool:
-        """Whether what came last belongs to the body of the request whose answer is next, and that answer has
-        not begun."""
+        """Return whether the last bytes belong to the body of the request to be answered next, and its answer
+        has not begun."""
         cycle = self.cycle
         is_body = self._in_message and not self._in_head and not self.pipeline
         return is_body and cycle is not None and not cycle.response_started
 
     def _refuse(self, problem: ProblemError) -> None:
-        """Says why, unless that would fall into the middle of an answer, and closes."""
+        """Answer with the problem, unless another answer has begun, and close the connection."""
         if self.transport.is_closing():
             return
         is_reading_body = self._is_reading_body
         if is_reading_body:
-            # Ours is the answer to that request, and what the application says to it is dropped.
+            # This refusal is the answer to that request; the application's answer is dropped.
             self.cycle.disconnected = True
         if is_reading_body or not self._is_answering:
             request_id = self._ids.new_id()

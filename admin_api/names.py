@@ -1,6 +1,7 @@
-"""Types of names and numbers in requests: what may stand in a path, a parameter or a body.
+"""Types of names and numbers in requests: the values allowed in a path, a parameter or a body.
 
-The rules are Kafka's where Kafka has one, written as patterns that a generated client can check, too.
+Kafka's rules apply where Kafka has one. They are written as patterns, so that a generated client can check
+them, too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
-#: Becomes a znode and part of every path.
+#: The name becomes a znode and part of every path.
 ClusterName = Annotated[
     str,
     StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]*$", min_length=1, max_length=63),
@@ -56,7 +57,7 @@ Reason = Annotated[
 
 
 def timestamp(at_ms: int) -> str:
-    """RFC 3339 in UTC, with milliseconds."""
+    """Return the time in RFC 3339, in UTC, with milliseconds."""
     moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

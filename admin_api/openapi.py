@@ -1,4 +1,4 @@
-"""The OpenAPI document: what is committed under openapi/ and served at /openapi.json.
+"""The OpenAPI document, committed under openapi/ and served at /openapi.json.
 
 python -m admin_api.openapi --write
 """

@@ -1,6 +1,6 @@
-"""Lists a page at a time. A token is opaque to clients and says where the next page begins, never how many
-items to skip: what is added or removed meanwhile neither hides nor repeats the rest. (Under an order by
-something that moves, an item that moves meanwhile may come twice or not at all.)"""
+"""Paging of lists. A token is opaque to clients. It holds the position where the next page begins, never a
+number of items to skip: items that are added or removed meanwhile neither hide nor repeat others. (In an
+order by a value that changes, an item whose value changes meanwhile may appear twice or not at all.)"""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def encode_token(position: Sequence[str | int]) -> str:
 
 
 def decode_token(token: str, *kinds: type[str] | type[int]) -> list[Any]:
-    """The position that `encode_token` was given. A token that is none of ours is the client's error."""
+    """Return the position that `encode_token` was given. A token that this API did not make is the client's
+    error."""
     try:
         data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         position = json.loads(data)
@@ -57,7 +58,8 @@ def refuse_token() -> NoReturn:
 
 
 def decode_position(token: str, name: str, *kinds: type[str] | type[int]) -> list[Any]:
-    """As `decode_token`, for a token that begins with the name of its list and order."""
+    """Return the position of a token that begins with the name of its list and order; otherwise as
+    `decode_token`."""
     found, *position = decode_token(token, str, *kinds)
     if found != name:
         refuse_token()
@@ -74,7 +76,7 @@ def page_of(
     token: str | None,
     descending: bool = False,
 ) -> tuple[list[T], str | None]:
-    """A page of items in the order of their positions, and the next page's token.
+    """Return a page of items in the order of their positions, and the next page's token.
 
     position: of an item, distinct; its parts are of these kinds, and numbers are not negative. name: of the
     list and the order: a token of another one is refused.
@@ -91,7 +93,7 @@ def page_of(
 def cut_page(
     items: Sequence[T], limit: int, position: Callable[[T], Sequence[str | int]]
 ) -> tuple[list[T], str | None]:
-    """A page of items that were read from its beginning on, at least one more than `limit` where there are as
-    many; and the next page's token, made of the position of the page's last item."""
+    """Return a page and the next page's token, made of the position of the page's last item. items: read from
+    the page's beginning on, at least one more than `limit` if there are as many."""
     page = list(items[:limit])
     return page, encode_token(position(page[-1])) if len(items) > limit else None

@@ -1,1 +1,1 @@
-"""The audit, read: who changed what, when, why, and what it was before."""
+"""Reading the audit: who changed what, when, why, and what it was before."""

@@ -1,4 +1,4 @@
-"""What the audit looks like over REST."""
+"""The REST models of the audit."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def _check_zone(moment: datetime) -> datetime:
 
 
 def _check_text(value: Any) -> Any:
-    # Pydantic would take a bare number for seconds since 1970, and guess between seconds and milliseconds.
+    # Pydantic would read a bare number as a time since 1970, and guess between seconds and milliseconds.
     if isinstance(value, str) and value.lstrip("+-").replace(".", "", 1).isdigit():
         raise ValueError("must be RFC 3339, as in 2026-11-21T09:30:00Z")
     return value
 
 
-#: RFC 3339 in requests.
+#: A time in a request, in RFC 3339.
 Moment = Annotated[
     datetime,
     BeforeValidator(_check_text),
@@ -42,7 +42,7 @@ def _only_text(value: Any) -> Any:
     return value
 
 
-#: The same in a body, where types are strict: JSON has no times.
+#: The same in a body. Types are strict there, but JSON has no type for times.
 BodyMoment = Annotated[Moment, Field(strict=False), BeforeValidator(_only_text)]
 SinceTime = Annotated[
     Moment | None,
@@ -54,12 +54,12 @@ UntilTime = Annotated[
 
 
 def milliseconds(moment: datetime | None) -> int | None:
-    """Wall clock, since 1970 UTC."""
+    """Return the milliseconds of the wall clock since 1970 UTC."""
     return None if moment is None else int(moment.timestamp() * 1000)
 
 
 class OutcomeView(View):
-    """What became of a request."""
+    """The outcome of a request."""
 
     outcome: str = Field(description="`succeeded`, `refused` or `unknown`", examples=["succeeded"])
     code: str | None
@@ -68,7 +68,7 @@ class OutcomeView(View):
 
 
 class AuditView(View):
-    """One row of the history. Rows are never changed; retention, where asked for, removes the oldest."""
+    """One row of the history. Rows never change; retention, if configured, removes the oldest."""
 
     id: int
     cluster: str = Field(examples=["prod"])
@@ -151,7 +151,7 @@ def audit_view(row: AuditRow) -> AuditView:
 
 
 class MismatchView(View):
-    """The first entry of the chain that does not fit."""
+    """The first entry that does not match the hash chain."""
 
     code: MismatchCode = Field(
         description=(
@@ -168,7 +168,7 @@ class MismatchView(View):
 
 
 class RemovedView(View):
-    """What retention has removed from the beginning of the history, since it began."""
+    """The oldest rows that retention has removed so far."""
 
     rows: int = Field(description="rows that are gone")
     outcomes: int = Field(description="outcomes of requests that are gone")
@@ -187,7 +187,7 @@ class RemovedView(View):
 
 
 class VerificationView(View):
-    """Whether the history is as it was written."""
+    """The result of checking that the history is unchanged since it was written."""
 
     cluster: str = Field(examples=["prod"])
     ok: bool = Field(description="everything that was looked at fits")

@@ -56,7 +56,8 @@ async def list_them(
     limit: Limit = LIMIT_DEFAULT,
     page_token: PageToken = None,
 ) -> Response:
-    """Written before an operator's change is tried, and after every change that was made, by whomever."""
+    """List audit rows. A `request` row is written before an operator's change is tried, a `change` row after
+    every change that was made, by an operator or by the controller."""
     wanted = AuditFilter(
         kind=kind,
         cluster=cluster,
@@ -96,9 +97,9 @@ async def verify_it(
         int | None, Query(ge=1, le=INT64_MAX, description="last row; by default the newest", examples=[5_000])
     ] = None,
 ) -> Response:
-    """Each row carries a hash of what it says and of the entry before it. Walks them in order, and stops at
-    the first that does not fit. Where retention has removed the oldest rows, begins after them, and says
-    what is gone."""
+    """Verify the hash chain of the audit. Each row carries a hash of its content and of the entry before it.
+    The check walks the rows in order and stops at the first mismatch. If retention has removed the oldest
+    rows, the check begins after them and reports what was removed."""
     if from_seq is not None and to_seq is not None and to_seq < from_seq:
         problem = FieldProblem(parameter="to_seq", message=f"must be at least from_seq, {from_seq}")
         raise ProblemError("invalid_request", "to_seq lies before from_seq", errors=(problem,))

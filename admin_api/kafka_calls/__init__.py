@@ -1,1 +1,1 @@
-"""What Kafka clients administer through a broker: the services of REST, asked another way."""
+"""Administration by Kafka clients through a broker, carried out by the services of REST."""

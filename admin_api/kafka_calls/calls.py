@@ -1,4 +1,4 @@
-"""A Kafka client's call while it is carried out: who asks, of which cluster, how a write is made of it."""
+"""A Kafka client's call while it is carried out: the caller, the cluster, and how a write is made of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ UNCONDITIONAL = Condition(None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """writing: a write for this caller; told whether it is only a dry run."""
+    """One caller's calls. writing: makes a write for this caller; its argument says whether it is only a dry
+    run."""
 
     services: Services
     cluster: str
@@ -30,16 +31,17 @@ class Calls:
     async def carry_out(
         self, asked: Asked, service: Service, *, dry_run: bool = False
     ) -> tuple[Answer, AdminOutcome]:
-        """With the intent in the audit before, and the outcome after it, as for every write."""
+        """Carry out the write, with the intent in the audit before it and the outcome after it, as for every
+        write."""
         try:
             answer = await self.writing(dry_run).try_here(asked, service)
-        except (DatabaseUnavailable, DatabaseRejected) as error:  # the intent: nothing was tried
+        except (DatabaseUnavailable, DatabaseRejected) as error:  # no intent was written: nothing was tried
             message = f"what is not written down is not done, and the audit can't be written now: {error}"
             return Answer(503, b"{}"), failed(Kafka.NOT_CONTROLLER, message)
         return answer, AdminOutcome() if answer.status < 300 else outcome_of_answer(answer)
 
 
-#: Which of Kafka's errors it is when a part of a request is out of its bounds.
+#: Kafka's error if a part of a request is out of its bounds.
 _FIELDS = {
     "name": Kafka.INVALID_TOPIC_EXCEPTION,
     "partitions": Kafka.INVALID_PARTITIONS,
@@ -50,7 +52,7 @@ _FIELDS = {
 
 
 def outcome_of_invalid(error: ValidationError) -> AdminOutcome:
-    """The first that is wrong, in REST's words."""
+    """Return the outcome for the first invalid field, in REST's words."""
     first: Any = error.errors(include_url=False, include_context=False, include_input=False)[0]
     field = str(first["loc"][0]) if first["loc"] else ""
     where = ".".join(str(part)[:100] for part in first["loc"])

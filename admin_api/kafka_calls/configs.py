@@ -1,5 +1,6 @@
-"""IncrementalAlterConfigs and DescribeConfigs. A broker's own settings are its throttles; what Kafka calls a
-broker's other settings are the cluster's here, shown with every broker and changed under the empty name."""
+"""IncrementalAlterConfigs and DescribeConfigs. A broker's own settings are its throttles. What Kafka calls a
+broker's other settings are the cluster's settings here: they are shown with every broker and changed under
+the empty name."""
 
 from __future__ import annotations
 
@@ -102,7 +103,8 @@ def _described(holder: Holder, entity: Entity) -> dict[str, DescribedConfig]:
 
 
 def _synonyms(name: str, default: str | None, holder: Holder, entity: Entity) -> tuple[ConfigValue, ...]:
-    """From the layer that applies down to the default, under the name that each layer has for it."""
+    """Return the values from the effective layer down to the default, each under the name that its layer
+    uses."""
     found: list[ConfigValue] = []
     cluster_name = holder.cluster_name(name)
     if name in holder.own:
@@ -116,7 +118,7 @@ def _synonyms(name: str, default: str | None, holder: Holder, entity: Entity) ->
 
 
 def _address(cluster: str, kind: ResourceKind, name: str) -> Address:
-    """Raises invalid_request for what is no broker's id."""
+    """Return the address of the resource. Raise invalid_request if the name is not a broker's id."""
     if kind is ResourceKind.TOPIC:
         return Address(cluster=cluster, entity=Entity.TOPIC, topic=name)
     if name == "":

@@ -1,5 +1,6 @@
-"""ElectLeaders. An unclean one chooses, of the live replicas that told how far their logs go, the one that
-loses least: Kafka's request names no broker, and its own rule takes the first that is alive."""
+"""ElectLeaders. An unclean election chooses, of the live replicas that reported how far their logs go, the
+one that loses least. Kafka's request names no broker, and Kafka's own rule takes the first replica that is
+alive."""
 
 from __future__ import annotations
 

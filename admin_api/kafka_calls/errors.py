@@ -1,4 +1,5 @@
-"""Kafka's error codes for our problems: those of the catalogue, and the nearest for what Kafka has none."""
+"""Kafka's error codes for the problems of the catalogue: the catalogue's code, or the nearest one where Kafka
+has none."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ MESSAGE_CHARS_MAX: Final = 1_000
 
 
 class Kafka(IntEnum):
-    """Of Kafka's `Errors`, those that are answered here beside the catalogue's."""
+    """The members of Kafka's `Errors` that are answered here besides those of the catalogue."""
 
     UNKNOWN_SERVER_ERROR = -1
     UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -35,7 +36,7 @@ class Kafka(IntEnum):
     UNKNOWN_TOPIC_ID = 100
 
 
-#: Clients come again on NOT_CONTROLLER: nothing was done, and it will be possible.
+#: Clients retry on NOT_CONTROLLER: nothing was done, and a retry can succeed.
 _NEAREST: Final[dict[str, Kafka]] = {
     "audit_unavailable": Kafka.NOT_CONTROLLER,
     "no_active_controller": Kafka.NOT_CONTROLLER,
@@ -63,7 +64,7 @@ def outcome_of_problem(problem: ProblemError) -> AdminOutcome:
 
 
 def outcome_of_answer(answer: Answer) -> AdminOutcome:
-    """Of a problem that was rendered already."""
+    """Return the outcome for a problem that is already rendered."""
     problem = json.loads(answer.body)
     kafka = problem.get("kafka_error")
     return AdminOutcome(

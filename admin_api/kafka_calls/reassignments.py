@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: what moves is followed by one operation, like a move that REST began."""
+"""AlterPartitionReassignments: one operation follows the moves, as for moves that began over REST."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from controller.core.events import PartitionResult, ReassignmentTarget
 
 
 async def alter_reassignments(calls: Calls, call: AlterReassignmentsCall) -> list[AdminOutcome]:
-    """Moves and cancellations are two requests to the audit: the first has an operation."""
+    """Carry out the moves and cancellations. They are two requests in the audit: only the moves have an
+    operation."""
     outcomes: list[AdminOutcome | None] = [None] * len(call.partitions)
     image = calls.services.engine.image(calls.cluster).image
     seen: set[tuple[str, int]] = set()

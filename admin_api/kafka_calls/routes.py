@@ -1,9 +1,9 @@
 """POST /internal/clusters/{cluster}/brokers/{broker_id}:administer
 
-The gate lets brokers in, and exempts what they ask from read-only mode, because leases and elections must go
-on. This is an operator's doing all the same, so both are judged here: read-only refuses it, and so does a
-controller that uses tokens, unless it was told otherwise (`--kafka-administration`), for the Kafka protocol
-tells nobody's name that could be believed in this release. What is only looked at is always told.
+The gate lets brokers in and exempts their requests from read-only mode, because leases and elections must go
+on. This request is nevertheless an operator's, so this route checks both. Read-only mode refuses a write. A
+controller that uses tokens refuses a write, too, unless `--kafka-administration` is set: in this release the
+Kafka protocol carries no verified name of the client. Reads are always answered.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _CLIENT_ID: Final = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 
 
 def create_kafka_calls_router(*, has_tokens: bool) -> APIRouter:
-    """has_tokens: whether the controller uses them."""
+    """Return the router. has_tokens: whether the controller uses tokens."""
     router = APIRouter(prefix="/internal/clusters/{cluster}/brokers", tags=[TAG])
 
     async def administer(cluster: str, broker_id: int, request: Request) -> Response:
@@ -105,7 +105,8 @@ async def _carry_out(
 
 
 def _check_broker(services: Services, cluster: str, body: AdminRequest) -> ControllerError:
-    """Whoever is no broker of this cluster now has no client to speak for. Raises UnknownCluster."""
+    """Return the error for a broker that is not a member of this cluster now: it may not send requests for
+    clients. Raises UnknownCluster."""
     broker = services.engine.decided(cluster).brokers.get(body.broker_id)
     if broker is None:
         return ControllerError.BROKER_NOT_REGISTERED
@@ -144,8 +145,8 @@ def _count(call: AdminCall) -> int:
 
 
 def _caller(body: AdminRequest, request: Request, *, has_tokens: bool) -> Caller:
-    """The client's name is a claim, as without tokens over REST. Where tokens are used, nobody becomes an
-    admin this way."""
+    """Return the caller. The client's name is an unverified claim, as over REST without tokens. Where tokens
+    are used, such a caller never has the role admin."""
     claimed = body.client_id or ""
     name = f"unverified:{claimed}" if _CLIENT_ID.fullmatch(claimed) else "anonymous"
     actor = f"{name}@{body.client_host[:64]}/kafka:{body.broker_id}"

@@ -35,7 +35,7 @@ async def _create(calls: Calls, topic: TopicToCreate, *, dry_run: bool) -> Admin
         body = NewTopic.model_validate(
             {
                 "name": topic.name,
-                # -1: the cluster's default, or what the assignments say.
+                # -1: the cluster's default, or the number in the assignments.
                 "partitions": None if topic.partitions == -1 else topic.partitions,
                 "replication_factor": None if topic.replication_factor == -1 else topic.replication_factor,
                 "assignments": topic.assignments and [list(row) for row in topic.assignments],

@@ -1,1 +1,1 @@
-"""The events of an operation: its states as they come, for whoever follows it without asking again."""
+"""The events of an operation: a stream of its states for clients that would otherwise poll."""

@@ -1,8 +1,8 @@
-"""What an operation's stream says, and how many streams there may be.
+"""The content of an operation's stream, and the limit on the number of streams.
 
-A stream tells states, not history: each event is the operation as `GET /operations/{id}` shows it, under its
-revision as the event's id. So nothing has to be kept for clients that come back, and one that reads slowly
-misses states in between, never the last one.
+A stream sends states, not history: each event is the operation as `GET /operations/{id}` shows it, with its
+revision as the event's id. So the controller keeps nothing for clients that reconnect, and a client that
+reads slowly misses intermediate states but never the last one.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from controller.shell.engine_port import EnginePort
 EVENT = "operation"
 HEARTBEAT = format_sse_event(comment="still here")
 UNAVAILABLE = format_sse_event(comment="the audit database is unavailable")
-#: A look may cost this part of the time at most: one at many moves takes a while.
+#: A look may take at most this fraction of the time: a look at an operation with many moves is slow.
 _SHARE_OF_TIME = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """revision: of the operation's row. body: the operation as JSON, with how far it is just now."""
+    """One look at an operation. revision: of its row. body: the operation as JSON, with its current
+    progress."""
 
     revision: int
     is_finished: bool
@@ -41,7 +42,7 @@ class Look:
 
 
 class OperationFeed:
-    """Looks at operations for all streams of one controller: streams of one operation share a look."""
+    """The looks at operations for all streams of one controller. Streams of one operation share a look."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class OperationFeed:
         self._clock = clock
         self._settings = settings
         self._open = 0
-        #: By operation, with the monotonic time until which it is good; of open streams only.
+        #: By operation, with the monotonic time until which the look is valid; only for open streams.
         self._looks: dict[str, tuple[int, Look]] = {}
 
     @property
@@ -66,7 +67,7 @@ class OperationFeed:
         return self._open
 
     def take(self) -> None:
-        """For a stream that begins. Raises overloaded."""
+        """Count a stream that begins. Raise overloaded if there are too many."""
         if self._open >= self._settings.event_streams_max:
             raise ProblemError(
                 "overloaded",
@@ -83,7 +84,8 @@ class OperationFeed:
             self._looks.clear()
 
     async def look(self, operation_id: str) -> Look | None:
-        """None: there is no such operation. Raises DatabaseUnavailable, DatabaseRejected."""
+        """Return a look at the operation, or None if it does not exist. Raises DatabaseUnavailable,
+        DatabaseRejected."""
         now_ms = self._clock.now_mono_ms()
         known = self._looks.get(operation_id)
         if known is not None and now_ms < known[0]:
@@ -108,9 +110,13 @@ class OperationFeed:
     async def events(
         self, operation_id: str, first: Look, *, last_seen: int | None
     ) -> AsyncGenerator[bytes, None]:
-        """first: what there is now. last_seen: the revision that the client has already. Ends with the
-        operation, when this controller stops being the active one (the next one knows more), and after
-        `event_stream_ms_max`: its client opens it again and says what it saw last."""
+        """Yield the operation's events. first: the current look. last_seen: the revision that the client
+        already has.
+
+        The stream ends with the operation, when this controller stops being the active one (the next one has
+        more recent data), and after `event_stream_ms_max`. The client then opens it again and sends the last
+        revision that it saw.
+        """
         was_active = self._engine.role == "active"
         yield format_sse_event(retry=self._settings.retry_after_s * 1000)
         look: Look | None = first
@@ -134,7 +140,8 @@ class OperationFeed:
                 yield UNAVAILABLE
 
     async def _find(self, operation_id: str) -> OperationRow | None:
-        """From memory while it is this controller that carries it on."""
+        """Return the operation's row: from memory while this controller carries the operation out, otherwise
+        from SQL."""
         if self._engine.role == "active":
             for row in self._operations.running():
                 if row.id == operation_id:

@@ -17,7 +17,7 @@ class EventRoute(StrictRoute):
     produces = (EventStream.media_type,)
 
 
-#: How long a client may take to read the last event.
+#: Milliseconds that a client may take to read the last event.
 LAST_READ_MS_MAX = 5_000
 
 router = APIRouter(route_class=EventRoute, tags=["Operations"])
@@ -63,9 +63,9 @@ _STREAM = {
 async def watch_it(
     services: Serving, operation_id: OperationPath, last_event_id: LastEventId = None
 ) -> Response:
-    """Server-sent events, for `EventSource` and `curl -N`. The first event is the operation as it is; each
-    further one comes when something about it has changed. Streams are few and bounded: scripts that look
-    once a minute had better ask for the operation itself."""
+    """Stream an operation as server-sent events, for `EventSource` and `curl -N`. The first event is the
+    operation's current state; another follows whenever something about it has changed. The number of streams
+    is small and bounded: a script that looks once a minute should GET the operation instead."""
     feed = services.feed
     first = await feed.look(operation_id)
     if first is None:

@@ -1,1 +1,1 @@
-"""Work on a cluster that outlives its request: stored, resumed by whichever controller is active."""
+"""Work on a cluster that outlives its request. It is stored, and the next active controller resumes it."""

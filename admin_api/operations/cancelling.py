@@ -1,5 +1,5 @@
-"""Cancels operations: writes down that one is to be undone, which the runner then does, now or under the next
-controller."""
+"""Cancellation of operations. The request is stored; the runner then undoes the operation, under this
+controller or the next."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from controller.operations.model import (
 )
 from controller.shell.outcomes import Overloaded
 
-#: An operation's row moves when it gets on; a few tries find it still.
+#: An operation's row changes as the operation progresses, so a write to it may need a few tries.
 TRIES_MAX: Final = 5
 
 
@@ -45,7 +45,7 @@ def check_unfinished(row: OperationRow) -> None:
 
 
 def is_planned(work: Work) -> bool:
-    """Whether it carries out a plan, or is to once there is one."""
+    """Return whether the work carries out a plan, or will once a plan exists."""
     return work.execution is not None or any(step.name == "plan" for step in work.steps)
 
 
@@ -57,8 +57,8 @@ async def cancel_operation(
     condition: Condition,
     mode: CancelMode = CancelMode.ROLLBACK,
 ) -> Answer:
-    """202 with the operation, which is `cancelling` until what is on its way is back, or has arrived. Asking
-    again is no error, and does not change the mode."""
+    """Cancel the operation and answer 202 with it. It is `cancelling` until its unfinished moves are back, or
+    have arrived. A repeated request is not an error and does not change the mode."""
     for _ in range(TRIES_MAX):
         row = await find_operation(services, operation_id)
         check_unfinished(row)

@@ -1,4 +1,4 @@
-"""Pauses operations that carry out plans, and lets them go on."""
+"""Pausing and resuming of operations that carry out plans."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from controller.shell.outcomes import Overloaded
 async def pause_operation(
     services: Services, operation_id: str, attempt: Attempt, *, condition: Condition
 ) -> Answer:
-    """200 with the operation: it begins nothing new, and what is on its way arrives. Asking again is no
-    error."""
+    """Pause the operation and answer 200 with it. It begins no move, and moves that have begun are finished.
+    A repeated request is not an error."""
     return await _steer(services, operation_id, attempt, condition=condition, to=OperationState.PAUSED)
 
 
 async def resume_operation(
     services: Services, operation_id: str, attempt: Attempt, *, condition: Condition
 ) -> Answer:
-    """200 with the operation, which goes on; one that was scheduled waits for its time again. Of one that is
-    not paused, nothing changes."""
+    """Resume the operation and answer 200 with it. An operation that was scheduled waits for its time again.
+    An operation that is not paused does not change."""
     return await _steer(services, operation_id, attempt, condition=condition, to=OperationState.RUNNING)
 
 

@@ -1,4 +1,4 @@
-"""The moves of an operation, one by one: what became of each, how far it is, what holds it up."""
+"""The moves of an operation, one by one: the outcome of each, its progress, and what blocks it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from controller.operations.shell.plans import plan_id_of
 
 
 class MoveView(View):
-    """One partition's way to its new replicas."""
+    """One partition's move to its new replicas."""
 
     plan_id: str | None = Field(description="the plan that it is a part of; null: of no plan")
     position: int = Field(description="place in the plan, from 0")
@@ -57,7 +57,7 @@ class MoveList(View):
 
 
 class Place(NamedTuple):
-    """Of a move in its operation's list. plan_id: empty where there is no plan."""
+    """The place of a move in its operation's list. plan_id: empty where there is no plan."""
 
     plan_id: str
     position: int
@@ -66,8 +66,8 @@ class Place(NamedTuple):
 async def moves_of(
     services: Services, row: OperationRow, *, after: Place | None, fate: Fate | None, limit: int
 ) -> list[MoveView]:
-    """At most `limit`, behind a place; none of an operation that moves nothing. Plan after plan, as they were
-    made. Raises ProblemError for a place that is not in the list."""
+    """Return at most `limit` moves after a place; none if the operation moves nothing. Plans come in the
+    order in which they were made. Raises ProblemError if the place is not in the list."""
     work = decode_work(row)
     live = services.operations.live([row]).get(row.cluster, {})
     start = 0 if after is None else after.position + 1
@@ -81,7 +81,7 @@ async def moves_of(
         newest = _newest_plan(row, work)
         found: list[MoveView] = []
         for plan_id in plan_ids[first:]:
-            # What an earlier plan has not begun, nobody will: another one was made.
+            # Moves that an earlier plan has not begun never begin: a newer plan replaced it.
             is_over = row.state in FINISHED or plan_id != newest
             found += await _of_one_plan(
                 services,
@@ -124,7 +124,7 @@ async def moves_of(
 
 
 def _newest_plan(row: OperationRow, work: Work) -> str:
-    """The plan that it carries out, or else the one that it has ordered."""
+    """Return the plan that the operation carries out, or else the one that it has requested."""
     if work.execution is not None:
         return work.execution.plan_id
     return plan_id_of(row.id, turn=max(0, work.campaign.plans - 1))
@@ -146,7 +146,7 @@ async def _of_one_plan(
         return []
     end: int | None = None
     if work.execution is not None and work.execution.plan_id == plan_id:
-        end = work.execution.moves_total  # it may be cut
+        end = work.execution.moves_total  # the plan may be cut
     rows = await services.database.read(
         partial(get_moves, plan_id=plan_id, start=start, end=end, fates=wanted, limit=limit)
     )
@@ -154,7 +154,8 @@ async def _of_one_plan(
 
 
 def _stored_as(fate: Fate, *, is_over: bool) -> tuple[str, ...]:
-    """What nobody began is written nowhere: its rows are as the plan's."""
+    """Return the stored fates that are shown as this fate. NOT_BEGUN is not stored: the rows of moves that
+    never began stay as planned."""
     if is_over and fate is Fate.NOT_BEGUN:
         return (Fate.PLANNED, Fate.NOT_BEGUN)
     return ("",) if is_over and fate is Fate.PLANNED else (fate,)

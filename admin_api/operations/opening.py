@@ -11,8 +11,8 @@ from controller.operations.model import FINISHED, OperationState, Work, encode_w
 def opened(
     services: Services, cluster: str, attempt: Attempt, work: Work, state: OperationState
 ) -> OperationRow:
-    """state: RUNNING, or one in which it is finished already. The deadline of work that waits for ever means
-    nothing, and is shown all the same."""
+    """Return the new operation's row. state: RUNNING, or one in which the operation is already finished. The
+    deadline has no meaning for work without a time limit, but is shown all the same."""
     return OperationRow(
         id=attempt.operation_id,
         kind=kind_of(work),

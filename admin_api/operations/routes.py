@@ -43,7 +43,7 @@ Word = Annotated[str, Query(pattern=r"^[a-z0-9_]{1,64}$")]
 
 
 class CancelOperation(RequestBody):
-    """Why an operation is to be undone."""
+    """The reason for cancelling an operation."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "clients time out"}]})
 
@@ -51,7 +51,7 @@ class CancelOperation(RequestBody):
 
 
 class SteerOperation(RequestBody):
-    """Why an operation is paused, or goes on."""
+    """The reason for pausing or resuming an operation."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "the month is being closed"}]})
 
@@ -59,7 +59,7 @@ class SteerOperation(RequestBody):
 
 
 class ChangeOperation(RequestBody):
-    """How fast an operation may go on."""
+    """The rate limits of an operation."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"throttle_bytes_per_s": 50_000_000, "reason": "clients time out"}]}
@@ -100,7 +100,7 @@ async def list_them(
     limit: Limit = LIMIT_DEFAULT,
     page_token: PageToken = None,
 ) -> Response:
-    """Finished ones stay: they are the history of what was done to the cluster."""
+    """List operations. Finished operations stay: they are the history of what was done to the cluster."""
     below = None if page_token is None else decode_position(page_token, "operations", int, str)
     wanted = OperationFilter(
         cluster=cluster,
@@ -170,10 +170,10 @@ async def cancel_it(
         ),
     ] = CancelMode.ROLLBACK,
 ) -> Response:
-    """Partitions that are still on their way get their original replicas back, or arrive (`mode`); those that
-    have arrived stay, and `:undo` brings them back when the operation has ended. Where too few of the
-    original replicas are in sync, it waits for them, and `blocked` says so. Whichever controller is active
-    goes on with it."""
+    """Cancel an operation. Partitions whose move is not finished get their original replicas back, or arrive
+    (`mode`). Those that have arrived stay, and `:undo` brings them back when the operation has ended. If too
+    few of the original replicas are in sync, the operation waits for them, and `blocked` says so. A new
+    active controller continues the cancellation."""
     row = await find_operation(services, operation_id)
     asked = Asked(
         cluster=row.cluster,
@@ -216,8 +216,8 @@ async def pause_it(
     condition: IfMatch,
     operation_id: OperationPath,
 ) -> Response:
-    """It begins no further move, and what is on its way arrives. It stays paused until it is resumed or
-    cancelled, whichever controller is active."""
+    """Pause an operation. It begins no further move, and moves that have begun are finished. It stays paused
+    until it is resumed or cancelled, also under a new active controller."""
     row = await find_operation(services, operation_id)
     asked = _steering(row, "pause_operation", body.reason)
     return await write.carry_out(asked, partial(pause_operation, services, operation_id, condition=condition))
@@ -241,7 +241,7 @@ async def resume_it(
     condition: IfMatch,
     operation_id: OperationPath,
 ) -> Response:
-    """One whose time has not come is `scheduled` again."""
+    """Resume an operation. An operation whose time has not come is `scheduled` again."""
     row = await find_operation(services, operation_id)
     asked = _steering(row, "resume_operation", body.reason)
     return await write.carry_out(
@@ -276,9 +276,9 @@ async def list_moves(
     limit: Limit = LIMIT_DEFAULT,
     page_token: PageToken = None,
 ) -> Response:
-    """In the plan's order, with what became of each; of those on their way, how far they are and what holds
-    them up. Of an operation that planned again, the moves of all its plans, one plan after the other. None of
-    operations that move nothing."""
+    """List the moves in the plan's order, with the outcome of each; for unfinished ones, their progress and
+    what blocks them. If the operation has planned again, the list has the moves of all its plans, one plan
+    after the other. It is empty for an operation that moves nothing."""
     row = await find_operation(services, operation_id)
     after = None if page_token is None else Place(*decode_position(page_token, "moves", str, int))
     found = await moves_of(services, row, after=after, fate=fate, limit=limit + 1)
@@ -312,8 +312,9 @@ async def change_it(
     condition: IfMatch,
     operation_id: OperationPath,
 ) -> Response:
-    """The rate counts for each broker that copies, over all partitions of the operation, from now on until
-    they have arrived or are back. It bounds replicas that are being added, never those in sync."""
+    """Change an operation's limits. The rate applies to each broker that copies, over all partitions of the
+    operation, from now on until they have arrived or are back. It limits replicas that are being added, never
+    those in sync."""
     row = await find_operation(services, operation_id)
     asked = Asked(
         cluster=row.cluster,

@@ -1,4 +1,4 @@
-"""Changes how fast a reassignment's operation may copy, while it is on its way."""
+"""Changing the copy rate of a reassignment's operation while it runs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ async def throttle_operation(
     changed: Collection[str],
     condition: Condition,
 ) -> Answer:
-    """200 with the operation: the rate stands in the rows of what is still on its way, and ends with them.
-    None lifts it. changed: the fields of the request, so that what was left out stays as it is."""
+    """Change the rate and answer 200 with the operation. The rate is stored in the rows of the partitions
+    that are still moving, and ends with them. None removes it. changed: the fields in the request; the others
+    stay as they are."""
     row = await find_operation(services, operation_id)
     check_unfinished(row)
     work = decode_work(row)
@@ -52,7 +53,7 @@ async def throttle_operation(
         raise ProblemError("operation_moves_nothing", "its moves have all begun", operation_id=row.id)
     condition.check(str(row.revision), what=f"operation {row.id}")
     decided = services.engine.decided(row.cluster)
-    # In the state that was looked at: one that is rolled back meanwhile must not be sent on its way again.
+    # The state must be the one that was read: a move that is rolled back meanwhile must not be started again.
     targets = tuple(
         ReassignmentTarget(
             topic_id=move.topic_id,
@@ -93,7 +94,8 @@ async def _amend(
     changed: Collection[str],
     condition: Condition,
 ) -> Answer:
-    """Of one that carries out a plan: written down; the next look brings what is on its way to the rate."""
+    """Store the limits of an operation that carries out a plan. The runner's next look applies the rate to
+    the moves that have begun."""
     for _ in range(TRIES_MAX):
         check_unfinished(row)
         condition.check(str(row.revision), what=f"operation {row.id}")

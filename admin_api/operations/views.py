@@ -1,4 +1,4 @@
-"""What operations look like over REST."""
+"""The REST models of operations."""
 
 from __future__ import annotations
 
@@ -78,15 +78,15 @@ ConcurrentMoves = Annotated[
 
 
 class EtaView(View):
-    """When a copy will be complete, from the speed at which it closed its gap lately."""
+    """The expected time at which a copy is complete, from the recent speed at which it closed its gap."""
 
     p50_ms: int | None = Field(description="at the median speed")
     p90_ms: int | None = Field(description="at the speed that nine of ten intervals reached")
 
 
 class ProgressView(View):
-    """How many partitions are where they were to be, and what those on their way have copied. Null of
-    operations that move none; bytes also on a standby, which hears no reports."""
+    """The number of partitions that have arrived, and the bytes that unfinished moves have copied. Null for
+    operations that move none; bytes also on a standby, which receives no reports."""
 
     moves_total: int | None = None
     moves_done: int | None = None
@@ -100,7 +100,7 @@ class ProgressView(View):
 
 
 class LinksView(View):
-    """Where more is told. Null: there is nothing to tell."""
+    """Links to more information. Null: there is none."""
 
     self: str
     events: str | None = Field(description="the stream to follow it by, until it has ended")
@@ -110,7 +110,7 @@ class LinksView(View):
 
 
 class OperationView(View):
-    """Work on a cluster: what was asked, how far it is, and what holds it up."""
+    """Work on a cluster: the request, its progress, and what blocks it."""
 
     id: str = Field(examples=["op_Zk1lV0pCTEq4nY6mXw2v3A"])
     kind: str = Field(
@@ -155,8 +155,8 @@ class OperationList(View):
 def operation_view(
     row: OperationRow, live: Progress | None = None, moving: Collection[PartitionKey] = ()
 ) -> OperationView:
-    """live: of the cluster's running reassignments, as far as this controller hears of them. moving: those
-    that the operation's plan has on their way."""
+    """Return the view of an operation. live: the cluster's running reassignments, as far as this controller
+    receives reports. moving: the partitions of the operation's plan whose moves are not finished."""
     work = decode_work(row)
     spec = msgspec.to_builtins(work.spec)
     spec.pop("type", None)
@@ -228,7 +228,7 @@ def _progress(work: Work, live: Progress, keys: Collection[PartitionKey]) -> Pro
 
 
 def _of_execution(execution: Execution, moving: Sequence[ReassignmentProgress]) -> ProgressView:
-    """Bytes as the plan has them, and of what is on its way, what it has copied."""
+    """Return the progress of a plan: bytes as planned, and the bytes that unfinished moves have copied."""
     copied = sum(found.copied_bytes or 0 for found in moving)
     shown = _of_copies(
         moving,
@@ -265,13 +265,13 @@ def _of_copies(
 
 
 def _sum(values: Sequence[int | None]) -> int | None:
-    """None: one is not known, or there is none."""
+    """Return the sum, or None if a value is unknown or there are no values."""
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None
 
 
 def eta_view(targets: Sequence[TargetProgress]) -> EtaView | None:
-    """Of the slowest of them; None: of one it is not known."""
+    """Return the latest time of all targets, or None if one is unknown."""
     medians = [target.eta_ms_p50 for target in targets]
     p50 = None if None in medians else max((ms for ms in medians if ms is not None), default=None)
     if p50 is None:
@@ -282,7 +282,7 @@ def eta_view(targets: Sequence[TargetProgress]) -> EtaView | None:
 
 
 def accepted(row: OperationRow, *, retry_after_s: int) -> Answer:
-    """202: the work outlives its request, and this is the operation to follow."""
+    """Answer 202 with the operation to follow: the work outlives its request."""
     return Answer.of(
         202, operation_view(row), Location=f"/operations/{row.id}", Retry_After=str(retry_after_s)
     )

@@ -1,1 +1,1 @@
-"""Partitions: who leads, who follows and how far, what is wrong and why."""
+"""Partitions: the leader, the followers and their lag, what is wrong and why."""

@@ -1,4 +1,4 @@
-"""What an unclean election would lose, as people see it: shown on demand, in a dry run, in the audit."""
+"""The loss of an unclean election as operators see it: shown on demand, in a dry run, in the audit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controller.shell.engine_port import EnginePort
 
 
 class HeldElsewhereView(View):
-    """Records that one replica holds and another, as leader, would make it cut."""
+    """Records that one replica holds and would have to truncate if another replica led."""
 
     broker_id: int
     first_offset: int
@@ -24,7 +24,7 @@ class HeldElsewhereView(View):
 
 
 class CandidateLossView(View):
-    """A replica, as the leader to be."""
+    """A replica as the possible leader."""
 
     broker_id: int
     standing: str = Field(
@@ -46,7 +46,8 @@ class CandidateLossView(View):
 
 
 class LossPreviewView(View):
-    """A partition without a leader, and what each choice of one would lose, by what its replicas told."""
+    """A partition without a leader, and the loss with each possible leader, according to its replicas'
+    reports."""
 
     topic: str = Field(examples=["orders"])
     partition: int = Field(examples=[0])
@@ -64,7 +65,8 @@ class LossPreviewView(View):
 
 
 def find_loss(engine: EnginePort, cluster: str, state: PartitionState) -> LossPreviewView:
-    """Raises election_not_needed while the partition has a leader, and what `loss_preview` raises."""
+    """Return the loss. Raise election_not_needed if the partition has a leader, and what `loss_preview`
+    raises."""
     key = (state.topic_id, state.partition)
     found = engine.loss_preview(cluster, key)
     decided = engine.decided(cluster).partitions.get(key, state)
@@ -74,7 +76,7 @@ def find_loss(engine: EnginePort, cluster: str, state: PartitionState) -> LossPr
 
 
 def loss_view(engine: EnginePort, cluster: str, state: PartitionState, found: LossPreview) -> LossPreviewView:
-    """state: the partition without a leader."""
+    """Return the view of the loss. state: the partition without a leader."""
     verdicts = {v.broker_id: v for v in explain_replicas(engine.decided(cluster), state)}
     least = found.least
     return LossPreviewView(
@@ -126,7 +128,7 @@ def _known(offset: int) -> int | None:
 
 
 def loss_sentence(found: LossPreview, chosen: int) -> str:
-    """For the operation and the audit: what was known when the leader was chosen."""
+    """Return a sentence for the operation and the audit: what was known when the leader was chosen."""
     candidate = found.candidate(chosen)
     if candidate is None or candidate.lost_records is None:
         said = f"how much is lost is not known: broker {chosen} had not told how far its log goes"

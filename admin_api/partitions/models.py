@@ -1,4 +1,4 @@
-"""What partitions look like over REST."""
+"""The REST models of partitions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class PartitionList(View):
 
 
 class ElectPreferredLeader(RequestBody):
-    """Hands the leadership back to the partition's first replica."""
+    """An election that gives the leadership back to the partition's first replica."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"election": "preferred", "reason": "after maintenance of store1"}]}
@@ -75,7 +75,8 @@ class ElectPreferredLeader(RequestBody):
 
 
 class ElectUncleanLeader(RequestBody):
-    """Chooses a leader for a partition that has none. May lose acknowledged records: see its loss-preview."""
+    """An election of a leader for a partition that has none. It may lose acknowledged records: see the
+    partition's loss-preview."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -125,7 +126,8 @@ class NamedPartition(RequestBody):
 
 
 class ElectPreferredLeaders(RequestBody):
-    """Which partitions get their preferred leaders back. Nothing named: all that lack theirs."""
+    """The partitions that get their preferred leaders back. If none is named: all that are led by another
+    replica."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"topics": ["orders"], "reason": "after maintenance of store1"}]}
@@ -148,14 +150,15 @@ class ElectedView(View):
 
 
 class PreferredElectionPlan(View):
-    """What the elections would lead to, each alone; the first thousand of either."""
+    """The outcome that the elections would have, each alone; the first thousand of either list."""
 
     elected: list[ElectedView]
     refused: list[RefusedView]
 
 
 class ElectionPlan(View):
-    """What the election would lead to. loss: of an unclean one; null: nothing has to be lost."""
+    """The outcome that the election would have. loss: of an unclean election. Null: nothing has to be
+    lost."""
 
     partition: PartitionView
     loss: LossPreviewView | None

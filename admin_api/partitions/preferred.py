@@ -1,4 +1,4 @@
-"""Gives many partitions their preferred leaders back, each alone."""
+"""Elections of the preferred leaders of many partitions, each alone."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from controller.shell.published import Published
 async def elect_preferred_leaders(
     services: Services, cluster: str, attempt: Attempt, *, body: ElectPreferredLeaders
 ) -> Answer:
-    """202 with an operation that has ended: it failed when somebody who should lead could not. A partition
-    that has its preferred leader already is no failure."""
+    """Elect the leaders and answer 202 with an operation that has ended. It has failed if some preferred
+    replica could not lead. A partition that already has its preferred leader is not a failure."""
     keys, refused = _chosen(services.engine.image(cluster), cluster, body)
     answer, _ = await elect_each(services, cluster, attempt, keys=keys, refused=refused)
     return answer
@@ -47,7 +47,8 @@ async def elect_each(
     keys: Sequence[PartitionKey],
     refused: list[Refused],
 ) -> tuple[Answer, tuple[events.PartitionResult, ...]]:
-    """The same for these, and what became of each. refused: what was named besides and does not exist."""
+    """Elect the leaders of these partitions and return the answer and each one's result. refused: partitions
+    that were also named and do not exist."""
     engine = services.engine
     view = engine.image(cluster)
     reply = await engine.submit(
@@ -83,7 +84,7 @@ async def elect_each(
 def _chosen(
     view: Published, cluster: str, body: ElectPreferredLeaders
 ) -> tuple[list[PartitionKey], list[Refused]]:
-    """What is to be tried, and of what was named that which does not exist."""
+    """Return the partitions to elect leaders for, and the named partitions that do not exist."""
     if body.topics is not None and body.partitions is not None:
         field = FieldProblem(pointer="/partitions", message="can't be given together with topics")
         raise ProblemError("invalid_request", f"partitions: {field.message}", errors=(field,))

@@ -94,10 +94,11 @@ async def elect_leader(
     topic: TopicPath,
     partition: PartitionPath,
 ) -> Response:
-    """`preferred` hands the leadership back to the first replica, and loses nothing. `unclean` chooses a
-    leader for a partition that has none: whatever its log lacks is lost, other replicas set aside what they
-    have beyond it, and all of it is recorded. Look at the loss preview first, or ask for a dry run, which
-    shows it; with `lost_records_max` no more than that is lost. It takes the role admin."""
+    """Elect a partition's leader. `preferred` gives the leadership back to the first replica and loses
+    nothing. `unclean` chooses a leader for a partition that has none: records that its log lacks are lost,
+    other replicas set aside what they have beyond it, and all of it is recorded. Look at the loss preview
+    first, or ask for a dry run, which shows it. With `lost_records_max` at most so many records are lost.
+    Requires the role admin."""
     if body.election == "unclean":
         write.need(Role.ADMIN)
     services.engine.image(cluster)
@@ -144,8 +145,9 @@ async def elect_preferred_leaders(
     write: Write,
     cluster: ClusterPath,
 ) -> Response:
-    """After maintenance: each partition that is led by another than its first replica is handed back, if that
-    one is in sync. Each alone: what one lacks holds up no other."""
+    """Give leaderships back after maintenance. Each partition that is led by another replica than its first
+    gets its first replica as leader, if that one is in sync. Each is elected alone: a failure of one does not
+    stop the others."""
     services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
@@ -217,9 +219,10 @@ async def get_partition(
 async def preview_loss(
     request: Request, services: Serving, cluster: ClusterPath, topic: TopicPath, partition: PartitionPath
 ) -> Response:
-    """For a partition without a leader: how far each replica's log goes, and for each of them what the others
-    hold that it lacks. Where two logs part is told by their leader epochs, not by their lengths. A replica
-    that is down is not heard; the last report of the last leader says at least how far it had come."""
+    """Preview the loss for a partition without a leader: how far each replica's log goes, and for each
+    replica what the others hold that it lacks. Leader epochs, not lengths, show where two logs diverge. A
+    replica that is down sends no report; the last leader's last report is a lower bound of how far that
+    replica had come."""
     state = service.find_partition(services.engine.image(cluster), cluster, topic, partition)
     shown = find_loss(services.engine, cluster, state)
     return show(request, shown, version=service.version_of(state))

@@ -1,4 +1,4 @@
-"""Shows partitions, and elects leaders by hand."""
+"""Showing partitions, and electing leaders by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def find_partition(view: Published, cluster: str, topic: str, number: int) -> Pa
 
 
 def version_of(state: PartitionState) -> str:
-    """Never that of another topic's partition that had the name before."""
+    """Return the partition's version, which is never that of a partition of an earlier topic of the same
+    name."""
     return f"{state.topic_id}-{state.partition_epoch}"
 
 
@@ -57,7 +58,7 @@ def partition_view(
     why: str | None,
     last_change: LastChange | None,
 ) -> PartitionView:
-    # A report under an earlier leadership is about another leader's log.
+    # A report under an earlier leadership describes another leader's log.
     if lag is not None and lag.leader_epoch != state.leader_epoch:
         lag = None
     return PartitionView(
@@ -89,7 +90,7 @@ def partition_view(
 
 
 def state_word(state: PartitionState) -> str:
-    """The worst that can be said of it."""
+    """Return the worst state that applies to the partition."""
     if state.leader == NO_LEADER:
         return "leaderless"
     if state.recovery is LeaderRecovery.RECOVERING:
@@ -130,7 +131,8 @@ async def elect_leader(
     body: ElectLeader,
     condition: Condition,
 ) -> Answer:
-    """202 with an operation that is finished already: elections take one write."""
+    """Elect the leader and answer 202 with an operation that is already finished: elections take one
+    write."""
     engine = services.engine
     state = find_partition(engine.image(cluster), cluster, topic, number)
     decided = engine.decided(cluster).partitions.get((state.topic_id, number))
