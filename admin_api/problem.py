@@ -1,7 +1,7 @@
-"""Every error the surface can answer with: RFC 9457 problem documents with stable codes.
+"""All errors of the REST interface: RFC 9457 problem documents with stable codes.
 
-A code never changes its meaning: scripts match on it. The catalogue below is also served, under `/problems`,
-so that the `type` of a problem is an address that answers on a closed network.
+A code never changes its meaning, because scripts match on it. The catalogue below is also served under
+`/problems`, so that the `type` of a problem is a working address even on a closed network.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class KafkaError(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """One entry of the catalogue. hint: what to do; whoever raises the problem may know better."""
+    """One entry of the catalogue. hint: what to do; the code that raises the problem may give a better
+    one."""
 
     status: int
     title: str
@@ -385,7 +386,7 @@ CATALOGUE: Mapping[str, Kind] = {
 
 
 class FieldProblem(BaseModel):
-    """What is wrong with one part of the request. One of pointer, parameter, header says which."""
+    """An error in one part of the request. One of pointer, parameter and header names the part."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
@@ -404,7 +405,7 @@ class KafkaErrorView(BaseModel):
 
 
 class ProblemView(BaseModel):
-    """RFC 9457 problem document."""
+    """An RFC 9457 problem document."""
 
     model_config = ConfigDict(
         title="Problem",
@@ -445,7 +446,7 @@ class ProblemView(BaseModel):
 
 
 class ProblemError(Exception):
-    """Ends a request with a problem. Raised by services and routes, rendered in one place."""
+    """A problem that ends a request. Services and routes raise it; it is rendered in one place."""
 
     def __init__(
         self,
@@ -504,8 +505,9 @@ def problem_response(error: ProblemError, *, path: str, request_id: str | None) 
     return JSONResponse(content, status_code=view.status, headers=error.headers, media_type=MEDIA_TYPE)
 
 
-#: What is not in the metadata or the history that this controller sees, as opposed to an impossible address.
-#: A standby answers none of them: only the active controller knows that something does not exist.
+#: Problems about things that are missing in the metadata or the history that this controller sees, as opposed
+#: to an impossible address. A standby answers none of them: only the active controller knows that something
+#: does not exist.
 UNKNOWN_ENTITY = frozenset(
     {
         "audit_row_not_found",
@@ -521,7 +523,7 @@ UNKNOWN_ENTITY = frozenset(
 
 
 def problems(*codes: str) -> dict[int | str, dict[str, Any]]:
-    """`responses=` of a route: the problems that it may answer with, and those that any route may."""
+    """Return `responses=` of a route: the problems of this route, and those of every route."""
     by_status: dict[int, list[str]] = {}
     if UNKNOWN_ENTITY.intersection(codes):
         codes = (*codes, "not_the_active_controller", "no_active_controller")

@@ -1,6 +1,7 @@
-"""Turns whatever ends a request early into a problem document: our refusals, the framework's, the engine's.
+"""Conversion of every error that ends a request early into a problem document: errors of this API, the
+framework and the engine.
 
-The one place where FastAPI's and Starlette's own error bodies are replaced.
+This is the only place where FastAPI's and Starlette's own error bodies are replaced.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from controller.shell.outcomes import (
 
 ERRORS_SHOWN_MAX = 20
 
-#: Exceptions of the engine and the audit that any route may meet.
+#: Exceptions of the engine and the audit that may occur in any route.
 EngineFailure = (
     NotActive
     | UnknownCluster
@@ -59,7 +60,7 @@ def install_problem_handlers(app: FastAPI) -> None:
 
 
 def problem_of(failure: EngineFailure, *, target: str, retry_after_s: int) -> ProblemError:
-    """What the engine's failure means to a client. target: path and query, for a redirect."""
+    """Return the problem for the engine's failure. target: path and query, for a redirect."""
     again = {"Retry-After": str(retry_after_s)}
     match failure:
         case NotActive(active_url=None):
@@ -97,7 +98,7 @@ async def _on_problem(request: Request, error: Exception) -> Response:
 
 async def _on_engine_failure(request: Request, error: Exception) -> Response:
     retry_after_s = request.app.state.settings.retry_after_s
-    # add_exception_handler is told the type; its signature can't say so.
+    # the type is given to add_exception_handler; its signature can't express that.
     problem = problem_of(error, target=target_of(request), retry_after_s=retry_after_s)  # type: ignore[arg-type]
     return _respond(request, problem)
 
@@ -106,7 +107,7 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found = error.errors()
     if any(item["loc"] and item["loc"][0] == "path" for item in found):
-        # An address with an impossible name in it is an address of nothing.
+        # No resource has an address with an impossible name.
         return _respond(request, ProblemError("not_found", f"there is nothing at {request.url.path[:200]}"))
     fields = tuple(field_problem(item) for item in found[:ERRORS_SHOWN_MAX])
     first = fields[0]
@@ -142,8 +143,9 @@ def _respond(request: Request, problem: ProblemError) -> Response:
 
 
 def _only_with_evidence(request: Request, problem: ProblemError) -> ProblemError:
-    """Only the active controller knows that something does not exist. A standby's copy may be older than the
-    thing (or not have been read yet), so a standby sends whoever looks for it on, or asks for patience."""
+    """Return the problem that this controller may answer with. Only the active controller knows that
+    something does not exist. A standby's copy may be older than the resource (or not have been read yet), so
+    a standby redirects the client, or asks it to retry."""
     engine = request.app.state.services.engine
     if engine.role == "active":
         return problem
@@ -153,7 +155,7 @@ def _only_with_evidence(request: Request, problem: ProblemError) -> ProblemError
 
 
 def _allowed_methods(routes: Iterable[BaseRoute], scope: Any) -> list[str]:
-    """Of all routes of the path: the framework names those of the first one only."""
+    """Return the methods of all routes of the path: the framework names only those of the first route."""
     methods: set[str] = set()
     for route in routes:
         match, _ = route.matches(dict(scope))
@@ -163,8 +165,8 @@ def _allowed_methods(routes: Iterable[BaseRoute], scope: Any) -> list[str]:
 
 
 def field_problem(item: Any) -> FieldProblem:
-    """One of pydantic's errors as ours: where, what, which bound. Never the value: it may be a secret, and it
-    may not be representable."""
+    """Return pydantic's error as a FieldProblem: the place, the error, the bound. The value is left out: it
+    may be a secret, or not representable."""
     source, *path = item["loc"] or ("body",)
     message = str(item["msg"]).removeprefix("Value error, ")
     context = item.get("ctx") or {}
@@ -181,8 +183,8 @@ def field_problem(item: Any) -> FieldProblem:
 
 
 def pointer_of(path: Sequence[str | int]) -> str:
-    """A JSON pointer. When the body is a union, pydantic begins with the branch's name, a class's; no field
-    of ours begins with a capital."""
+    """Return a JSON pointer. When the body is a union, pydantic begins with the name of the branch, a class;
+    no field name begins with a capital."""
     if path and isinstance(path[0], str) and path[0][:1].isupper():
         path = path[1:]
     return "".join("/" + str(part)[:100].replace("~", "~0").replace("/", "~1") for part in path)

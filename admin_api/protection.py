@@ -1,10 +1,10 @@
-"""What a write to a protected cluster has to bring: a reason, and the ETag of what it changes.
+"""Requirements of a write to a protected cluster: a reason, and the ETag of the resource that it changes.
 
-Whether a cluster is protected is a setting of its own (`cluster.protected`), in ZooKeeper with the cluster:
-it holds under every controller, with SQL or without. Only an admin may change it.
+The protection is a setting of the cluster (`cluster.protected`), stored in ZooKeeper with the cluster: it
+holds under every controller, with or without SQL. Only an admin may change it.
 
-Dry runs change nothing and are spared. So are operations: whoever wants to pause or cancel one is in a hurry,
-and an operation that gets on changes its ETag all the time.
+Dry runs are exempt because they change nothing. Operations are exempt, too: an operator who pauses or cancels
+one is in a hurry, and a running operation changes its ETag all the time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from controller.core.configs import CLUSTER_PROTECTED
 from controller.operations.shell.guarding import is_protected
 from controller.shell.engine_port import EnginePort
 
-#: Settings of a cluster that only an admin may change: the guardrails themselves.
+#: Settings of a cluster that only an admin may change: those that protect it.
 ADMIN_SETTINGS: Final = frozenset({CLUSTER_PROTECTED})
 
 _OPERATIONS_PREFIX: Final = "/operations/"
 
 
 def check_write(engine: EnginePort, cluster: str, scope: Scope, *, reason: str | None) -> None:
-    """Raises reason_required, precondition_required. Also of what does not exist: that is for later."""
+    """Raise reason_required or precondition_required if the write lacks them. The resource need not exist; a
+    later check finds that."""
     if not is_protected(engine, cluster):
         return
     if reason is None or not reason.strip():
@@ -48,6 +49,7 @@ def check_write(engine: EnginePort, cluster: str, scope: Scope, *, reason: str |
 
 
 def check_is_planned(engine: EnginePort, cluster: str) -> None:
-    """Raises approval_required: on a protected cluster nothing moves but what was planned and approved."""
+    """Raise approval_required if the cluster is protected: only planned and approved moves are allowed
+    there."""
     if is_protected(engine, cluster):
         raise ProblemError("approval_required", f"cluster {cluster!r} is protected")

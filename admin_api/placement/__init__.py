@@ -1,1 +1,1 @@
-"""Where replicas are, were, and why."""
+"""Placement: where replicas are, where they were, and why."""

@@ -1,4 +1,4 @@
-"""What placements and their origins look like over REST."""
+"""The REST models of placements and their origins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.contract.partition_state import NO_LEADER, PartitionState
 
 
 class PlacementView(View):
-    """Where a partition's replicas are, or were."""
+    """The brokers that have, or had, a partition's replicas."""
 
     topic: str = Field(examples=["orders"])
     topic_id: str
@@ -37,7 +37,8 @@ class PlacementView(View):
 class AssignmentView(View):
     """The placement of a whole cluster, by topic and partition.
 
-    What came while nothing could be written down shows first in the row that closed the gap."""
+    A change made while the audit could not be written first appears in the row that closed the gap.
+    """
 
     as_of: str | None = Field(
         description="the time asked for; null: now", examples=["2026-11-21T09:30:00.000Z"]
@@ -92,7 +93,7 @@ def placement_then(placement: Placement) -> PlacementView:
 
 
 class OriginView(View):
-    """The change that made it so, and what led to that."""
+    """The change that caused the current state, and what led to that change."""
 
     change: AuditView
     is_exact: bool = Field(description="false: it may have come about earlier, unrecorded")
@@ -105,7 +106,7 @@ class OriginView(View):
 
 
 class ReplicaView(View):
-    """One replica, and why it is what it is. An origin is null while the audit does not show it."""
+    """One replica, and the reasons for its state. An origin is null while the audit does not show it."""
 
     broker_id: int = Field(examples=[1])
     is_leader: bool
@@ -116,7 +117,7 @@ class ReplicaView(View):
 
 
 class ReplicaList(View):
-    """Why each replica of a partition is where it is, in order of preference."""
+    """The origin of each replica of a partition, in order of preference."""
 
     topic: str = Field(examples=["orders"])
     topic_id: str

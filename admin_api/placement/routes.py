@@ -1,4 +1,4 @@
-"""/clusters/{cluster}/assignment, and why a partition's replicas are where they are."""
+"""/clusters/{cluster}/assignment, and the origins of a partition's replicas."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ async def get_assignment(
     limit: Limit = LIMIT_DEFAULT,
     page_token: PageToken = None,
 ) -> Response:
-    """Now: from the controller's memory. At a time: from the audit, whose rows are whole snapshots."""
+    """Show the placement: the current one from the controller's memory, one at an earlier time from the
+    audit, whose rows are whole snapshots."""
     view = services.engine.image(cluster)
     after = None if page_token is None else Position(*decode_position(page_token, _LIST, str, int, str))
     if as_of is None:
@@ -80,9 +81,9 @@ async def get_assignment(
 async def explain(
     request: Request, services: Serving, cluster: ClusterPath, topic: TopicPath, partition: PartitionPath
 ) -> Response:
-    """For each replica: the change that placed it, the one that took it into or out of the ISR, the one that
-    made it the leader; each with who, when and why, and with the broker's death or the operator's request
-    that led to it."""
+    """Explain each replica of a partition: the change that placed it, the one that took it into or out of the
+    ISR, and the one that made it the leader. Each change has its actor, time and reason, and the broker's
+    death or the operator's request that led to it."""
     state = find_partition(services.engine.image(cluster), cluster, topic, partition)
     found = await services.database.read(partial(explain_replicas, cluster=cluster, state=state))
     body = ReplicaList(
@@ -130,7 +131,7 @@ async def _then(
     if at_ms > services.clock.now_wall_ms():
         problem = FieldProblem(parameter="as_of", message="lies in the future")
         raise ProblemError("invalid_request", "as_of: lies in the future", errors=(problem,))
-    # Read before the rows: what is on its way now may be missing in them.
+    # Read before the rows: changes that are pending now may be missing in them.
     is_complete = services.outbox.depth == 0 and cluster not in services.outbox.behind
     page, since_ms = await services.database.read(
         partial(_read_then, cluster=cluster, at_ms=at_ms, topic=topic, after=after, limit=limit)
@@ -158,8 +159,8 @@ def _read_then(
     after: Position | None,
     limit: int,
 ) -> tuple[Page | None, int | None]:
-    """In one unit of work, so that retention takes nothing in between: None for a time before what is there,
-    and how far that goes back."""
+    """Read a page in one transaction, so that retention removes nothing in between. Return no page if the
+    time is before the oldest row, and the time of the oldest row."""
     page = placements_at(connection, cluster=cluster, at_ms=at_ms, topic=topic, after=after, limit=limit)
     since_ms = audited_since_ms(connection, cluster)  # after the rows: these are no younger
     return (None if since_ms is None or at_ms < since_ms else page), since_ms

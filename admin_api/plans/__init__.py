@@ -1,1 +1,1 @@
-"""Plans: made, looked at, carried out."""
+"""Plans: make, show, carry out."""

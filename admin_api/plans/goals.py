@@ -1,4 +1,4 @@
-"""From a goal as it is asked for to the planner's."""
+"""Conversion of a requested goal to the planner's goal."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from controller.core.planning.snapshot import Measured, Rates
 
 
 def goal_of(body: GoalBody, image: ClusterImage) -> Goal:
-    """Names become ids here: a plan is about this topic and no later one of the name. What a broker or a
-    partition can't do is the planner's to say. Raises unknown_topic."""
+    """Return the planner's goal. Names become ids here: a plan is about this topic, not a later one of the
+    same name. The planner rejects what a broker or a partition can't do. Raises unknown_topic."""
     match body:
         case RebalanceGoal():
             return Rebalance(mode=RebalanceMode(body.mode), new_broker_ids=_distinct(body.new_broker_ids))
@@ -75,7 +75,7 @@ def goal_of(body: GoalBody, image: ClusterImage) -> Goal:
 
 
 def measured_of(body: GoalBody, image: ClusterImage) -> Measured | None:
-    """What the request brings along. Raises unknown_topic, unknown_broker, invalid_request."""
+    """Return the measurements in the request. Raises unknown_topic, unknown_broker, invalid_request."""
     if not isinstance(body, EvenOutGoal) or body.measured is None:
         return None
     rates: dict[PartitionKey, Rates] = {}
@@ -113,7 +113,7 @@ def _refusal(code: str, pointer: str, message: str) -> ProblemError:
 
 
 def recorded(body: MakePlan) -> dict[str, Any]:
-    """The request as the audit keeps it: of what was measured, its SHA-256."""
+    """Return the request as the audit keeps it: measurements as their SHA-256."""
     asked = body.model_dump(mode="json")
     if asked["goal"].get("measured") is not None:
         said = json.dumps(asked["goal"]["measured"], sort_keys=True, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Finds plans for requests."""
+"""Loading of plans for requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from controller.operations.shell.plans import StoredPlan, find_plan
 
 
 async def load_plan(services: Services, cluster: str, plan_id: str) -> StoredPlan:
-    """Raises plan_not_found."""
+    """Return the plan; raise plan_not_found if it does not exist."""
     found = await find_plan(services.database, cluster, plan_id)
     if found is None:
         raise ProblemError("plan_not_found", f"there is no plan {plan_id!r} of cluster {cluster!r}")

@@ -1,4 +1,4 @@
-"""What is asked of plans: goals by name, and how one is to be carried out."""
+"""The request models of plans: goals by name, and how a plan is carried out."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from admin_api.topics.models import REPLICATION_FACTOR_MAX
 from admin_api.views import RequestBody
 from controller.operations.model import CONCURRENT_MOVES
 
-#: A request's; what many partitions need is a goal, not a list.
+#: The limit of one request. A change of more partitions needs a goal instead of a list.
 ASSIGNMENTS_MAX = 10_000
 EVEN_OUT_MOVES_MAX = 10_000
 MEASURED_TOPICS_MAX = 100_000
 MEASURED_PARTITIONS_MAX = 200_000
-#: So that the sums over a cluster stay within 64 bits.
+#: This limit keeps sums over a cluster within 64 bits.
 BYTE_RATE_MAX = 2**40
 EXPIRES_IN_S_MAX = 30 * 24 * 3600
 
@@ -28,8 +28,8 @@ BrokerIds = Annotated[list[BrokerId], Field(max_length=1_000)]
 
 
 class RebalanceGoal(RequestBody):
-    """Replicas within one of each other on all brokers that take them, then leaders; brokers that are being
-    drained are emptied."""
+    """The goal that numbers of replicas, then of leaders, differ by at most one between all brokers that take
+    replicas. Brokers that are being drained are emptied."""
 
     kind: Literal["rebalance"]
     mode: Literal["full", "new_only"] = Field(
@@ -39,7 +39,8 @@ class RebalanceGoal(RequestBody):
 
 
 class MeasuredTopic(RequestBody):
-    """A topic's rates in bytes a second, partition by partition from 0; those that are left out are idle."""
+    """A topic's rates in bytes a second, partition by partition from 0; partitions that are left out are
+    idle."""
 
     topic_id: Annotated[str, Field(min_length=1, max_length=64)]
     bytes_in: Annotated[list[ByteRate], Field(max_length=MEASURED_PARTITIONS_MAX)] = Field(
@@ -58,15 +59,17 @@ class MeasuredBroker(RequestBody):
 
 
 class Measured(RequestBody):
-    """What the controller can't know. A topic that is left out is idle, a broker that is has room for all."""
+    """Measurements that the controller can't make. A topic that is left out is idle; a broker that is left
+    out has room for everything."""
 
     topics: Annotated[list[MeasuredTopic], Field(max_length=MEASURED_TOPICS_MAX, default_factory=list)]
     brokers: Annotated[list[MeasuredBroker], Field(max_length=1_000, default_factory=list)]
 
 
 class EvenOutGoal(RequestBody):
-    """No broker far above the mean of any of these weights, with few bytes copied. Weights that are rates
-    (`bytes_in`, `leader_bytes_in`, `bytes_out`) have to be measured: `pipeline plan` does it."""
+    """The goal that no broker is far above the mean of any of these weights, with few bytes copied.
+    Weights that are rates (`bytes_in`, `leader_bytes_in`, `bytes_out`) have to be measured: `pipeline
+    plan` does it."""
 
     kind: Literal["even_out"]
     weights: Annotated[list[WeightName], Field(min_length=1, max_length=6)] = Field(
@@ -85,14 +88,14 @@ class EvenOutGoal(RequestBody):
 
 
 class DrainGoal(RequestBody):
-    """Empty these brokers; only what they hold is copied."""
+    """The goal that these brokers are empty. Only data on these brokers is copied."""
 
     kind: Literal["drain"]
     broker_ids: Annotated[BrokerIds, Field(min_length=1)] = Field(examples=[[3]])
 
 
 class ReplaceGoal(RequestBody):
-    """One broker in all the places of another."""
+    """The goal that one broker takes all places of another."""
 
     kind: Literal["replace"]
     broker_id: BrokerId
@@ -100,7 +103,7 @@ class ReplaceGoal(RequestBody):
 
 
 class ReplicationFactorGoal(RequestBody):
-    """More or fewer replicas of every partition of a topic."""
+    """The goal that every partition of a topic has more or fewer replicas."""
 
     kind: Literal["change_replication_factor"]
     topic: TopicName
@@ -108,7 +111,7 @@ class ReplicationFactorGoal(RequestBody):
 
 
 class SeparateGoal(RequestBody):
-    """Replicas that share a host or a rack and need not are moved apart."""
+    """The goal that replicas of a partition do not share a host or a rack where that can be avoided."""
 
     kind: Literal["separate_replicas"]
 
@@ -122,7 +125,8 @@ class WantedReplicas(RequestBody):
 
 
 class AssignGoal(RequestBody):
-    """Replicas as they are written here: checked, ordered, priced."""
+    """The goal that replicas are as listed here. The planner checks and orders the moves and computes their
+    cost."""
 
     kind: Literal["assign"]
     assignments: Annotated[list[WantedReplicas], Field(min_length=1, max_length=ASSIGNMENTS_MAX)]
@@ -135,7 +139,7 @@ GoalBody = Annotated[
 
 
 class MakePlan(RequestBody):
-    """What a plan shall reach."""
+    """The goal of a plan."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -171,12 +175,12 @@ class MakePlan(RequestBody):
     reason: Reason | None = None
 
 
-#: What becomes of moves whose partitions are not as they were when the plan was made.
+#: The treatment of moves whose partitions have changed since the plan was made.
 Drifted = Literal["refuse", "skip", "re_plan"]
 
 
 class CarryOut(RequestBody):
-    """How moves are to be made."""
+    """Options for carrying out moves."""
 
     throttle_bytes_per_s: Throttle | None = Field(
         default=None, description="how much each broker may copy for it. Default: unthrottled"
@@ -189,7 +193,7 @@ class CarryOut(RequestBody):
 
 
 class ExecutePlan(CarryOut):
-    """How a plan is to be carried out."""
+    """Options for carrying out a plan."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -220,7 +224,7 @@ class ExecutePlan(CarryOut):
 
 
 class UndoOperation(CarryOut):
-    """How an operation's moves are to be taken back."""
+    """Options for undoing an operation's moves."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -36,7 +36,7 @@ from controller.database.rows import PlanRow
 
 
 class PlanRoute(StrictRoute):
-    """Takes what was measured of a large cluster."""
+    """A route whose body may hold the measurements of a large cluster."""
 
     def bytes_max(self, settings: ApiSettings) -> int:
         return settings.measured_bytes_max
@@ -71,7 +71,7 @@ async def list_them(
     limit: Limit = LIMIT_DEFAULT,
     page_token: PageToken = None,
 ) -> Response:
-    """Those that were carried out stay; of the others, those that expired go after some days."""
+    """List plans. Plans that were carried out stay; other plans are removed some days after they expire."""
     services.engine.image(cluster)
     below = None if page_token is None else decode_position(page_token, "plans", int, str)
     rows = await services.database.read(
@@ -99,9 +99,9 @@ async def list_them(
     },
 )
 async def make_it(*, body: MakePlan, services: Serving, write: Write, cluster: ClusterPath) -> Response:
-    """Nothing moves. The plan holds the moves in the order in which they pay, what they copy and what they
-    lead to; it is pinned to the state of every partition that it was made from. What the goal demands and
-    can't be had is refused partition by partition."""
+    """Make a plan. Nothing moves. The plan holds the moves, those with the largest benefit first, the bytes
+    that they copy and their outcome. It is tied to the state of every partition that it was made from.
+    Demands of the goal that can't be met are rejected partition by partition."""
     services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
@@ -125,7 +125,7 @@ async def make_it(*, body: MakePlan, services: Serving, write: Write, cluster: C
     },
 )
 async def get_it(request: Request, services: Serving, cluster: ClusterPath, plan_id: PlanPath) -> Response:
-    """As it was made, whatever has happened since: a dry run of its execution tells what has drifted."""
+    """Show a plan as it was made. A dry run of its execution shows which partitions have changed since."""
     row = await _find(services, cluster, plan_id)
     moves = await services.database.read(partial(get_moves, plan_id=row.id, limit=MOVES_SHOWN))
     return show(request, plan_row_view(row, [found.move for found in moves]), version=row.content_hash)
@@ -147,10 +147,11 @@ async def list_moves(
     limit: Limit = LIMIT_DEFAULT,
     page_token: PageToken = None,
 ) -> Response:
-    """Each concerns one partition and stands by itself: a plan may be cut after any."""
+    """List a plan's moves. Each move concerns one partition and is independent: a plan may be cut after any
+    move."""
     row = await _find(services, cluster, plan_id)
     start = 0 if page_token is None else decode_position(page_token, "planned_moves", int)[0] + 1
-    # A position is a 32-bit number in SQL; a token that we did not give may hold any.
+    # A position is a 32-bit number in SQL; a forged token may hold any number.
     rows = await services.database.read(
         partial(get_moves, plan_id=row.id, start=min(start, row.moves), limit=limit + 1)
     )
@@ -186,7 +187,7 @@ async def delete_it(
     plan_id: PlanPath,
     reason: Annotated[Reason | None, Query(description="kept in the audit")] = None,
 ) -> Response:
-    """A plan that was carried out is history and stays."""
+    """Delete a plan. A plan that was carried out is history and stays."""
     services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
@@ -236,9 +237,10 @@ async def execute_it(
     cluster: ClusterPath,
     plan_id: PlanPath,
 ) -> Response:
-    """Only if every partition is as it was when the plan was made; otherwise 409 lists those that are not,
-    and `drifted` says what to do about them. A few partitions at a time grow, catch up and shrink; then their
-    preferred leaders are elected. It can be paused, slowed down, cancelled and, when it is over, undone."""
+    """Execute a plan, provided that every partition is as it was when the plan was made. Otherwise 409 lists
+    the changed partitions, and `drifted` says what to do about them. A few partitions at a time add replicas,
+    catch up and remove replicas; then their preferred leaders are elected. The operation can be paused,
+    slowed down, cancelled and, when it has ended, undone."""
     services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,

@@ -1,4 +1,4 @@
-"""Makes, shows, deletes and carries out plans."""
+"""Making, showing, deleting and carrying out plans."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from controller.operations.shell.guarding import needs_approval
 from controller.operations.shell.plans import Origin, StoredPlan, make, plan_id_of, snapshot_of, store_plan
 from controller.policies.judging import verdicts_on
 
-#: Of what is wrong with a plan, in one problem; `facts` count all.
+#: The most errors in one problem about a plan; `facts` count all.
 ERRORS_SHOWN: Final = 100
 
 
 async def make_plan(services: Services, cluster: str, attempt: Attempt, *, body: MakePlan) -> Answer:
-    """201 with the plan, or 200 with one that nobody keeps."""
+    """Make the plan and answer 201 with it; for a dry run answer 200 with a plan that is not stored."""
     image = services.engine.decided(cluster)
     goal = goal_of(body.goal, image)
     plan = await make(services.engine, services.database, cluster, goal, measured_of(body.goal, image))
@@ -63,7 +63,8 @@ async def make_plan(services: Services, cluster: str, attempt: Attempt, *, body:
 
 
 def check_outcome(plan: Plan, pointers: Sequence[str] = ()) -> None:
-    """Raises plan_infeasible, no_improvement. pointers: where each rejection's cause stands in the body."""
+    """Raise plan_infeasible or no_improvement if the plan is either. pointers: the place in the body that
+    caused each rejection."""
     if plan.outcome is PlanOutcome.READY:
         return
     is_infeasible = plan.outcome is PlanOutcome.INFEASIBLE
@@ -88,7 +89,8 @@ def _said(found: Rejection) -> str:
 
 
 def _pointers(goal: GoalBody, plan: Plan) -> list[str]:
-    """Of written assignments: which one. They were read in their order, and the planner keeps it."""
+    """Return a pointer for each rejection of listed assignments. The planner keeps the order of the
+    request."""
     if not isinstance(goal, AssignGoal) or not isinstance(plan.goal, Assign):
         return []
     places: dict[PartitionKey, int] = {}
@@ -107,7 +109,7 @@ def _pointers(goal: GoalBody, plan: Plan) -> list[str]:
 async def delete_plan(
     services: Services, cluster: str, plan_id: str, attempt: Attempt, *, condition: Condition
 ) -> Answer:
-    """204: nobody will carry it out."""
+    """Delete the plan and answer 204. It can no longer be carried out."""
     stored = await load_plan(services, cluster, plan_id)
     condition.check(stored.row.content_hash, what=f"plan {plan_id}")
     _check_unclaimed(stored, attempt)
@@ -127,7 +129,8 @@ async def execute_plan(
     body: ExecutePlan,
     condition: Condition,
 ) -> Answer:
-    """202 with the operation that carries it out, now or at its time."""
+    """Execute the plan and answer 202 with the operation that carries it out, now or at its scheduled
+    time."""
     stored = await load_plan(services, cluster, plan_id)
     condition.check(stored.row.content_hash, what=f"plan {plan_id}")
     if stored.row.operation_id == attempt.operation_id:
@@ -157,9 +160,9 @@ async def carry_out(
     undoes: str | None = None,
     spec: ReplicationFactorChange | None = None,
 ) -> Answer:
-    """202 with the operation; of a dry run, 200 with the plan. undoes: the operation that this takes back.
-    spec: of a kind of its own; None: a plan that somebody made, and executes.
-    The policies are asked again: they, or the cluster, may be others than when the plan was made."""
+    """Answer 202 with the operation; for a dry run 200 with the plan. undoes: the operation that this one
+    undoes. spec: of another kind of operation; None: an operator made the plan and executes it. The policies
+    are checked again: the policies or the cluster may have changed since the plan was made."""
     cluster = stored.row.cluster
     check_verdicts(await verdicts_on(services.engine, services.database, cluster, stored.plan))
     if attempt.dry_run:
@@ -204,7 +207,7 @@ def order_of(plan: Plan, body: CarryOut) -> PlanOrder:
 async def _as_of_now(
     services: Services, stored: StoredPlan, attempt: Attempt, *, body: ExecutePlan
 ) -> StoredPlan:
-    """The plan if it still fits, or what the request wants in its place. Raises plan_stale."""
+    """Return the plan if it still fits, or the plan that the request wants instead. Raises plan_stale."""
     cluster, plan = stored.row.cluster, stored.plan
     image = services.engine.decided(cluster)
     stale = _stale(plan, image)
@@ -234,7 +237,8 @@ async def _as_of_now(
 
 
 def _stale(plan: Plan, image: ClusterImage) -> list[PartitionKey]:
-    """Partitions that have changed, and those that were to go to a broker that is no member any more."""
+    """Return the partitions that have changed, and those with a move to a broker that is no longer a
+    member."""
     changed = dict.fromkeys(drifted(plan, image))
     for move in plan.moves:
         if any(b not in image.brokers or not image.brokers[b].admitted for b in move.replicas_after):

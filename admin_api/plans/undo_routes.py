@@ -58,8 +58,9 @@ async def undo_it(
     condition: IfMatch,
     operation_id: OperationPath,
 ) -> Response:
-    """Each partition that arrived goes back to the brokers it came from, if it is still where the operation
-    left it; what is not is listed (409), or left out. Bytes are copied again: a dry run shows how many."""
+    """Undo an operation. Each partition that arrived goes back to the brokers it came from, if it is still
+    where the operation left it. Partitions that have changed since are listed (409), or left out. Bytes are
+    copied again: a dry run shows how many."""
     row = await find_operation(services, operation_id)
     asked = Asked(
         cluster=row.cluster,

@@ -1,7 +1,7 @@
-"""Takes back what a finished operation has moved: a plan of the inverse, made against today's state.
+"""Undoing of a finished operation: a plan of the inverse moves, made from today's state.
 
-What has changed since is a conflict and is listed: a partition that somebody moved on is theirs. The plan
-copies bytes again; a dry run shows how many before anything moves.
+A partition that has changed since, by another operator's move for example, is a conflict and is listed. The
+plan copies bytes again; a dry run shows how many before anything moves.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ async def undo_operation(
     body: UndoOperation,
     condition: Condition,
 ) -> Answer:
-    """202 with an operation of its own, or 200 with the plan that it would carry out."""
+    """Undo the operation and answer 202 with a new operation; for a dry run 200 with the plan that it would
+    carry out."""
     row = await find_operation(services, operation_id)
     condition.check(str(row.revision), what=f"operation {row.id}")
     if row.state not in FINISHED:
@@ -50,7 +51,7 @@ async def undo_operation(
     retry_after_s = services.settings.retry_after_s
     earlier = await services.database.read(partial(get_operation, operation_id=attempt.operation_id))
     if earlier is not None:
-        # An attempt under the same Idempotency-Key did it, and its answer was lost.
+        # An earlier attempt under the same Idempotency-Key did it, and its answer was lost.
         return accepted(earlier, retry_after_s=retry_after_s)
     moves = await _made(services, row)
     if not moves:
@@ -83,7 +84,7 @@ async def undo_operation(
 
 
 async def _made(services: Services, row: OperationRow) -> list[Move]:
-    """Where each partition that arrived came from, over all plans of the operation."""
+    """Return the moves of the partitions that arrived, over all plans of the operation."""
     spec = decode_work(row).spec
     if isinstance(spec, Reassignment):
         fates = decode_work(row).fates

@@ -1,4 +1,4 @@
-"""What plans look like over REST."""
+"""The REST models of plans."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from controller.database.rows import PlanRow
 from controller.operations.shell.plans import StoredPlan
 from controller.policies.sandbox import Verdict
 
-#: Of each list in a plan's answer; the totals count all.
+#: The most entries of each list in a plan's answer; the totals count all.
 MOVES_SHOWN = 1_000
-#: Of a plan that nobody keeps, which has no list of moves beside it.
+#: The same for a plan that is not stored and therefore has no separate list of moves.
 DRY_MOVES_SHOWN = 10_000
 REJECTIONS_SHOWN = 1_000
 
@@ -41,7 +41,7 @@ class PlannedMoveView(View):
 
 
 class RejectionView(View):
-    """What can't be had, and why. Without a partition: the goal as a whole."""
+    """A part of the goal that can't be met, and why. Without a partition: the goal as a whole."""
 
     code: str = Field(examples=["no_receiver"])
     detail: str
@@ -52,7 +52,7 @@ class RejectionView(View):
 
 
 class LevelView(View):
-    """How evenly something lies on the brokers that take replicas."""
+    """How evenly a weight is spread over the brokers that take replicas."""
 
     lowest: int
     highest: int
@@ -62,7 +62,7 @@ class LevelView(View):
 
 
 class LoadView(View):
-    """How a weight lies on the brokers that serve."""
+    """The spread of a weight over the brokers that serve."""
 
     weight: str = Field(examples=["bytes_in"])
     total: int
@@ -94,7 +94,8 @@ class TotalsView(View):
 
 
 class GainPointView(View):
-    """The first `moves` moves copy `bytes` and bring `percent` of the whole gain."""
+    """The gain of a plan's beginning: the first `moves` moves copy `bytes` and bring `percent` of the whole
+    gain."""
 
     percent: int
     moves: int
@@ -102,7 +103,7 @@ class GainPointView(View):
 
 
 class SlackView(View):
-    """How many more replicas in sync than its minimum the worst-off partition has while it moves."""
+    """The smallest number of in-sync replicas above the minimum that any partition has while it moves."""
 
     slack: int
     topic: str
@@ -110,7 +111,7 @@ class SlackView(View):
 
 
 class ApprovalView(View):
-    """A second person's word for exactly this plan."""
+    """A second person's approval of exactly this plan."""
 
     actor: str
     at: str
@@ -119,7 +120,8 @@ class ApprovalView(View):
 
 
 class PlanView(View):
-    """Moves in the order in which they pay, what they cost, what they lead to, and what can't be done."""
+    """A plan: its moves, those with the largest benefit first, their cost, their outcome, and what can't be
+    done."""
 
     id: str | None = Field(
         description="null: a dry run, which nobody keeps", examples=["plan_Zk1lV0pCTEq4nY6m"]
@@ -193,7 +195,7 @@ def planned_move_view(position: int, move: Move) -> PlannedMoveView:
 
 
 def plan_view(cluster: str, plan: Plan, verdicts: Sequence[Verdict] | None = None) -> PlanView:
-    """Of a plan that nobody keeps: the answer to a dry run."""
+    """Return the view of a plan that is not stored: the answer to a dry run."""
     shown = _view(cluster, plan, None, content_hash(plan), plan.moves[:DRY_MOVES_SHOWN])
     if verdicts is None:
         return shown
@@ -206,7 +208,7 @@ def stored_plan_view(stored: StoredPlan) -> PlanView:
 
 
 def plan_row_view(row: PlanRow, first_moves: Sequence[Move]) -> PlanView:
-    """first_moves: from the plan's beginning."""
+    """Return the view of a stored plan. first_moves: from the plan's beginning."""
     return _view(row.cluster, plan_without_moves(row), row, row.content_hash, first_moves)
 
 

@@ -1,1 +1,1 @@
-"""Policies over REST: guardrails that operators write as SQL, and what they say about plans."""
+"""Policies over REST: checks that operators write as SQL, and their verdicts on plans."""

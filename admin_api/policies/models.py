@@ -1,4 +1,4 @@
-"""What policies look like over REST."""
+"""The REST models of policies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RF3 = (
 
 
 class PutPolicy(RequestBody):
-    """One SELECT that must return no rows; what it returns is what is wrong with a plan."""
+    """One SELECT that must return no rows; each row that it returns is a fault of a plan."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -51,7 +51,7 @@ class PutPolicy(RequestBody):
 
 
 class PolicyView(View):
-    """A guardrail: plans of the cluster are carried out only while it returns no rows."""
+    """A policy: plans of the cluster are carried out only if it returns no rows."""
 
     name: str = Field(examples=["prod_rf3"])
     cluster: str = Field(examples=["prod"])
@@ -71,7 +71,7 @@ class PolicyList(View):
 
 
 class VerdictView(View):
-    """What a policy says."""
+    """The verdict of a policy."""
 
     name: str = Field(examples=["prod_rf3"])
     ok: bool
@@ -82,14 +82,14 @@ class VerdictView(View):
 
 
 class PolicyTried(View):
-    """A dry run: the policy as it would be stored, and what it says about the cluster as it is."""
+    """A dry run: the policy as it would be stored, and its verdict on the cluster's current state."""
 
     policy: PolicyView
     verdict: VerdictView
 
 
 def policy_view(row: PolicyRow, shape: Shape | None) -> PolicyView:
-    """shape: None: a release that allowed more has stored it."""
+    """Return the view of a policy. shape: None if a release with weaker rules stored the policy."""
     return PolicyView(
         name=row.name,
         cluster=row.cluster,

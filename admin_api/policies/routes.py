@@ -43,7 +43,7 @@ async def list_them(
     limit: Limit = LIMIT_DEFAULT,
     page_token: PageToken = None,
 ) -> Response:
-    """A plan is carried out only while each of them returns no rows."""
+    """List the cluster's policies. A plan is carried out only if each of them returns no rows."""
     services.engine.image(cluster)
     rows = await services.database.read(partial(list_policies, cluster=cluster))
     page, token = page_of(
@@ -105,8 +105,9 @@ async def put_it(
     cluster: ClusterPath,
     name: PolicyPath,
 ) -> Response:
-    """One SELECT over the cluster and the plan, which returns what is wrong with it. It reads the tables
-    listed at `sql` and nothing else, and is stopped when it takes too long. Takes the role admin."""
+    """Create or replace a policy: one SELECT over the cluster and the plan, which returns the plan's faults.
+    It can read only the tables listed at `sql`, and is stopped when it takes too long. Requires the role
+    admin."""
     services.engine.image(cluster)
     write.need(Role.ADMIN)
     asked = Asked(
@@ -149,7 +150,7 @@ async def delete_it(
     name: PolicyPath,
     reason: Annotated[Reason | None, Query(description="kept in the audit")] = None,
 ) -> Response:
-    """Takes the role admin."""
+    """Delete a policy. Requires the role admin."""
     services.engine.image(cluster)
     write.need(Role.ADMIN)
     asked = Asked(

@@ -1,4 +1,4 @@
-"""Writes policies and deletes them; who may, the route says."""
+"""Writing and deleting policies. The route checks the role."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from controller.shell.outcomes import Overloaded
 
 
 def _first_revision(seed: str) -> int:
-    """Anywhere: a policy that is made again must not fit the ETag of the one that was deleted."""
+    """Return a first revision derived from the seed. A policy that is made again must not match the ETag of
+    the deleted one."""
     return int.from_bytes(hashlib.sha256(seed.encode("ascii")).digest()[:6], "big")
 
 
@@ -38,7 +39,7 @@ def shape_of(row: PolicyRow) -> Shape | None:
 
 
 async def find_policy(services: Services, cluster: str, name: str) -> PolicyRow:
-    """Raises policy_not_found."""
+    """Return the policy; raise policy_not_found if it does not exist."""
     row = await services.database.read(partial(get_policy, cluster=cluster, name=name))
     if row is None:
         raise ProblemError("policy_not_found", f"cluster {cluster!r} has no policy {name!r}")
@@ -48,7 +49,8 @@ async def find_policy(services: Services, cluster: str, name: str) -> PolicyRow:
 async def write_policy(
     services: Services, cluster: str, name: str, attempt: Attempt, *, body: PutPolicy, condition: Condition
 ) -> Answer:
-    """201 with a new policy, 200 with one that replaces another; of a dry run, what it says now."""
+    """Write the policy. Answer 201 for a new one, 200 for a replacement; for a dry run with its current
+    verdict."""
     try:
         shape = await services.database.compute(partial(check_policy, body.sql))
     except BadPolicy as bad:
@@ -87,7 +89,7 @@ async def write_policy(
 async def remove_policy(
     services: Services, cluster: str, name: str, attempt: Attempt, *, condition: Condition
 ) -> Answer:
-    """204; of a dry run, 200 with what would go."""
+    """Delete the policy and answer 204; for a dry run answer 200 with the policy that would be deleted."""
     row = await find_policy(services, cluster, name)
     condition.check(str(row.revision), what=f"policy {name}")
     if attempt.dry_run:

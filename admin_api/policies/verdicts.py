@@ -1,4 +1,4 @@
-"""What a plan that breaks a policy is answered."""
+"""The answer to a plan that breaks a policy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller.policies.sandbox import Verdict
 
 
 def check_verdicts(verdicts: Sequence[Verdict]) -> None:
-    """Raises policy_violated."""
+    """Raise policy_violated if a verdict is against the plan."""
     detail = breaches(verdicts)
     if detail is None:
         return

@@ -1,1 +1,1 @@
-"""Reassignments by hand: which brokers have a partition's replicas, and how a change of that gets on."""
+"""Reassignments by hand: the brokers of a partition's replicas, and the progress of a change."""

@@ -1,4 +1,4 @@
-"""What reassignments look like over REST."""
+"""The REST models of reassignments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from admin_api.views import RequestBody, View
 
 
 class Assign(RequestBody):
-    """Which brokers shall have the partition's replicas."""
+    """The brokers that shall have the partition's replicas."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"replicas": [4, 2, 3], "reason": "store1 is to be replaced"}]}
@@ -31,7 +31,7 @@ class Assign(RequestBody):
 
 
 class TargetView(View):
-    """One of the replicas that there are to be, as the partition's leader last reported it."""
+    """One target replica, as the partition's leader last reported it."""
 
     broker_id: int
     is_learner: bool = Field(description="it had no replica before")
@@ -46,7 +46,7 @@ class TargetView(View):
 
 
 class BlockedReasonView(View):
-    """Why a reassignment does not get on by itself."""
+    """The reason why a reassignment can't continue by itself."""
 
     code: str = Field(
         description=(
@@ -59,7 +59,7 @@ class BlockedReasonView(View):
 
 
 class ReassignmentView(View):
-    """One partition on its way to other brokers. It is there when all of its targets are in sync."""
+    """One partition on its way to other brokers. It has arrived when all of its targets are in sync."""
 
     topic: str = Field(examples=["orders"])
     topic_id: str
@@ -86,7 +86,7 @@ class ReassignmentList(View):
 
 
 class ReassignmentPlan(View):
-    """What an assignment would begin, or a cancellation end in."""
+    """The reassignment that an assignment would begin, or the result of a cancellation."""
 
     partition: PartitionView = Field(description="right after the request")
     bytes_to_copy: int | None = Field(

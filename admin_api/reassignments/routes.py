@@ -57,8 +57,8 @@ async def list_reassignments(
     limit: Limit = LIMIT_DEFAULT,
     page_token: PageToken = None,
 ) -> Response:
-    """How far each is, and what holds it up. Answered by the active controller only: a standby hears no
-    reports of leaders."""
+    """List reassignments, with the progress of each and what blocks it. Answered by the active controller
+    only: a standby receives no reports of leaders."""
     services.engine.image(cluster)
     chosen = [
         found
@@ -105,9 +105,10 @@ async def assign_partition(
     topic: TopicPath,
     partition: PartitionPath,
 ) -> Response:
-    """The new replicas copy first, and the old ones go in the moment in which all the new ones are in sync:
-    at no time has the partition fewer in sync than it had. Also changes how many replicas it has, and their
-    order. While it is on its way, another target replaces the first."""
+    """Assign a partition to brokers. The new replicas copy first. The old ones are removed at the moment in
+    which all new ones are in sync: the partition never has fewer in-sync replicas than before. The number of
+    replicas and their order can change, too. While a reassignment is in progress, another target replaces the
+    first."""
     services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
@@ -144,9 +145,9 @@ async def cancel_reassignment(
     partition: PartitionPath,
     reason: Annotated[Reason | None, Query(description="kept in the audit beside the change")] = None,
 ) -> Response:
-    """Its original replicas are its replicas again, in their order, and what the new ones have copied is
-    deleted. Refused while too few of the original ones are in sync: the new ones would take with them what
-    only they have."""
+    """Cancel a reassignment. The original replicas become the partition's replicas again, in their order, and
+    what the new ones have copied is deleted. Refused while too few of the original ones are in sync: records
+    that only the new ones hold would be lost."""
     services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,

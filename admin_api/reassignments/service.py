@@ -1,4 +1,4 @@
-"""Shows, begins and cancels reassignments."""
+"""Showing, beginning and cancelling reassignments."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ async def assign(
     body: Assign,
     condition: Condition,
 ) -> Answer:
-    """202 with an operation that ends when the partition is there, was sent back or elsewhere."""
+    """Begin the reassignment and answer 202 with an operation. It ends when the partition has arrived, or was
+    sent back or elsewhere."""
     if not attempt.dry_run:
         check_is_planned(services.engine, cluster)
     before, after = await _alter(
@@ -74,7 +75,7 @@ async def assign(
         replicas=tuple(body.replicas),
     )
     spec = Reassignment(moves=(move,))
-    # Another order, or fewer replicas, is done by now.
+    # A new order, or fewer replicas, is already complete.
     image = services.engine.image(cluster).image
     step = advance_reassignment(begin_reassignment(spec), spec, OperationState.RUNNING, image, {})
     row = opened(services, cluster, attempt, step.work, step.state)
@@ -85,9 +86,9 @@ async def assign(
 async def assign_each(
     services: Services, cluster: str, attempt: Attempt, *, targets: Sequence[ReassignmentTarget]
 ) -> tuple[PartitionResult, ...]:
-    """Many at once, as Kafka's tools ask: each is carried out or refused alone, and one operation follows
-    those that were not refused. A target without replicas is a cancellation, which no operation follows: the
-    one that followed the reassignment ends."""
+    """Assign many partitions at once, as Kafka's tools ask. Each is carried out or refused alone, and one
+    operation follows those that were not refused. A target without replicas is a cancellation. No operation
+    follows it; the operation that followed the reassignment ends."""
     engine = services.engine
     before = {
         (target.topic_id, target.partition): engine.decided(cluster).partitions.get(
@@ -141,8 +142,8 @@ async def assign_each(
 async def cancel(
     services: Services, cluster: str, topic: str, number: int, attempt: Attempt, *, condition: Condition
 ) -> Answer:
-    """202 with an operation that has ended: the original replicas are all there, so one write brings them
-    back. The operation that followed the reassignment ends, too."""
+    """Cancel the reassignment and answer 202 with an operation that has ended: one write restores the
+    original replicas, which all still exist. The operation that followed the reassignment ends, too."""
     before, after = await _alter(
         services, cluster, topic, number, attempt, replicas=None, condition=condition
     )
@@ -165,7 +166,7 @@ async def _alter(
     throttled_rate: int | None = None,
     condition: Condition,
 ) -> tuple[PartitionState, PartitionState]:
-    """The partition before and after. Raises the core's refusal as a problem."""
+    """Return the partition before and after the change. Raises the core's refusal as a problem."""
     engine = services.engine
     shown = find_partition(engine.image(cluster), cluster, topic, number)
     before = engine.decided(cluster).partitions.get((shown.topic_id, number))

@@ -1,1 +1,1 @@
-"""Safety receipts: how near an operation's partitions came to refusing acks=all while it ran."""
+"""Safety receipts: how close an operation's partitions came to refusing acks=all while it ran."""

@@ -1,4 +1,4 @@
-"""What a safety receipt looks like over REST."""
+"""The REST models of safety receipts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from admin_api.views import View
 
 
 class StretchView(View):
-    """A time in which one partition stayed as it was."""
+    """A time in which one partition's state did not change."""
 
     topic: str = Field(examples=["orders"])
     partition: int
@@ -22,7 +22,7 @@ class StretchView(View):
 
 
 class WorstView(View):
-    """Where the operation's partitions were nearest to refusing acks=all."""
+    """The partitions of the operation that came closest to refusing acks=all."""
 
     slack: int = Field(description="0: takes writes and may lose no further replica", examples=[0])
     partitions: int = Field(description="that came to this slack")
@@ -35,7 +35,7 @@ class WorstView(View):
 
 
 class TallyView(View):
-    """Partitions that something happened to."""
+    """The partitions that were in one bad state, and for how long."""
 
     partitions: int
     ms_max: int = Field(description="how long, added up, for the one that had it longest")
@@ -48,7 +48,7 @@ class HoleView(View):
 
 
 class EvidenceView(View):
-    """What the receipt rests on. A later verification of the audit up to this row vouches for it."""
+    """The evidence of the receipt. A later verification of the audit up to this row confirms it."""
 
     states: int = Field(description="audited states of partitions that were looked at")
     audit_id: int | None = Field(description="the newest row among them; null: there is none")
@@ -69,7 +69,7 @@ class EvidenceView(View):
 
 
 class ReceiptView(View):
-    """What the audit says about the safety of an operation's partitions while it ran."""
+    """The audit's evidence about the safety of an operation's partitions while it ran."""
 
     operation_id: str
     kind: str

@@ -24,8 +24,9 @@ router = APIRouter(route_class=StrictRoute, tags=["Operations"])
     responses=problems("operation_not_found", "audit_unavailable"),
 )
 async def get_receipt(request: Request, services: Serving, operation_id: OperationPath) -> Response:
-    """From the audited changes of the in-sync sets: how near any partition of the operation came to refusing
-    acks=all, in which minute, and which did. Written down by whoever was the controller at the time, so the
-    receipt of an operation of last year is as good as one of today, as far as the audit reaches."""
+    """Show an operation's safety receipt, from the audited changes of the in-sync sets: how close any
+    partition of the operation came to refusing acks=all, in which minute, and which partitions refused it.
+    The controller that was active at the time wrote the changes down, so the receipt of an operation of last
+    year is as good as one of today, as far as the audit reaches."""
     row = await find_operation(services, operation_id)
     return show(request, await receipt_of(services, row))

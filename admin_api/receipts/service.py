@@ -1,4 +1,4 @@
-"""Puts a receipt together: which partitions, from when to when, and what the audit lacks."""
+"""Building of receipts: which partitions, which time, and what the audit lacks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from controller.operations.model import FINISHED, Reassignment, decode_work
 
 
 async def receipt_of(services: Services, row: OperationRow) -> ReceiptView:
-    """Raises DatabaseUnavailable."""
-    # Before anything is read: what is told meanwhile may come after what was read.
+    """Return the operation's receipt. Raises DatabaseUnavailable."""
+    # Checked before anything is read: a change that is queued meanwhile may come after the rows that were
+    # read.
     pending = _is_pending(services, row.cluster)
     begin_ms = row.started_at_ms or row.created_at_ms
     end_ms = max(begin_ms, row.finished_at_ms or services.clock.now_wall_ms())
@@ -68,11 +69,12 @@ async def receipt_of(services: Services, row: OperationRow) -> ReceiptView:
 
 
 def verdict(receipt: Receipt, *, pending: bool | None) -> str:
-    """A breach that is seen is one, whatever is missing; that there was none takes everything."""
+    """Return the verdict. Incomplete evidence can prove a breach; only complete evidence can prove that there
+    was none."""
     measured = receipt.measured
     if measured.below.partitions:
         return "broken"
-    # Which partitions it was about may have stood in the rows that are gone.
+    # The missing rows may have named partitions of the operation.
     if pending is not False or measured.holes_total or receipt.removed_before_ms is not None:
         return "not_proven"
     if not measured.partitions:
@@ -81,7 +83,7 @@ def verdict(receipt: Receipt, *, pending: bool | None) -> str:
 
 
 async def _named(services: Services, row: OperationRow) -> dict[str, str]:
-    """Topics by partition id, of the moves that were begun."""
+    """Return topics by partition id, of the moves that were begun."""
     work = decode_work(row)
     if isinstance(work.spec, Reassignment):
         return {partition_id(*move.key): move.topic for move in work.spec.moves}

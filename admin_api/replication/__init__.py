@@ -1,1 +1,1 @@
-"""How far replication is, over a whole cluster: what needs a look first, and what each broker carries."""
+"""The state of replication over a whole cluster: the most urgent partitions, and each broker's replicas."""

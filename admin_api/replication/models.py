@@ -1,4 +1,4 @@
-"""What a cluster's replication looks like over REST."""
+"""The REST models of a cluster's replication."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from admin_api.views import View
 
 
 class BrokerReplicationView(View):
-    """What one broker carries, and how far its followers are behind their leaders."""
+    """The replicas of one broker, and how far its followers are behind their leaders."""
 
     broker_id: int = Field(examples=[1])
     replicas: int = Field(description="partitions assigned to it", examples=[36])
@@ -37,7 +37,7 @@ class BrokerReplicationView(View):
 
 
 class StateCounts(View):
-    """Partitions by the worst that can be said of each: every one is counted once."""
+    """The partitions by the worst state that applies to each: every partition is counted once."""
 
     leaderless: int = Field(examples=[0])
     under_min_isr: int = Field(examples=[0])
@@ -48,7 +48,7 @@ class StateCounts(View):
 
 
 class ReplicationView(View):
-    """How far replication is."""
+    """The state of a cluster's replication."""
 
     cluster: str = Field(examples=["prod"])
     partitions: int = Field(examples=[12])

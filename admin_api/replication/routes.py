@@ -38,8 +38,9 @@ async def list_partitions(
     limit: Limit = LIMIT_DEFAULT,
     page_token: PageToken = None,
 ) -> Response:
-    """Leaderless ones first, then those that refuse acks=all, those whose leader has not confirmed its log,
-    those that lack a replica, and those that are well; among equals by topic and number."""
+    """List the cluster's partitions, the worst state first: without a leader, refusing acks=all, with a
+    leader that has not confirmed its log, lacking a replica, healthy. Partitions in the same state are
+    ordered by topic and number."""
     view = services.engine.image(cluster)
     page, token = page_of(
         (p for p in living(view.image) if state is None or state_word(p) == state),
@@ -62,7 +63,7 @@ async def list_partitions(
     responses={200: {"headers": AGE_HEADERS}, **problems("cluster_not_found")},
 )
 async def get_replication(request: Request, services: Serving, cluster: ClusterPath) -> Response:
-    """Lags and sizes are those that leaders reported last, and only the active controller hears of them: a
-    standby shows placement alone."""
+    """Show the cluster's replication. Lags and sizes are those that leaders last reported. Only the active
+    controller receives reports: a standby shows placement only."""
     view = services.engine.image(cluster)
     return show(request, sum_up(services.engine, cluster, view), view=view)

@@ -1,7 +1,7 @@
-"""Sums up replication over a whole cluster, in one pass over its partitions.
+"""A summary of replication over a whole cluster, in one pass over its partitions.
 
-Lag is what leaders reported last, so only the active controller has it; placement is known to every one. A
-report under an earlier leadership is about another leader's log and counts for nothing.
+Lag is what leaders last reported, so only the active controller has it; every controller knows the placement.
+A report under an earlier leadership describes another leader's log and is ignored.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def severity(state: PartitionState) -> int:
 
 
 def living(image: ClusterImage) -> Iterator[PartitionState]:
-    """Partitions of topics that are not being deleted."""
+    """Return the partitions of topics that are not being deleted."""
     for (topic_id, _), state in image.partitions.items():
         if topic_id in image.topics and topic_id not in image.deletions:
             yield state
@@ -41,7 +41,7 @@ def living(image: ClusterImage) -> Iterator[PartitionState]:
 
 @dataclass(slots=True)
 class _Sum:
-    """Over one broker's replicas."""
+    """The totals over one broker's replicas."""
 
     bytes: int | None = None
     out_of_sync: int = 0
@@ -85,7 +85,7 @@ def _add(sums: dict[int, _Sum], state: PartitionState, lag: PartitionLag) -> Non
         broker.bytes = (broker.bytes or 0) + lag.size_bytes
     for follower in lag.followers:
         broker = sums.setdefault(follower.broker_id, _Sum())
-        if follower.lag_records < 0:  # not heard of under this leadership: how far it is, nobody knows
+        if follower.lag_records < 0:  # no report under this leadership: its lag is unknown
             continue
         broker.followed += 1
         broker.lag_records += follower.lag_records

@@ -1,1 +1,1 @@
-"""What the loss of brokers, hosts or racks would do."""
+"""The effects of losing brokers, hosts or racks."""

@@ -1,4 +1,4 @@
-"""What losses look like over REST."""
+"""The REST models of losses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ConditionWord = Literal["leaderless", "recovering", "under_min_isr", "under_repl
 
 
 class TallyView(View):
-    """Partitions that the loss makes worse, by what it makes of them. Each counts once, but for
+    """The partitions that the loss makes worse, by their state after it. Each is counted once, except in
     `stops_acks_all`."""
 
     leaderless: int = Field(description="go offline: nobody in sync is left to lead")
@@ -36,14 +36,14 @@ class TallyView(View):
 
 
 class WorstLossView(View):
-    """The loss of its kind that does most harm."""
+    """The most harmful loss of its kind."""
 
     lose: str = Field(examples=["broker:3"])
     partitions: TallyView
 
 
 class ResilienceSummary(View):
-    """What the worst single loss would do. Null: there is nothing of that kind to lose, or no two brokers
+    """The effects of the worst single loss. Null: there is nothing of that kind to lose, or no two brokers
     share one."""
 
     broker: WorstLossView | None
@@ -52,7 +52,7 @@ class ResilienceSummary(View):
 
 
 class PartitionLossView(View):
-    """A partition that the loss makes worse, and what it would be then."""
+    """A partition that the loss makes worse, and its state after it."""
 
     topic: str = Field(examples=["orders"])
     topic_id: str
@@ -67,7 +67,7 @@ class PartitionLossView(View):
 
 
 class ResilienceView(View):
-    """What would follow from losing all that was named, at once and without warning."""
+    """The effects of losing everything that was named, at once and without warning."""
 
     lost_brokers: list[int] = Field(examples=[[3]])
     down_already: list[int] = Field(description="those of them that are fenced: their loss changes nothing")
