@@ -1,7 +1,7 @@
-"""What the OpenAPI document says beside the routes: title, tags, and errors as this surface answers them.
+"""The parts of the OpenAPI document beside the routes: title, tags, and errors as this API answers them.
 
-FastAPI writes the document from the routes; here its error schemas are replaced by ours, because no answer of
-this surface has the framework's shape.
+FastAPI writes the document from the routes. Its error schemas are replaced here, because no answer of this
+API has the framework's shape.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TAGS: Final = [
     {"name": "Brokers (internal)", "description": "What brokers say to the controller. Not for people."},
 ]
 
-#: What Swagger UI's Authorize button asks for.
+#: The security scheme that Swagger UI's Authorize button uses.
 _SCHEME: Final = "token"
 _SECURITY_SCHEME: Final = {
     "type": "http",
@@ -62,12 +62,13 @@ _SECURITY_SCHEME: Final = {
     ),
 }
 
-#: Schemas of the framework's own errors, which nothing answers with.
+#: Schemas of the framework's own errors, which no answer uses.
 _REPLACED: Final = ("HTTPValidationError", "ValidationError")
 
 
 def complete_schema(app: FastAPI) -> None:
-    """Makes `app.openapi()` tell the truth about errors. Built on first use, then kept."""
+    """Make `app.openapi()` describe errors as they are answered. The document is built on first use, then
+    kept."""
 
     def build() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -97,9 +98,9 @@ def _corrected(document: dict[str, Any]) -> dict[str, Any]:
         schemas["Problem"] = problem
     document["components"]["schemas"] = dict(sorted(schemas.items()))
     document["components"]["securitySchemes"] = {_SCHEME: _SECURITY_SCHEME}
-    # The empty one: a controller that is open on loopback takes no token.
+    # The empty entry: a controller that is open on loopback takes no token.
     document["security"] = [{_SCHEME: []}, {}]
-    # What people ask comes first, whatever order the routes are tried in.
+    # Operators' routes come first, independently of the order in which routes are tried.
     document["paths"] = dict(sorted(document["paths"].items(), key=lambda path: _is_internal(path[0])))
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -114,8 +115,8 @@ def _corrected(document: dict[str, Any]) -> dict[str, Any]:
                 if MEDIA_TYPE in content:
                     content.pop("application/json", None)
             if MEDIA_TYPE not in responses.get("422", {}).get("content", {MEDIA_TYPE: None}):
-                # FastAPI's own entry on a route that declares none of ours. Such a route takes nothing but
-                # its path, and a path that can't be is an address of nothing.
+                # This is FastAPI's own entry, on a route that declares no problem with this status. Such a
+                # route takes nothing but its path, and an impossible path is answered as not found.
                 del responses["422"]
                 _add_refusal(responses, "not_found")
     add_examples(document)
@@ -123,7 +124,7 @@ def _corrected(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add_refusal(responses: dict[str, Any], code: str) -> None:
-    """Beside what the route itself declares under the same status."""
+    """Add the refusal to what the route itself declares under the same status."""
     kind = CATALOGUE[code]
     declared = responses.get(str(kind.status))
     responses[str(kind.status)] = {

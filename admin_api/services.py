@@ -1,4 +1,4 @@
-"""What the application was composed from, and how a request reaches it."""
+"""The parts that the application is composed of, and how a request reaches them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from controller.shell.engine_port import EnginePort
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Handed to every route. Nothing in it is global: several controllers may live in one process."""
+    """The parts that every route gets. Nothing in it is global: several controllers may run in one
+    process."""
 
     engine: EnginePort
     database: Database
@@ -41,16 +42,17 @@ async def services_of(request: Request) -> Services:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. With a token that is its name. Without, as far as it can be told: the address is a fact, the
-    name a claim; both stand in the audit, the claim marked as one."""
+    """The sender of a request. With a token, it is the token's name. Without a token, the address is a fact
+    and the name a claim; the audit has both and marks the claim."""
 
     actor: str
     request_id: str
-    #: None where tokens are not used: then everybody may do everything.
+    #: None where tokens are not used: every client may then send any request.
     principal: Principal | None = None
 
     def need(self, role: Role) -> None:
-        """For what takes more than the method tells. Raises forbidden."""
+        """Raise forbidden unless the caller has the role. For requests that need more than their method
+        implies."""
         if self.principal is not None:
             check_role(self.principal, role, request_id=self.request_id)
 

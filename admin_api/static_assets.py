@@ -1,5 +1,5 @@
-"""Files that browsers fetch from this process: read once, named by a hash of what they hold, allowed to load
-nothing from anywhere else."""
+"""Files that browsers fetch from this process: read once, named by a hash of their content, and not allowed
+to load anything from another host."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MEDIA_TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-#: Of a page that needs no more than this: no inline script or style, and no script, ours included, may turn a
-#: string into markup.
+#: The policy of a page that needs no more than this: no inline script or style, and no script, including this
+#: project's own, may turn a string into markup.
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
@@ -25,7 +25,7 @@ POLICY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One file. policy: its Content-Security-Policy, which only pages need."""
+    """One file. policy: its Content-Security-Policy; only pages need one."""
 
     data: bytes
     media_type: str
@@ -33,7 +33,8 @@ class Asset:
 
     @classmethod
     def named(cls, name: str, data: bytes, *, policy: str | None = None) -> Asset:
-        """Its media type follows from the end of its name; an unknown one is our mistake."""
+        """Return the asset. Its media type follows from the end of its name; an unknown ending is a
+        programming error."""
         return cls(data, MEDIA_TYPES[name[name.rindex(".") :]], policy)
 
     @property
@@ -42,7 +43,8 @@ class Asset:
 
 
 def serve(router: APIRouter, path: str, asset: Asset) -> None:
-    """`no-cache` lets a browser keep it and makes it ask: after an upgrade no page runs on old scripts."""
+    """Add the route of an asset. `no-cache` lets a browser keep the file but makes it revalidate: after an
+    upgrade no page runs old scripts."""
     headers = {"ETag": asset.etag, "Cache-Control": "no-cache"}
     if asset.policy is not None:
         headers |= {"Content-Security-Policy": asset.policy, "Referrer-Policy": "no-referrer"}

@@ -1,8 +1,8 @@
-"""Reads a JSON body without guessing: what two parsers could understand differently is refused.
+"""A strict JSON reader: it refuses a body that two parsers could understand differently.
 
-Python's reader takes NaN, keeps the last of several equal keys, and recurses until it fails. RFC 8259 calls
-the first no JSON at all and the second unpredictable; both have let one system check a value and another
-use a different one. Pure.
+Python's reader accepts NaN, keeps the last of several equal keys, and recurses until it fails. According to
+RFC 8259 the first is not JSON and the second is unpredictable. Both have led to one system checking a value
+and another system using a different one. Pure.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-#: No number longer than this is read digit by digit; it stands for "far outside of 64 bits".
+#: A number longer than this is not read digit by digit; it counts as "far outside of 64 bits".
 INTEGER_CHARS_MAX = 40
 _HUGE: int = 10**INTEGER_CHARS_MAX
 
 
 class Unreadable(Exception):
-    """The bytes are not a JSON document that everybody would read the same way."""
+    """The bytes are not a JSON document that every parser would read in the same way."""
 
 
 def parse_json(data: bytes, *, depth_max: int) -> Any:
-    """The document's value. Raises Unreadable, with a sentence for the client."""
+    """Return the document's value. Raises Unreadable, with a sentence for the client."""
     if not data.strip():
         raise Unreadable("the body is empty")
     try:
@@ -41,7 +41,8 @@ def parse_json(data: bytes, *, depth_max: int) -> Any:
 
 
 def _check_depth(text: str, depth_max: int) -> None:
-    """Counts brackets outside of strings, before the recursive reader sees them."""
+    """Count brackets outside of strings before the recursive reader sees them; raise Unreadable if they are
+    too deep."""
     depth = 0
     in_string = False
     escaped = False
@@ -64,7 +65,7 @@ def _check_depth(text: str, depth_max: int) -> None:
 
 
 def _check_text(value: Any) -> None:
-    """Half a surrogate pair is legal in JSON's grammar and encodes no text."""
+    """Raise Unreadable for half a surrogate pair: JSON's grammar allows it, but it encodes no text."""
     match value:
         case str():
             try:

@@ -1,8 +1,8 @@
-"""The gate in front of every route: media types, unknown parameters, body size, JSON that has one meaning.
+"""The checks in front of every route: media types, unknown parameters, body size, JSON that has one meaning.
 
-FastAPI checks what it was told to expect and passes over the rest; a mistyped parameter would be a silent
-no-op. Here whatever the route does not know is an error, before the route runs. A body is read once, up to
-its bound, and parsed by our own reader.
+FastAPI checks only what it was told to expect, so a mistyped parameter would be ignored silently. Here
+everything that the route does not know is an error, before the route runs. A body is read once, up to its
+limit, and parsed by a strict reader.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from admin_api.problem import FieldProblem, ProblemError
 from admin_api.settings import ApiSettings
 from admin_api.strict_json import Unreadable, parse_json
 
-#: Version 1 of the interface, for clients that want to be explicit. `application/json` means the newest.
+#: Version 1 of the interface, for clients that want to name it. `application/json` means the newest version.
 VERSIONED_MEDIA_TYPE: Final = "application/vnd.springtide.v1+json"
 JSON_MEDIA_TYPES: Final = ("application/json", VERSIONED_MEDIA_TYPE)
 
-#: ASGI scope key: the body's bytes, for whoever must recognise the same request again.
+#: ASGI scope key: the body's bytes, for code that must recognise a repeated request.
 BODY_SCOPE_KEY: Final = "springtide.body"
 
 
 class _Word(Convertor[str]):
-    """`{operation_id:word}`: a name in a path, up to a colon. A verb follows that (`/operations/op_1:cancel`)
-    and is no part of the name: with the framework's own rule, a GET of that address would look for an
-    operation called `op_1:cancel` instead of naming the method that there is."""
+    """`{operation_id:word}`: a name in a path, up to a colon. The verb after the colon
+    (`/operations/op_1:cancel`) is not part of the name. With the framework's own rule, a GET of that address
+    would look for an operation called `op_1:cancel` instead of naming the allowed method."""
 
     regex = "[^/:]+"
 
@@ -58,18 +58,18 @@ class JsonRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """Route class of every router of this surface.
+    """The route class of every router of this API.
 
-    Made, it only knows its path and methods, by which it is found. FastAPI's part (parameters, bodies,
-    answers) is worked out when the route is first asked, or first asked about: some milliseconds each, and
-    a second of a controller's start for all of them, of which one that takes over needs a handful. A route
-    that can't be worked out is found by whoever builds the document, as a test does.
+    When created, a route knows only its path and methods, by which it is found. FastAPI analyses its
+    parameters, bodies and answers when the route is first called or inspected. This takes some milliseconds
+    for each route and a second for all; a controller that takes over needs only a few of them. A route that
+    can't be analysed is found when the OpenAPI document is built, as a test does.
     """
 
-    #: What the route's answers are, for content negotiation.
+    #: The media types of the route's answers, for content negotiation.
     produces: tuple[str, ...] = JSON_MEDIA_TYPES
 
-    #: What `APIRoute.__init__` is still to be called with; None once it has been.
+    #: The pending arguments of `APIRoute.__init__`; None once it has been called.
     _pending: dict[str, Any] | None = None
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
@@ -78,12 +78,12 @@ class StrictRoute(APIRoute):
         Route.__init__(
             self, path, endpoint, methods=methods, name=options.get("name"), include_in_schema=shown
         )
-        self.methods = {method.upper() for method in methods}  # as FastAPI has them: no HEAD beside GET
+        self.methods = {method.upper() for method in methods}  # as in FastAPI: no HEAD beside GET
         self.app = self._work_out_and_serve
         self._pending = {"path": path, "endpoint": endpoint, **options}
 
     def __getattr__(self, name: str) -> Any:
-        """Called for what is not there, or not yet."""
+        """Complete the route when an attribute is read that does not exist yet."""
         if self._pending is None:
             raise AttributeError(f"{type(self).__name__} {self.path} has no {name}", name=name, obj=self)
         self._work_out()
@@ -130,7 +130,7 @@ class StrictRoute(APIRoute):
             check_accept(request.headers.get("accept"), self.produces)
             check_query(request.query_params.multi_items(), known, repeatable)
             if not is_conditional and "if-match" in request.headers:
-                # Passing over a condition would be worse than to refuse it.
+                # To ignore a condition would be worse than to refuse it.
                 field = FieldProblem(header="If-Match", message="nothing here can be compared with it")
                 raise ProblemError("invalid_request", f"If-Match: {field.message}", errors=(field,))
             if self.body_field is None:
@@ -150,7 +150,7 @@ class StrictRoute(APIRoute):
 
 
 class TextRoute(StrictRoute):
-    """A route that answers with something else than JSON and says so itself."""
+    """A route that answers with another media type than JSON and declares it."""
 
     produces = ("*/*",)
 
@@ -166,7 +166,7 @@ async def _read_in_time(request: Request, settings: ApiSettings, bytes_max: int)
 
 
 async def read_body(request: Request, *, bytes_max: int) -> bytes:
-    """The body, never more of it in memory than the bound and one chunk."""
+    """Return the body. At most the limit and one chunk of it are in memory."""
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > bytes_max:
         raise _too_large(bytes_max)
@@ -206,7 +206,8 @@ def check_content_type(value: str | None) -> None:
 
 
 def check_accept(value: str | None, produces: tuple[str, ...]) -> None:
-    """RFC 9110 12.5.1, as far as it matters: the most specific range that matches a type decides on it."""
+    """Raise not_acceptable unless a type that the route produces is accepted (RFC 9110 12.5.1, the relevant
+    part): the most specific range that matches a type decides."""
     if value is None or not value.strip() or produces == ("*/*",):
         return
     ranges: dict[str, float] = {}
@@ -233,7 +234,8 @@ def check_accept(value: str | None, produces: tuple[str, ...]) -> None:
 def check_query(
     items: list[tuple[str, str]], known: frozenset[str], repeatable: frozenset[str] = frozenset()
 ) -> None:
-    """A parameter that means nothing here, or comes twice, is a mistake somebody would like to hear of."""
+    """Refuse a parameter that is unknown here or repeated: it is the client's mistake, and the client should
+    learn of it."""
     seen: set[str] = set()
     errors: list[FieldProblem] = []
     for name, _ in items:

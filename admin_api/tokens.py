@@ -1,8 +1,8 @@
-"""Who may ask for what: bearer tokens, each with a name and a role.
+"""Access control by bearer tokens, each with a name and a role.
 
-A token is a random secret, so its SHA-256 is enough to recognise it by, and nothing else of it stays in
-memory. The name is what the audit calls whoever used it; several tokens may have one name, so that a new one
-can be handed out before the old one is withdrawn.
+A token is a random secret, so its SHA-256 is enough to recognise it, and only the hash stays in memory. The
+audit uses the token's name for its holder. Several tokens may have one name, so that a new one can be handed
+out before the old one is withdrawn.
 
     # name  role      the token, or sha256: and the digest of it
     alice   admin     sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabbd62a11ef721d1542d8
@@ -22,22 +22,22 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-#: Ends lines in an environment variable, where a line break is hard to write.
+#: The end of a line in an environment variable, where a line break is hard to write.
 LINE_END: Final = ";"
 FILE_BYTES_MAX: Final = 1024 * 1024
 TOKENS_MAX: Final = 1_000
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
-#: RFC 6750's alphabet; long enough that nobody guesses one.
+#: RFC 6750's alphabet; long enough that a token can't be guessed.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]{20,200}={0,2}")
 _DIGEST: Final = re.compile(r"sha256:([0-9a-fA-F]{64})")
-#: What the audit calls actors that hold no token.
+#: The audit's names for actors that hold no token.
 _RESERVED: Final = frozenset({"controller", "anonymous"})
 
 
 class Role(StrEnum):
-    """viewer: looks, and tries with dry runs. operator: changes. admin: also what may lose records. broker:
-    what brokers ask, and nothing else."""
+    """viewer: may read, and try changes with dry runs. operator: may make changes. admin: may also make
+    changes that can lose records. broker: may send brokers' requests and nothing else."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -54,29 +54,30 @@ _RANKS: Final = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
 
 
 class TokensInvalid(Exception):
-    """The tokens can't be used; the message says which line and why, and repeats no secret."""
+    """The tokens can't be used. The message says which line and why, and repeats no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever holds a token."""
+    """The holder of a token."""
 
     name: str
     role: Role
 
 
 class Tokens:
-    """All that are valid."""
+    """All valid tokens."""
 
     def __init__(self, holders: Iterable[tuple[bytes, Principal]]) -> None:
-        """holders: with the SHA-256 of each token."""
+        """Keep the holders, with the SHA-256 of each token."""
         self._holders = tuple(holders)
 
     def __len__(self) -> int:
         return len(self._holders)
 
     def holder_of(self, token: bytes) -> Principal | None:
-        """Compares with every token, so that the time taken tells nothing about any."""
+        """Return the holder of the token, or None. Every token is compared, so that the time taken reveals
+        nothing about any."""
         digest = hashlib.sha256(token).digest()
         found: Principal | None = None
         for known, principal in self._holders:
@@ -86,8 +87,8 @@ class Tokens:
 
 
 def load_tokens(*, file: Path | None, environment: str | None) -> Tokens | None:
-    """From both places; None when neither is given. A place without any token is a mistake: it would lock
-    everybody out or, worse, let everybody in. Raises TokensInvalid."""
+    """Return the tokens from both sources, or None if neither is given. A source without any token is an
+    error: it would lock all clients out or, worse, let all in. Raises TokensInvalid."""
     sources: list[tuple[str, Sequence[str]]] = []
     if file is not None:
         sources.append((str(file), _read(file).splitlines()))

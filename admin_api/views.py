@@ -1,4 +1,4 @@
-"""Parts of answers that several nouns share."""
+"""Parts of answers that several resources share."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from controller.core.records import Change
 
 
 class View(BaseModel):
-    """Base of everything this surface answers with."""
+    """The base of every answer."""
 
-    # Worked out when it is first made: a controller's start needs none of them.
+    # The schema is built on first use: a controller's start needs none of them.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class RequestBody(BaseModel):
-    """Base of everything it reads: no field is ignored, no type is guessed."""
+    """The base of every request body: no field is ignored, no type is guessed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class LastChange(View):
-    """Why the resource is as it is: the change that made its row."""
+    """The reason for the resource's state: the change that wrote its row."""
 
     cause: str = Field(examples=["topic_created"])
     actor: str = Field(examples=["unverified:alice@10.0.0.7"])

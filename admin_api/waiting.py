@@ -1,7 +1,9 @@
-"""`Prefer: wait=30` (RFC 7240): the answer that names an operation comes when that has ended, or when so many
-seconds are over, and shows the operation as it is then. The status is 202 either way; the operation goes on.
+"""`Prefer: wait=30` (RFC 7240): an answer that names an operation is sent when the operation has ended, or
+after this number of seconds, and shows the operation's state at that time. The status is 202 in both cases;
+the operation goes on.
 
-A script can so be written without a loop. A preference that can't be read is no error: it is a wish.
+A script can thus work without a loop. A preference that can't be read is not an error, because it is only a
+preference.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ _DIGITS_MAX: Final = 9
 
 
 def wait_seconds(fields: Iterable[str]) -> int:
-    """What the Prefer header fields of a request ask for, at most a minute; 0: nothing that can be read. Of
-    several the first counts."""
+    """Return the seconds that the Prefer header fields ask for, at most a minute; 0 if none can be read. The
+    first of several counts."""
     preferences = [item for field in fields for item in field.split(",")][:_PREFERENCES_MAX]
     for preference in preferences:
         name, _, value = preference.partition(";")[0].partition("=")
@@ -38,8 +40,8 @@ def wait_seconds(fields: Iterable[str]) -> int:
 
 
 async def wait_for_operation(services: Services, answer: Answer, seconds: int) -> Answer:
-    """The answer, or what it says once its operation has ended. An operation that can't be read is not waited
-    for."""
+    """Return the answer, or its new state once its operation has ended. An operation that can't be read is
+    not waited for."""
     operation_id = answer.headers.get("Location", "").removeprefix("/operations/")
     if answer.status != 202 or not operation_id or not seconds:
         return answer

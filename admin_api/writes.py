@@ -1,11 +1,11 @@
-"""How every operator's write is carried out: once, written down before it is tried, by the active controller.
+"""The path of every operator's write: the active controller writes it down first and carries it out once.
 
     standby? -> 307      Idempotency-Key known? -> the stored answer
     intent into SQL (or 503) -> the service does it -> outcome to the outbox -> answer stored under the key
 
-A refusal is an answer like any other: stored, replayed, and in the audit as refused. When the outcome is not
-known the key is released, and what the next attempt creates carries the same id, so that "it exists already"
-can be told from "it exists because of me".
+A refusal is an answer like any other: stored, replayed, and in the audit as refused. If the outcome is not
+known, the key is released. The next attempt creates its resource with the same id, so that "it exists
+already" can be distinguished from "an earlier attempt created it".
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ REPLAYED_HEADERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What the service needs to know of the request that it carries out.
+    """The data about the request that a service needs.
 
-    seed: 22 characters, the same at every attempt under one Idempotency-Key; ids are made of it.
+    seed: 22 characters, the same at every attempt under one Idempotency-Key; ids are derived from it.
     """
 
     actor: str
@@ -71,7 +71,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is written down before anything is tried."""
+    """The record that is written before anything is tried."""
 
     cluster: str
     action: str
@@ -82,7 +82,7 @@ class Asked:
     topic: str | None = None
     partition: int | None = None
     brokers: tuple[int, ...] = ()
-    #: Whether the attempt's operation id belongs into the audit row.
+    #: Whether the attempt's operation id belongs in the audit row.
     is_operation: bool = False
 
 
@@ -90,7 +90,7 @@ Service = Callable[[Attempt], Awaitable[Answer]]
 
 
 class Writing:
-    """One write; a route says what is asked and which service does it."""
+    """One write; a route says what is asked and which service carries it out."""
 
     def __init__(
         self, request: Request, services: Services, caller: Caller, *, key: str | None, dry_run: bool
@@ -102,7 +102,8 @@ class Writing:
         self._dry_run = dry_run
 
     def need(self, role: Role) -> None:
-        """For what takes more than an operator, when it is not only tried. Raises forbidden."""
+        """Raise forbidden unless the caller has the role. For writes that need more than an operator; dry
+        runs are exempt."""
         if not self._dry_run:
             self._caller.need(role)
 
@@ -110,15 +111,15 @@ class Writing:
         services = self._services
         if self._dry_run:
             return respond(self._request, await service(self._attempt(asked, services.ids.new_id())))
-        # Before the key is claimed: what is missing can be added under the same one.
+        # Checked before the key is claimed: the client can add what is missing and use the same key.
         check_write(services.engine, asked.cluster, self._request.scope, reason=asked.reason)
         if self._key is None:
             return await self._render(await self._try(asked, services.ids.new_id(), service))
         return await self._once(asked, self._key, service)
 
     async def try_here(self, asked: Asked, service: Service) -> Answer:
-        """The same, for whoever was not asked for it by this very HTTP request: no key, and the answer as it
-        is, a problem included."""
+        """Carry out a write that did not come as its own HTTP request: no key is used, and the answer is
+        returned as it is, also if it is a problem."""
         seed = self._services.ids.new_id()
         try:
             if self._dry_run:
@@ -177,8 +178,9 @@ class Writing:
                 )
                 kept = True
         except (DatabaseUnavailable, DatabaseRejected) as error:
-            # Either nothing was done (the intent could not be written), or it was and only the answer could
-            # not be stored; then the claim runs out, and the next attempt finds its own id in the cluster.
+            # Either nothing was done (the intent could not be written), or only the answer could not be
+            # stored. In the second case the claim expires, and the next attempt finds its own id in the
+            # cluster.
             _log.warning("idempotent_answer_not_kept key=%r: %s", key, error)
             if answer is None:
                 raise
@@ -186,7 +188,8 @@ class Writing:
             if not kept:
                 with anyio.CancelScope(shield=True):
                     await self._release(scope, key)
-        # Last: a repetition under the same key is answered, not told that the first has no answer yet.
+        # This comes last: a repetition under the same key gets the stored answer, not the message that the
+        # first attempt has no answer yet.
         return await self._render(answer)
 
     async def _release(self, scope: str, key: str) -> None:
@@ -196,7 +199,8 @@ class Writing:
             _log.warning("idempotency_key_not_released: %s", error)
 
     async def _try(self, asked: Asked, seed: str, service: Service) -> Answer:
-        """Intent, attempt, outcome. Failures that are answers come back as answers."""
+        """Write the intent, try the write, record the outcome. Failures that are answers are returned as
+        answers."""
         services = self._services
         attempt = self._attempt(asked, seed)
         intent = Intent(
@@ -262,7 +266,8 @@ class Writing:
         return Answer(problem.status, bytes(rendered.body), problem.headers)
 
     async def _render(self, answer: Answer) -> Response:
-        """Waits for the operation first, if that is preferred; a key keeps the answer from before it."""
+        """Return the response, after waiting for the operation if the client prefers that. The answer stored
+        under the key is the one from before the wait."""
         if answer.status < 300:
             seconds = wait_seconds(self._request.headers.getlist("prefer"))
             return respond(self._request, await wait_for_operation(self._services, answer, seconds))
@@ -270,8 +275,8 @@ class Writing:
 
 
 def _body_hash(request: Request) -> str:
-    """Of what the body means, so that another spelling of the same request is the same request; the query
-    and a condition belong to it."""
+    """Return the hash of the body's meaning, the query and a condition. Another spelling of the same request
+    has the same hash."""
     body = request.scope.get(BODY_SCOPE_KEY, b"")
     meaning = json.dumps(json.loads(body), sort_keys=True) if body else ""
     condition = "".join(f"\n{value}" for value in request.headers.getlist("if-match"))
@@ -312,29 +317,30 @@ async def writing(
 ) -> Writing:
     engine = services.engine
     if engine.role != "active":
-        # Before anything is looked up: what a standby sees is no ground to refuse a write on. The active one
-        # may have been this one, and may be again: sending a client back to us would be a loop.
+        # Checked before anything is looked up: a standby's view is no reason to refuse a write. The active
+        # controller in the view may be this one, from before or in the future, and redirecting a client to
+        # this one would be a loop.
         raise NotActive(None if engine.active_url == engine.url else engine.active_url)
     return Writing(request, services, caller, key=idempotency_key, dry_run=dry_run)
 
 
 Write = Annotated[Writing, Depends(writing)]
 
-#: Where a refusal of the core goes in our catalogue, when the names differ.
+#: Codes of the catalogue for the core's refusals, where the names differ.
 _REFUSALS = {
     "unknown_topic": "topic_not_found",
     "unknown_partition": "partition_not_found",
     "invalid_topic_id": "invalid_request",
 }
-#: The core's field names, where the request's differ.
+#: The request's field names, where the core's differ.
 _FIELDS = {"topic": "name", "throttled_rate": "throttle_bytes_per_s"}
-#: Fields of the core that are in the path here.
+#: Fields of the core that are path parameters here.
 _PARAMETERS = {"partition": "partition", "broker_ids": "broker_id"}
 
 
 def refusal_problem(refusal: Refusal, *, pointer: str | None = None) -> ProblemError:
-    """The core's refusal as a problem: same words, same numbers. pointer: where in the body it is about, for
-    a body that has less in it than the core was asked."""
+    """Return the core's refusal as a problem, with the same words and numbers. pointer: the place in the
+    body, if the body has fewer fields than the core was given."""
     code = _REFUSALS.get(refusal.code.value, refusal.code.value)
     errors: tuple[FieldProblem, ...] = ()
     if pointer is not None:

@@ -49,9 +49,9 @@ async def get_resilience(
     limit: Limit = LIMIT_DEFAULT,
     page_token: PageToken = None,
 ) -> Response:
-    """If these brokers, hosts or racks were lost now, all at once: which partitions would go offline, stop
-    taking acks=all, or go on with fewer replicas. Decided by the rules of election themselves. Nothing is
-    changed."""
+    """Show the effects of losing these brokers, hosts or racks now, all at once: which partitions would go
+    offline, stop accepting acks=all, or continue with fewer replicas. The election rules themselves decide
+    this. Nothing is changed."""
     view = services.engine.image(cluster)
     image = view.image
     lost = service.brokers_lost(image, terms)

@@ -1,4 +1,4 @@
-"""Finds who stands on a host or in a rack, and sums up what losing it would do."""
+"""The brokers on a host or in a rack, and a summary of the effects of losing them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from controller.core.resilience import worst_loss
 
 
 def brokers_lost(image: ClusterImage, terms: Sequence[str]) -> tuple[int, ...]:
-    """Ids, ascending, of all that the terms name. Raises ProblemError for a term that names nobody: it is
-    more likely a slip of the pen than a question."""
+    """Return the ids of all brokers that the terms name, ascending. Raise ProblemError for a term that names
+    no broker: it is more likely a typing error than a question."""
     lost: dict[int, None] = {}
     unknown: list[FieldProblem] = []
     for term in terms:
@@ -26,7 +26,8 @@ def brokers_lost(image: ClusterImage, terms: Sequence[str]) -> tuple[int, ...]:
 
 
 def summary(image: ClusterImage) -> ResilienceSummary:
-    """Hosts and racks are told of only where brokers share them: elsewhere a broker says it all."""
+    """Return the summary. Hosts and racks are included only if brokers share them: otherwise the summary of
+    brokers already covers them."""
     return ResilienceSummary(
         broker=worst_loss_view(worst_loss(image, _named(image, "broker"))),
         host=worst_loss_view(worst_loss(image, _shared(_named(image, "host")))),
@@ -40,7 +41,8 @@ def _canonical(term: str) -> str:
 
 
 def _named(image: ClusterImage, kind: str) -> dict[int, str]:
-    """By broker, the term that names the broker, its host or its rack; brokers without a rack are in none."""
+    """Return, by broker, the term that names the broker, its host or its rack. Brokers without a rack have no
+    rack term."""
     brokers = image.brokers.values()
     match kind:
         case "broker":

@@ -1,1 +1,1 @@
-"""Topics: create, list, look at, delete."""
+"""Topics: create, list, show, change, delete."""

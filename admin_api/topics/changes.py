@@ -1,4 +1,4 @@
-"""What may be changed of a topic: more partitions, or another replication factor."""
+"""The possible changes of a topic: more partitions, or another replication factor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from admin_api.plans.models import CarryOut
 from admin_api.problem import FieldProblem, ProblemError
 from admin_api.topics.models import PARTITIONS_PER_REQUEST_MAX, REPLICATION_FACTOR_MAX
 
-#: Of the body: what says how replicas are moved, which nothing but another factor does.
+#: Fields of the body that limit moves of replicas. They apply only to a change of the replication factor.
 _OF_MOVES = ("throttle_bytes_per_s", "max_concurrent_moves", "not_before")
 
 
@@ -50,7 +50,8 @@ class ChangeTopic(CarryOut):
 
 
 def check_one_change(body: ChangeTopic) -> None:
-    """One thing at a time, and nothing that would be ignored. Raises invalid_request."""
+    """Raise invalid_request unless the request is exactly one change and has no field that would be
+    ignored."""
     if (body.partitions is None) == (body.replication_factor is None):
         field = FieldProblem(
             pointer="/replication_factor" if body.partitions is not None else "/partitions",

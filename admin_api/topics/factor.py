@@ -1,4 +1,4 @@
-"""Gives a topic's partitions more replicas, or fewer: a plan, and the operation that carries it out."""
+"""Changes of a topic's replication factor: a plan, and the operation that carries it out."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ async def change_replication_factor(
     body: ChangeTopic,
     condition: Condition,
 ) -> Answer:
-    """202 with the operation; of a dry run, 200 with the plan. Refused whole when some partition can't have
-    so many."""
+    """Change the replication factor and answer 202 with the operation; for a dry run 200 with the plan.
+    Refuse the whole change if some partition can't have so many replicas."""
     factor = body.replication_factor
     assert factor is not None
     if not attempt.dry_run:
         begun = await services.database.read(partial(get_operation, operation_id=attempt.operation_id))
-        if begun is not None:  # under the same Idempotency-Key, and its answer was lost
+        if begun is not None:  # begun under the same Idempotency-Key, and its answer was lost
             return accepted(begun, retry_after_s=services.settings.retry_after_s)
     topic = find_topic(services.engine.image(cluster), cluster, name)
     check_settled(services.engine, cluster, topic, condition)

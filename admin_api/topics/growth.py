@@ -1,4 +1,4 @@
-"""Gives topics more partitions."""
+"""Adding partitions to topics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ async def add_partitions(
     body: ChangeTopic,
     condition: Condition,
 ) -> Answer:
-    """202 with an operation that ends when every broker has created its new replicas."""
+    """Add partitions and answer 202 with an operation that ends when every broker has created its new
+    replicas."""
     assert body.partitions is not None
     engine = services.engine
     view = engine.image(cluster)
@@ -67,7 +68,7 @@ async def add_partitions(
 
 
 def _is_added(view: Published, topic: TopicState, body: ChangeTopic, attempt: Attempt) -> bool:
-    """Whether an earlier attempt under the same Idempotency-Key did it, and its answer was lost."""
+    """Return whether an earlier attempt under the same Idempotency-Key did it and its answer was lost."""
     change = view.changes.get((Entity.TOPIC, topic.topic_id))
     return (
         not attempt.dry_run

@@ -1,4 +1,4 @@
-"""What topics look like over REST."""
+"""The REST models of topics."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class NewTopic(RequestBody):
 
 
 class TopicView(View):
-    """A topic at a glance."""
+    """The summary of a topic."""
 
     name: str = Field(examples=["orders"])
     topic_id: str = Field(
@@ -89,14 +89,14 @@ class PlacedPartition(View):
 
 
 class TopicPlan(View):
-    """What would be created, and where."""
+    """The topic that would be created, and its placement."""
 
     topic: TopicView
     assignments: list[PlacedPartition]
 
 
 class TopicDeletionPlan(View):
-    """What would be deleted."""
+    """The topic that would be deleted."""
 
     topic: TopicView
     waits_for_brokers: list[int] = Field(description="each confirms that its replicas are gone")

@@ -78,8 +78,9 @@ def _asked(cluster: str, body: NewTopic) -> Asked:
     responses=_CREATION,
 )
 async def create_topic(body: NewTopic, services: Serving, write: Write) -> Response:
-    """The controller places the replicas so that leaders and replicas are even, and a broker's load would
-    spread over all others. The cluster may be left out when there is only one."""
+    """Create a topic. The controller places the replicas so that leaders and replicas are evenly spread, and
+    so that the load of a failed broker would be spread over all others. The cluster may be left out if there
+    is only one."""
     cluster = service.cluster_for(services.engine, body)
     services.engine.image(cluster)
     return await write.carry_out(
@@ -98,7 +99,7 @@ async def create_topic(body: NewTopic, services: Serving, write: Write) -> Respo
 async def create_topic_in_cluster(
     body: NewTopic, services: Serving, write: Write, cluster: ClusterPath
 ) -> Response:
-    """The same as POST /topics."""
+    """Create a topic in this cluster, as POST /topics does."""
     service.check_path_agrees(cluster, body)
     services.engine.image(cluster)
     return await write.carry_out(
@@ -194,12 +195,16 @@ async def change_topic(
     cluster: ClusterPath,
     topic: TopicPath,
 ) -> Response:
-    """`partitions`: the new ones have as many replicas as the topic's first. Records keep their partitions: a
-    producer that chooses by key sends later ones of the same key elsewhere. A topic never gets fewer.
+    """Change a topic.
 
-    `replication_factor`: each partition gets more replicas, where racks, hosts and load say, or loses those
-    that are missed least; the leader and whoever is in sync stay as far as they can. The operation carries
-    out a plan: it can be throttled, scheduled, paused, cancelled and undone."""
+    `partitions`: new partitions have as many replicas as the topic's first. Records keep their partitions,
+    but a producer that chooses by key sends later records of the same key to other partitions. The number of
+    partitions never shrinks.
+
+    `replication_factor`: each partition gets more replicas, placed by racks, hosts and load, or loses its
+    least needed ones. The leader and in-sync replicas stay as far as possible. The operation carries out a
+    plan: it can be throttled, scheduled, paused, cancelled and undone.
+    """
     check_one_change(body)
     services.engine.image(cluster)
     is_factor = body.replication_factor is not None
@@ -244,8 +249,8 @@ async def delete_topic(
     topic: TopicPath,
     reason: Annotated[Reason | None, Query(description="kept in the audit beside the change")] = None,
 ) -> Response:
-    """The name is free at once. The data goes when each broker that has a replica confirms, which one that is
-    down does when it is back; the operation lasts until then."""
+    """Delete a topic. Its name is free at once. The data is deleted when each broker that has a replica
+    confirms; a broker that is down does so when it is back. The operation lasts until then."""
     services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,

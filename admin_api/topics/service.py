@@ -1,4 +1,4 @@
-"""Creates and deletes topics, and shows them."""
+"""Creating, deleting and showing topics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from controller.shell.published import Published
 
 
 def cluster_for(engine: EnginePort, body: NewTopic) -> str:
-    """The cluster that a topic without an address is meant for."""
+    """Return the cluster of a topic whose request names none in its path."""
     if body.cluster is not None:
         return body.cluster
     clusters = engine.clusters()
@@ -49,7 +49,8 @@ def check_path_agrees(cluster: str, body: NewTopic) -> None:
 
 
 async def create_topic(services: Services, cluster: str, body: NewTopic, attempt: Attempt) -> Answer:
-    """201 with the topic; 200 with the one that exists when that was asked for, or for a dry run."""
+    """Create the topic and answer 201 with it. Answer 200 with the existing topic if the request allows that,
+    or for a dry run."""
     engine = services.engine
     existing = engine.image(cluster).image.topic_named(body.name)
     if existing is not None and body.if_not_exists:
@@ -89,7 +90,7 @@ async def create_topic(services: Services, cluster: str, body: NewTopic, attempt
 def _exists(engine: EnginePort, cluster: str, body: NewTopic, attempt: Attempt, refusal: Refusal) -> Answer:
     state = engine.image(cluster).image.topic_named(body.name)
     if state is not None and state.topic_id == attempt.seed:
-        # An earlier attempt under the same Idempotency-Key made it, and its answer was lost.
+        # An earlier attempt under the same Idempotency-Key created it, and its answer was lost.
         return _created(engine, cluster, state)
     if state is not None and body.if_not_exists:
         return Answer.of(200, _present(engine, cluster, state))
@@ -110,7 +111,8 @@ def _present(engine: EnginePort, cluster: str, state: TopicState) -> TopicView:
 
 
 def find_topic(view: Published, cluster: str, name: str) -> TopicState:
-    """Raises topic_not_found. A topic that is being deleted is found by nobody but its operation."""
+    """Return the topic; raise topic_not_found if it does not exist. A topic that is being deleted counts as
+    missing."""
     state = view.image.topic_named(name)
     if state is None:
         raise ProblemError("topic_not_found", f"there is no topic {name!r} in {cluster!r}")
@@ -118,12 +120,12 @@ def find_topic(view: Published, cluster: str, name: str) -> TopicState:
 
 
 def version_of(view: Published, state: TopicState) -> str:
-    """Of the topic's own row; its partitions have their own."""
+    """Return the version of the topic's own row. Its partitions have their own versions."""
     return str(view.version_of(Entity.TOPIC, state.topic_id))
 
 
 def check_settled(engine: EnginePort, cluster: str, topic: TopicState, condition: Condition) -> None:
-    """That the topic's row is the one that a change of it was decided on. Raises precondition_failed."""
+    """Raise precondition_failed unless the topic's row is the one that the change was decided on."""
     is_settled = engine.decided(cluster).topics.get(topic.topic_id) == topic
     version = version_of(engine.image(cluster), topic) if is_settled else None
     condition.check(version, what=f"topic {topic.topic!r}")
@@ -132,7 +134,8 @@ def check_settled(engine: EnginePort, cluster: str, topic: TopicState, condition
 async def delete_topic(
     services: Services, cluster: str, name: str, condition: Condition, attempt: Attempt
 ) -> Answer:
-    """202 with an operation that ends when every replica is gone; the name is free at once."""
+    """Delete the topic and answer 202 with an operation that ends when every replica is deleted. The name is
+    free at once."""
     engine = services.engine
     topic = find_topic(engine.image(cluster), cluster, name)
     check_settled(engine, cluster, topic, condition)

@@ -1,1 +1,1 @@
-"""What `pipeline verify` found: whether replicas are the same, whole and in order."""
+"""Results of `pipeline verify`: whether replicas are identical, complete and in order."""

@@ -1,4 +1,4 @@
-"""What verifications look like over REST."""
+"""The REST models of verifications."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from controller.database.verification_rows import FindingRow, VerificationRow
 FINDINGS_MAX = 1_000
 PARTITIONS_MAX = 2_000
 DETAIL_CHARS_MAX = 300
-#: Until the year 9999: what a timestamp can show.
+#: The end of the year 9999, the latest that a timestamp can show.
 WALL_MS_MAX = 253_402_300_799_999
 
 Count = Annotated[int, Field(ge=0, le=INT32_MAX)]
@@ -39,7 +39,7 @@ VerificationId = Annotated[
 
 
 class FoundBody(RequestBody):
-    """Something that is wrong, at offsets of one partition."""
+    """A fault at offsets of one partition."""
 
     kind: FindingKind
     topic: TopicName
@@ -54,7 +54,7 @@ class FoundBody(RequestBody):
 
 
 class VerifiedBody(RequestBody):
-    """How far a partition was verified."""
+    """The verified range of a partition."""
 
     topic: TopicName
     partition: PartitionNumber
@@ -124,7 +124,7 @@ class RecordVerification(RequestBody):
 
 
 class FindingView(View):
-    """Something that is wrong, at offsets of one partition."""
+    """A fault at offsets of one partition."""
 
     position: int = Field(description="in the order in which they were told, from 0")
     kind: str = Field(examples=["crc_mismatch"])
@@ -138,7 +138,7 @@ class FindingView(View):
 
 
 class VerifiedView(View):
-    """How far a partition was verified."""
+    """The verified range of a partition."""
 
     topic: str = Field(examples=["orders"])
     partition: int

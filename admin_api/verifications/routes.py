@@ -51,7 +51,8 @@ async def list_them(
     limit: Limit = LIMIT_DEFAULT,
     page_token: PageToken = None,
 ) -> Response:
-    """Whether replicas were the same, whole and in order, each time that somebody looked."""
+    """List verifications: whether replicas were identical, complete and in order, each time that they were
+    checked."""
     services.engine.image(cluster)
     below = None if page_token is None else decode_position(page_token, "verifications", int, str)
     rows = await services.database.read(
@@ -82,14 +83,15 @@ async def list_them(
 async def record_it(
     *, body: RecordVerification, services: Serving, write: Write, cluster: ClusterPath
 ) -> Response:
-    """What `pipeline verify --record` sends. The newest four hundred of a cluster are kept."""
+    """Record a verification, as `pipeline verify --record` does. The newest four hundred of a cluster are
+    kept."""
     services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
         action="record_verification",
         entity=Entity.CLUSTER,
         entity_id=cluster,
-        # The lists are in tables of their own.
+        # The lists are stored in their own tables.
         body=body.model_dump(mode="json", exclude={"findings", "partitions"}),
         reason=body.reason,
     )

@@ -1,4 +1,4 @@
-"""Keeps verifications, and finds them again."""
+"""Storing and finding verifications."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from controller.database.verification_rows import (
 async def record_verification(
     services: Services, cluster: str, attempt: Attempt, *, body: RecordVerification
 ) -> Answer:
-    """201 with it; of a dry run, 200 with what would be kept."""
+    """Store the verification and answer 201 with it; for a dry run answer 200 with what would be stored."""
     _check(body)
     row = VerificationRow(
         id=f"ver_{attempt.seed}",
@@ -52,7 +52,7 @@ async def record_verification(
 
 
 def _check(body: RecordVerification) -> None:
-    """What contradicts itself is kept by nobody's mistake. Raises invalid_request."""
+    """Raise invalid_request if the verification contradicts itself."""
     wrong = []
     if body.ended_at_ms < body.began_at_ms:
         wrong.append(FieldProblem(pointer="/ended_at_ms", message="lies before began_at_ms"))
@@ -75,7 +75,7 @@ def _check(body: RecordVerification) -> None:
 
 
 async def find_verification(services: Services, cluster: str, verification_id: str) -> VerificationRow:
-    """Raises verification_not_found."""
+    """Return the verification; raise verification_not_found if it does not exist."""
     row = await services.database.read(
         partial(get_verification, cluster=cluster, verification_id=verification_id)
     )
