@@ -69,15 +69,15 @@ from springtide.node.lease import Lease
 _log = logging.getLogger(__name__)
 
 UNREPORTED_PROBLEMS_MAX = 10_000
-"""Problems that wait for a controller; the oldest are dropped, they stand in the log file too."""
+"""Limit of problems that wait for a controller; the oldest are dropped, but remain in the log file."""
 SET_ASIDE_TOLD_MAX: Final = 2_000
-"""Logs in quarantine that a controller is told of, by name of directory."""
+"""Limit of logs in quarantine reported to a controller, ordered by name of directory."""
 ENTRIES_PER_TURN: Final = 256
-"""States applied before everything else on the loop gets its turn."""
+"""States applied before other tasks of the loop get their turn."""
 
 
 class HostedPartition:
-    """One replica and its log, with what is counted about it."""
+    """One replica and its log, with its counters."""
 
     __slots__ = (
         "bytes_in",
@@ -111,18 +111,20 @@ class HostedPartition:
         self.bytes_in = 0
         self.bytes_out = 0
         self.messages_in = 0
-        #: Its fetches are a move's: counted apart, and throttled where there is a rate (replica_fetcher.py).
+        #: Its fetches belong to a move: counted apart, and throttled where there is a rate
+        #: (replica_fetcher.py).
         self.is_learner = False
-        #: Leader epoch in which it had reached the high watermark: its leader may wait for it since.
+        #: Leader epoch in which it reached the high watermark: its leader may be waiting for it since.
         self.caught_up_epoch = -1
-        #: Whether a checkpoint of this process has one that is not 0: until then it is due early.
+        #: Whether a checkpoint of this process holds a value other than 0: until then a checkpoint is due
+        #: early.
         self.is_high_watermark_stored = False
-        #: From the topic's configuration; None: no bound.
+        #: From the topic's configuration; None if there is no bound.
         self.max_message_bytes = 1_048_588
         self.segment_bytes = 2**30
         self.timestamp_before_ms_max: int | None = None
         self.timestamp_after_ms_max: int | None = None
-        #: What the last report said, so that an idle partition is not reported again.
+        #: What the last report said; an idle partition is not reported again.
         self.lag_reported: PartitionLag | None = None
 
     def timestamp_ms_min(self, wall_ms: int) -> int | None:
@@ -146,11 +148,11 @@ class Fetching(Protocol):
     def on_broker_changed(self, broker_id: int) -> None: ...
 
     def on_rates_changed(self) -> None:
-        """Throttled rates may have: they come with the view of the cluster."""
+        """Note that throttled rates may have changed: they come with the view of the cluster."""
 
 
 class Scrubbing(Protocol):
-    """Who reads stored bytes again."""
+    """The scrubber, which reads stored bytes again."""
 
     def check_soon(self, hosted: HostedPartition, offset: int) -> None: ...
 
@@ -182,7 +184,7 @@ class PartitionTable:
         self._options_for = options_for
         self._on_configs = on_configs
         self._high_watermark_of = high_watermark_of
-        #: Some partition has one, and no checkpoint of this process tells of it.
+        #: Some partition has a high watermark that no checkpoint of this process holds.
         self.is_first_high_watermark_due = False
         self.served_learners = ServedLearners()
         self._log_ends = UntoldLogEnds()
@@ -200,7 +202,7 @@ class PartitionTable:
         self._proposals_ready: dict[PartitionKey, None] = {}
         self._with_waiters: dict[PartitionKey, HostedPartition] = {}
         self._problems: list[ReplicaProblem] = []
-        #: What lies in quarantine is to be told: it changed, or a controller begins.
+        #: The logs in quarantine are to be reported: they changed, or a controller begins.
         self._is_set_aside_untold = False
         self._fetches: Fetches | None = None
         self._fetching: Fetching | None = None
@@ -217,7 +219,7 @@ class PartitionTable:
         end_turn: Callable[[], None],
         scrubbing: Scrubbing | None = None,
     ) -> None:
-        """The parts that know the table and that it must know: joined after all are built."""
+        """Connect the parts that need the table and that the table needs, after all are built."""
         self._fetches = fetches
         self._fetching = fetching
         self._scrubbing = scrubbing
@@ -241,18 +243,19 @@ class PartitionTable:
     # The metadata stream
 
     def add_found_log(self, log: PartitionLog) -> None:
-        """A log that was on disk when the process started, recovered and open."""
+        """Add a log that was on disk when the process started, recovered and open."""
         self._found[(log.partition.topic_id, log.partition.partition)] = log
 
     def add_problem(self, problem: ReplicaProblem) -> None:
-        """Found at start: goes into the first report."""
+        """Add a problem that was found at start to the first report."""
         if problem.code == "log_missing":
             self._set_aside.add((problem.topic_id, problem.partition))
         self._report(problem)
 
     async def apply(self, batch: UpdateBatch) -> list[ApplyFailure]:
         """Apply one batch whose controller epoch and broker epoch the caller has checked. A session that ends
-        meanwhile does not interrupt it: a log must not be left between forgotten and set aside."""
+        meanwhile does not interrupt it: otherwise a log could be neither in the table nor in quarantine.
+        """
         with trio.CancelScope(shield=True):
             failures = await self._apply(batch)
         return failures  # noqa: RET504 - to mypy a scope may swallow what was raised within it
@@ -281,7 +284,7 @@ class PartitionTable:
             await self._quarantine_unmentioned(batch, topics_before)
             self._tell_set_aside()
             for hosted in self:
-                hosted.lag_reported = None  # a controller that took over has heard nothing of it
+                hosted.lag_reported = None  # a controller that took over knows nothing of it
         if batch.topics or batch.full or batch.cluster_configs:
             for hosted in self:
                 hosted.replica.on_options(self._options_for(hosted.topic_id))
@@ -292,7 +295,7 @@ class PartitionTable:
         return failures
 
     async def _apply_state(self, state: PartitionState) -> ApplyFailure | None:
-        """One entry. Anything that goes wrong with it is its own failure."""
+        """Apply one entry; any error in it is this entry's failure alone."""
         key = (state.topic_id, state.partition)
         hosted = self._hosted.get(key)
         try:
@@ -311,7 +314,8 @@ class PartitionTable:
                 return ahead(held)
             self._enter(hosted, state)
             if self._broker_id not in state.replicas and _is_applied(hosted.replica, state):
-                # The controller has completed a reassignment: positive evidence that this copy may go (4.2).
+                # The controller has completed a reassignment: positive evidence that this copy may go (4.2,
+                # reassignment).
                 self._forget(hosted)
                 await self._store.delete_log(hosted.log)
             elif hosted.replica.role is Role.OFFLINE:
@@ -321,7 +325,7 @@ class PartitionTable:
         return None
 
     def _enter(self, hosted: HostedPartition, state: PartitionState) -> None:
-        """The replica takes this state over, if it is newer than its own."""
+        """Give the replica this state, if it is newer than its own."""
         now_ms = self._clock.mono_ms()
         self.run_effects(hosted, hosted.replica.on_partition_state(state, now_ms=now_ms))
         self.served_learners.note(hosted.key, hosted.replica)
@@ -330,8 +334,10 @@ class PartitionTable:
             self._wake_report()
 
     async def _take_up(self, state: PartitionState) -> PartitionLog | None:
-        """The log that this broker has set aside, rather than a new one. Under a seat only if the state is
-        newer than all that the log had known: then the controller that gave the seat knows of it (11.5)."""
+        """Return the log that this broker has set aside, rather than a new one. If the replica has a seat,
+        the state must be newer than all that the log knew: the controller that gave the seat then knows of it
+        (11.5, logs that were set aside).
+        """
         key = (state.topic_id, state.partition)
         aside = self._store.takeable(key)
         if aside is None:
@@ -345,8 +351,9 @@ class PartitionTable:
         return log
 
     def _want_log(self, state: PartitionState) -> ApplyFailure | None:
-        """No log: have it made where that is allowed (3.8, 4.3). One whose log was found damaged just now is
-        not new, whatever the controller had time to note."""
+        """Have a log made where that is allowed (3.8 (how a broker returns), 4.3 (learners)). A log that was
+        found damaged just now is not new, even if the controller had no time to note that.
+        """
         key = (state.topic_id, state.partition)
         if may_create(state, self._broker_id, is_known_lost=key in self._set_aside):
             self.creator.want(state)
@@ -404,13 +411,16 @@ class PartitionTable:
     async def _leave_found_log(self, state: PartitionState) -> ApplyFailure | None:
         log = self._found.pop((state.topic_id, state.partition), None)
         if log is not None:
-            # Removed while this broker was away. The topic lives, so nobody said that these bytes may go.
+            # Removed while this broker was away. The topic lives, so there is no evidence that these bytes
+            # may go.
             await self._quarantine(log, "this broker is no replica any more")
             self._tell_set_aside()
         return None
 
     async def _delete_topic(self, topic_id: str) -> None:
-        """By id, and only by id (I21): a topic of the same name that was created since is another one."""
+        """Delete the topic's logs by id only (I21, topic ids decide): a topic of the same name created since
+        is another one.
+        """
         for hosted in [hosted for hosted in self if hosted.topic_id == topic_id]:
             _log.info("deleting %s-%d (%s)", hosted.topic, hosted.partition, topic_id)
             self._forget(hosted)
@@ -447,14 +457,17 @@ class PartitionTable:
             self._note_left_behind(log, error)
 
     def _tell_set_aside(self) -> None:
-        """Once all of a batch is there: a topic must not be brought back by half of its logs."""
+        """Report logs in quarantine once a whole batch is applied: a topic must not be brought back by half
+        its logs.
+        """
         self._is_set_aside_untold = True
         self._wake_report()
 
     @staticmethod
     def _note_left_behind(log: PartitionLog, error: LogError) -> None:
-        """On a disk that failed files stay where they are. The replica is gone from here all the same, and
-        the next process, on a working disk, sets aside what nobody mentions."""
+        """Log that files stay on a disk that failed. The replica is removed here all the same; the next
+        process, on a working disk, sets aside the logs that no state mentions.
+        """
         _log.error("%s stays where it is: %s", log.directory, error)
 
     def _forget(self, hosted: HostedPartition) -> None:
@@ -476,7 +489,9 @@ class PartitionTable:
     async def _quarantine_unmentioned(
         self, batch: UpdateBatch, topics_before: Mapping[str, TopicState]
     ) -> None:
-        """A FULL state is everything there is. What it does not mention is set aside, never deleted (I22)."""
+        """Set aside what a FULL state does not mention; never delete it (I22, deletion needs positive
+        evidence). A FULL state is everything there is.
+        """
         mentioned = {(state.topic_id, state.partition) for state in batch.partitions}
         for key in [key for key in self._found if key not in mentioned]:
             log = self._found.pop(key)
@@ -596,11 +611,11 @@ class PartitionTable:
     # Time
 
     def note_waiters(self, hosted: HostedPartition) -> None:
-        """A producer waits in this partition: tick it often."""
+        """Note that a producer waits in this partition, so that it is ticked often."""
         self._with_waiters[hosted.key] = hosted
 
     def tick_waiting(self) -> None:
-        """The replicas in which producers wait. Every ~100 ms."""
+        """Tick the replicas in which producers wait. Called every ~100 ms."""
         now_ms = self._clock.mono_ms()
         for hosted in list(self._with_waiters.values()):
             self.run_effects(hosted, hosted.replica.on_tick(now_ms))
@@ -613,7 +628,9 @@ class PartitionTable:
             self.run_effects(hosted, hosted.replica.on_tick(now_ms))
 
     def on_storage_failure(self, is_affected: Callable[[HostedPartition], bool], detail: str) -> None:
-        """A directory failed outside a replica's own calls: its replicas go offline at once (S28)."""
+        """Take the replicas of a failed directory offline at once (S28, EIO or full disk). The failure
+        happened outside their own calls.
+        """
         now_ms = self._clock.mono_ms()
         for hosted in self:
             if is_affected(hosted):
@@ -657,7 +674,7 @@ class PartitionTable:
             self._wake_report()
 
     def holdings(self, identity: RegisterRequest, *, has_view: bool) -> Holdings:
-        """All that this broker can tell a controller whose ZooKeeper went back."""
+        """Return all that this broker can tell a controller whose ZooKeeper went back."""
         view = self._view
         logs = [hosted.log for hosted in self._hosted.values()] + list(self._found.values())
         states = (hosted.replica.state for hosted in self._hosted.values())
@@ -734,8 +751,9 @@ def _failure(state: PartitionState, code: str, detail: str) -> ApplyFailure:
 
 
 def is_behind(state: PartitionState, held: PartitionState) -> bool:
-    """Whether a batch brings less than is held: the answer to a proposal overtook it, or the controller
-    forgot what it had decided. The controller knows which."""
+    """Return whether a batch brings less than is held: the answer to a proposal overtook it, or the
+    controller forgot what it had decided. Only the controller knows which.
+    """
     return state.partition_epoch < held.partition_epoch or state.leader_epoch < held.leader_epoch
 
 
@@ -758,8 +776,9 @@ def _isr_size(replica: Replica) -> int:
 
 
 def _is_same_lag(lag: PartitionLag, reported: PartitionLag | None) -> bool:
-    """Whether nothing an operator would look at has moved. `lag_ms` of a follower that has everything stays
-    small; of one that has not, it grows, and is worth telling."""
+    """Return whether nothing changed that an operator looks at. `lag_ms` stays small for a follower that has
+    everything; for another it grows, and is reported.
+    """
     if reported is None:
         return False
     return (

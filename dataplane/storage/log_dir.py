@@ -99,23 +99,27 @@ QUARANTINE = "quarantine"
 TOPIC_PREFIX_MAX = 180
 META_BYTES_MAX = 64 * 1024
 SYNCED_TOGETHER_MIN = 8
-"""Fewer files than that are fsynced one by one: that waits for nothing else on the file system."""
+"""Number of files from which on one sync of the file system replaces single fsyncs. A single fsync waits for
+no other file of the file system.
+"""
 SAME_NAME_MAX = 10_000
-"""Deleted or quarantined directories of one partition, before we refuse to make one more."""
+"""Limit of deleted or quarantined directories of one partition, beyond which no further one is made."""
 
 _T = TypeVar("_T")
 
 
 def partition_directory(partition: PartitionId) -> str:
-    """At most 180 + 1 + 10 + 1 + 22 characters. The topic comes first for people (and because a topic id may
-    begin with "-"); topic id and partition make it unique."""
+    """Return the directory's name, at most 180 + 1 + 10 + 1 + 22 characters. The topic comes first for people
+    (and because a topic id may begin with "-"); topic id and partition make the name unique.
+    """
     return f"{partition.topic[:TOPIC_PREFIX_MAX]}-{partition.partition}.{partition.topic_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class StrayDirectory:
     """A directory that is no partition: its partition.json is missing, broken, or names another one. It was
-    moved to quarantine/ (or removed, if it held no data)."""
+    moved to quarantine/ (or removed, if it held no data).
+    """
 
     name: str
     reason: str
@@ -127,8 +131,8 @@ LoadedEntry = OpenedLog | DamagedLog | StrayDirectory
 class LogDir:
     """A locked, identified directory. `open_log_dir` makes it; `load_all` opens its logs.
 
-    What is called from threads (loading, checkpoints, unlinking, the clean stop) and what from the loop is
-    said in each docstring."""
+    Each docstring says whether the method is called in a thread or on the loop.
+    """
 
     def __init__(
         self,
@@ -151,15 +155,15 @@ class LogDir:
         self.health = DirectoryHealth(path)
         self.logs: dict[PartitionKey, PartitionLog] = {}
         self.set_aside: dict[str, SetAsideNote] = {}
-        """By directory in quarantine/, since `finish_loading`."""
+        """The notes by directory name in quarantine/, from `finish_loading` on."""
         self.problems: list[str] = []
-        """Checkpoint files that could not be believed: slower, not wrong."""
+        """Checkpoint files that could not be read. Without them recovery is slower, not wrong."""
         self.is_refuted = False
-        """A log has shown that the last stop was not what it seems: `begin_anew`."""
+        """True if a log has shown that the last stop was a machine crash: see `begin_anew`."""
         self.cuts = 0
-        """How many cuts there were. High watermarks that were read before the last one are not stored."""
+        """Number of cuts. High watermarks that were read before the last cut are not stored."""
         self.is_mount_marked = False
-        """Whether this incarnation's successor can prove that only a process died."""
+        """True if this incarnation's successor can prove that only the process died."""
         self._disk = disk
         self._lock = lock
         self._mount_mark = mount_mark
@@ -187,16 +191,18 @@ class LogDir:
     # ---- identity
 
     def on_registering(self, incarnation_id: str) -> None:
-        """Write down, durably, that this incarnation is about to ask for an epoch: if it dies before it sees
-        the answer, its successor can say so (fsyncs: in a thread)."""
+        """Record, durably, that this incarnation is about to ask for an epoch. If it dies before it sees the
+        answer, its successor can say so. Fsyncs: thread.
+        """
         unanswered = (*self.meta.unanswered, incarnation_id)[-UNANSWERED_INCARNATIONS_MAX:]
         meta = replace(self.meta, unanswered=unanswered)
         self._guarded("writing meta.json", lambda: self._replace(META_FILE, encode_meta(meta)))
         self.meta = meta
 
     def on_registered(self, *, cluster_id: str, broker_epoch: int) -> None:
-        """Record the new incarnation, durably, before it does anything (fsyncs: in a thread). Raises
-        LogDirRefused if the directory belongs to another cluster."""
+        """Record the new incarnation, durably, before it does anything; raise LogDirRefused if the directory
+        belongs to another cluster. Fsyncs: thread.
+        """
         if self.meta.cluster_id and self.meta.cluster_id != cluster_id:
             raise LogDirRefused(f"{self.path} belongs to cluster {self.meta.cluster_id}, not {cluster_id}")
         with self._checkpoint_lock:
@@ -208,17 +214,19 @@ class LogDir:
         self.is_mount_marked = self._guarded("setting the mount mark", self._mount_mark.set_mount_mark)
 
     def disown(self) -> None:
-        """Durably, no successor takes this incarnation's end for a process crash or a clean stop (fsyncs: in
-        a thread): with memory and disk the whole machine went back, so boot id and mount prove nothing."""
+        """Ensure, durably, that no successor takes this incarnation's end for a process crash or a clean
+        stop: the whole machine went back, memory and disk, so boot id and mount prove nothing. Fsyncs:
+        thread.
+        """
         meta = replace(self.meta, boot_id="", unanswered=())
         self._guarded("writing meta.json", lambda: self._replace(META_FILE, encode_meta(meta)))
         self.meta = meta
-        self._is_loaded = False  # nor does it mark a clean stop
+        self._is_loaded = False  # without it no clean stop is marked either
 
     # ---- loading
 
     def partition_names(self) -> list[str]:
-        """Directories to load, after half-deleted ones were removed. Thread."""
+        """Return the directories to load, after removing half-deleted ones. Thread."""
         names = []
         try:
             for name in self._disk.listdir(self.path):
@@ -234,8 +242,9 @@ class LogDir:
         return names
 
     def load(self, name: str, *, now_ms: int) -> LoadedEntry:
-        """Open one partition directory. Thread; several at once are fine. A damaged one is left where it is:
-        report it, then `quarantine_directory` it."""
+        """Open one partition directory. Thread; several calls may run at once. A damaged directory stays
+        where it is: the caller reports it, then calls `quarantine_directory`.
+        """
         path = f"{self.path}/{name}"
         try:
             partition = self._identify(name)
@@ -267,8 +276,9 @@ class LogDir:
         return entry
 
     def begin_anew(self) -> None:
-        """After all was loaded, if `is_refuted`: close the logs, and load them as after a machine crash. The
-        damaged ones are in quarantine by now. Thread."""
+        """Close the logs and load them as after a machine crash. The caller does this after all were loaded,
+        if `is_refuted`, with the damaged ones already in quarantine. Thread.
+        """
         assert self.is_refuted and not self._damaged
         for log in self.logs.values():
             log.abandon()
@@ -276,8 +286,9 @@ class LogDir:
         self.last_shutdown = ShutdownKind.MACHINE_CRASH
 
     def finish_loading(self) -> None:
-        """Every name was loaded: what was recovered is made durable, and from now on a clean stop may be
-        recorded. Nobody uses a log before. Thread."""
+        """Make durable what was recovered; from now on a clean stop may be recorded. The caller has loaded
+        every name, and no log is used before. Thread.
+        """
         if self._syncs_all and self.last_shutdown is not ShutdownKind.CLEAN:
             flush_together(list(self.logs.values()), self._sync_all)
         self._is_loaded = True
@@ -292,13 +303,13 @@ class LogDir:
         self._guarded(f"listing {self.path}/{QUARANTINE}", self._find_set_aside)
 
     def load_all(self, *, now_ms: int) -> list[LoadedEntry]:
-        """All of it, one after another. Thread."""
+        """Load all directories, one after another. Thread."""
         entries = [self.load(name, now_ms=now_ms) for name in self.partition_names()]
         self.finish_loading()
         return entries
 
     def stored_high_watermark(self, key: PartitionKey) -> int:
-        """What the last checkpoint said, or 0; never beyond the log's end."""
+        """Return the high watermark of the last checkpoint, or 0; it never lies beyond the log's end."""
         log = self.logs.get(key)
         end_offset = 0 if log is None else log.log_end_offset
         return min(self._high_watermarks.get(key, 0), end_offset)
@@ -306,13 +317,13 @@ class LogDir:
     # ---- partitions
 
     def create(self, partition: PartitionId, *, now_ms: int) -> PartitionLog:
-        """A new, empty log, durable. Fsyncs: thread."""
+        """Create an empty log, durably. Fsyncs: thread."""
         log = self.make(partition, now_ms=now_ms)
         self.sync_names()
         return log
 
     def sync_names(self) -> None:
-        """The logs made until now are durable after it. Fsyncs: thread."""
+        """Make the logs that were created until now durable. Fsyncs: thread."""
         if self._syncs_all:
             self._sync_all()
         else:
@@ -320,7 +331,7 @@ class LogDir:
 
     @property
     def syncs_all(self) -> bool:
-        """Whether many logs cost no more to make durable than one."""
+        """Return whether making many logs durable costs no more than one."""
         return self._syncs_all
 
     def persist_epochs(self, logs: Sequence[PartitionLog]) -> None:
@@ -329,7 +340,7 @@ class LogDir:
             for log in logs:
                 try:
                     log.persist_epochs()
-                except LogError:  # deleted, set aside or damaged meanwhile: it has nothing to persist
+                except LogError:  # deleted, set aside or damaged meanwhile: nothing to persist
                     self.health.check()
         else:
             for log in logs:
@@ -337,20 +348,21 @@ class LogDir:
             self._sync_all()
 
     def make(self, partition: PartitionId, *, now_ms: int) -> PartitionLog:
-        """A new, empty log: many may share one `sync_names`, before which nobody may rely on any of them.
-        What a crash leaves of it is no partition, or an empty one. Fsyncs: thread; several at once are
-        fine."""
+        """Create an empty log that is durable after the next `sync_names`, which many logs may share. The
+        caller must not rely on it before. A crash leaves no partition, or an empty one. Fsyncs: thread;
+        several calls may run at once.
+        """
         self.health.check()
         path = f"{self.path}/{partition_directory(partition)}"
         key = (partition.topic_id, partition.partition)
         assert key not in self.logs, "one log a partition"
         if self._is_forgotten_stored:
-            # What they say of an earlier log of this partition must not be taken for this one's.
+            # Checkpoints of an earlier log of this partition must not be taken for this one's.
             self.checkpoint_high_watermarks({})
             self.checkpoint_recovery_points()
             self._is_forgotten_stored = False
         aside = self.takeable(key) if self.set_aside else None
-        if aside is not None:  # it is older than this one from now on
+        if aside is not None:  # from now on the log set aside is the older one
             note = replace_note(self.set_aside[aside.directory], is_whole=False, why=f"{aside.why}; outdated")
             in_quarantine = f"{self.path}/{QUARANTINE}/{aside.directory}"
             self._guarded(f"noting {in_quarantine}", lambda: write_note(self._disk, in_quarantine, note))
@@ -376,8 +388,9 @@ class LogDir:
         return entry.log
 
     def delete(self, key: PartitionKey) -> str:
-        """The caller has positive evidence (I22). Renamed at once (loop); give the answer to
-        `unlink_deleted`."""
+        """Rename the log's directory at once; the caller gives the returned path to `unlink_deleted`. The
+        caller has positive evidence (I22, deletion needs positive evidence). Loop.
+        """
         log = self.logs.pop(key)
         self._forget(key)
         log.abandon()
@@ -387,7 +400,7 @@ class LogDir:
         )
 
     def unlink_deleted(self, path: str) -> None:
-        """Thread."""
+        """Unlink a directory that `delete` renamed. Thread."""
         assert path.endswith(DELETED_SUFFIX), path
 
         def unlink() -> None:
@@ -406,8 +419,9 @@ class LogDir:
         state: PartitionState | None = None,
         topic_state: TopicState | None = None,
     ) -> str:
-        """Take a loaded replica out without losing a byte of it; returns where it is now. state, topic_state,
-        high_watermark: what is known of it. Thread."""
+        """Move a loaded replica to quarantine without losing a byte and return its new path. The note there
+        holds what is known: state, topic_state, high_watermark. Thread.
+        """
         log = self.logs.pop(key)
         self._forget(key)
         is_whole = self._is_durable(log)
@@ -430,7 +444,9 @@ class LogDir:
         return self._set_aside(log.directory, SetAsideNote(log=described, recovery_point=log.recovery_point))
 
     def quarantine_directory(self, path: str, *, why: str = "", now_ms: int = -1) -> str:
-        """The same for one that could not be loaded (DamagedLog.directory). Thread."""
+        """Move a directory that could not be loaded (DamagedLog.directory) to quarantine; return its path.
+        Thread.
+        """
         (key,) = [key for key, damaged in self._damaged.items() if damaged == path]
         high_watermark = self._high_watermarks.get(key, -1)
         del self._damaged[key]
@@ -449,14 +465,15 @@ class LogDir:
         return self._set_aside(path, SetAsideNote(log=described))
 
     def takeable(self, key: PartitionKey) -> SetAsideLog | None:
-        """The log of this partition that `take_up` would bring back."""
+        """Return the log of this partition that `take_up` would bring back."""
         found = (note.log for note in list(self.set_aside.values()) if note.log.is_whole)
         mine = (log for log in found if (log.topic_id, log.partition) == key)
         return max(mine, key=lambda log: (log.leader_epoch, log.log_end_offset), default=None)
 
     def take_up(self, key: PartitionKey, *, now_ms: int) -> PartitionLog | None:
-        """Bring `takeable` back from quarantine and open it. None, and back it goes, if it is not what it was
-        when it was set aside. A crash in between leaves it here or there, whole. Thread."""
+        """Bring `takeable` back from quarantine and open it. If it is not what it was when it was set aside,
+        move it back and return None. A crash in between leaves it in one of the two places, whole. Thread.
+        """
         log = self.takeable(key)
         assert log is not None and key not in self.logs, "one log a partition"
         note = self.set_aside.pop(log.directory)
@@ -498,8 +515,9 @@ class LogDir:
     def checkpoint_high_watermarks(
         self, high_watermarks: dict[PartitionKey, int], *, cuts: int | None = None
     ) -> bool:
-        """All replicas' high watermarks, and the log starts with them. False: nothing was written, for a log
-        was cut since they were read, when `cuts` was so high. Thread."""
+        """Store all replicas' high watermarks, and the log starts with them. Return False, with nothing
+        written, if a log was cut since they were read (when the count was `cuts`). Thread.
+        """
         with self._checkpoint_lock:
             if cuts not in (None, self.cuts):
                 return False
@@ -512,7 +530,7 @@ class LogDir:
             return True
 
     def checkpoint_recovery_points(self) -> None:
-        """After flushes. Thread."""
+        """Store the recovery points, after flushes. Thread."""
         with self._checkpoint_lock:
             recovery_points = {key: log.recovery_point for key, log in list(self.logs.items())}
             recovery_points = self._stored(self._recovery_points) | recovery_points
@@ -522,9 +540,10 @@ class LogDir:
             )
 
     def close_cleanly(self, high_watermarks: dict[PartitionKey, int]) -> bool:
-        """The last act: every log to disk, then the checkpoints, then the marker. False, without a marker, if
-        loading never finished, or a machine crash was never reported. Raises LogError if the disk fails.
-        Thread."""
+        """Make every log durable, then the checkpoints, then write the marker, as the last act. Return False,
+        without a marker, if loading never finished or a machine crash was never reported. Raises LogError if
+        the disk fails. Thread.
+        """
         logs = [self.logs[key] for key in sorted(self.logs)]
         if self._syncs_all:
             for log in logs:
@@ -546,7 +565,7 @@ class LogDir:
         return may_mark
 
     def abandon(self) -> None:
-        """Let go of the directory without any claim (after a failure, and in tests a crash)."""
+        """Release the directory without any claim (after a failure, and in tests a crash)."""
         for log in self.logs.values():
             log.abandon()
         self._close()
@@ -554,7 +573,7 @@ class LogDir:
     # ---- inside
 
     def _is_durable(self, log: PartitionLog) -> bool:
-        """Whether all of it could be made durable, and none of it is known to be damaged."""
+        """Return whether the whole log could be made durable and no part of it is known to be damaged."""
         try:
             return log.flush() >= log.end_of_batches and not log.rotten
         except LogError:
@@ -562,8 +581,9 @@ class LogDir:
             return False
 
     def _set_aside(self, path: str, note: SetAsideNote) -> str:
-        """Into quarantine/, with what is known of it: that first, so that a crash leaves no log there whose
-        file is of an earlier time."""
+        """Move a directory into quarantine/ with a note of what is known of it. The note is written first, so
+        that a crash leaves no log there whose note is of an earlier time.
+        """
         name = path.rpartition("/")[2]
 
         def move() -> str:
@@ -588,7 +608,7 @@ class LogDir:
         self.set_aside[name] = replace_note(note, directory=name, size_bytes=size_bytes)
 
     def _undescribed(self, path: str) -> SetAsideNote | None:
-        """A log that an earlier release set aside; None: no log."""
+        """Return a note for a log that an earlier release set aside, or None if it is no log."""
         encoded = read_whole(self._disk, f"{path}/{PARTITION_FILE}", bytes_max=META_BYTES_MAX)
         try:
             partition = _decode_partition(encoded or b"")
@@ -608,16 +628,18 @@ class LogDir:
             raise self.health.fail(error, doing) from error
 
     def _sync_all(self) -> None:
-        """Everything that this process has written to the file system is durable after it, by the handle that
-        was open all the time: it hears of each write that failed."""
+        """Make everything durable that this process has written to the file system. The handle was open all
+        the time, so it reports each write that failed.
+        """
         self._guarded(f"syncing {self.path}", self._mount_mark.sync_all)
 
     def _replace(self, name: str, data: bytes) -> None:
         replace_durably(self._disk, f"{self.path}/{name}", data)
 
     def _write_new(self, path: str, data: bytes) -> None:
-        """Durable but for its name, which goes with its directory's first fsync, when the log is opened; or
-        with everything else."""
+        """Write a file durably, except for its name. The name becomes durable with its directory's first
+        fsync, when the log is opened, or with everything else.
+        """
         file = self._disk.open(path, create=True)
         try:
             file.pwrite(data, 0)
@@ -641,15 +663,18 @@ class LogDir:
         self._mount_mark.pwrite(b"\n", 0)
 
     def _persist_lowered(self) -> None:
-        """Called inline by a truncation below the recovery point or the log start, before it cuts. Rare:
-        recovery points trail the tail by a segment unless flush.* is set."""
+        """Store the lowered offsets. Called inline by a truncation below the recovery point or the log start,
+        before it cuts. Rare: recovery points trail the tail by a segment unless flush.* is set.
+        """
         self.checkpoint_recovery_points()
         with self._checkpoint_lock:
             self._guarded("writing checkpoints", self._write_starts)
 
     def _lower_high_watermark(self, partition: PartitionId, end_offset: int) -> None:
-        """Called inline by a cut, before it: else the next start would take it for a loss. Below its high
-        watermark a log is cut under an unclean mark only (I15)."""
+        """Lower the stored high watermark before a cut, else the next start would take the cut for a loss.
+        Called inline. Below its high watermark a log is cut under an unclean mark only (I15, below one's own
+        high watermark only under a mark).
+        """
         key = (partition.topic_id, partition.partition)
         with self._checkpoint_lock:
             self.cuts += 1
@@ -658,8 +683,9 @@ class LogDir:
                 self._guarded("writing checkpoints", self._write_starts)
 
     def _refute(self) -> None:
-        """The proof that only the process died was none: it goes, durably, before the log does that says so,
-        lest a second start find nothing wrong any more."""
+        """Withdraw, durably, the proof that only the process died. This comes before the log that refutes it
+        is moved, or a second start would find nothing wrong.
+        """
         self.is_refuted = True
         if self.meta.boot_id:
             meta = replace(self.meta, boot_id="")
@@ -667,9 +693,10 @@ class LogDir:
             self.meta = meta
 
     def _stored(self, offsets: dict[PartitionKey, int]) -> dict[PartitionKey, int]:
-        """What stays in a checkpoint although its writer says nothing of it: partitions that are not loaded
-        (yet) or damaged, and those that no state has claimed yet, whose high watermarks nobody keeps but
-        us."""
+        """Return the stored offsets to keep although the caller names none: those of partitions that are
+        damaged or not loaded (yet), and of logs that no state has claimed yet, whose high watermarks only
+        this file keeps.
+        """
         if not self._is_loaded:
             return offsets
         return {key: offsets[key] for key in list(offsets) if key in self.logs or key in self._damaged}
@@ -703,7 +730,7 @@ class LogDir:
         return False
 
     def _move(self, path: str, target: str, *, suffix: str = "", is_durable: bool = True) -> str:
-        """Rename a directory to `target` plus suffix, or with a number before the suffix if that exists."""
+        """Rename a directory to `target` plus suffix, with a number before the suffix if that name exists."""
         parent = target.rpartition("/")[0]
         self._disk.mkdir(parent)
         for number in range(SAME_NAME_MAX):
@@ -736,9 +763,10 @@ def open_log_dir(
     options: LogOptions | None = None,
     tail_budget: TailBudget | None = None,
 ) -> LogDir:
-    """Lock a directory, learn how its last user stopped, delete the marker; on a first start give it its
-    identity. `new_dir_id` is a fresh uuid, used only then; `boot_id` the kernel's, "" if unknown. Reads no
-    log yet. Raises LogDirRefused; LogError if the disk fails. Fsyncs: thread, or before the loop runs."""
+    """Lock a directory, learn how its last user stopped, and delete the marker; on a first start, give it its
+    identity. `new_dir_id` is a fresh uuid, used only then; `boot_id` is the kernel's, "" if unknown. No log
+    is read yet. Raises LogDirRefused; LogError if the disk fails. Fsyncs: thread, or before the loop runs.
+    """
     try:
         if not disk.exists(path):
             disk.mkdir(path)

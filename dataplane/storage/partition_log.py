@@ -1,20 +1,20 @@
 """One replica's log on disk: segments, tail cache, leader epochs, producer states.
 
 Appends and tail reads run in the broker's loop against the page cache and memory; `flush`, `persist_epochs`,
-`close_cleanly` and `unlink_detached` may block long and are called from a thread while the loop goes on.
-Nothing here decides what may be truncated or deleted; this does it, in an order that survives a crash between
-any two steps:
+`close_cleanly` and `unlink_detached` may block long and are called from a thread while the loop goes on. This
+module does not decide what may be truncated or deleted. It carries that out, in an order that survives a
+crash between any two steps:
 
 - truncation: recovery point lowered on disk first, newest segment dropped first, names fsynced, the cut
-  fsynced before anything is written behind it;
+fsynced before anything is written behind it;
 - roll: snapshot and index of the closed segment reach the disk before the recovery point passes it;
 - the recovery point never passes bytes that were not fsynced *after* their last change (KAFKA-10101): a cut
-  that happens while a flush runs holds it back.
+that happens while a flush runs holds it back.
 
-The first failed write or fsync ends the whole directory (health.py). Bytes that a reader finds damaged are
-SuspectBytes, which a scrub looks at; those that a cut or a copy needs end this log only (CorruptLog).
-A segment is named by the offset where the one before it ends, so a gap in offsets lies
-inside a segment and never between two.
+The first failed write or fsync ends the whole directory (health.py). Damaged bytes found by a reader raise
+SuspectBytes, and a scrub checks them; damaged bytes that a cut or a copy needs end this log only
+(CorruptLog). A segment is named by the offset where the previous one ends, so a gap in offsets lies inside a
+segment and never between two.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ from springtide.wire.record_batch import BatchHeader
 
 EPOCHS_FILE = "leader-epochs"
 DAMAGED_FILE = "damaged"
-"""Says, across restarts, that bytes of this log were found damaged, and which."""
+"""File that records, across restarts, that bytes of this log were found damaged, and which."""
 DELETED_SUFFIX = ".deleted"
 
 
 class PartitionId(NamedTuple):
-    """Who a log belongs to. The topic's name is for people; the id decides (I21)."""
+    """The partition that a log belongs to. The topic's name is for people; the id decides (I21)."""
 
     topic_id: str
     topic: str
@@ -70,7 +70,7 @@ class PartitionId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """A topic's storage settings, under Kafka's names. `flush_*` None: the operating system decides."""
+    """A topic's storage settings, under Kafka's names. If `flush_*` is None, the operating system decides."""
 
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int = 7 * 24 * 60 * 60 * 1000
@@ -84,7 +84,7 @@ class LogOptions:
 
 
 class PartitionLog:
-    """A LogPort on files. Made by recovery.open_partition_log."""
+    """A LogPort on files. `recovery.open_partition_log` makes it."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class PartitionLog:
         self._last_flush_ms = now_ms
         self._refusal: LogError | None = None
         self._flush_lock = Lock()  # one flush at a time
-        self._state_lock = Lock()  # what flush shares with the loop; never held over I/O
+        self._state_lock = Lock()  # state that flush shares with the loop; never held over I/O
         self._unflushed: list[Segment] = []  # closed, not yet fsynced
         self._is_directory_unsynced = True
         self._is_epochs_file_unsynced = False
@@ -194,7 +194,7 @@ class PartitionLog:
 
     @property
     def segments(self) -> list[SegmentView]:
-        """Oldest first; the last is the active one."""
+        """Return the segments, oldest first; the last is the active one."""
         return [
             SegmentView(
                 segment.base_offset,
@@ -206,18 +206,18 @@ class PartitionLog:
         ]
 
     def is_in_memory(self, log_offset: int) -> bool:
-        """Whether `read` from here touches no file: if not, a shell may prefer to call it in a thread."""
+        """Return whether `read` from this offset touches no file. If not, a shell may call it in a thread."""
         first = self._tail.first_offset
         return log_offset >= self._log_end_offset or (first is not None and log_offset >= first)
 
     # ---- LogPort
 
     def append(self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer], *, now_ms: int) -> None:
-        """See LogPort. Bytes given as `bytes` or read-only memoryviews may be kept in memory as they are:
-        nobody may change them afterwards; writable buffers are copied.
+        """See LogPort. The log may keep `bytes` and read-only memoryviews in memory without copying: the
+        caller must not change them afterwards. Writable buffers are copied.
 
-        ValueError, with nothing written, if the batches go back in offset or leader epoch, or the chunks'
-        length is not the headers'.
+        Raise ValueError, with nothing written, if the batches go back in offset or leader epoch, or the
+        chunks' length differs from the headers'.
         """
         if self._refusal is not None or self._health.failure is not None:
             self._check_usable()
@@ -266,8 +266,9 @@ class PartitionLog:
         at_least_one: bool = True,
         from_disk: bool = False,
     ) -> LogSlice:
-        """See LogPort. From memory if it can; else a FileRange of one segment. A range's bytes are those of
-        the file at the time of sending: after a truncation below `next_offset` they are other bytes."""
+        """See LogPort. Read from memory if possible; else return a FileRange of one segment. The bytes of a
+        range are those of the file at the time of sending: a truncation below `next_offset` changes them.
+        """
         assert self._log_start_offset <= offset <= self._log_end_offset, offset
         if self._refusal is not None or self._health.failure is not None:
             self._check_usable()
@@ -292,7 +293,7 @@ class PartitionLog:
             )
 
     def last_batches(self, end_offset: int, *, first_offset: int | None = None) -> list[BatchHeader] | None:
-        """See LogPort. From the files: a few kilobytes, when a fetch session begins."""
+        """See LogPort. Reads a few kilobytes from the files, when a fetch session begins."""
         self._check_usable()
         if self._rotten or (first_offset is not None and first_offset < self._log_start_offset):
             return None
@@ -301,11 +302,15 @@ class PartitionLog:
 
     @property
     def changes(self) -> int:
-        """Counts cuts and deletions, before each begins: who reads in a thread compares."""
+        """Return the number of cuts and deletions, each counted before it begins. A reader in a thread
+        compares it.
+        """
         return self._changes
 
     def read_in_thread(self, offset: int, *, max_bytes: int, end_offset: int) -> LogSlice:
-        """As `read`, from files only, beside a loop that goes on with the log. LogChanged if it was cut."""
+        """Read as `read` does, from files only, while the loop goes on with the log; raise LogChanged if it
+        was cut.
+        """
         self._check_usable()
         with self._reading(None):
             return read_segments(
@@ -330,8 +335,9 @@ class PartitionLog:
             )
 
     def is_lookup_cold(self, timestamp_ms: int | None) -> bool:
-        """Whether `find_timestamp`, or `find_max_timestamp` if None, may have to wait for a disk: a shell
-        then calls it in a thread."""
+        """Return whether `find_timestamp` (`find_max_timestamp` if None) may have to wait for a disk: a shell
+        then calls it in a thread.
+        """
         active = self._segments[-1]
         if timestamp_ms is None:
             timestamp_ms = max(segment.max_timestamp_ms for segment in self._segments)
@@ -349,7 +355,7 @@ class PartitionLog:
             self._write_epochs()
 
     def note_reconciled(self, leader_epoch: int) -> None:
-        """See LogPort. Written and made durable like a new epoch."""
+        """See LogPort. The note is written and made durable like a new epoch."""
         self._check_usable()
         if self._epochs.reconcile(leader_epoch):
             self._write_epochs()
@@ -404,7 +410,9 @@ class PartitionLog:
 
     @property
     def end_of_batches(self) -> int:
-        """Where the next opening will find the log's end if nothing is lost: a gap at the end is no bytes."""
+        """Return the log end that the next opening will find if nothing is lost: a gap at the end has no
+        bytes.
+        """
         return self._segments[-1].next_offset
 
     # ---- rolling, retention
@@ -442,7 +450,9 @@ class PartitionLog:
         high_watermark: int,
     ) -> list[str]:
         """Delete what the limits allow (retention.py) and what lies below the log start. The files are
-        renamed at once; give their names to `unlink_detached`, in a thread. now_ms: for a new segment."""
+        renamed at once; the caller gives their names to `unlink_detached`, in a thread. A new segment gets
+        the time now_ms.
+        """
         self._check_usable()
         count = segments_to_delete(
             self.segments,
@@ -458,7 +468,7 @@ class PartitionLog:
         return self.detach_old_segments()
 
     def detach_old_segments(self) -> list[str]:
-        """Take the segments wholly below the log start out of the log and rename their files."""
+        """Take the segments that lie wholly below the log start out of the log and rename their files."""
         count = 0
         while (
             count + 1 < len(self._segments)
@@ -489,14 +499,14 @@ class PartitionLog:
         return detached
 
     def unlink_detached(self, paths: Sequence[str]) -> None:
-        """In a thread: unlinking a large file takes long."""
+        """Unlink the files. Thread: unlinking a large file takes long."""
         try:
             for path in paths:
                 self._disk.unlink(path)
         except OSError as error:
             raise self._failed(error, "deleting from") from error
 
-    # ---- rot (5.7)
+    # ---- rot (5.7, scrubbing)
 
     @property
     def rotten(self) -> Sequence[RottenRange]:
@@ -508,7 +518,7 @@ class PartitionLog:
         return [hole for segment in self._segments for hole in segment.holes]
 
     def load_rotten(self) -> None:
-        """What earlier lives found. Thread, at start."""
+        """Load the damage that earlier processes found. Thread, at start."""
         try:
             found = read_rotten(self._disk, self.directory)
             for segment in self._segments:
@@ -518,7 +528,7 @@ class PartitionLog:
             raise self._health.fail(error, f"reading {self.directory}") from error
 
     def place_near(self, offset: int) -> Place:
-        """A batch boundary at or before an offset, from where a scrub can read."""
+        """Return a batch boundary at or before an offset, from which a scrub can read."""
         segment = self._segments[segment_index(self._segments, offset)]
         entry = segment.index.for_offset(offset - segment.base_offset)
         if not segment.agrees_with(entry):
@@ -526,7 +536,7 @@ class PartitionLog:
         return Place(segment.base_offset, entry.position, segment.base_offset + entry.relative_offset)
 
     def check_at_rest(self, place: Place, *, end_offset: int, bytes_max: int) -> CheckedSlice:
-        """See rot.check_slice. Thread. Raises LogChanged, LogError."""
+        """Check stored bytes: see rot.check_slice. Thread. Raises LogChanged, LogError."""
         self._check_usable()
         changes = self._changes
         try:
@@ -547,7 +557,7 @@ class PartitionLog:
         return checked
 
     def note_rotten(self, hole: Hole) -> None:
-        """Remember a hole, durably. Loop: rare, and a cut must not come between. Raises LogError."""
+        """Remember a hole, durably. Loop: this is rare, and a cut must not come between. Raises LogError."""
         self._check_usable()
         segment = self._segments[segment_index(self._segments, hole.base_offset)]
         if segment.base_offset != hole.base_offset or any(h.position == hole.position for h in segment.holes):
@@ -558,8 +568,9 @@ class PartitionLog:
         self._rewrite_rotten()
 
     def mend(self, hole: Hole, batches: Buffer) -> None:
-        """Write good batches over the beginning of a hole, to the disk, and read them back from there. The
-        hole stays until `close_hole`. Thread. Raises LogChanged, LogError."""
+        """Write good batches over the beginning of a hole, fsync them, and read them back from the disk. The
+        hole stays until `close_hole`. Thread. Raises LogChanged, LogError.
+        """
         self._check_usable()
         changes = self._changes
         segment = next((s for s in self._segments if s.base_offset == hole.base_offset), None)
@@ -577,7 +588,7 @@ class PartitionLog:
             raise self._health.fail(OSError(f"{hole.reason}: it rots again at once"), "mending")
 
     def close_hole(self, hole: Hole, *, size_bytes: int, next_offset: int) -> None:
-        """The first bytes of a hole are whole again. Loop. Raises LogError."""
+        """Record that the first `size_bytes` of a hole are whole again. Loop. Raises LogError."""
         self._check_usable()
         for segment in self._segments:
             if hole in segment.holes:
@@ -588,7 +599,9 @@ class PartitionLog:
         self._rewrite_rotten()
 
     def _good_until(self, offset: int) -> int:
-        """Where reading from `offset` on has to end. Raises RottenBytes."""
+        """Return the offset where a read from `offset` must end; raise RottenBytes if it lies in a damaged
+        range.
+        """
         for found in self._rotten:
             if found.first_offset <= offset < found.next_offset:
                 raise RottenBytes(found.reason)
@@ -597,7 +610,7 @@ class PartitionLog:
         return self._log_end_offset
 
     def _forget_rotten(self) -> None:
-        """After a cut or a deletion."""
+        """Forget the holes that a cut or a deletion removed."""
         if self._rotten:
             self._rewrite_rotten()
 
@@ -608,7 +621,7 @@ class PartitionLog:
             raise self._health.fail(error, f"marking {self.directory} as rotten") from error
 
     def _settle_rotten(self, stored: Sequence[Hole] | None) -> None:
-        """Forget holes in what was cut or deleted; write down what is left, unless that is what is stored."""
+        """Forget holes in what was cut or deleted; store the others, unless they are stored already."""
         for segment in self._segments:
             segment.holes = tuple(
                 hole
@@ -623,7 +636,7 @@ class PartitionLog:
     # ---- durability
 
     def is_flush_due(self, now_ms: int) -> bool:
-        """By flush.messages, flush.ms, or because a closed segment waits."""
+        """Return whether flush.messages, flush.ms or a waiting closed segment makes a flush due."""
         if self._unflushed:
             return True
         unflushed = self._log_end_offset - self.recovery_point
@@ -635,9 +648,10 @@ class PartitionLog:
         )
 
     def flush(self, *, include_active: bool = True, now_ms: int | None = None) -> int:
-        """fsync what was written until now, then raise the recovery point; returns it. For a thread: the loop
-        may go on appending, rolling, truncating and deleting. Without the active segment, only what rolls
-        left behind. The recovery point is durable when the directory writes its checkpoint."""
+        """fsync what was written until now, raise the recovery point and return it. Thread: the loop may go
+        on appending, rolling, truncating and deleting. Without `include_active`, flush only what rolls left
+        behind. The recovery point is durable when the directory writes its checkpoint.
+        """
         with self._flush_lock:
             self._check_usable()
             flush = self._begin_flush(include_active=include_active)
@@ -680,21 +694,21 @@ class PartitionLog:
                 self._last_flush_ms = now_ms
             return self.recovery_point
 
-    # ---- its seal (seal.py). The caller lets no two of these run at once.
+    # ---- its seal (seal.py). The caller runs only one of these methods at a time.
 
     def adopt_seal(self, seal: Seal) -> None:
-        """The log was opened, and holds what its stored seal promises."""
+        """Adopt the stored seal: the log was opened and holds what the seal promises."""
         self._seal, self._is_seal_durable, self._vouched_max = seal, True, seal.end_offset
 
     def begin_seal(self, chain_epoch: int) -> None:
-        """From now on nothing more is vouched for. On the loop; `store_seal` in a thread follows."""
+        """Vouch for nothing more from now on. Loop; `store_seal` in a thread follows."""
         self._seal = Seal(
             chain_epoch=chain_epoch, leader_epoch=self._epochs.latest, end_offset=self._log_end_offset
         )
         self._is_seal_durable, self._vouched_max = False, self._log_end_offset
 
     def store_seal(self) -> None:
-        """Flush, then store the seal that was begun; not of a log that was cut meanwhile. In a thread."""
+        """Flush, then store the seal that was begun, unless the log was cut meanwhile. Thread."""
         seal = self._seal
         assert seal is not None
         if self.flush() >= seal.end_offset:
@@ -705,7 +719,7 @@ class PartitionLog:
             self._is_seal_durable = True
 
     def remove_seal(self) -> None:
-        """Durably; then `open_seal` on the loop. In a thread."""
+        """Remove the seal durably. Thread; `open_seal` on the loop follows."""
         self._check_usable()
         try:
             remove_seal(self._disk, self.directory)
@@ -713,15 +727,15 @@ class PartitionLog:
             raise self._failed(error, "unsealing") from error
 
     def open_seal(self) -> None:
-        """The stored seal is gone: everything written may be vouched for."""
+        """Allow vouching for everything written: the stored seal is gone."""
         self._seal, self._is_seal_durable = None, False
 
     def vouch_for_flushed(self) -> None:
-        """The seal stays: what is fsynced may be vouched for all the same."""
+        """Allow vouching for what is fsynced, although the seal stays."""
         self._vouched_max = max(self._vouched_max, self.recovery_point)
 
     def persist_epochs(self) -> None:
-        """Make the leader-epoch file durable. For a thread."""
+        """Make the leader-epoch file durable. Thread."""
         self._check_usable()
         try:
             if self._fsync_epochs():
@@ -730,19 +744,19 @@ class PartitionLog:
             raise self._failed(error, "persisting epochs of") from error
 
     def on_syncing_epochs(self) -> None:
-        """The caller is about to make the leader-epoch file durable, with those of other logs."""
+        """Note that the caller is about to make the leader-epoch file durable, with those of other logs."""
         self._is_epochs_file_unsynced = False  # a write from now on needs another fsync
 
     def settle_after_recovery(self) -> None:
-        """Write what a scan found good, so that the next one need not begin as early. A flush follows."""
+        """Write what a scan found good, so that the next scan can begin later. A flush follows."""
         path = f"{self.directory}/{EPOCHS_FILE}"
         encoded = self._epochs.encode()
         try:
             if read_whole(self._disk, path, bytes_max=CHECKPOINT_BYTES_MAX) == encoded:
-                self._is_epochs_file_unsynced = True  # the last process may not have come to it
+                self._is_epochs_file_unsynced = True  # the last process may not have synced it
             else:
-                # A power cut now must leave the old epochs or these: one without batches has no other
-                # evidence.
+                # After a power cut the disk must hold the old epochs or these: an epoch without batches has
+                # no other evidence.
                 replace_durably(self._disk, path, encoded)
             self._write_snapshot()
         except OSError as error:
@@ -751,7 +765,7 @@ class PartitionLog:
             self._unflushed = list(self._segments[:-1])
 
     def write_for_close(self) -> None:
-        """Write all that the next start needs so that it need not scan. A flush follows."""
+        """Write all that the next start needs to avoid a scan. A flush follows."""
         self._check_usable()
         active = self._segments[-1]
         try:
@@ -763,12 +777,12 @@ class PartitionLog:
             raise self._health.fail(error, f"closing {self.directory}") from error
 
     def _write_snapshot(self) -> None:
-        """Nothing is to be replayed of a log that has no record and no producer."""
+        """Write a producer snapshot, unless the log has no record and no producer: then nothing is replayed."""
         if self._producers or self._size_bytes or self._snapshots.offsets:
             self._snapshots.write(self._producers, log_offset=self._segments[-1].next_offset)
 
     def close_cleanly(self) -> None:
-        """Everything to disk. Refuses all use afterwards."""
+        """Make everything durable, then refuse all use."""
         self.write_for_close()
         self.flush()
         self.abandon()
@@ -790,7 +804,7 @@ class PartitionLog:
         self._damaged(CorruptLog(detail))
 
     def _damaged(self, error: CorruptLog) -> CorruptLog:
-        """This log is over, for the next process too: it need not read these bytes before it is believed."""
+        """Mark this log as damaged, also on disk: the next process then need not read these bytes to know it."""
         self._refusal = error
         try:
             replace_durably(self._disk, f"{self.directory}/{DAMAGED_FILE}", str(error).encode())
@@ -802,9 +816,10 @@ class PartitionLog:
 
     @contextmanager
     def _reading(self, first_offset: int | None) -> Iterator[None]:
-        """A reader in a thread may find files gone, or shorter than they were, that the loop has cut or
-        deleted under it: only what fails in a log that stayed as it was is a failure. first_offset: from
-        where a scrub shall look for bytes that a reader finds damaged; None: such bytes end the log."""
+        """Translate errors of a read in a thread. The loop may have cut or deleted files under the reader, so
+        an error counts as a failure only if the log did not change. If first_offset is given, a scrub looks
+        for the damaged bytes from there; if None, they end the log.
+        """
         changes = self._changes
         try:
             yield
@@ -832,8 +847,9 @@ class PartitionLog:
         return SuspectBytes(str(error), first_offset=first_offset, bad_offset=max(first_offset, bad_offset))
 
     def _failed(self, error: OSError, doing: str) -> LogError:
-        """What an error of the disk means to a method that runs in a thread. A log that was closed meanwhile
-        has had its directory renamed: its files are not missed."""
+        """Return the LogError for a disk error in a thread. A log that was closed meanwhile has had its
+        directory renamed, so its missing files are no failure.
+        """
         if isinstance(error, FileNotFoundError) and self._refusal is not None:
             return self._refusal
         return self._health.fail(error, f"{doing} {self.directory}")
@@ -853,19 +869,19 @@ class PartitionLog:
         found = segment.find(log_offset)
         position = segment.size_bytes if found is None else found[0]
         end_offset = log_offset if found is None else min(log_offset, found[1].base_offset)
-        for hole in segment.holes:  # `find` walks around them
+        for hole in segment.holes:  # `find` skips holes
             if hole.first_offset == log_offset:
                 position = hole.position
             elif hole.first_offset < log_offset < hole.next_offset:
                 raise segment.corrupt(hole.position, "rotten, and to be cut within")
-        end_offset = max(end_offset, self._log_start_offset)  # which may lie inside the batch that goes
+        end_offset = max(end_offset, self._log_start_offset)  # the log start may lie inside the dropped batch
         self._on_cutting(self.partition, _end_of_batches(segment, end_offset))
         with self._cutting(segment.base_offset):
             self._lower_recovery_point(segment.base_offset, if_above=end_offset)
             self._drop_segments_after(keep, end_offset)
             segment.truncate(position)
-            # Before new bytes take the place of those that went: a power cut that brought some of them back
-            # among the new would leave a log that no leader ever had.
+            # Before new bytes are written in place of the cut ones: a power cut that brought some of the old
+            # bytes back among the new would leave a log that no leader ever had.
             segment.file.fsync()
         self._size_bytes = sum(other.size_bytes for other in self._segments)
         self._tail.truncate_to(end_offset)
@@ -875,9 +891,10 @@ class PartitionLog:
             self.rebuild_producers()
 
     def _drop_deleted_bytes(self) -> None:
-        """Nothing is left of the log but bytes below its start. What a leader sends next need not continue
-        them (after an unclean election its epoch may be older), so the next opening must not find them in
-        front of it. What they say of producers is in the snapshot."""
+        """Drop all bytes: they lie below the log start. The leader's next batches need not continue them
+        (after an unclean election its epoch may be older), so the next opening must not find them in front of
+        those batches. The snapshot holds their producer states.
+        """
         self.roll(now_ms=self._last_append_ms)
         self.flush()
         detached = self.detach_old_segments()
@@ -900,11 +917,12 @@ class PartitionLog:
             self._segments[-1].reopen_for_append()
 
     def _replaced_by_one(self, log_offset: int, *, recovery_point_max: int) -> Segment:
-        """All segments' files are gone, and that of an empty one is there, both durably."""
+        """Replace all segments by an empty one at `log_offset`, durably, and return it."""
         with self._state_lock:
             self.recovery_point = min(self.recovery_point, recovery_point_max)
-        # Stored before a segment goes: with a start that is too high the next opening would drop what this
-        # log is going to hold; with one below the recovery point it would miss what this one drops.
+        # Store this before a segment is unlinked. With a start that is too high, the next opening would drop
+        # what this log will hold; with a start below the recovery point, it would miss the segments dropped
+        # here.
         self._on_lowered()
         for segment in reversed(self._segments):
             self._unlink_segment(segment)
@@ -921,8 +939,10 @@ class PartitionLog:
         return active
 
     def rebuild_producers(self, *, is_recovery: bool = False) -> None:
-        """From the newest snapshot at or below the end, and the log after it (I23, S22). A recovery also
-        writes the snapshots that are missing between segments: retention may delete what they stand for."""
+        """Rebuild producer states from the newest snapshot at or below the end, and the log after it (I23 (no
+        gap, no repeat), S22). A recovery also writes the missing snapshots between segments: retention may
+        delete the segments that they stand for.
+        """
         snapshot = self._snapshots.load_newest(offset_max=self._log_end_offset)
         states, log_offset = (ProducerStates(), -1) if snapshot is None else snapshot
         for segment in self._segments:
@@ -938,8 +958,10 @@ class PartitionLog:
 
     @contextmanager
     def _cutting(self, log_offset: int) -> Iterator[None]:
-        """From before the recovery point is lowered until all is cut. Holds back a flush that runs beside it,
-        also one that begins and ends meanwhile: what it syncs from this offset on goes."""
+        """Mark a cut as under way, from before the recovery point is lowered until all is cut. This holds
+        back a concurrent flush, also one that begins and ends meanwhile: what it syncs from this offset on is
+        cut.
+        """
         with self._state_lock:
             self._cut_under_way = log_offset
             if self._lowest_cut is None or log_offset < self._lowest_cut:
@@ -951,7 +973,9 @@ class PartitionLog:
                 self._cut_under_way = None
 
     def _lower_recovery_point(self, log_offset: int, *, if_above: int) -> None:
-        """On disk before anything is cut, or a later torn tail would pass for flushed data."""
+        """Lower the recovery point on disk before anything is cut; a later torn tail would else pass for
+        flushed data.
+        """
         with self._state_lock:
             if self.recovery_point <= if_above:
                 return
@@ -1004,8 +1028,9 @@ class _Flush(NamedTuple):
 
 
 def flush_together(logs: Sequence[PartitionLog], sync_all: Callable[[], None]) -> None:
-    """`flush` for many logs at the price of one: `sync_all` makes everything durable that they have written.
-    For a thread."""
+    """Flush many logs at the price of one: `sync_all` makes everything durable that they have written.
+    Thread.
+    """
     flushes: list[tuple[PartitionLog, _Flush]] = []
     try:
         for log in logs:
@@ -1021,7 +1046,7 @@ def flush_together(logs: Sequence[PartitionLog], sync_all: Callable[[], None]) -
 
 
 def _fsync_unless_gone(fsync: Callable[[], None]) -> None:
-    """A truncation or retention may unlink a file while the flush walks its list: nothing to save then."""
+    """fsync a file unless it is gone: truncation or retention may unlink it while the flush walks its list."""
     try:
         fsync()
     except FileNotFoundError:
@@ -1029,7 +1054,7 @@ def _fsync_unless_gone(fsync: Callable[[], None]) -> None:
 
 
 def _end_of_batches(segment: Segment, log_offset: int) -> int:
-    """Where the last batch below `log_offset` ends."""
+    """Return the offset where the last batch below `log_offset` ends."""
     found = segment.find(log_offset - 1)
     if found is not None and found[1].base_offset < log_offset:
         return log_offset
