@@ -777,7 +777,7 @@ class PartitionLog:
             raise self._health.fail(error, f"closing {self.directory}") from error
 
     def _write_snapshot(self) -> None:
-        """Write a producer snapshot, unless the log has no record and no producer: then nothing is replayed."""
+        """Write a producer snapshot, unless the log has no record and no producer."""
         if self._producers or self._size_bytes or self._snapshots.offsets:
             self._snapshots.write(self._producers, log_offset=self._segments[-1].next_offset)
 
@@ -804,7 +804,7 @@ class PartitionLog:
         self._damaged(CorruptLog(detail))
 
     def _damaged(self, error: CorruptLog) -> CorruptLog:
-        """Mark this log as damaged, also on disk: the next process then need not read these bytes to know it."""
+        """Mark this log as damaged, also on disk: the next process need not read these bytes."""
         self._refusal = error
         try:
             replace_durably(self._disk, f"{self.directory}/{DAMAGED_FILE}", str(error).encode())
@@ -1046,7 +1046,7 @@ def flush_together(logs: Sequence[PartitionLog], sync_all: Callable[[], None]) -
 
 
 def _fsync_unless_gone(fsync: Callable[[], None]) -> None:
-    """fsync a file unless it is gone: truncation or retention may unlink it while the flush walks its list."""
+    """fsync a file unless it is gone: truncation or retention may unlink it during a flush."""
     try:
         fsync()
     except FileNotFoundError:
