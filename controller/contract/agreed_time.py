@@ -95,7 +95,7 @@ class AgreedTime:
         return None if _are_apart(min(clocks), max(clocks)) else min(clocks)
 
     def stamp_ms(self, *, wall_ms: int, mono_ms: int) -> int:
-        """What the time is called in what is written now: the own clock's, unless others refute it."""
+        """Return the time for what is written now: the own clock's, unless other clocks refute it."""
         elapsed = self._elapsed
         if elapsed is not None and not _are_apart(wall_ms, elapsed.at(mono_ms)):
             return wall_ms
@@ -108,7 +108,7 @@ class AgreedTime:
         return best_ms if _are_apart(wall_ms, best_ms) else wall_ms
 
     def leap(self, *, wall_ms: int, mono_ms: int) -> ClockLeap | None:
-        """How far the clocks disagree; None: they agree, or there is nothing to compare with."""
+        """Return how far the clocks disagree; None if they agree, or there is nothing to compare with."""
         other = self._other
         if other is None:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def host_and_port(endpoint: str) -> tuple[str, int]:
-    """Of a valid endpoint; brackets around an IPv6 address are not part of the host."""
+    """Return host and port of a valid endpoint; brackets around an IPv6 address are not part of the host."""
     host, _, port = endpoint.rpartition(":")
     return host.strip("[]"), int(port)
 

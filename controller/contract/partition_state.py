@@ -83,8 +83,8 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def replication_factor(self) -> int:
-        """Replicas that the partition is meant to have: learners count when their reassignment is complete,
-        and those that it drops until then."""
+        """Return how many replicas the partition is meant to have. Learners count when their reassignment is
+        complete; until then the replicas that it drops count."""
         return len(self.original_replicas or self.replicas)
 
     @property

@@ -39,7 +39,8 @@ class ShutdownKind(StrEnum):
 
     @property
     def is_intact(self) -> bool:
-        """Whether the replica still holds all it had acknowledged (if its directories are the same ones)."""
+        """Return whether the replica still holds all it had acknowledged (if its directories are the same
+        ones)."""
         return self in (ShutdownKind.CLEAN, ShutdownKind.PROCESS_CRASH)
 
 

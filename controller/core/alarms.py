@@ -53,7 +53,7 @@ class ReplicaVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain_replicas(image: ClusterImage, state: PartitionState) -> tuple[ReplicaVerdict, ...]:
-    """Why each replica does not lead, in assignment order. Empty when the partition has a leader."""
+    """Return why each replica does not lead, in assignment order; empty if the partition has a leader."""
     if state.leader != NO_LEADER:
         return ()
     return tuple(_verdict(image, state, broker_id) for broker_id in state.replicas)
@@ -90,8 +90,8 @@ def _verdict(image: ClusterImage, state: PartitionState, broker_id: int) -> Repl
 
 
 def way_on(state: PartitionState) -> str | None:
-    """What an operator does about a partition that nobody leads and nobody may; None: it will be led again
-    by a replica that is known to hold everything (3.5)."""
+    """Return what an operator can do about a partition that has no leader and no replica that may lead. None
+    if a replica that is known to hold everything will lead it again (3.5, electing a leader)."""
     if state.leader != NO_LEADER or state.isr or state.elr:
         return None
     name = f"{state.topic} {state.partition}"
@@ -124,7 +124,8 @@ def describe(code: AlarmCode, image: ClusterImage, state: PartitionState) -> str
 
 
 def describe_leap(broker_id: int | None, leap: ClockLeap) -> str:
-    """In words that stay the same while the clocks do: in whole minutes. broker_id None: the controller's."""
+    """Describe the leap in whole minutes, so that the words stay the same while the clocks do. broker_id
+    None: the controller's."""
     who, other = (
         ("the controller", "ZooKeeper") if broker_id is None else (f"broker {broker_id}", "the controller")
     )
@@ -182,7 +183,7 @@ class AlarmBook:
             draft.effects.append(ClearAlarm(key=key))
 
     def on_clocks(self, draft: Draft, broker_id: int | None, leap: ClockLeap | None) -> None:
-        """What a broker tells of its clocks, or with None this controller of its own."""
+        """Note what a broker reports of its clocks, or with None this controller of its own."""
         key = AlarmKey(code=AlarmCode.CLOCK_LEAP, broker_id=broker_id)
         if leap is None:
             self.clear_alarm(draft, key)
@@ -279,7 +280,7 @@ class AlarmBook:
                 self._settle_unproven(draft, partition, whole=None)
 
     def alarms(self, image: ClusterImage) -> tuple[Alarm, ...]:
-        """Everything that is up, most severe first, partitions described as they stand now."""
+        """Return every current alarm, most severe first, with partitions described as they are now."""
         listed = [
             Alarm(key=_partition_alarm(code, key), detail=describe(code, image, image.partitions[key]))
             for code, keys in self._partitions.items()

@@ -39,8 +39,9 @@ def grown(
     target: tuple[int, ...],
     throttle: MoveThrottle | None = None,
 ) -> PartitionState | Obstacle | None:
-    """On the way to `target` (distinct, at least one), as fast as `throttle` allows, complete at once when
-    nothing is missing; None: it is there, or on that way at that rate, already."""
+    """Return the state on the way to `target` (distinct, at least one), as fast as `throttle` allows;
+    complete at once if nothing is missing. None if the partition is there, or on that way at that rate,
+    already."""
     original = state.original_replicas or state.replicas
     adding = tuple(b for b in target if b not in original)
     removing = tuple(b for b in original if b not in target)

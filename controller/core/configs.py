@@ -109,7 +109,7 @@ def check_configs(
 
 
 def check_value(setting: Setting, value: str) -> str | None:
-    """What is wrong with a value, in words that follow the setting's name; None: nothing."""
+    """Return what is wrong with a value, in words that follow the setting's name; None if it is valid."""
     shown = repr(value[:40])
     match setting.kind:
         case "int":

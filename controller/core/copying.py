@@ -88,7 +88,8 @@ class CopyBook:
         self._learners = sum(len(kept) for kept in self._samples.values())
 
     def estimate(self, state: PartitionState, follower: FollowerLag, *, behind_ms: int) -> CopyEstimate:
-        """As of the learner's last report. An idle leader does not repeat itself, so samples may be old."""
+        """Estimate the copy from the learner's last report. An idle leader does not repeat itself, so samples
+        may be old."""
         known = self._samples.get((state.topic_id, state.partition), {}).get(follower.broker_id)
         if known is None or known[0] != state.leader_epoch:
             return CopyEstimate()
@@ -129,8 +130,8 @@ def _pairs(samples: deque[_Sample]) -> zip[tuple[_Sample, _Sample]]:
 
 
 def _copied_per_second(samples: deque[_Sample]) -> int | None:
-    """What was written to the leader meanwhile, less what the gap grew. Intervals in which the leader deleted
-    old segments don't tell what was written."""
+    """Return what was written to the leader meanwhile, less the growth of the gap. Intervals in which the
+    leader deleted old segments don't tell what was written."""
     copied = elapsed_ms = 0
     for before, after in _pairs(samples):
         if before.log_start_offset == after.log_start_offset:

@@ -49,7 +49,7 @@ class Draft:
         self.write(PartitionRecord(state=state, change=change))
 
     def unproven(self, state: PartitionState) -> tuple[int, ...]:
-        """Members of its ELR that may not be elected (floor.py)."""
+        """Return the members of its ELR that may not be elected (floor.py)."""
         return self.floors.unproven(self.image, state)
 
     def write_broker(self, registration: BrokerRegistration, change: Change) -> None:

@@ -61,12 +61,12 @@ def settle(
 
 
 def live_brokers(image: ClusterImage) -> frozenset[int]:
-    """For membership tests only; never iterated."""
+    """Return the live brokers' ids, for membership tests only; never iterate over them."""
     return frozenset(b.broker_id for b in image.brokers.values() if b.admitted and not b.fenced)
 
 
 def eligible_ids(image: ClusterImage) -> frozenset[int]:
-    """For membership tests only; never iterated."""
+    """Return the ids of brokers that may lead, for membership tests only; never iterate over them."""
     return frozenset(b.broker_id for b in image.brokers.values() if b.is_eligible)
 
 

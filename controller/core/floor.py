@@ -29,11 +29,12 @@ class Floors:
         self._highest: dict[PartitionKey, tuple[int, int]] = {}
 
     def note_lag(self, state: PartitionState, lag: PartitionLag) -> None:
-        """By the leader of this state."""
+        """Note the lag that the leader of this state reports."""
         self._note(state, lag.high_watermark)
 
     def note_log_end(self, state: PartitionState, log_end: ReplicaLogEnd) -> None:
-        """By a replica. What it learnt before an unclean election, of which it has not heard, is void."""
+        """Note the log end that a replica reports. What it learnt before an unclean election that it has not
+        heard of is void."""
         newest = log_end.epochs[-1][0] if log_end.epochs else -1
         if newest >= state.unclean_leader_epoch:
             self._note(state, log_end.high_watermark)
@@ -57,11 +58,11 @@ class Floors:
         return tuple(b for b in state.elr if b not in told or told[b].log_end_offset < floor)
 
     def short(self, image: ClusterImage, state: PartitionState) -> dict[int, int]:
-        """Members of the ELR whose logs end too early: where."""
+        """Return the members of the ELR whose logs end too early, with where they end."""
         floor = self.of(state) if state.elr else 0
         told = self._log_ends.of(image, state) if floor else {}
         return {b: told[b].log_end_offset for b in state.elr if b in told and told[b].log_end_offset < floor}
 
     def forget(self, image: ClusterImage) -> None:
-        """Of partitions that are gone."""
+        """Forget partitions that are gone."""
         self._highest = {key: known for key, known in self._highest.items() if key in image.partitions}

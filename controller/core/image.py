@@ -323,7 +323,7 @@ class ClusterImage:
         return None if topic_id is None else self.topics[topic_id]
 
     def partition_keys(self, topic_id: str) -> Iterator[PartitionKey]:
-        """Keys of a topic's partitions, in order."""
+        """Return the keys of a topic's partitions, in order."""
         for number in range(self.topics[topic_id].partitions):
             if (topic_id, number) in self.partitions:
                 yield (topic_id, number)
@@ -337,7 +337,7 @@ class ClusterImage:
         return broker is not None and broker.is_eligible
 
     def placeable_brokers(self) -> tuple[BrokerRegistration, ...]:
-        """Those that may be given replicas, ascending by id."""
+        """Return the brokers that may be given replicas, ascending by id."""
         return tuple(self.brokers[b] for b in sorted(self.brokers) if self.brokers[b].takes_replicas)
 
     @property
@@ -346,7 +346,8 @@ class ClusterImage:
         return self._changes_start
 
     def changes_since(self, sequence: int) -> list[Changed] | None:
-        """What was replayed after `sequence`, oldest first; None: no longer, or not yet, known."""
+        """Return what was replayed after `sequence`, oldest first; None if that is no longer, or not yet,
+        known."""
         if sequence < self._changes_start or sequence > self.sequence:
             return None
         return self._changes[sequence - self._changes_start :]

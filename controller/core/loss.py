@@ -151,7 +151,8 @@ class LogEnds:
         return tuple(self._told)
 
     def of(self, image: ClusterImage, state: PartitionState) -> dict[int, ReplicaLogEnd]:
-        """By broker, in assignment order: told under this very state, by the registered incarnation."""
+        """Return log ends by broker, in assignment order: those told under this very state, by the registered
+        incarnation."""
         told = self._told.get((state.topic_id, state.partition), {})
         found: dict[int, ReplicaLogEnd] = {}
         for broker_id in state.replicas:
@@ -250,6 +251,6 @@ def parting_offset(log: ReplicaLogEnd, other: ReplicaLogEnd) -> tuple[int, bool]
 
 
 def _epoch_ends(epochs: Sequence[tuple[int, int]], log_end_offset: int) -> dict[int, int]:
-    """Where each epoch ends, exclusive: the next one's start, or the log's end."""
+    """Return where each epoch ends, exclusive: the next one's start, or the log's end."""
     next_starts = [start for _, start in epochs[1:]]
     return dict(zip((epoch for epoch, _ in epochs), [*next_starts, log_end_offset], strict=False))

@@ -210,14 +210,14 @@ class ClusterMachine:
         return Step(tuple(draft.records), tuple(draft.effects), reply)
 
     def forgive_silence(self, deaf_ms: int, now_ms: int) -> None:
-        """For so long, since the last step, heartbeats were not counted: it counts against no broker. Call it
-        before the step that would judge by it."""
+        """Count the silence of the last `deaf_ms` against no broker: since the last step, heartbeats were not
+        counted for so long. Call it before the step that would judge by it."""
         if deaf_ms > 0:
             self._sessions.forgive_silence(deaf_ms, now_ms)
 
     def evidence(self, event: Event) -> str | None:
-        """Whether the event shows that ZooKeeper went back. Ask before `step`, which halts by it: what is
-        evidence under a standing term is nothing but news under one that has ended."""
+        """Return why the event shows that ZooKeeper went back, or None. Ask before `step`, which halts by it:
+        what is evidence under a standing term is only news under a term that has ended."""
         in_rows = None if self._has_taken_over else evidence_in_rows(self.terms)
         return in_rows or evidence_in(self.image, self.terms, event)
 
@@ -527,7 +527,8 @@ class ClusterMachine:
                 moves += elect_preferred(draft, key, change)
 
     def _is_preferred_near(self, key: PartitionKey) -> bool:
-        """By the leader's last report in this leader epoch; without one, being in sync must do."""
+        """Return whether the preferred leader is near, by the leader's last report in this leader epoch;
+        True without a report: being in sync must do."""
         state = self.image.partitions[key]
         lag = self.lags.get(key)
         if lag is None or lag.leader_epoch != state.leader_epoch:
@@ -559,7 +560,7 @@ class ClusterMachine:
         return self.options.auto_leader_rebalance and is_leader_rebalance_enabled(self.image.configs)
 
     def next_deadline_ms(self) -> int | None:
-        """When to submit the next Tick, on the clock of `now_ms`. May be early, never late."""
+        """Return when to submit the next Tick, on the clock of `now_ms`. May be early, never late."""
         if self.went_back is not None:
             return None
         deadlines = (self._sessions.next_deadline_ms(self.image), self._confirm_at_ms, self._preferred_at_ms)
@@ -568,24 +569,24 @@ class ClusterMachine:
     # --- for readers ------------------------------------------------------------------------------------
 
     def alarms(self) -> tuple[Alarm, ...]:
-        """Everything an operator should know now, most severe first."""
+        """Return everything an operator should know now, most severe first."""
         halted = () if self.went_back is None else (_went_back_alarm(self.went_back),)
         return halted + self._alarms.alarms(self.image)
 
     def explain(self, key: PartitionKey) -> tuple[ReplicaVerdict, ...]:
-        """Why a partition has no leader, replica by replica; empty when it has one, or is not known."""
+        """Return why a partition has no leader, replica by replica; empty if it has one, or is not known."""
         state = self.image.partitions.get(key)
         return () if state is None else explain_replicas(self.image, state)
 
     def loss_preview(self, key: PartitionKey) -> LossPreview | None:
-        """What each choice of a leader would lose; None when the partition has one, or is not known."""
+        """Return what each choice of a leader would lose; None if the partition has one, or is not known."""
         state = self.image.partitions.get(key)
         if state is None:
             return None
         return preview_loss(self.image, state, self._log_ends.of(self.image, state), self.lags.get(key))
 
     def reassignments(self, now_ms: int) -> tuple[ReassignmentProgress, ...]:
-        """Every running reassignment: how far it is, and what holds it up."""
+        """Return every running reassignment: how far it is, and what holds it up."""
         return tuple(
             reassignment_progress(
                 self.image,
@@ -600,12 +601,12 @@ class ClusterMachine:
         )
 
     def last_seen_ms(self, broker_id: int) -> int | None:
-        """When the broker's last heartbeat arrived, on the clock of `now_ms`; None: not since it was fenced
-        or this controller took over."""
+        """Return when the broker's last heartbeat arrived, on the clock of `now_ms`; None if there was none
+        since it was fenced or this controller took over."""
         return self._sessions.last_seen_ms(broker_id)
 
     def applied_sequences(self) -> dict[int, int]:
-        """How far each broker has applied this controller's stream."""
+        """Return how far each broker has applied this controller's stream."""
         return dict(sorted(self._sessions.applied.items()))
 
 

@@ -53,7 +53,7 @@ def maintain_brokers(draft: Draft, event: MaintainBrokers) -> BrokersMaintained 
 
 
 def describe_broker(draft: Draft, event: DescribeBroker) -> BrokerDescribed | Refusal:
-    """Moves nothing: placement and plans go by it from now on."""
+    """Store the description. It moves nothing: placement and plans go by it from now on."""
     before = draft.image.brokers.get(event.broker_id)
     if before is None:
         return Refusal(
@@ -101,6 +101,6 @@ def _movable(image: ClusterImage, broker_id: int, changed: dict[int, BrokerRegis
 
 
 def is_drained(image: ClusterImage, broker_id: int) -> bool:
-    """Whether a broker that is draining holds no replica of a living topic, neither one that goes nor one
-    that comes."""
+    """Return whether a draining broker holds no replica of a living topic, neither one that goes nor one that
+    comes."""
     return image.brokers[broker_id].draining and not image.replicas_of.get(broker_id)

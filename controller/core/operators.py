@@ -223,8 +223,8 @@ def _elect_unclean(
 
 
 def _check_loss(event: ElectUnclean, image: ClusterImage, loss: LossPreview | None) -> Refusal | None:
-    """Whether what replicas told of their logs keeps to what was accepted. One that is down can't be waited
-    for: that is what the operator decides."""
+    """Refuse if what replicas told of their logs exceeds the loss that was accepted. A replica that is down
+    can't be waited for: that is what the operator decides."""
     limit = event.lost_records_max
     if limit is None or loss is None:
         return None

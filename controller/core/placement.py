@@ -85,7 +85,8 @@ def place_from_emptiest(
 
 
 def has_shared_domains(brokers: Sequence[PlacementBroker]) -> bool:
-    """Whether it matters who stands together: brokers share hosts, or racks are fewer than brokers."""
+    """Return whether it matters which brokers hold a partition together: brokers share hosts, or racks are
+    fewer than brokers."""
     if len({broker.host for broker in brokers}) < len(brokers):
         return True
     return 1 < len({_rack(broker) for broker in brokers}) < len(brokers)
@@ -100,7 +101,8 @@ def _rack(broker: PlacementBroker) -> str:
 
 
 def circle_offsets(n: int, partitions: int, replication_factor: int, shift: int) -> list[tuple[int, ...]]:
-    """Distances from the preferred replica, per round of n partitions; the last round may be incomplete."""
+    """Return distances from the preferred replica, per round of n partitions; the last round may be
+    incomplete."""
     rounds, rest = divmod(partitions, n)
     last = _last_round_offsets(n, rest, replication_factor, shift) if rest else ()
     # The last round's second replica takes the distance that is used last in the cycle of full rounds, so

@@ -63,7 +63,7 @@ def targets(image: ClusterImage, broker_id: int) -> tuple[PreflightTarget, ...] 
 def judge(
     image: ClusterImage, reports: Reports, candidates: Sequence[int], limits: PreflightLimits, *, now_ms: int
 ) -> tuple[Check, ...]:
-    """All checks of the candidates that are registered and wait; of one that is admitted there are none."""
+    """Return all checks of the candidates that are registered and wait; an admitted broker has none."""
     waiting = [image.brokers[b] for b in candidates if b in image.brokers and not image.brokers[b].admitted]
     checks: list[Check] = []
     for broker in waiting:
@@ -74,8 +74,8 @@ def judge(
 
 
 def _live(image: ClusterImage) -> list[BrokerRegistration]:
-    """Those a new broker will exchange records with. One that is down can't be asked, and is checked by
-    nobody: it was when it was added."""
+    """Return the brokers that a new broker will exchange records with. A broker that is down can't be asked
+    and is not checked: it was checked when it was added."""
     return [b for b in image.brokers.values() if b.status is BrokerStatus.ACTIVE]
 
 
@@ -151,7 +151,7 @@ def _own_checks(
 
 
 def _listener_check(image: ClusterImage, broker: BrokerRegistration, heard: Heard) -> Check:
-    """As the controller sees it; proving a death rests on it later."""
+    """Check the listener as the controller sees it; proving a death rests on it later."""
     me = broker.broker_id
     address = f"{broker.host}:{broker.port}"
     for other in image.brokers.values():

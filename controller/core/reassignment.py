@@ -73,7 +73,7 @@ def _cause(target: ReassignmentTarget, after: PartitionState) -> Cause:
 def _check_named(
     image: ClusterImage, target: ReassignmentTarget, before: PartitionState | None, seen: set[PartitionKey]
 ) -> Refusal | None:
-    """That the target names a living partition, once, in the state that was looked at."""
+    """Refuse unless the target names a living partition, once, in the state that was looked at."""
     topic = image.topics.get(target.topic_id)
     if topic is None or topic.deleting or before is None:
         return Refusal(
@@ -184,9 +184,9 @@ def _check_replicas(
 
 
 def follow_up(draft: Draft, records: Sequence[Record]) -> None:
-    """What follows from the partitions just written. Most reassignments complete with the addition to their
-    ISR (isr.py); those that waited only for somebody who may lead complete here. And a topic's replication
-    factor is that of its first partition: new partitions get as many replicas."""
+    """Write what follows from the partitions just written. Most reassignments complete with the addition to
+    their ISR (isr.py); those that waited only for a replica that may lead complete here. A topic's
+    replication factor is that of its first partition: new partitions get as many replicas."""
     image = draft.image
     for record in list(records):
         if isinstance(record, PartitionRecord):

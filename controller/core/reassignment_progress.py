@@ -71,12 +71,12 @@ class ReassignmentProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def remaining(self) -> int:
-        """Targets that are not in sync yet."""
+        """Return the number of targets that are not in sync yet."""
         return sum(not target.in_sync for target in self.targets)
 
     @property
     def remaining_bytes(self) -> int | None:
-        """Of all learners together; None: of one of them it is not known."""
+        """Return the bytes that all learners together lack; None if one learner's are not known."""
         return _sum(t.remaining_bytes for t in self.targets if t.is_learner and not t.in_sync)
 
     @property
@@ -123,7 +123,7 @@ def reassignment_progress(
     stall_ms: int,
     behind_ms: int,
 ) -> ReassignmentProgress:
-    """Of one partition in `image.reassigning`."""
+    """Return the progress of one partition in `image.reassigning`."""
     state = image.partitions[key]
     lag = lags.get(key)
     if lag is not None and lag.leader_epoch != state.leader_epoch:

@@ -147,12 +147,12 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_eligible(self) -> bool:
-        """May lead and may join an ISR (KIP-841)."""
+        """Return whether the broker may lead and may join an ISR (KIP-841)."""
         return self.admitted and not self.fenced and not self.shutting_down
 
     @property
     def takes_replicas(self) -> bool:
-        """May be given replicas that it does not have."""
+        """Return whether the broker may be given replicas that it does not have."""
         return self.is_eligible and not self.cordoned and not self.draining
 
 

@@ -18,10 +18,10 @@ def has_usable_dir(broker: BrokerRegistration) -> bool:
 
 
 def vouches_for_seats(before: BrokerRegistration, request: RegisterRequest) -> bool:
-    """Whether the new incarnation provably holds all that the old one had acknowledged (3.8): it stopped
-    cleanly or only its process died, it was the incarnation we know (or followed one that never learnt its
-    epoch), and every directory that was usable is there. A directory that had failed proves nothing by
-    working again: after a failed write nobody knows what it holds."""
+    """Return whether the new incarnation provably holds all that the old one had acknowledged (3.8). It
+    stopped cleanly or only its process died; it was the incarnation we know (or followed one that never
+    learnt its epoch); and every directory that was usable is there. A directory that had failed proves
+    nothing by working again: after a failed write its content is unknown."""
     usable = set(before.log_dir_ids) - set(before.offline_log_dir_ids)
     now_usable = set(request.log_dir_ids) - set(request.offline_log_dir_ids)
     return (
@@ -33,10 +33,10 @@ def vouches_for_seats(before: BrokerRegistration, request: RegisterRequest) -> b
 
 
 def follows(before: BrokerRegistration, request: RegisterRequest) -> bool:
-    """Whether the directories last served the incarnation we know. One that died between being registered and
-    learning its epoch has left its id, written before it asked; it never acted under that epoch. An older
-    copy of the directories has neither the epoch nor the id. One that a recovery gave its epoch, and that
-    died before it was unfenced under that, has left the one before (11.4)."""
+    """Return whether the directories last served the incarnation we know. One that died between being
+    registered and learning its epoch has left its id, written before it asked; it never acted under that
+    epoch. An older copy of the directories has neither the epoch nor the id. One that a recovery gave its
+    epoch, and that died before it was unfenced under that, has left the one before (11.4)."""
     return (
         request.previous_broker_epoch == before.broker_epoch
         or (before.fenced and -1 < before.epoch_before_recovery == request.previous_broker_epoch)
@@ -45,8 +45,9 @@ def follows(before: BrokerRegistration, request: RegisterRequest) -> bool:
 
 
 def continues_chain(before: BrokerRegistration, request: RegisterRequest) -> bool:
-    """Whether these are the very directories that the registered incarnation left, however it stopped: what
-    it durably wrote down is there. An older copy of them, or others, begins a new chain (3.9)."""
+    """Return whether these are the very directories that the registered incarnation left, however it stopped:
+    what it durably wrote down is there. An older copy of them, or others, begins a new chain (3.9, election
+    by seals)."""
     return (
         before.chain_epoch >= 0
         and follows(before, request)
@@ -68,7 +69,7 @@ def proves_end(before: BrokerRegistration, request: RegisterRequest) -> bool:
 def check_registration(
     image: ClusterImage, request: RegisterRequest, options: ControllerOptions
 ) -> tuple[ControllerError, str]:
-    """Everything that can be wrong with the request itself."""
+    """Check everything that can be wrong with the request itself."""
     unanswered = request.unanswered_incarnation_ids
     texts = (
         request.incarnation_id,

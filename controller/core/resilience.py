@@ -79,8 +79,8 @@ def takes_acks_all(state: PartitionState) -> bool:
 
 
 def lose(image: ClusterImage, brokers: Collection[int]) -> list[PartitionLoss]:
-    """Every partition that is worse off when `brokers` are lost together: the worst first, then by topic and
-    number. Brokers that are not there, or are fenced, change nothing."""
+    """Return every partition that is worse off when `brokers` are lost together: the worst first, then by
+    topic and number. Brokers that are absent or fenced change nothing."""
     lost = frozenset(brokers)
     live, eligible = live_brokers(image) - lost, eligible_ids(image) - lost
     touched: dict[PartitionKey, None] = {}
@@ -205,7 +205,7 @@ def _is_plain(state: PartitionState, eligible: frozenset[int]) -> bool:
 
 
 def _condition_with(state: PartitionState, in_sync: int) -> Condition:
-    """Of a partition that is led, with so many replicas in sync."""
+    """Return the condition of a led partition with so many replicas in sync."""
     if in_sync < state.min_insync_replicas:
         return Condition.UNDER_MIN_ISR
     return Condition.UNDER_REPLICATED if in_sync < state.replication_factor else Condition.ONLINE
@@ -214,7 +214,7 @@ def _condition_with(state: PartitionState, in_sync: int) -> Condition:
 def _lose_one(
     image: ClusterImage, state: PartitionState, *, live: frozenset[int], eligible: frozenset[int]
 ) -> PartitionLoss | None:
-    """What becomes of a partition when only `live` are left; None: nothing worse than it is."""
+    """Return what becomes of a partition when only `live` are left; None if it is no worse than now."""
     after = settle(state, live=live, eligible=eligible, demoted=image.demoted)
     if after is None:
         return None

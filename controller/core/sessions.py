@@ -87,7 +87,7 @@ class Session:
         self._heard: deque[tuple[int, int]] = deque(maxlen=HEARD_MAX)
 
     def on_told(self, count: int, answered: int) -> None:
-        """By another broker. A later heartbeat does not know of fewer answers."""
+        """Note what another broker tells. A later heartbeat does not know of fewer answers."""
         if any(own_count >= count and own < answered for own_count, own in self._heard):
             self.has_gone_back = True
         self._raise(count, answered)
@@ -147,7 +147,7 @@ class Sessions:
         self._is_stale = True
 
     def is_valid(self, broker_id: int, now_ms: int) -> bool:
-        """Whether this broker's process must be presumed to be running."""
+        """Return whether this broker's process must be presumed to be running."""
         session = self._by_id.get(broker_id)
         return (
             session is not None
@@ -160,7 +160,7 @@ class Sessions:
         return None if session is None else session.last_seen_ms
 
     def on_takeover(self, draft: Draft) -> None:
-        """Seats were repaired: whoever is fenced must apply that too before it is trusted."""
+        """Note that seats were repaired: a fenced broker must apply that too before it is trusted."""
         for broker_id, broker in draft.image.brokers.items():
             self._by_id[broker_id].required_sequence = draft.image.sequence
             if broker.admitted and broker.fenced and not broker.shutting_down:
@@ -246,8 +246,9 @@ class Sessions:
         return self._accept(draft.image, registration)
 
     def _end_incarnation(self, draft: Draft, before: BrokerRegistration, request: RegisterRequest) -> None:
-        """Everything that the old incarnation held goes before the new one gets an epoch. Each record may be
-        the last that is persisted: a repeated registration then finds the old epoch and finishes the job."""
+        """Take away everything that the old incarnation held, before the new one gets an epoch. Each record
+        may be the last that is persisted: a repeated registration then finds the old epoch and finishes the
+        job."""
         vouched = vouches_for_seats(before, request)
         cause = Cause.BROKER_RESTARTED if vouched else Cause.UNCLEAN_RESTART
         change = draft.change(
@@ -319,8 +320,9 @@ class Sessions:
         return ControllerError.NONE
 
     def is_outdated(self, broker_id: int, count: int, answered: int | None = None) -> bool:
-        """Whether it was sent before a heartbeat that was heard: it is late, or its process went back. Or it
-        was sent after, and its process has forgotten an answer: it went back. answered: None if not told."""
+        """Return whether the heartbeat was sent before one that was heard (it is late, or its process went
+        back), or was sent after it by a process that has forgotten an answer (it went back). answered: None
+        if not told."""
         session = self._by_id.get(broker_id)
         return session is not None and (
             session.has_gone_back
@@ -329,14 +331,15 @@ class Sessions:
         )
 
     def _note_others(self, image: ClusterImage, others: Iterable[Heard]) -> None:
-        """What a broker was told of others by the controller before this one."""
+        """Note what the controller before this one told a broker of others."""
         for heard in others:
             broker = image.brokers.get(heard.broker_id)
             if broker is not None and broker.broker_epoch == heard.broker_epoch:
                 self._by_id[heard.broker_id].on_told(heard.count, heard.answered)
 
     def _others(self, image: ClusterImage, broker_id: int) -> tuple[Heard, ...]:
-        """Of the brokers that follow this one in a ring of ids, so that each is known to a few."""
+        """Return what was heard of the brokers that follow this one in a ring of ids, so that each is known
+        to a few."""
         ids = sorted(self._by_id)
         after = bisect_right(ids, broker_id)
         ring = [other for other in (*ids[after:], *ids[:after]) if other != broker_id]
@@ -528,8 +531,8 @@ class Sessions:
         )
 
     def next_deadline_ms(self, image: ClusterImage) -> int | None:
-        """When `on_tick` has something to do. Heartbeats only postpone that, so the answer is kept until a
-        tick or a change of trust: it may be early, never late."""
+        """Return when `on_tick` has something to do. Heartbeats only postpone that, so the answer is kept
+        until a tick or a change of trust: it may be early, never late."""
         if self._is_stale:
             self._deadline_ms = min(
                 (

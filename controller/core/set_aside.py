@@ -62,14 +62,14 @@ class SetAsideBook:
         self._alarmed[broker_id] = raised
 
     def of(self, image: ClusterImage) -> dict[int, tuple[SetAsideLog, ...]]:
-        """By broker of the cluster, ascending."""
+        """Return the logs set aside, by broker of the cluster, ascending."""
         return {
             broker_id: self.told[broker_id] for broker_id in sorted(self.told) if broker_id in image.brokers
         }
 
 
 def bring_back(draft: Draft, book: SetAsideBook, event: BringBackTopics) -> TopicsBroughtBack | Refusal:
-    """Writes the rows, unless it is a dry run. Topics that the cluster has already are left as they are."""
+    """Write the rows, unless it is a dry run. Topics that the cluster already has are left as they are."""
     image = draft.image
     told = {b: logs for b, logs in book.of(image).items() if b not in event.gone_brokers}
     wanted = _wanted(image, told, event)
@@ -135,7 +135,8 @@ def _wanted(
 
 
 def _holdings(broker: BrokerRegistration, logs: Iterable[SetAsideLog], topic_id: str) -> Holdings:
-    """As the broker would have told of them in a recovery. A broker with a damaged log has lost something."""
+    """Return the holdings as the broker would have reported them in a recovery. A broker with a damaged log
+    has lost something."""
     mine = [log for log in logs if log.topic_id == topic_id]
     # The best of each partition: more than one were set aside only if the others are not whole.
     best = {log.partition: log for log in sorted(mine, key=lambda log: (log.is_whole, log.leader_epoch))}
@@ -165,7 +166,7 @@ def _holdings(broker: BrokerRegistration, logs: Iterable[SetAsideLog], topic_id:
 
 
 def _topic(topic_id: str, logs: list[SetAsideLog]) -> TopicState:
-    """As far as it is known: by the latest state that names it, or by its logs alone."""
+    """Return the topic as far as it is known: by the latest state that names it, or by its logs alone."""
     partitions = max(log.partition for log in logs) + 1
     known = [log.topic_state for log in sorted(logs, key=lambda log: log.since_ms) if log.topic_state]
     if known:

@@ -182,7 +182,8 @@ def build_update(
 
 
 def is_announced(image: ClusterImage, topic_id: str) -> bool:
-    """Partitions whose topic row has not arrived, or is being deleted, are nobody's business."""
+    """Return whether brokers are told of the topic's partitions: its topic row has arrived and is not being
+    deleted."""
     topic = image.topics.get(topic_id)
     return topic is not None and not topic.deleting
 

@@ -95,8 +95,8 @@ def _plan(
 
 
 def announce_added(draft: Draft) -> None:
-    """Partitions that a predecessor wrote and did not come to announce. Their rows form a row without a gap,
-    because writes do."""
+    """Announce partitions that a predecessor wrote but did not announce. Their numbers have no gap, because
+    they are written in order."""
     image = draft.image
     counts: dict[str, int] = {}
     for topic_id, number in image.partitions:

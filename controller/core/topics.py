@@ -269,7 +269,7 @@ def _placed(
 
 
 def check_spread(image: ClusterImage, factor: int) -> Refusal | None:
-    """Whether there are enough brokers for so many replicas."""
+    """Refuse if there are not enough brokers for so many replicas."""
     count = len(image.placeable_brokers())
     if factor <= count:
         return None
@@ -286,7 +286,7 @@ def check_spread(image: ClusterImage, factor: int) -> Refusal | None:
 
 
 def spread(image: ClusterImage, partitions: int, factor: int) -> tuple[tuple[int, ...], ...]:
-    """Replicas for new partitions, from the least loaded broker on. There are enough brokers."""
+    """Return replicas for new partitions, from the least loaded broker on. There are enough brokers."""
     eligible = image.placeable_brokers()
     return place_from_emptiest(
         [PlacementBroker(b.broker_id, b.host, b.rack) for b in eligible],
@@ -345,8 +345,8 @@ def _given_assignment(
 def check_assignments(
     image: ClusterImage, assignments: tuple[tuple[int, ...], ...], *, factor: int, first: int
 ) -> Refusal | None:
-    """Replicas given for new partitions, numbered from `first` on: so many each, distinct, of members that
-    may be given replicas, if not now then later."""
+    """Check the replicas given for new partitions, numbered from `first` on: so many each, distinct, of
+    members that may be given replicas, if not now then later."""
     for index, replicas in enumerate(assignments):
         number, field = first + index, f"assignments.{index}"
         if len(replicas) != factor or len(set(replicas)) != factor:
@@ -428,7 +428,8 @@ def finish_deletions(draft: Draft, applied: Mapping[int, int]) -> int:
 
 
 def remove_orphans(draft: Draft) -> None:
-    """Partitions whose topic row was never written: their creation was never acknowledged (4.7)."""
+    """Remove partitions whose topic row was never written: their creation was never acknowledged (4.7,
+    creation)."""
     image = draft.image
     orphans: dict[str, str] = {}
     for (topic_id, _), state in image.partitions.items():

@@ -64,9 +64,9 @@ def evidence_in_rows(terms: Sequence[TermStart]) -> str | None:
 
 
 def evidence_in(image: ClusterImage, terms: Sequence[TermStart], event: Event) -> str | None:
-    """Why ZooKeeper must have gone back, by what this event brings; None: it fits. terms: ascending, the last
-    is the one that asks. The caller makes sure that its term had not ended when the event arrived: to a
-    controller that was replaced, everything that is newer looks like this."""
+    """Return why ZooKeeper must have gone back, by what this event brings; None if the event fits. terms:
+    ascending, the last is the one that asks. The caller makes sure that its term had not ended when the event
+    arrived: to a controller that was replaced, everything newer looks like this."""
     match event:
         case RegisterBroker(request=request):
             return _in_witness(image, terms, request.broker_id, request.witness) or _in_registration(
@@ -172,8 +172,8 @@ def _in_proposals(image: ClusterImage, report: LagReport) -> str | None:
 
 
 def reply_of_halted(event: Event, *, evidence: str, controller_epoch: int) -> Reply | None:
-    """What a controller says that decides nothing. No lease is renewed, none is ended: leaders go on while
-    their in-sync followers vouch for them, as in a controller's absence (2.9)."""
+    """Return the reply of a controller that decides nothing. No lease is renewed, none is ended: leaders go
+    on while their in-sync followers vouch for them, as in a controller's absence (2.9)."""
     error = ControllerError.METADATA_WENT_BACK
     match event:
         case RegisterBroker():

@@ -41,7 +41,7 @@ _MOVE_STEPS: Final = ("plan", "move", "elect")
 
 
 def begin_broker_add(spec: BrokerAdd) -> Work:
-    """What will not be done says so from the start."""
+    """Return the work at its beginning, with the steps that will be skipped already marked."""
     names = ("preflight", "register", *_MOVE_STEPS)
     work = with_steps(
         Work(spec=spec, steps=tuple(Step(name=name) for name in names)), preflight=StepState.RUNNING
@@ -54,7 +54,7 @@ def begin_broker_drain(spec: BrokerDrain) -> Work:
 
 
 def goals_of(spec: BrokerAdd) -> tuple[Goal, ...]:
-    """Replacements first, one by one; then balance, for whoever replaces nobody."""
+    """Return the goals: first each replacement, then balance for the brokers that replace no other."""
     goals: list[Goal] = [
         Replace(broker_id=broker.replaces, replacement=broker.broker_id)
         for broker in spec.brokers
@@ -69,7 +69,7 @@ def goals_of(spec: BrokerAdd) -> tuple[Goal, ...]:
 
 
 def mismatch(wanted: BrokerToAdd, found: BrokerRegistration) -> OperationError | None:
-    """Whether the broker that registered is the one the operator meant."""
+    """Return an error if the broker that registered is not the one that the operator meant."""
     if (wanted.host.lower(), wanted.port) != (found.host.lower(), found.port):
         return OperationError(
             code="endpoint_mismatch",
@@ -199,7 +199,7 @@ def _admitting(
 
 
 def _with_mark(image: ClusterImage, broker_ids: Sequence[int], *, draining: bool) -> tuple[int, ...]:
-    """Those of them that are there and are draining, or are not."""
+    """Return those of the brokers that exist and are draining, or are not draining."""
     found = (image.brokers.get(broker_id) for broker_id in broker_ids)
     return tuple(b.broker_id for b in found if b is not None and b.draining is draining)
 

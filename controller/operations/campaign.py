@@ -183,7 +183,7 @@ def _another_plan(step: Advance, campaign: Campaign, state: OperationState, at_m
 
 
 def _is_reached(goal: Goal, image: ClusterImage) -> bool | None:
-    """As the cluster shows; None: only the plan can tell."""
+    """Return whether the cluster shows that the goal is reached; None if only the plan can tell."""
     match goal:
         case Drain():
             return not any(image.replicas_of.get(broker_id) for broker_id in goal.broker_ids)

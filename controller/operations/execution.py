@@ -104,7 +104,7 @@ def begin_plan_execution(spec: PlanExecution | ReplicationFactorChange, executio
 
 
 def rejections_of(plan: Plan) -> tuple[Refused, ...]:
-    """What the plan can't do, for `Work.refused`."""
+    """Return what the plan can't do, for `Work.refused`."""
     return tuple(
         Refused(
             topic=found.topic or found.topic_id or "",
@@ -181,7 +181,7 @@ def advance_execution(
 def after_submission(
     window: Window, submitted: Sequence[ReassignmentTarget], results: Sequence[PartitionResult]
 ) -> Window:
-    """What the cluster answered to `Advance.start`."""
+    """Return the window after the cluster has answered `Advance.start`."""
     positions = {found.move.key: found.position for found in window.current}
     confirmed, waits, refused = set(window.confirmed), dict(window.waits), dict(window.refused)
     for result in results:
@@ -223,7 +223,7 @@ def after_storing(window: Window, changed: Iterable[MoveRow], cursor: int) -> Wi
 def _settled(
     window: Window, image: ClusterImage, state: OperationState, now_ms: int
 ) -> tuple[list[MoveRow], tuple[MoveRow, ...]]:
-    """Those that are still under way, and those whose fate is another one than was stored."""
+    """Return the moves that are still under way, and the moves whose fate differs from what was stored."""
     current, changed = [], []
     for before in window.current:
         fate, detail = _fate(window, image, before)
@@ -303,7 +303,7 @@ def _next(
 def _startable(
     image: ClusterImage, window: Window, current: Sequence[MoveRow]
 ) -> tuple[tuple[ReassignmentTarget, ...], dict[int, Blocked]]:
-    """Those to be submitted, and why others wait."""
+    """Return the moves to be submitted, and why the others wait."""
     start: list[ReassignmentTarget] = []
     waits: dict[int, Blocked] = {}
     for found in current:

@@ -322,7 +322,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_work(work: Work) -> dict[str, Any]:
-    """As SQL gives it back, with lists where the work has tuples: what has not changed must compare equal."""
+    """Encode the work as SQL returns it, with lists for tuples: unchanged work must compare equal."""
     encoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(work))
     return encoded
 

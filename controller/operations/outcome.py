@@ -67,14 +67,14 @@ class Advance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fail(work: Work, code: str, detail: str) -> Advance:
-    """Ends the operation; the step that was running is the one that failed."""
+    """End the operation; the step that was running is the one that failed."""
     error = OperationError(code=code, detail=detail)
     failed = msgspec.structs.replace(_ended(work, StepState.FAILED), error=error)
     return Advance(state=OperationState.FAILED, work=failed)
 
 
 def cancelled(work: Work, summary: str) -> Advance:
-    """Ends the operation because what it works on was taken back, by its own cancellation or another way."""
+    """End the operation because its work was taken back, by its own cancellation or in another way."""
     done = msgspec.structs.replace(_ended(work, StepState.CANCELLED), summary=summary)
     return Advance(state=OperationState.CANCELLED, work=done)
 

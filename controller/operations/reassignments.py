@@ -61,8 +61,8 @@ def finished_cancel(spec: ReassignmentCancel) -> Work:
 
 
 def fate_of(image: ClusterImage, move: Move) -> Fate:
-    """Also right when nobody has looked for a while: what a later reassignment started from shows where this
-    one ended."""
+    """Return the fate of the move. It is right even if the controller has not looked for a while: the start
+    of a later reassignment shows where this one ended."""
     return fate_in(image, move.key, original=move.original, replicas=move.replicas)
 
 
@@ -86,7 +86,8 @@ def fate_in(
 def advance_reassignment(
     work: Work, spec: Reassignment, state: OperationState, image: ClusterImage, progress: Progress
 ) -> Advance:
-    """No deadline: a move that waits for a broker gets on when that broker is back, or is cancelled."""
+    """Advance the reassignment, without a deadline. A move that waits for a broker goes on when that broker
+    is back, or is cancelled."""
     fates = tuple(
         fate_of(image, move) if fate is Fate.MOVING else fate
         for move, fate in zip(spec.moves, work.fates, strict=True)
@@ -111,7 +112,7 @@ def advance_reassignment(
 
 
 def not_rolled_back(work: Work, results: Sequence[PartitionResult]) -> Work:
-    """With what keeps a cancellation from being carried out now; it is tried again."""
+    """Return the work with the reason why its cancellation can't be carried out now; it is tried again."""
     topics = {move.key: move.topic for move in work.spec.moves} if isinstance(work.spec, Reassignment) else {}
     blocked = tuple(
         Blocked(

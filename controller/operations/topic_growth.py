@@ -23,7 +23,8 @@ def begin_partitions_add(spec: PartitionsAdd) -> Work:
 
 
 def advance_partitions_add(work: Work, spec: PartitionsAdd, image: ClusterImage) -> Advance:
-    """Waits for ever: a broker that is down creates its replicas when it is back."""
+    """Advance the addition of partitions, without a deadline: a broker that is down creates its replicas when
+    it is back."""
     topic = image.topics.get(spec.topic_id)
     if topic is None or topic.deleting:
         return fail(work, "topic_deleted", f"topic {spec.topic!r} was deleted")

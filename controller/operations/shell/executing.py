@@ -98,7 +98,7 @@ class Executions:
         return window
 
     def stored(self, operation_id: str, step: Advance) -> None:
-        """What `step` changed is in SQL now."""
+        """Note that what `step` changed is now stored in SQL."""
         window = self._windows.get(operation_id)
         if window is not None and step.work.execution is not None:
             self._windows[operation_id] = after_storing(window, step.changed, step.work.execution.cursor)
@@ -132,7 +132,8 @@ class Executions:
         return reply
 
     async def elect(self, row: OperationRow, step: Advance, now_ms: int) -> None:
-        """Refusals change nothing: a preferred leader that can't lead now gets its turn when it can."""
+        """Elect preferred leaders. A refusal changes nothing: a preferred leader that can't lead now is
+        elected when it can."""
         event = ElectPreferredLeaders(
             wall_ms=now_ms,
             actor=row.actor,
@@ -144,8 +145,9 @@ class Executions:
         await self._engine.submit(row.cluster, event)
 
     def unplannable(self, cluster: str) -> Blocked | None:
-        """Why no plan should be made yet: one made before leaders have told how large their logs are copies
-        more than it has to. Whoever asks for a plan over REST gets one, with its `unknown_sizes`."""
+        """Return why no plan should be made yet. A plan made before leaders have reported the sizes of their
+        logs copies more than it must. A client that asks for a plan over REST gets one, with its
+        `unknown_sizes`."""
         if self._engine.served_for_ms(cluster) >= self._sizes_wait_ms:
             return None
         key = self._engine.first_unreported(cluster)

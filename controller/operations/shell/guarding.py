@@ -17,7 +17,8 @@ from controller.shell.outcomes import UnknownCluster
 
 
 def is_protected(engine: EnginePort, cluster: str) -> bool:
-    """As decided, persisted or not; a cluster that is not there protects nothing. Raises NotActive."""
+    """Return whether the cluster is protected, as decided, persisted or not. An absent cluster protects
+    nothing. Raises NotActive."""
     try:
         return is_cluster_protected(engine.decided(cluster).configs)
     except UnknownCluster:
@@ -30,8 +31,8 @@ def needs_approval(engine: EnginePort, row: PlanRow) -> bool:
 
 
 async def guarded(engine: EnginePort, store: Database, cluster: str, step: Advance) -> Advance:
-    """What becomes of an operation that has made its own plan just now. Raises NotActive, UnknownCluster,
-    DatabaseUnavailable; then it is looked at again."""
+    """Return what becomes of an operation that has just made its own plan. Raises NotActive, UnknownCluster,
+    DatabaseUnavailable; then the operation is looked at again."""
     execution = step.work.execution
     if execution is None or execution.moves_total == 0:
         return step

@@ -48,13 +48,15 @@ class StoredPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_id_of(seed: str, *, turn: int = 0) -> str:
-    """Of an operation's id or an attempt's seed. turn: counts the plans that one operation makes."""
+    """Return the plan's id for an operation's id or an attempt's seed. turn: counts the plans that one
+    operation makes."""
     name = f"plan_{seed.removeprefix('op_')}"
     return name if turn == 0 else f"{name}_{turn}"
 
 
 def snapshot_of(engine: EnginePort, cluster: str) -> Snapshot:
-    """Of what has been decided, with the sizes that leaders reported. Raises NotActive, UnknownCluster."""
+    """Return a snapshot of what has been decided, with the sizes that leaders reported. Raises NotActive,
+    UnknownCluster."""
     image = engine.decided(cluster)
     lags = {key: lag for key in image.partitions if (lag := engine.lag(cluster, key)) is not None}
     return take_snapshot(image, lags)
@@ -101,7 +103,7 @@ async def store_plan(
     expires_ms: int = PLAN_EXPIRES_MS,
     verdicts: Sequence[Verdict] | None = None,
 ) -> StoredPlan:
-    """Stores a plan that was made otherwise. verdicts: of the policies, if they were asked."""
+    """Store a plan that was made otherwise. verdicts: of the policies, if they were asked."""
     row = await store.compute(
         partial(
             plan_rows.plan_row,

@@ -80,15 +80,15 @@ class OperationsRunner:
         self._wake = anyio.Event()
 
     async def start(self, row: OperationRow) -> None:
-        """Stores a new operation and takes it up at once. Raises DatabaseUnavailable."""
+        """Store a new operation and take it up at once. Raises DatabaseUnavailable."""
         await self._store.write(partial(insert_operation, row=row))
         if row.state not in FINISHED:
             self._running[row.id] = row
         self._wake.set()
 
     async def execute(self, row: OperationRow, plan_id: str) -> bool:
-        """As `start`, for an operation that carries out a stored plan; False: another one has the plan, or it
-        is gone. Raises DatabaseUnavailable."""
+        """Store and take up an operation that carries out a stored plan. Return False if another operation
+        has the plan, or the plan is gone. Raises DatabaseUnavailable."""
         if not await self._store.write(partial(_insert_claiming, row=row, plan_id=plan_id)):
             return False
         stored = await self._store.read(partial(get_operation, operation_id=row.id))
@@ -97,8 +97,8 @@ class OperationsRunner:
         return True
 
     async def follow(self, row: OperationRow) -> None:
-        """As `start`, for work that has begun already: that it could not be stored does not undo it, so the
-        failure must not read as one. Raises OutcomeUnknown."""
+        """Store and take up an operation whose work has begun already. A failure to store it does not undo
+        the work, so it must not read as a failure of the work. Raises OutcomeUnknown."""
         try:
             await self.start(row)
         except (DatabaseUnavailable, DatabaseRejected) as error:
@@ -120,14 +120,14 @@ class OperationsRunner:
         return found
 
     async def cancel(self, row: OperationRow, cancellation: Cancellation) -> OperationRow | None:
-        """Stores that `row` is to be undone; the next look begins with it. None: it has moved on meanwhile,
-        read it again. Raises DatabaseUnavailable."""
+        """Store that `row` is to be undone; the next look begins with it. Return None if the row has changed
+        meanwhile: read it again. Raises DatabaseUnavailable."""
         work = msgspec.structs.replace(decode_work(row), cancellation=cancellation)
         return await self.amend(row, OperationState.CANCELLING, work)
 
     async def amend(self, row: OperationRow, state: OperationState, work: Work) -> OperationRow | None:
-        """Stores what an operator wants of an unfinished operation; the next look goes by it. None: it has
-        moved on meanwhile, read it again. Raises DatabaseUnavailable."""
+        """Store what an operator wants of an unfinished operation; the next look goes by it. Return None if
+        the row has changed meanwhile: read it again. Raises DatabaseUnavailable."""
         amended = msgspec.structs.replace(
             row, state=state.value, body=encode_work(work), revision=row.revision + 1
         )
@@ -140,8 +140,8 @@ class OperationsRunner:
     async def approve(
         self, plan: PlanRow, approval: Mapping[str, str | None], waiting: OperationRow | None
     ) -> bool:
-        """Stores that a plan may be carried out; the operation that waits for that goes on. False: one of the
-        two has moved on meanwhile, read them again. Raises DatabaseUnavailable."""
+        """Store that a plan may be carried out; the operation that waits for approval goes on. Return False
+        if either has changed meanwhile: read both again. Raises DatabaseUnavailable."""
         freed = None
         if waiting is not None:
             freed = msgspec.structs.replace(
@@ -157,7 +157,7 @@ class OperationsRunner:
         return True
 
     async def run(self) -> None:
-        """For ever; idle on a standby."""
+        """Run until cancelled; idle on a standby."""
         while True:
             if self._engine.role == "active":
                 await self.advance_all()
@@ -240,7 +240,7 @@ class OperationsRunner:
         return self._engine.preflight(cluster, [broker.broker_id for broker in spec.brokers])
 
     def live(self, rows: Iterable[OperationRow]) -> dict[str, Progress]:
-        """By cluster, how far the reassignments of these operations are; of none on a standby."""
+        """Return, by cluster, the progress of these operations' reassignments; nothing on a standby."""
         if self._engine.role != "active":
             return {}
         clusters = {
@@ -254,7 +254,7 @@ class OperationsRunner:
             return {}
 
     def moving(self, operation_id: str) -> tuple[PartitionKey, ...]:
-        """Partitions that this operation's plan has on their way, as far as this controller knows."""
+        """Return the partitions that this operation's plan is moving, as far as this controller knows."""
         return self._executions.moving(operation_id)
 
     def _progress(self, cluster: str) -> Progress:
@@ -289,7 +289,8 @@ class OperationsRunner:
         return fail(step.work, reply.code, reply.detail) if isinstance(reply, Refusal) else step
 
     async def _roll_back(self, row: OperationRow, step: Advance, now_ms: int) -> Advance:
-        """What it led to is seen at the next look; a refusal is kept as what the cancellation waits for."""
+        """Roll back the moves. The next look sees the result; a refusal is kept as what the cancellation
+        waits for."""
         by = step.work.cancellation or Cancellation(actor=row.actor)
         event = AlterReassignments(
             wall_ms=now_ms,
