@@ -9,7 +9,7 @@ _DOUBLINGS_MAX = 30
 
 @dataclass(slots=True)
 class Patience:
-    """One thing that is tried again until it goes on. The budget counts from the first
+    """One operation that is retried until it makes progress. The budget counts from the first
     failure after progress.
 
     The pause doubles from try to try up to a bound (KIP-580, without its jitter: few clients share a fate
@@ -29,7 +29,7 @@ class Patience:
         self.reason = ""
 
     def on_failure(self, reason: str, *, now_ms: int) -> int:
-        """How long to pause before the next try."""
+        """Return how long to pause (ms) before the next try."""
         if self.failing_since_ms is None:
             self.failing_since_ms = now_ms
         self.reason = reason
@@ -38,7 +38,8 @@ class Patience:
         return int(min(self.backoff_ms << doublings, self.backoff_max_ms))
 
     def is_spent(self, now_ms: int, *, budget_ms: int | None = None) -> bool:
-        """Whether it has failed for as long as the budget, or a smaller one, allows."""
+        """Return whether the failures have lasted as long as the budget allows. `budget_ms` can only lower
+        it."""
         if self.failing_since_ms is None:
             return False
         budget = self.budget_ms if budget_ms is None else min(budget_ms, self.budget_ms)

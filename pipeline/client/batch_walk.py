@@ -1,8 +1,8 @@
 """How far an answer's record batches reach, from three fields of each header. Pure, and blind to the rest.
 
 Fetching needs to know where to go on before anything is decoded, so that the next request can be under way
-meanwhile. Damage inside a batch is for whoever decodes it to find; here only what would send the next fetch
-astray counts (lengths, format, offsets).
+meanwhile. The decoder finds damage inside a batch. Only the fields that decide the next fetch are checked
+here (lengths, format, offsets).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Walk(NamedTuple):
 
 
 def walk_batches(records: memoryview, *, start_offset: int, end_offset: int) -> Walk:
-    """The batches that hold offsets below `end_offset`; those beyond don't count.
+    """Return how far the batches with offsets below `end_offset` reach; later batches don't count.
 
-    Raises MalformedAnswer for a batch that is none, or lies wholly below `start_offset` or not after its
-    predecessor: a broker that answers so would be asked the same forever. UnsupportedBroker for a batch of
-    an older format than 2.
+    Raises MalformedAnswer for bytes that are not a batch, and for a batch that lies wholly below
+    `start_offset` or not after its predecessor: the client would repeat the same request without end. Raises
+    UnsupportedBroker for a batch of an older format than 2.
     """
     position = 0
     next_offset = -1

@@ -1,5 +1,5 @@
-"""Questions to one broker about itself, whoever leads what. Each is one attempt: who asks knows whether a
-broker that is down matters."""
+"""Questions to one broker about itself; leadership does not matter. Each is one attempt: the caller knows
+whether a broker that is down matters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LogDir(NamedTuple):
 def describe_log_dirs(
     address: Address, config: ClientConfig, *, pool: ConnectionPool | None = None
 ) -> list[LogDir]:
-    """What the broker has on its disks (KIP-113). Raises ConnectionLost, UnsupportedBroker."""
+    """Return what the broker has on its disks (KIP-113). Raises ConnectionLost, UnsupportedBroker."""
     with (pool or shared_pool()).lease(address, config) as connection:
         message = connection.call(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})
     return [

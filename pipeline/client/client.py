@@ -2,8 +2,8 @@
 
 Each question is put to the partitions' leaders, all of them at once, and put again where an answer says that
 the leader is elsewhere, that it is too early, or where none came; until the retry budget is spent. Metadata
-is read again before every further try. What only the caller can decide (was a lost request carried out?) is
-his: `produce_once` makes one attempt and says what it knows.
+is read again before every further try. Only the caller can decide whether a lost request was carried out:
+`produce_once` makes one attempt and says what it knows.
 
 Connections come from the process's pool, so a client costs nothing to make.
 """
@@ -50,10 +50,11 @@ _UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKN
 
 
 class Client:
-    """Use from one thread. Every method may raise a ClientError; `close` gives up nothing but the pool.
+    """Use from one thread. Every method may raise a ClientError; `close` does nothing: the process keeps the
+    pool.
 
-    `known`: what an earlier client of this cluster had learnt. What is out of date in it is found out as any
-    news is: a broker refuses, or can't be reached, and Metadata is read again.
+    `known`: metadata that an earlier client of this cluster learnt. It may be out of date: when a broker
+    refuses or can't be reached, Metadata is read again.
     """
 
     def __init__(
@@ -81,15 +82,16 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Nothing is held between calls but pooled connections, which the process keeps."""
+        """Do nothing: only pooled connections outlive a call, and the process keeps them."""
 
     # --- metadata -------------------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
-        """What the cluster says now of these topics, or of all (None). Topics it doesn't know have an error.
+        """Return the cluster's current metadata of these topics, or of all (None). Unknown topics have an
+        error.
 
-        Topics and partitions without a leader, and topics that a broker is still learning of, come as they
-        are. Raises RetriesExhausted if no broker answers within the budget.
+        Partitions without a leader, and topics that are new to the broker, are returned as they are. Raises
+        RetriesExhausted if no broker answers within the budget.
         """
         patience = self._patience()
         while True:
@@ -99,7 +101,7 @@ class Client:
                 self._again_or_raise(patience, f"metadata: {error}")
 
     def _ask_metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
-        """Asks known brokers, in any order, then those we began with, until one answers."""
+        """Ask the known brokers, in any order, then the bootstrap addresses, until one answers."""
         error: ConnectionLost | None = None
         for address in self._addresses():
             try:
@@ -109,7 +111,7 @@ class Client:
                 error = failure
                 continue
             fresh = messages.parse_metadata(message)
-            if not fresh.brokers:  # it knows nobody, not even itself: it has just started
+            if not fresh.brokers:  # the broker has just started and knows no broker yet, not even itself
                 error = ConnectionLost(f"broker {address[0]}:{address[1]} knows of no broker yet")
                 continue
             self._metadata = fresh if topics is None else self._metadata.updated(fresh)
@@ -124,11 +126,11 @@ class Client:
         return list(dict.fromkeys((*known, *self.config.bootstrap)))
 
     def known_metadata(self) -> ClusterMetadata:
-        """What was learnt last."""
+        """Return the metadata that was learnt last."""
         return self._metadata
 
     def refresh(self, topics: Sequence[str]) -> ClusterMetadata:
-        """One attempt to learn where topics are led. Raises ConnectionLost."""
+        """Read the leaders of topics in one attempt. Raises ConnectionLost."""
         self._ask_metadata(topics)
         return self._metadata
 
@@ -137,7 +139,7 @@ class Client:
     def list_offsets(
         self, asked: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
     ) -> dict[TopicPartition, FoundOffset]:
-        """The first record at or after a timestamp (ms), or EARLIEST, or LATEST, by partition.
+        """Return by partition the first record at or after a timestamp (ms), or at EARLIEST or LATEST.
 
         An offset of -1 means that no record is that late. Raises BrokerError, RetriesExhausted.
         """
@@ -151,9 +153,9 @@ class Client:
         )
 
     def epoch_ends(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
-        """Where the largest leader epoch at or below each one asked for ended (KIP-101).
+        """Return where the largest leader epoch at or below each requested one ended (KIP-101).
 
-        Epoch and offset are -1 where the log holds nothing of it. Raises BrokerError, RetriesExhausted.
+        Epoch and offset are -1 where the log has no such epoch. Raises BrokerError, RetriesExhausted.
         """
         return self._settle(
             ApiKey.OFFSET_FOR_LEADER_EPOCH,
@@ -165,7 +167,8 @@ class Client:
     def describe_producers(
         self, asked: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
-        """Who writes to each partition, as its leader remembers. Raises BrokerError, RetriesExhausted."""
+        """Return the active producers of each partition, as its leader remembers them. Raises BrokerError,
+        RetriesExhausted."""
         return self._settle(
             ApiKey.DESCRIBE_PRODUCERS,
             list(asked),
@@ -180,7 +183,7 @@ class Client:
         acks: int = ACKS_ALL,
         timeout_ms: int = PRODUCE_TIMEOUT_MS,
     ) -> dict[TopicPartition, ProduceResult]:
-        """Appends one batch to each partition, resending until each is answered.
+        """Append one batch to each partition; send again until each is answered.
 
         At least once: a batch whose answer was lost is sent again, which only a producer id and sequence
         make harmless. Raises BrokerError for an error that stays, RetriesExhausted.
@@ -212,10 +215,10 @@ class Client:
         acks: int = ACKS_ALL,
         timeout_ms: int = PRODUCE_TIMEOUT_MS,
     ) -> dict[TopicPartition, ProduceResult | Unsettled]:
-        """One attempt, at the leaders as they are known. No error of the cluster is raised: each partition
-        has a result, or is Unsettled. The next call reads Metadata again if this one found it wrong.
+        """Produce in one attempt to the known leaders. No error of the cluster is raised: each partition has
+        a result or is Unsettled. The next call reads Metadata again if this one found it wrong.
 
-        `acks` 0 is not offered: nobody would learn what came of it.
+        `acks` 0 is not offered: the caller would not learn the result.
         """
         if acks == 0:
             raise ValueError("acks=0 has no answer")
@@ -241,7 +244,8 @@ class Client:
         skip_gone: bool = False,
         in_order: bool = False,
     ) -> FetchStream:
-        """The ranges' record batches as an iterator of FetchedRecords, one request ahead of the reader.
+        """Return the ranges' record batches as an iterator of FetchedRecords, one request ahead of the
+        reader.
 
         The ranges come as brokers answer, or with `in_order` one after another, as they are given here. See
         FetchStream for what it raises, and for what `skip_gone` does instead.
@@ -267,7 +271,7 @@ class Client:
         request: Callable[[list[TopicPartition]], Mapping[str, object]],
         parse: Callable[[Any, Iterable[TopicPartition]], dict[TopicPartition, Answered]],
     ) -> dict[TopicPartition, Any]:
-        """Rounds until every partition has an answer that counts; in the order asked."""
+        """Run rounds until every partition has a final answer; return the answers in the order asked."""
         done: dict[TopicPartition, Any] = {}
         patience = self._patience()
         while len(done) < len(asked):
@@ -301,7 +305,8 @@ class Client:
         *,
         broker_wait_ms: int = 0,
     ) -> tuple[dict[TopicPartition, T], dict[TopicPartition, Unsettled]]:
-        """Asks every leader once, all before the first answer is awaited. (answers, why there is none)."""
+        """Ask every leader once; send all requests before awaiting the first answer. Return the answers, and
+        the reason for each partition that has none."""
         answers: dict[TopicPartition, T] = {}
         lost: dict[TopicPartition, Unsettled] = {}
         under_way: list[tuple[Connection, list[TopicPartition]]] = []
@@ -331,7 +336,7 @@ class Client:
     def _by_leader(
         self, asked: Sequence[TopicPartition], lost: dict[TopicPartition, Unsettled]
     ) -> Iterator[tuple[Address, list[TopicPartition]]]:
-        """Partitions by the address of their leader; those without one go to `lost`."""
+        """Group partitions by their leader's address; those without a leader go to `lost`."""
         if self._is_stale or any(self._metadata.leader_of(where) is None for where in asked):
             try:
                 self._ask_metadata(sorted({where.topic for where in asked}))
@@ -364,7 +369,7 @@ class Client:
         return Patience(config.retry_budget_ms, config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def _again_or_raise(self, patience: Patience, reason: str, *, is_unknown_topic: bool = False) -> None:
-        """Pauses, or raises RetriesExhausted."""
+        """Pause; raise RetriesExhausted if the budget is spent."""
         pause_ms = patience.on_failure(reason, now_ms=self._clock_ms())
         budget = self.config.unknown_topic_budget_ms if is_unknown_topic else None
         if patience.is_spent(self._clock_ms() + pause_ms, budget_ms=budget):
@@ -372,14 +377,14 @@ class Client:
         self.pause(pause_ms)
 
     def deadline(self, budget_ms: int) -> Deadline:
-        """For callers who ask again themselves until an answer suits them."""
+        """Return a deadline for a caller that repeats questions itself."""
         return Deadline(self, budget_ms)
 
     def now_ms(self) -> int:
         return self._clock_ms()
 
     def pause(self, pause_ms: int) -> None:
-        """Waits, on the clock that this client was given."""
+        """Wait, by the clock that this client was given."""
         self._sleep_s(pause_ms / 1000)
 
 
@@ -392,7 +397,7 @@ class Deadline:
         self._patience = Patience(budget_ms, config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def pause(self) -> bool:
-        """Waits before the next try; False, at once, when there is no time left for one."""
+        """Wait before the next try; return False at once if no time is left."""
         now_ms = self._client.now_ms()
         pause_ms = self._patience.on_failure("", now_ms=now_ms)
         if self._patience.is_spent(now_ms + pause_ms):

@@ -1,7 +1,7 @@
 """How to reach a cluster and how long to try: one value, made from `kafka.*` options, that pickles.
 
-Kafka's own option names and defaults wherever an option means something here. Options that steer what we do
-not have (deserializers, groups, a Java login) are not this module's to refuse: source/options.py does.
+Kafka's own option names and defaults wherever an option means something here. Options for features that this
+client lacks (deserializers, groups, a Java login) are refused by source/options.py, not here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class ClientConfig:
     retry_budget_ms: int = 120_000
     """Longest time without progress: as long as Spark's official source waits for a poll."""
     unknown_topic_budget_ms: int = 10_000
-    """The same where the cluster says that the topic is not there: longer than news travel among brokers."""
+    """The same while the cluster says that the topic does not exist: longer than metadata needs to reach all
+    brokers."""
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     fetch_max_wait_ms: int = 500
@@ -75,7 +76,8 @@ def parse_bootstrap(text: str) -> tuple[Address, ...]:
 
 
 def client_config(options: Mapping[str, str]) -> ClientConfig:
-    """From options without their `kafka.` prefix, names in lower case. Names not ours are passed over.
+    """Return the config from options without their `kafka.` prefix, names in lower case. Unknown names are
+    ignored.
 
     Raises InvalidClientOption for a missing or bad value, and for a security protocol other than PLAINTEXT:
     a connection that is less safe than asked for must not be made.

@@ -1,9 +1,9 @@
 """One blocking connection to one broker. Requests may be sent ahead; answers come back in their order (Kafka
 answers a connection's requests in the order they came).
 
-Every wait has a deadline, every claimed size a bound, and any failure ends the connection: after half a
-frame nothing more can be understood. A failure is ConnectionLost whatever its cause, because the caller's
-question is the same each time: was it carried out? It may have been.
+Every wait has a deadline, every claimed size a bound, and any failure ends the connection: after half a frame
+nothing more can be understood. Every failure is ConnectionLost, because the consequence for the caller is the
+same: the request may have been carried out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PIECES_MAX = 512
 
 
 def now_ms() -> int:
-    """Milliseconds of a clock that never goes back."""
+    """Return milliseconds of a clock that never goes back."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -42,7 +42,7 @@ class Connection:
     """Use from one thread. `send` and `receive` in pairs, or `call`; `close` at the end never fails."""
 
     def __init__(self, address: Address, config: ClientConfig) -> None:
-        """Connects and asks what the broker speaks. Raises ConnectionLost."""
+        """Connect and read the API versions of the broker. Raises ConnectionLost."""
         self.address = address
         self._config = config
         self._where = f"{address[0]}:{address[1]}"
@@ -64,7 +64,8 @@ class Connection:
     # --- requests -------------------------------------------------------------------------------------
 
     def call(self, api: ApiKey, fields: Mapping[str, object], *, broker_wait_ms: int = 0) -> Any:
-        """Asks and waits for kio's message of the answer. Raises ConnectionLost, UnsupportedBroker."""
+        """Send a request, wait, and return the answer as kio's message. Raises ConnectionLost,
+        UnsupportedBroker."""
         self.send(api, [encode_body(api, fields)])
         frame, position = self.receive(broker_wait_ms=broker_wait_ms)
         try:
@@ -74,7 +75,7 @@ class Connection:
             raise
 
     def send(self, api: ApiKey, body: Sequence[Buffer]) -> None:
-        """Sends a request without waiting for its answer. Raises ConnectionLost, UnsupportedBroker.
+        """Send a request without waiting for its answer. Raises ConnectionLost, UnsupportedBroker.
 
         The broker must not need us to read answers before it reads this: callers keep few requests ahead.
         """
@@ -94,7 +95,7 @@ class Connection:
         self._asked.append((self._correlation_id, api))
 
     def receive(self, *, broker_wait_ms: int = 0) -> tuple[memoryview, int]:
-        """The next answer's frame and where its body begins. Raises ConnectionLost.
+        """Return the next answer's frame and the position of its body. Raises ConnectionLost.
 
         `broker_wait_ms`: how long the request lets the broker wait; the request timeout comes on top.
         """
@@ -118,12 +119,13 @@ class Connection:
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether an answer is under way."""
+        """Return whether an answer is under way."""
         return bool(self._asked)
 
     @property
     def is_reusable(self) -> bool:
-        """Open, nothing under way, and the broker has not hung up meanwhile."""
+        """Return whether the connection is open, has no answer under way, and the broker has not closed
+        it."""
         if self._socket is None or self._asked:
             return False
         poll = select.poll()  # not select.select, which knows no descriptor above 1023
@@ -131,7 +133,8 @@ class Connection:
         return not poll.poll(0)
 
     def fileno(self) -> int:
-        """For selecting among connections that wait. Raises ConnectionLost when it is closed."""
+        """Return the descriptor, to select among connections. Raises ConnectionLost if the connection is
+        closed."""
         if self._socket is None:
             raise ConnectionLost(f"broker {self._where}: connection closed")
         return self._socket.fileno()
@@ -189,7 +192,7 @@ class Connection:
             room = room[count:]
 
     def _within_deadline(self) -> socket.socket:
-        """The socket, its timeout set to what is left."""
+        """Return the socket with its timeout set to the time left."""
         if self._socket is None:
             raise ConnectionLost(f"broker {self._where}: connection closed")
         left_ms = self._deadline_ms - now_ms()

@@ -18,7 +18,7 @@ class ConnectionLost(ClientError):
 
 
 class MalformedAnswer(ConnectionLost):
-    """The peer's bytes are no answer to what was asked. Nothing after them can be understood."""
+    """The peer's bytes are not an answer to the request. Nothing after them can be understood."""
 
 
 class UnsupportedBroker(ClientError):
@@ -34,7 +34,7 @@ class BrokerError(ClientError):
 
 
 class RetriesExhausted(ClientError):
-    """It was tried again until the retry budget was spent. The message tells the last reason."""
+    """The retry budget is spent. The message tells the last reason."""
 
 
 class OffsetsGone(ClientError):

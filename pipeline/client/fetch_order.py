@@ -1,9 +1,9 @@
 """In which order fetched records are handed out: as they come, or range after range. Pure.
 
-Whoever runs a task again must see its rows in the same order, although brokers never answer in the same
-order twice. So what comes early of a later range is held until its turn; beyond a bound of held bytes, only
-the range whose turn it is may be asked for (`only`), so the order costs no more memory than that and what is
-under way already: one answer a broker.
+A task that runs again must give its rows in the same order, although brokers answer in a different order each
+time. So records of a later range are held until its turn. Beyond a bound of held bytes, only the current
+range may be asked for (`only`). The order therefore costs no more memory than that bound and the answers
+already under way, one a broker.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class OneAfterAnother:
 
     @property
     def only(self) -> TopicPartition | None:
-        """The one partition that may be asked for now; None: any."""
+        """Return the only partition that may be asked for now; None if all may."""
         return self._line[0] if self._line and self._held_bytes >= self._held_bytes_max else None
 
     def put(self, fetched: Iterable[FetchedRecords]) -> None:
@@ -53,7 +53,8 @@ class OneAfterAnother:
             self._held_bytes += len(one.records)
 
     def take(self, is_finished: Callable[[TopicPartition], bool]) -> FetchedRecords | None:
-        """The next in order, if it has come. `is_finished`: nothing more will come of a partition."""
+        """Return the next records in order, if they have come. `is_finished`: the partition has no more
+        records to come."""
         while self._line:
             held = self._held.get(self._line[0])
             if held:

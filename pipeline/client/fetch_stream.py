@@ -1,11 +1,12 @@
-"""Fetching's shell: connections, the clock and waiting; what to ask and what answers mean is fetching.py's.
+"""The shell of fetching: connections, the clock and waiting. fetching.py decides what to ask and what answers
+mean.
 
 One connection to each broker that has something for us, one request under way on each. The next request
 leaves before the records of the last answer are handed out, so brokers and the network work while the reader
 decodes; the kernel's receive buffer is the only queue, so a slow reader slows the brokers down, not us. (With
 `in_order`, what comes early of later ranges waits here too, within fetch_order's bound.)
 
-Time that the reader keeps for himself does not count against the retry budget.
+Time that the reader spends between two calls does not count against the retry budget.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class FetchStream:
         self._away_ms = 0
         self._left_at_ms: int | None = None
         self.skipped: dict[TopicPartition, int] = {}
-        """Offsets passed over, by partition."""
+        """Number of skipped offsets, by partition."""
 
     def __iter__(self) -> Iterator[FetchedRecords]:
         return self
@@ -115,7 +116,7 @@ class FetchStream:
         self.close()
 
     def close(self) -> None:
-        """Gives connections back; those with an answer under way are closed."""
+        """Give connections back to the pool; close those with an answer under way."""
         held, self._connections = self._connections, {}
         self._under_way = {}
         for connection in held.values():
@@ -127,7 +128,7 @@ class FetchStream:
         return self._clock_ms() - self._away_ms
 
     def _turn(self) -> None:
-        """Asks whom there is to ask, then waits for one answer, or for a pause to end."""
+        """Send the requests that can be sent, then wait for one answer or for the end of a pause."""
         only = self._ready.only
         if only is not None:
             self._fetching.hold_back_all_but(only)
@@ -203,8 +204,8 @@ class FetchStream:
         return connection
 
     def _wait(self) -> int | None:
-        """The broker whose answer has begun to arrive, of several the one that was asked first. None when a
-        pause has ended, or an answer is overdue (that connection is lost then)."""
+        """Wait and return the broker whose answer has begun to arrive; of several, the one that was asked
+        first. None if a pause has ended or an answer is overdue (that connection is then lost)."""
         by_socket = {self._connections[broker_id].fileno(): broker_id for broker_id in self._under_way}
         now_ms = self._now_ms()
         wake_ms = self._fetching.wake_ms(now_ms=now_ms)
@@ -260,7 +261,7 @@ class FetchStream:
         start = self._client.list_offsets({where: EARLIEST})[where].offset
         end = self._client.list_offsets({where: LATEST})[where].offset
         if start <= offset <= end:
-            # The broker that refused was behind, or of another mind: ask again, within the budget.
+            # The broker that refused was behind or has changed its answer: ask again, within the budget.
             self._fetching.on_lost(
                 [WantedRecords(where, offset, 0)], "offset out of range", now_ms=self._now_ms()
             )
@@ -285,7 +286,7 @@ class FetchStream:
         self._skip(where, stalled.offset, None, message)
 
     def _skip(self, where: TopicPartition, offset: int, goal: int | None, message: str) -> None:
-        """Goes on at `goal`; None ends the range."""
+        """Continue at `goal`; None ends the range."""
         end = self._fetching.end_of(where)
         reached = end if goal is None else min(goal, end)
         _log.warning("offsets %d to %d are skipped: %s", offset, reached - 1, message)

@@ -41,7 +41,7 @@ PARTITIONS_PER_REQUEST_MAX = 500
 BYTES_MIN = 64 * 1024
 """Least a partition is asked for: less saves nothing and costs round trips."""
 FIRST_RECORD_BYTES = 1024
-"""A record's size until one was seen."""
+"""Assumed size of a record until one was seen."""
 SPARE = 1.25
 _LEADER_ONLY = -1
 
@@ -94,7 +94,8 @@ class _Reading:
 
 @dataclass(slots=True)
 class Progress:
-    """What came of one answer or failure. `is_stale`: who was asked does not lead, so Metadata is due."""
+    """The result of one answer or failure. `is_stale`: the broker does not lead the partition, so Metadata is
+    due."""
 
     fetched: list[FetchedRecords] = field(default_factory=list)
     gone: list[Gone] = field(default_factory=list)
@@ -104,7 +105,7 @@ class Progress:
 class Fetching:
     """The ranges of one task. `replica_id` reads that replica where it exists, and the leader elsewhere.
 
-    `in_order`: earlier ranges come first in every request, for a reader who hands them out in that order.
+    `in_order`: earlier ranges come first in every request, for a reader that returns them in that order.
     """
 
     def __init__(
@@ -146,27 +147,27 @@ class Fetching:
 
     @property
     def topics(self) -> list[str]:
-        """Those that are still read, in order."""
+        """Return the topics that are still being read, in order."""
         return sorted({where.topic for where in self._readings})
 
     def is_finished(self, where: TopicPartition) -> bool:
-        """Whether nothing more comes of the partition."""
+        """Return whether the partition has been read to its end."""
         return where not in self._readings
 
     def hold_back_all_but(self, where: TopicPartition) -> None:
-        """The others wait for as long as the reader wants: that is no failure, however long it takes."""
+        """Let all other partitions wait for the reader. That time does not count as a failure."""
         for reading in self._readings.values():
             if reading.where != where and reading.state is _State.WAITING:
                 reading.patience.on_progress()
 
     def has_askable(self, *, now_ms: int) -> bool:
-        """Whether some partition could be asked now, if its leader is known and free."""
+        """Return whether some partition could be asked now if its leader is known and free."""
         return any(
             one.state is _State.WAITING and one.not_before_ms <= now_ms for one in self._readings.values()
         )
 
     def wake_ms(self, *, now_ms: int) -> int | None:
-        """When the first partition that pauses may be asked again; None if none pauses."""
+        """Return when the first pausing partition may be asked again; None if none pauses."""
         times = (one.not_before_ms for one in self._readings.values() if one.state is _State.WAITING)
         return min((time for time in times if time > now_ms), default=None)
 
@@ -180,10 +181,11 @@ class Fetching:
         busy: frozenset[int] = frozenset(),
         only: TopicPartition | None = None,
     ) -> dict[int, list[WantedRecords]]:
-        """Requests to send now, by broker id; brokers in `busy` have one under way. What they name is asked.
+        """Return the requests to send now, by broker id, and mark their partitions as asked. Brokers in
+        `busy` have a request under way and get none.
 
-        `only`: no other partition is asked now. A partition without a known leader pauses: `on_no_leader` is
-        for whoever refreshed Metadata in vain.
+        `only`: no other partition is asked now. A partition without a known leader is left out: the caller
+        refreshes Metadata and calls `on_no_leader` if there is still no leader.
         """
         by_broker: dict[int, list[_Reading]] = {}
         for reading in self._readings.values():
@@ -222,7 +224,7 @@ class Fetching:
         return int(min(bound, max(expected, BYTES_MIN, reading.batch_bytes_min)))
 
     def without_leader(self, metadata: ClusterMetadata, *, now_ms: int) -> list[TopicPartition]:
-        """Those that could be asked now if only somebody were known to lead them."""
+        """Return the partitions that could be asked now but have no known leader."""
         return [
             reading.where
             for reading in self._readings.values()
@@ -236,8 +238,8 @@ class Fetching:
     def on_answer(
         self, asked: Sequence[WantedRecords], answered: Iterable[FetchedPartition], *, now_ms: int
     ) -> Progress:
-        """Raises BrokerError where asking again does not help. MalformedAnswer for records that are none:
-        then nothing of the answer was taken, and `on_lost` is due."""
+        """Take in the answer; raise BrokerError if asking again does not help. Raise MalformedAnswer if the
+        bytes are not record batches: then nothing of the answer was taken, and the caller calls `on_lost`."""
         progress = Progress()
         expected = {one.where: one for one in asked}
         walked: list[tuple[_Reading, FetchedPartition, Walk]] = []
@@ -308,7 +310,7 @@ class Fetching:
     def _on_error(self, reading: _Reading, answer: FetchedPartition, progress: Progress, now_ms: int) -> None:
         error = answer.error
         if reading.replica_id != _LEADER_ONLY:
-            reading.replica_id = _LEADER_ONLY  # the leader knows better, whatever it is
+            reading.replica_id = _LEADER_ONLY  # ask the leader instead
             return
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             progress.gone.append(
@@ -322,7 +324,7 @@ class Fetching:
         self._pause(reading, error.name, now_ms)
 
     def on_lost(self, asked: Sequence[WantedRecords], reason: str, *, now_ms: int) -> None:
-        """The broker that was asked won't answer."""
+        """Make the partitions that were asked wait again: the broker will not answer."""
         for one in asked:
             reading = self._readings[one.where]
             reading.state = _State.WAITING
@@ -330,17 +332,18 @@ class Fetching:
             self._pause(reading, reason, now_ms)
 
     def on_no_leader(self, where: TopicPartition, reason: str, *, is_unknown: bool, now_ms: int) -> None:
-        """Fresh Metadata names nobody who leads it."""
+        """Pause the partition: fresh Metadata names no leader."""
         reading = self._readings[where]
         reading.is_unknown_topic = is_unknown
         self._pause(reading, reason, now_ms)
 
     def end_of(self, where: TopicPartition) -> int:
-        """Where the partition's range ends."""
+        """Return the offset where the partition's range ends."""
         return self._readings[where].end_offset
 
     def skip_to(self, where: TopicPartition, offset: int) -> None:
-        """Goes on at a later offset (data was lost and the caller agreed); at or past the end: done."""
+        """Continue at a later offset (data was lost and the caller agreed); the range is done at or past its
+        end."""
         reading = self._readings[where]
         assert offset >= reading.next_offset, "skipping goes forward"
         reading.next_offset = offset
@@ -349,7 +352,7 @@ class Fetching:
             self._finish(reading)
 
     def stalled(self, *, now_ms: int) -> Stalled | None:
-        """A partition whose patience is at an end, if there is one."""
+        """Return a partition whose retry budget is spent, if there is one."""
         for reading in self._readings.values():
             budget = self._config.unknown_topic_budget_ms if reading.is_unknown_topic else None
             if reading.patience.is_spent(now_ms, budget_ms=budget):
@@ -364,7 +367,7 @@ class Fetching:
         return None
 
     def _pause(self, reading: _Reading, reason: str, now_ms: int) -> None:
-        reading.high_watermark = -1  # what was known of it proves nothing while nobody answers
+        reading.high_watermark = -1  # the last known value proves nothing while no broker answers
         reading.not_before_ms = now_ms + reading.patience.on_failure(reason, now_ms=now_ms)
 
     def _finish(self, reading: _Reading) -> None:
@@ -373,7 +376,7 @@ class Fetching:
 
 
 def _epoch_for(reading: _Reading, broker_id: int, metadata: ClusterMetadata) -> int:
-    """What a follower must be told, so that it answers only while it follows the leader we know of; a leader
-    need not."""
+    """Return the leader epoch to send. A follower needs it, so that it answers only while it follows the
+    leader that we know; a leader does not."""
     known = metadata.partition(reading.where)
     return -1 if known is None or known.leader_id == broker_id else known.leader_epoch

@@ -1,4 +1,5 @@
-"""What this client says, and what it understands of the answers. Pure: values to bytes, bytes to values.
+"""The requests that this client sends and the answers that it understands. Pure: values to bytes, bytes to
+values.
 
 One version of each API is spoken: the highest that names topics and that every Kafka from 3.0 on, Kafka 4
 (KIP-896) and our own brokers have. A broker's ApiVersions are checked against that once a connection.
@@ -60,12 +61,12 @@ class Answered(NamedTuple):
 
 
 def encode_body(api: ApiKey, fields: Mapping[str, object]) -> bytes:
-    """The body of a request in the version spoken. Fields are trusted."""
+    """Return the body of a request in the version spoken. Fields are not checked."""
     return encode(build(request_type(api, SPOKEN[api]), fields))
 
 
 def decode_body(api: ApiKey, frame: Buffer, position: int) -> Any:
-    """kio's message of an answer. Raises MalformedAnswer, nothing else."""
+    """Return an answer as kio's message. Raises MalformedAnswer, nothing else."""
     try:
         message_type = response_type(api, SPOKEN[api])
         return decode(message_type, frame, position, elements_max=RESPONSE_ELEMENTS_MAX)
@@ -78,12 +79,13 @@ def decode_body(api: ApiKey, frame: Buffer, position: int) -> Any:
 
 
 def parse_api_versions(message: Any) -> dict[int, tuple[int, int]]:
-    """(lowest, highest) by API key, whatever the broker's error code: it tells its versions even then."""
+    """Return (lowest, highest) by API key. The error code is ignored: a broker tells its versions even
+    then."""
     return {one.api_key: (one.min_version, one.max_version) for one in message.api_keys}
 
 
 def check_spoken(api: ApiKey, versions: Mapping[int, tuple[int, int]], where: str) -> None:
-    """Raises UnsupportedBroker if the broker doesn't speak our version of the API."""
+    """Raise UnsupportedBroker if the broker doesn't speak our version of the API."""
     wanted = SPOKEN[api]
     lowest, highest = versions.get(api, (0, -1))
     if not lowest <= wanted <= highest:
@@ -96,13 +98,13 @@ def check_spoken(api: ApiKey, versions: Mapping[int, tuple[int, int]], where: st
 
 
 def metadata_request(topics: Iterable[str] | None) -> dict[str, object]:
-    """None asks for every topic. Nothing is created by being asked for."""
+    """Return the request for these topics; None asks for all. It creates no topic."""
     asked = None if topics is None else tuple({"name": name, "topic_id": None} for name in topics)
     return {"topics": asked, "allow_auto_topic_creation": False}
 
 
 def parse_metadata(message: Any) -> ClusterMetadata:
-    """A topic without a name (asked by an id) is left out: we ask by name."""
+    """Return the metadata. Topics without a name (asked by id) are left out: this client asks by name."""
     brokers = {
         broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack)
         for broker in message.brokers
@@ -129,7 +131,7 @@ def parse_metadata(message: Any) -> ClusterMetadata:
 
 
 def list_offsets_request(asked: Mapping[TopicPartition, int], *, isolation_level: int) -> dict[str, object]:
-    """`asked`: timestamp, EARLIEST or LATEST by partition."""
+    """Return the request; `asked` holds a timestamp, EARLIEST or LATEST by partition."""
     return {
         "replica_id": CONSUMER_ID,
         "isolation_level": isolation_level,
@@ -157,7 +159,7 @@ def parse_list_offsets(message: Any, asked: Iterable[TopicPartition]) -> dict[To
 
 
 def epoch_end_request(asked: Mapping[TopicPartition, int]) -> dict[str, object]:
-    """`asked`: leader epoch by partition."""
+    """Return the request; `asked` holds a leader epoch by partition."""
     return {
         "replica_id": CONSUMER_ID,
         "topics": _by_topic(
@@ -235,7 +237,7 @@ def parse_produced(message: Any, asked: Iterable[TopicPartition]) -> dict[TopicP
 def _by_topic(
     asked: Iterable[TopicPartition], name: str, render: Callable[[TopicPartition], Mapping[str, object]]
 ) -> tuple[dict[str, object], ...]:
-    """Partitions under their topics, in the order of each topic's first."""
+    """Group partitions by topic, in the order of each topic's first."""
     topics: dict[str, list[Mapping[str, object]]] = {}
     for where in asked:
         topics.setdefault(where.topic, []).append(render(where))
@@ -245,7 +247,8 @@ def _by_topic(
 def _exactly(
     found: Mapping[TopicPartition, T], asked: Iterable[TopicPartition], api: str
 ) -> dict[TopicPartition, T]:
-    """What was asked for and nothing else. Raises MalformedAnswer where the answer lacks a partition."""
+    """Return the partitions that were asked for and no others. Raises MalformedAnswer if the answer lacks
+    one."""
     wanted: Sequence[TopicPartition] = list(asked)
     missing = [where for where in wanted if where not in found]
     if missing:

@@ -35,13 +35,13 @@ _ABORTED = struct.Struct(">qq")
 _TOPIC_BYTES_MIN = 3
 CONSUMER_ID = -1
 DEBUGGING_CONSUMER_ID = -2
-"""Who asks so is answered by any replica, in sync or not, with what that replica holds (Kafka's
-ReplicaVerificationTool); never beyond the high watermark that the replica knows."""
+"""A fetch with this replica id is answered by any replica, in sync or not, with what that replica holds
+(Kafka's ReplicaVerificationTool); never beyond the high watermark that the replica knows."""
 _NO_SESSION = (0, -1)
 
 
 class WantedRecords(NamedTuple):
-    """One partition of a fetch. `leader_epoch` -1: whatever the leader's is."""
+    """One partition of a fetch. `leader_epoch` -1: any epoch of the leader."""
 
     where: TopicPartition
     offset: int
@@ -69,7 +69,7 @@ class FetchAnswer(NamedTuple):
 
 
 def encode_produce(batches: Mapping[TopicPartition, Buffer], *, acks: int, timeout_ms: int) -> list[Buffer]:
-    """The body of a Produce request (v9) in pieces; the batches are the caller's own bytes, not copied."""
+    """Return the body of a Produce request (v9) in pieces; the caller's batches are not copied."""
     by_topic: dict[str, list[tuple[int, Buffer]]] = {}
     for where, records in batches.items():
         by_topic.setdefault(where.topic, []).append((where.partition, records))
@@ -101,7 +101,7 @@ def encode_fetch(
     min_bytes: int = 1,
     replica_id: int = CONSUMER_ID,
 ) -> bytes:
-    """The body of a Fetch request (v12) without a session. Neighbours of one topic share an entry."""
+    """Return the body of a Fetch request (v12) without a session. Neighbours of one topic share an entry."""
     runs: list[list[WantedRecords]] = []
     for one in wanted:
         if runs and runs[-1][0].where.topic == one.where.topic:
@@ -126,7 +126,8 @@ def encode_fetch(
 
 
 def decode_fetch(frame: Buffer, position: int) -> FetchAnswer:
-    """The answer to `encode_fetch`, records as views of `frame`. Raises MalformedAnswer, nothing else."""
+    """Return the answer to `encode_fetch`, records as views of `frame`. Raises MalformedAnswer, nothing
+    else."""
     try:
         return _read_answer(Reader(frame, position, elements_max=RESPONSE_ELEMENTS_MAX))
     except (*MALFORMED_CAUSES, MalformedRequest) as error:

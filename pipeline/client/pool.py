@@ -1,8 +1,8 @@
 """Connections that wait to be used again: one pool a process, because Spark keeps its Python workers.
 
-A connection belongs to whoever leased it until it is given back; one that has an answer under way, or whose
-broker hung up, is closed instead. A process that was forked begins with an empty pool: two processes must
-never write to one socket.
+A connection belongs to the client that took it until it is given back. One that has an answer under way, or
+whose broker closed it, is closed instead. A process that was forked begins with an empty pool: two processes
+must never write to one socket.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipeline.client.connection import Connection
 IDLE_MAX_EACH = 4
 """Idle connections kept to one broker."""
 IDLE_MAX = 256
-"""And to all."""
+"""Idle connections kept to all brokers."""
 
 _Key = tuple[Address, ClientConfig]
 
@@ -33,7 +33,7 @@ class ConnectionPool:
         self._process_id = os.getpid()
 
     def take(self, address: Address, config: ClientConfig) -> Connection:
-        """An idle connection that still stands, or a new one. Raises ConnectionLost."""
+        """Return an idle connection that is still open, or a new one. Raises ConnectionLost."""
         key = (address, config)
         while True:
             with self._lock:
@@ -47,7 +47,7 @@ class ConnectionPool:
             connection.close()
 
     def give_back(self, connection: Connection, config: ClientConfig) -> None:
-        """Keeps it if it can be used again and there is room, else closes it."""
+        """Keep the connection if it can be used again and there is room; else close it."""
         if not connection.is_reusable:
             connection.close()
             return
@@ -68,7 +68,7 @@ class ConnectionPool:
             self.give_back(connection, config)
 
     def close(self) -> None:
-        """Closes what is idle."""
+        """Close the idle connections."""
         with self._lock:
             idle, self._idle = self._idle, {}
         for waiting in idle.values():
@@ -86,5 +86,5 @@ atexit.register(_shared.close)
 
 
 def shared_pool() -> ConnectionPool:
-    """This process's pool."""
+    """Return this process's pool."""
     return _shared

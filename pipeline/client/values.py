@@ -70,7 +70,8 @@ class ClusterMetadata:
         return None if known is None else self.brokers.get(known.leader_id)
 
     def updated(self, newer: ClusterMetadata) -> ClusterMetadata:
-        """With what a later answer tells: its brokers instead of ours, its topics beside ours or instead."""
+        """Return this metadata with a later answer applied: its brokers replace ours, its topics are added or
+        replace ours."""
         return ClusterMetadata(newer.cluster_id, newer.brokers, {**self.topics, **newer.topics})
 
 
@@ -111,7 +112,7 @@ class ProduceResult(NamedTuple):
 
 
 class Unsettled(NamedTuple):
-    """There was no answer, so that records may have been appended or not; or nobody to ask.
+    """No answer came, so records may have been appended or not; or there was no broker to ask.
 
     `is_unknown_topic`: the cluster says that there is no such partition.
     """
@@ -143,8 +144,8 @@ class AbortedTransaction(NamedTuple):
 class FetchedRecords(NamedTuple):
     """Whole record batches of one partition, in order, as a view of the answer.
 
-    The first batch may begin below `start_offset` and the last one reach beyond the range's end: whoever
-    decodes drops those records. `next_offset` follows the last batch.
+    The first batch may begin below `start_offset` and the last one reach beyond the range's end: the decoder
+    drops those records. `next_offset` follows the last batch.
     """
 
     where: TopicPartition
