@@ -1,18 +1,17 @@
 """Incremental fetch sessions (KIP-227): what a fetcher follows, remembered on both ends of a connection.
 
-Both classes here do work in proportion to what changed, never to what is followed: a session holds a queue
-of partitions that are *due* (mentioned by the request, appended to, or left over when the last answer was
-full), and an answer looks at those only. A partition that nobody touched costs nothing, per request and per
-wake-up.
+Both classes here do work in proportion to what changed, never to what is followed. A session holds a queue of
+partitions that are *due* (mentioned by the request, appended to, or left over when the last answer was full),
+and an answer looks only at those. An unchanged partition costs nothing, per request and per wake-up.
 
-Being followed through a session is evidence too: `Contact` carries the times of the session's last request to
-every replica whose follower fetches through it, so that an idle follower counts as alive without being looked
-at. What a request proves is dated by the answer that it follows, not by its arrival. A follower that stops
-following takes the partition out of the session (or drops it), and the evidence ends with it.
+A session is also evidence that its follower follows: `Contact` carries the times of the session's last
+request to every replica whose follower fetches through it, so an idle follower counts as alive without being
+looked at. What a request proves is dated by the answer before it, not by its arrival. A follower that stops
+following takes the partition out of the session (or drops the session), and the evidence ends with it.
 
-The leader epoch is not judged here but with each evaluation: the session remembers the epoch that the
-fetcher stated, and hands it to the replica every time (KAFKA-9338: Kafka's incremental fetches once skipped
-that check). Topic ids are part of the key (I21).
+The leader epoch is judged with each evaluation, not here: the session remembers the epoch that the fetcher
+stated, and hands it to the replica every time (KAFKA-9338: Kafka's incremental fetches once skipped that
+check). Topic ids are part of the key (I21, topic ids decide).
 """
 
 from __future__ import annotations
@@ -31,22 +30,22 @@ from springtide.wire.fetch import LogMark
 CONSUMER = -1
 """`replica_id` of a fetcher that is no replica."""
 DEBUGGING_CONSUMER = -2
-"""That of one that has come to see what this very replica holds; Kafka's name for it."""
+"""`replica_id` of a fetcher that inspects what this very replica holds; Kafka's name for it."""
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 NO_SESSION = 0
 _EPOCH_MAX = 2**31 - 1
-"""After it comes 1: 0 would begin another session."""
+"""The epoch after this one is 1: 0 would begin another session."""
 
 
 class Contact:
     """When a fetch session was last heard from (monotonic ms). Shared by reference with the replicas whose
     followers fetch through it.
 
-    last_fetch_ms: when its last request *arrived*, which may be long after the fetcher sent it: this process
-        may have been paused meanwhile. It says no more than that nobody should hurry to evict the follower.
-    vouched_ms: when the answer was sent that its last request followed. The fetcher sent that request later,
-        so at this time at the earliest it was still following; NEVER_MS before its second request.
+    last_fetch_ms: when its last request *arrived*. The fetcher may have sent it long before, because this
+    process may have been paused meanwhile. It proves only that there is no hurry to evict the follower.
+    vouched_ms: when the answer before its last request was sent. The fetcher made that request later, so it
+    was certainly still following at this time. NEVER_MS before its second request.
     """
 
     __slots__ = ("_answered_ms", "last_fetch_ms", "vouched_ms")
@@ -57,12 +56,12 @@ class Contact:
         self._answered_ms = NEVER_MS
 
     def on_request(self, now_ms: int) -> None:
-        """The next request of the session, which its fetcher makes after the answer to the one before."""
+        """Note the session's next request, which its fetcher makes after the previous answer."""
         self.last_fetch_ms = now_ms
         self.vouched_ms = self._answered_ms
 
     def on_answer(self, now_ms: int) -> None:
-        """An answer is about to be sent; `now_ms` was read before it was made."""
+        """Note that an answer is about to be sent. `now_ms` was read before the answer was made."""
         self._answered_ms = now_ms
 
     def end(self) -> None:
@@ -70,8 +69,8 @@ class Contact:
 
 
 class FetchPartition(NamedTuple):
-    """One partition of a Fetch request, topic already resolved to its id. `leader_epoch` and
-    `last_fetched_epoch` -1: not stated."""
+    """One partition of a Fetch request, its topic already resolved to an id. `leader_epoch` and
+    `last_fetched_epoch` are -1 if not stated."""
 
     topic_id: str
     partition: int
@@ -84,7 +83,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a Fetch request that sessions are about. `uses_topic_ids`: version 13 and later."""
+    """The part of a Fetch request that concerns sessions. `uses_topic_ids`: version 13 and later."""
 
     session_id: int
     session_epoch: int
@@ -123,22 +122,22 @@ class FollowedPartition:
         self.sent_log_start_offset = -1
 
     def take_mark(self) -> LogMark | None:
-        """To be compared once."""
+        """Return the fetcher's mark and forget it: it is compared once."""
         mark, self.mark = self.mark, None
         return mark
 
 
 HIGH_WATERMARK_TELL_MS = 50
-"""How long a parked replica may go on not knowing a high watermark that moved. While records flow the next
-answer carries it; this bounds it when they stop, for the price of one small answer."""
+"""How long a parked replica may not know that the high watermark moved. While records flow the next answer
+carries it; this bounds the delay when they stop, at the price of one small answer."""
 
 
 class FetchSession:
-    """One fetcher's session, or the passing state of a fetch without one (session_id 0).
+    """One fetcher's session, or the temporary state of a fetch without one (session_id 0).
 
-    The shell's turn: `for followed in session.due():` evaluate; `settle` those that the answer speaks of and
-    those without news. Whatever has news that the answer does not carry (its budget is used up, or the fetch
-    goes on waiting) is left alone: it stays due, first in line.
+    For each answer the shell evaluates the partitions that `due` returns. It calls `settle` for those that
+    the answer mentions and for those without news. It leaves alone those with news that the answer does not
+    carry (the answer is full, or the fetch goes on waiting): they stay due, first in line.
     """
 
     __slots__ = (
@@ -163,9 +162,9 @@ class FetchSession:
         self.uses_topic_ids = request.uses_topic_ids
         self.last_used_ms = now_ms
         self.contact = Contact(now_ms)
-        #: The shell's own handle of the fetch that waits here, if one does.
+        #: The shell's own handle of the fetch that waits here, if any.
         self.parked: object | None = None
-        #: The answer in preparation lists every partition, not only news.
+        #: The answer in preparation lists every partition, not only those with news.
         self.is_full_answer = True
         self._partitions: dict[PartitionKey, FollowedPartition] = {}
         self._due: dict[PartitionKey, FollowedPartition] = {}
@@ -185,7 +184,7 @@ class FetchSession:
         return self.replica_id == DEBUGGING_CONSUMER
 
     def due(self) -> list[FollowedPartition]:
-        """Partitions to evaluate for the answer in preparation, longest waiting first."""
+        """Return the partitions to evaluate for the answer in preparation, longest waiting first."""
         return list(self._due.values())
 
     def is_news(
@@ -198,8 +197,8 @@ class FetchSession:
         high_watermark: int,
         log_start_offset: int,
     ) -> bool:
-        """Whether the answer must list this partition (KIP-227: an error, records, a divergence, or a high
-        watermark or log start that the fetcher has not been told)."""
+        """Return whether the answer must list this partition: an error, records, a divergence, or a high
+        watermark or log start that the fetcher has not been told (KIP-227)."""
         return (
             self.is_full_answer
             or error is not ErrorCode.NONE
@@ -219,9 +218,9 @@ class FetchSession:
         is_more_left: bool,
         found_no_room: bool = False,
     ) -> None:
-        """The answer about to be sent says this of the partition. `is_more_left`: keep it due (at the end
-        of the queue), because it may have more bytes. `found_no_room`: none of its bytes are in the answer,
-        so it keeps its place, and sooner or later is first, where a batch of any size is sent."""
+        """Note what the answer about to be sent says of the partition. `is_more_left`: it may have more
+        bytes, so it stays due, at the end of the queue. `found_no_room`: the answer holds none of its bytes,
+        so it keeps its place; in the end it is first, where a batch of any size is sent."""
         if error is ErrorCode.NONE:
             followed.sent_high_watermark = high_watermark
             followed.sent_log_start_offset = log_start_offset
@@ -235,7 +234,7 @@ class FetchSession:
             self._due[followed.key] = followed
 
     def _mention(self, mentioned: FetchPartition) -> bool:
-        """Whether it is new to the session."""
+        """Take in a partition of the request. Return whether it is new to the session."""
         key = (mentioned.topic_id, mentioned.partition)
         followed = self._partitions.get(key)
         is_new = followed is None
@@ -252,7 +251,7 @@ class FetchSession:
         return is_new
 
     def _forget(self, key: PartitionKey) -> bool:
-        """Whether the session held it."""
+        """Drop a partition. Return whether the session held it."""
         self._due.pop(key, None)
         return self._partitions.pop(key, None) is not None
 
@@ -264,14 +263,14 @@ _Watchers = dict[PartitionKey, dict[FetchSession, None]]
 
 
 class FetchSessions:
-    """All sessions of this broker, and who follows which partition.
+    """All sessions of this broker, and which of them follow which partition.
 
-    session_ids: hard-to-guess positive 31-bit numbers, never ending; drawn by the shell.
-    Bounds: `sessions_max` sessions, `partitions_max` followed partitions in all. A full table gives the
-    newcomer the place of the session that has been unused for longest, if that is `idle_ms` or more, or if
-    the newcomer is a replica and the other is not; otherwise the fetch goes on without a session, which
-    KIP-227 allows. A fetch that waits keeps its session. (Kafka also lets larger sessions push out smaller
-    ones; with places enough for a cluster's brokers that only makes consumers fight.)
+    session_ids: an endless supply of hard-to-guess positive 31-bit numbers, drawn by the shell. Bounds:
+    `sessions_max` sessions, `partitions_max` followed partitions in all. When the table is full, a new
+    session replaces the least recently used one if that has been idle for `idle_ms` or more, or if the
+    newcomer is a replica and the other is not. Otherwise the fetch is answered without a session, which
+    KIP-227 allows. A fetch that waits keeps its session. (Kafka also lets larger sessions evict smaller ones;
+    with room for all brokers of a cluster that only makes consumers compete.)
     """
 
     __slots__ = (
@@ -309,12 +308,13 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(self, request: FetchRequest, *, now_ms: int) -> FetchSession | ErrorCode:
-        """The session to answer this request from, brought up to date with it: an existing one, a new one,
-        or a passing one (session_id 0). FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
-        FETCH_SESSION_TOPIC_ID_ERROR: answer with this as the top-level error. A request from another
-        replica or another broker epoch than the session's finds no session (I8).
+        """Return the session to answer this request from, updated with it: an existing one, a new one, or a
+        temporary one (session_id 0). Return an error code to answer with as the top-level error:
+        FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR. A request
+        from another replica or broker epoch than the session's finds no session (I8, broker epochs fence
+        incarnations).
 
-        For each partition that the request forgets, the caller tells the replica: `on_replica_gone`.
+        The caller calls `on_replica_gone` for each partition that the request forgets.
         """
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             return self._open_full(request, now_ms)
@@ -391,7 +391,7 @@ class FetchSessions:
         return None
 
     def close(self, session: FetchSession) -> None:
-        """It is no evidence of anything from here on."""
+        """End the session. From here on it is no evidence that its fetcher follows."""
         session.contact.end()
         if self._sessions.get(session.session_id) is session:
             del self._sessions[session.session_id]
@@ -399,7 +399,7 @@ class FetchSessions:
             self._unwatch_all(session)
 
     def park(self, session: FetchSession, handle: object) -> None:
-        """The fetch waits. From here on the session is among those that the on_ methods return."""
+        """Let the fetch wait. From here on the `on_` methods return this session too."""
         assert session.parked is None or session.parked is handle
         session.parked = handle
         if session.session_id == NO_SESSION:
@@ -407,28 +407,28 @@ class FetchSessions:
                 self._watch(session, key)
 
     def unpark(self, session: FetchSession) -> None:
-        """The wait is over (answered, timed out, or its connection is gone)."""
+        """End the wait: the fetch was answered, timed out, or lost its connection."""
         session.parked = None
         if session.session_id == NO_SESSION:
             self._unwatch_all(session)
 
     def on_data_appended(self, key: PartitionKey) -> Sequence[FetchSession]:
-        """Mark the partition due for the replicas that follow it; returns the parked ones, to be answered."""
+        """Mark the partition due for the replicas that follow it. Return the parked ones, to be answered."""
         return _mark(self._replicas.get(key), key)
 
     def on_high_watermark_moved(self, key: PartitionKey) -> Sequence[FetchSession]:
-        """Mark the partition due for everyone; returns the parked *consumers*, to be answered now. Parked
-        replicas are not woken for it: their next answer carries it, and the shell should cap their
-        remaining wait at HIGH_WATERMARK_TELL_MS (see `replicas_to_tell`)."""
+        """Mark the partition due for all sessions. Return the parked *consumers*, to be answered now. Parked
+        replicas are not woken: their next answer carries it, and the shell should cap their remaining wait at
+        HIGH_WATERMARK_TELL_MS (see `replicas_to_tell`)."""
         _mark(self._replicas.get(key), key)
         return _mark(self._consumers.get(key), key)
 
     def replicas_to_tell(self, key: PartitionKey) -> Sequence[FetchSession]:
-        """Parked replica sessions that follow the partition."""
+        """Return the parked replica sessions that follow the partition."""
         return [session for session in self._replicas.get(key, ()) if session.parked is not None]
 
     def on_leadership_changed(self, key: PartitionKey) -> Sequence[FetchSession]:
-        """Mark the partition due for everyone; returns all parked sessions that follow it."""
+        """Mark the partition due for all sessions. Return the parked ones that follow it."""
         return [*_mark(self._replicas.get(key), key), *_mark(self._consumers.get(key), key)]
 
     def _watch(self, session: FetchSession, key: PartitionKey) -> None:
@@ -460,11 +460,11 @@ def _mark(watching: dict[FetchSession, None] | None, key: PartitionKey) -> Seque
 
 
 FETCH_BYTES_MAX = 1024 * 1024
-"""Of one partition and fetch, unless configured otherwise."""
+"""The default for one partition in one fetch."""
 
 
 class FetchPosition(NamedTuple):
-    """What a follower asks of one partition. max_bytes: less than usual when it is throttled."""
+    """What a follower asks of one partition. max_bytes is less than usual while the follower is throttled."""
 
     fetch_offset: int
     last_fetched_epoch: int
@@ -473,13 +473,13 @@ class FetchPosition(NamedTuple):
     max_bytes: int = FETCH_BYTES_MAX
 
     def has_turned(self, told: FetchPosition | None) -> bool:
-        """Whether it does not just go on from what the leader was told last."""
+        """Return whether this position does more than continue from what the leader was told last."""
         return told is None or self.leader_epoch != told.leader_epoch or self.fetch_offset < told.fetch_offset
 
 
 class FollowerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What the next Fetch to a leader says. unproven: what lies before these positions the leader has not
-    compared yet in this session and leader epoch; each goes with a mark."""
+    """The content of the next Fetch to a leader. unproven: partitions where the leader has not yet compared,
+    in this session and leader epoch, what lies before the position; each goes with a mark."""
 
     session_id: int
     session_epoch: int
@@ -489,7 +489,7 @@ class FollowerRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FollowerSession:
-    """The follower's end: everything it fetches from one leader. One request in flight at a time."""
+    """The follower's end: everything it fetches from one leader. At most one request is in flight."""
 
     __slots__ = (
         "_changed",
@@ -506,7 +506,7 @@ class FollowerSession:
         self._next_epoch = INITIAL_EPOCH
         self._is_in_flight = False
         self._followed: dict[PartitionKey, FetchPosition] = {}
-        # What the next request has to say, and what the leader's session holds once the last one arrived.
+        # What the next request has to say, and what the leader's session holds once the last one has arrived.
         self._changed: dict[PartitionKey, None] = {}
         self._forgotten: dict[PartitionKey, None] = {}
         self._told: dict[PartitionKey, FetchPosition | None] = {}
@@ -518,8 +518,8 @@ class FollowerSession:
         return key in self._followed
 
     def set_position(self, key: PartitionKey, position: FetchPosition) -> None:
-        """Fetch this partition from here on; the next request mentions it if that is news. It is news
-        after `remove` too, whatever the position: the last answer may have been thrown away."""
+        """Fetch this partition from this position on; the next request mentions it if the leader does not
+        know it. After `remove` every position is mentioned: the last answer may have been thrown away."""
         self._followed[key] = position
         if key in self._forgotten:
             del self._forgotten[key]
@@ -530,7 +530,7 @@ class FollowerSession:
             self._changed[key] = None
 
     def remove(self, key: PartitionKey) -> None:
-        """Fetch it no longer; the next request forgets it."""
+        """Fetch this partition no longer; the next request forgets it."""
         self._followed.pop(key, None)
         self._changed.pop(key, None)
         if key in self._told:
@@ -538,12 +538,12 @@ class FollowerSession:
 
     @property
     def has_news(self) -> bool:
-        """Whether the next request says more than the last one."""
+        """Return whether the next request says more than the last one."""
         return self._next_epoch == INITIAL_EPOCH or bool(self._changed) or bool(self._forgotten)
 
     def build(self) -> FollowerRequest:
-        """The next request: full when there is no session, else only what changed. Keep it until its
-        answer; then exactly one of on_answer and on_failure."""
+        """Return the next request: full if there is no session, else only what changed. The caller keeps it
+        until it is answered, then calls exactly one of on_answer and on_failure."""
         assert not self._is_in_flight
         self._is_in_flight = True
         followed = self._followed
@@ -572,8 +572,8 @@ class FollowerSession:
         )
 
     def on_answer(self, error: ErrorCode, *, session_id: int) -> bool:
-        """The leader answered. True if the answer's partitions may be used; false if the session was lost
-        (the next request is full)."""
+        """Take in the leader's answer. Return true if its partitions may be used, false if the session was
+        lost (the next request is full)."""
         assert self._is_in_flight
         self._is_in_flight = False
         if error is not ErrorCode.NONE:
@@ -582,7 +582,7 @@ class FollowerSession:
             self._begin_anew()
             return False
         if self._next_epoch == INITIAL_EPOCH:
-            # A leader without room gives id 0: every request is a full one then.
+            # A leader without room answers with id 0: then every request is a full one.
             self._session_id = session_id
             self._next_epoch = INITIAL_EPOCH if session_id == NO_SESSION else 1
             return True
