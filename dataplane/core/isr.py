@@ -32,11 +32,12 @@ _NO_FETCH_YET = 2**62
 
 
 class FollowerProgress:
-    """One follower in the current leader epoch, from its successful fetches only (I17).
+    """One follower in the current leader epoch, from its successful fetches only (I17, only successful reads
+    teach).
 
-    log_end_offset: the offset it last asked from, which is what it has written; UNKNOWN_OFFSET before its
-        first fetch in this epoch. broker_epoch: of the incarnation that fetched; -1 before.
-    last_caught_up_ms: when it last had everything that was there at the time.
+    log_end_offset: the offset it last asked from, which is the end of what it has written; UNKNOWN_OFFSET
+    before its first fetch in this epoch. broker_epoch: of the incarnation that fetched; -1 before that.
+    last_caught_up_ms: when it last had everything that the log held at the time.
     """
 
     __slots__ = (
@@ -56,17 +57,17 @@ class FollowerProgress:
         self.log_end_offset = UNKNOWN_OFFSET
         self.last_caught_up_ms = NEVER_MS
         self.last_fetch_ms = NEVER_MS
-        #: The leader's log end at the last fetch. Being caught up means reaching *that* by the next one, so
-        #: that a steady trickle of small writes does not evict (2.3).
+        #: The leader's log end at the last fetch. A follower is caught up if it reaches *that* by its next
+        #: fetch, so a steady trickle of small writes does not evict it (2.3, lagging).
         self.last_fetch_end_offset = _NO_FETCH_YET
         self.contact: Contact | None = None
-        #: How often in a row it asked from the same offset although there was more: it may refuse what it
-        #: is given.
+        #: How often in a row it asked from the same offset although there was more: it may refuse what it is
+        #: given.
         self.repeats = 0
 
     @property
     def last_heard_ms(self) -> int:
-        """The last fetch that asked, or kept asking, for this partition."""
+        """Return when the follower last asked, or kept asking, for this partition."""
         contact = self.contact
         if contact is None or contact.last_fetch_ms < self.last_fetch_ms:
             return self.last_fetch_ms
@@ -74,8 +75,9 @@ class FollowerProgress:
 
     @property
     def vouched_ms(self) -> int:
-        """When it was certainly still following in this leader epoch, however late its fetch was read: what a
-        fetch arrived at, or when a parked one was looked at again, proves nothing (2.9, S52)."""
+        """Return a time at which it was certainly still following in this leader epoch, however late its
+        fetch was read. The arrival of a fetch, or another look at a parked one, proves nothing (2.9, leases;
+        S52)."""
         contact = self.contact
         return NEVER_MS if contact is None else contact.vouched_ms
 
@@ -103,12 +105,14 @@ class FollowerProgress:
         self.contact = contact
 
     def on_leader_append(self) -> None:
-        """The leader is about to write past what this follower has: it had everything until its last sign
-        of life, even if that did not mention this partition (an idle one in an incremental session)."""
+        """Note that the leader is about to write past what this follower has. Until its last sign of life it
+        had everything, even if that did not mention this partition (an idle one in an incremental
+        session)."""
         self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_heard_ms)
 
     def forget(self, *, broker_epoch: int) -> None:
-        """Another incarnation: nothing that the earlier one fetched proves anything (I8)."""
+        """Forget the follower's progress: what an earlier incarnation fetched proves nothing (I8, broker
+        epochs fence incarnations)."""
         self.broker_epoch = broker_epoch
         self.log_end_offset = UNKNOWN_OFFSET
         self.last_fetch_ms = NEVER_MS
@@ -116,7 +120,8 @@ class FollowerProgress:
         self.contact = None
 
     def is_lagging(self, *, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
-        """Rule 2.3. At the leader's end it is in sync however old that is (KAFKA-7152)."""
+        """Return whether the follower lags (2.3, lagging). At the leader's end it is in sync, however long
+        ago it fetched (KAFKA-7152)."""
         return self.log_end_offset != leader_end_offset and now_ms - self.last_caught_up_ms > lag_ms_max
 
 
@@ -129,7 +134,8 @@ class PendingProposal:
 
 
 class InSyncSet:
-    """`epoch_start_offset`: the leader's log end when it assumed this leader epoch."""
+    """The in-sync set of one leadership. `epoch_start_offset`: the leader's log end when it assumed this
+    leader epoch."""
 
     __slots__ = (
         "_broker_id",
@@ -174,28 +180,30 @@ class InSyncSet:
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """In assignment order."""
+        """Return the maximal ISR in assignment order."""
         promised = () if self.pending is None else self.pending.proposal.isr
         members = {*self.state.isr, *(member.broker_id for member in promised)}
         return tuple(broker_id for broker_id in self.state.replicas if broker_id in members)
 
     @property
     def is_under_min(self) -> bool:
-        """Fewer *committed* members than the minimum: nothing may be acknowledged or committed."""
+        """True with fewer *committed* members than the minimum: then nothing may be acknowledged or
+        committed."""
         return len(self.state.isr) < self.state.min_insync_replicas
 
     def follower(self, broker_id: int) -> FollowerProgress | None:
         return self._followers.get(broker_id)
 
     def known_broker_epoch(self, follower: FollowerProgress) -> int:
-        """The highest epoch of that broker seen in a fetch or in the metadata stream."""
+        """Return the highest epoch of that broker seen in a fetch or in the metadata stream."""
         endpoint = self._brokers.get(follower.broker_id)
         if endpoint is None or endpoint.broker_epoch < follower.broker_epoch:
             return follower.broker_epoch
         return endpoint.broker_epoch
 
     def is_eligible(self, follower: FollowerProgress) -> bool:
-        """Active, here to stay, and its fetches come from the registered incarnation (KIP-841, KIP-903)."""
+        """Return whether its broker is active and not about to stop, and its fetches come from the registered
+        incarnation (KIP-841, KIP-903)."""
         endpoint = self._brokers.get(follower.broker_id)
         return (
             endpoint is not None
@@ -205,8 +213,9 @@ class InSyncSet:
         )
 
     def may_join(self, follower: FollowerProgress, *, high_watermark: int) -> bool:
-        """I9. The high watermark of a new leader lags behind what is committed; the start of its epoch does
-        not (KAFKA-7128, S5). A known log end means "fetched in this leader epoch"."""
+        """Return whether the follower may join (I9, joining takes the epoch start). A new leader's high
+        watermark lags behind what is committed; the start of its epoch does not (KAFKA-7128, S5). A known log
+        end means "fetched in this leader epoch"."""
         return follower.log_end_offset >= max(high_watermark, self.epoch_start_offset) and self.is_eligible(
             follower
         )
@@ -214,8 +223,9 @@ class InSyncSet:
     def is_worth_waiting_for(
         self, follower: FollowerProgress, *, leader_end_offset: int, now_ms: int, lag_ms_max: int
     ) -> bool:
-        """For liveness only: one that has caught up and may join would never reach a high watermark that
-        runs ahead of it. Not one that can't join (KAFKA-15021)."""
+        """Return whether the high watermark should wait for it, for liveness only: a follower that has caught
+        up and may join would never reach a high watermark that runs ahead of it. Not one that can't join
+        (KAFKA-15021)."""
         return (
             follower.log_end_offset != UNKNOWN_OFFSET
             and not follower.is_lagging(
@@ -225,21 +235,23 @@ class InSyncSet:
         )
 
     def stands_in_for_the_lease(self, *, now_ms: int, lease_ms: int) -> bool:
-        """At least max(2, min) committed members, and every maximal one followed in this leader epoch within
-        the lease time: none of them has led since."""
+        """Return whether the in-sync set replaces the lease: at least max(2, min) committed members, and
+        every maximal one followed in this leader epoch within the lease time, so none of them has led
+        since."""
         if len(self.state.isr) < max(2, self.state.min_insync_replicas):
             return False
         return all(now_ms - follower.vouched_ms < lease_ms for follower in self.waited_for)
 
-    # What happens.
+    # Events.
 
     def on_state(self, state: PartitionState, *, now_ms: int) -> None:
-        """A newer state of the same leader epoch."""
+        """Take over a newer state of the same leader epoch."""
         assert state.leader_epoch == self.state.leader_epoch
         assert state.partition_epoch > self.state.partition_epoch
         self.state = state
-        # Built on an older partition epoch, so it was applied before this state or never will be (I6). A
-        # state at or below the base is not newer than ours and does not get here (S39).
+        # It was built on an older partition epoch, so it was applied before this state or never will be (I6,
+        # partition epochs order everything). A state at or below the base is not newer than ours and does not
+        # get here (S39, a late push of the base).
         if self.pending is not None and state.partition_epoch > self.pending.proposal.partition_epoch:
             if all(member.broker_id in state.isr for member in self.pending.proposal.isr):
                 self._one_by_one = False
@@ -247,8 +259,8 @@ class InSyncSet:
         self._arrange(now_ms)
 
     def on_refusal(self, result: IsrProposalResult, *, now_ms: int, refused_retry_ms: int) -> None:
-        """A proposed member was ineligible: leave it alone for a while. The promise itself ends with the
-        newer state that every refusal brings, and with nothing else."""
+        """Do not propose the ineligible member again for a while. The promise itself ends only with the newer
+        state that every refusal brings."""
         pending = self.pending
         if pending is None or result.proposal_id != pending.proposal.proposal_id:
             return
@@ -259,8 +271,8 @@ class InSyncSet:
             self._one_by_one = True
 
     def on_accepted(self, result: IsrProposalResult, *, now_ms: int) -> bool:
-        """The controller found the state to be as proposed, without a change: whether that ended the promise.
-        A newer state in the result was applied before, by on_state."""
+        """Return whether the promise ended because the controller found the state to be as proposed, without
+        a change. A newer state in the result was applied before, by on_state."""
         pending = self.pending
         if (
             pending is None
@@ -282,7 +294,7 @@ class InSyncSet:
             if newest > follower.broker_epoch >= 0:
                 follower.forget(broker_epoch=newest)
 
-    # What to ask for.
+    # Proposals.
 
     def due_proposal(
         self,
@@ -294,8 +306,8 @@ class InSyncSet:
         retry_ms: int,
         may_promise: bool,
     ) -> IsrProposal | None:
-        """The unanswered proposal if it has rested for retry_ms, unchanged; else, if `may_promise`, a new
-        one, which is a promise from here on."""
+        """Return the unanswered proposal, unchanged, if it has rested for retry_ms; else, if `may_promise`, a
+        new one, which is a promise from here on."""
         if self.pending is not None:
             if now_ms - self.pending.sent_ms < retry_ms:
                 return None
@@ -342,10 +354,10 @@ class InSyncSet:
     def next_isr(
         self, *, now_ms: int, leader_end_offset: int, high_watermark: int, lag_ms_max: int
     ) -> tuple[int, ...] | None:
-        """The ISR to ask for on the committed state, in assignment order; None if it is right as it is.
+        """Return the ISR to ask for on the committed state, in assignment order; None if no change is needed.
 
-        A leader that was elected uncleanly first confirms its log, alone (KIP-704). Removals and additions
-        go separately, removals first: a refused addition must not hold up a removal.
+        A leader that was elected uncleanly first confirms its log, alone (KIP-704). Removals and additions go
+        separately, removals first: a refused addition must not hold up a removal.
         """
         state = self.state
         if state.recovery is LeaderRecovery.RECOVERING:
@@ -366,8 +378,8 @@ class InSyncSet:
             for follower in self.outsiders
             if now_ms >= self._refused_until_ms.get(follower.broker_id, NEVER_MS)
             and self.may_join(follower, high_watermark=high_watermark)
-            # One that just had to go, or hangs, would else be asked for again and again while the high
-            # watermark stands still.
+            # A follower that was just removed, or hangs, would otherwise be proposed again and again while
+            # the high watermark stands still.
             and not follower.is_lagging(
                 leader_end_offset=leader_end_offset, now_ms=now_ms, lag_ms_max=lag_ms_max
             )
@@ -381,7 +393,8 @@ class InSyncSet:
     def lags(
         self, *, now_ms: int, leader_end_offset: int, remaining_bytes: Callable[[int], int]
     ) -> tuple[FollowerLag, ...]:
-        """remaining_bytes: of the log from an offset on; asked for learners that were heard from."""
+        """Return the lag of each follower. remaining_bytes: the log's size from an offset on; called only for
+        learners that have fetched."""
         return tuple(
             FollowerLag(
                 broker_id=follower.broker_id,
@@ -409,7 +422,8 @@ class InSyncSet:
         )
 
     def _member_epoch(self, broker_id: int) -> int:
-        """For a joining one, that of its fetch (may_join saw it equal the registered one)."""
+        """Return the broker epoch to propose. For a joining member it is that of its fetch (may_join saw it
+        equal the registered one)."""
         follower = self._followers.get(broker_id)
         if follower is not None and follower.broker_epoch >= 0:
             return follower.broker_epoch
@@ -417,8 +431,8 @@ class InSyncSet:
         return -1 if endpoint is None else endpoint.broker_epoch
 
     def _arrange(self, now_ms: int) -> None:
-        """Follow the assignment; sort the followers into members and outsiders. A new member is given the
-        full time before it counts as lagging, or it might have to go as soon as it came."""
+        """Follow the assignment: sort the followers into members and outsiders. A new member gets the full
+        time before it counts as lagging, or it might have to leave as soon as it joined."""
         state = self.state
         known = self._followers
         self._followers = {

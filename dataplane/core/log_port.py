@@ -24,22 +24,22 @@ Buffer = bytes | bytearray | memoryview
 
 
 class LogError(Exception):
-    """The log directory failed (EIO, ENOSPC, ...). It is finished for this process's life: after a failed
-    write or fsync nobody knows what the disk holds (fsyncgate)."""
+    """The log directory failed (EIO, ENOSPC, ...). It is out of use for the rest of this process's life:
+    after a failed write or fsync the content of the disk is unknown (fsyncgate)."""
 
 
 class LogChanged(LogError):
-    """The log was cut, or its oldest part deleted, while a thread read there. Nothing is wrong with it: look
-    again from what it holds now."""
+    """The log was cut, or its oldest part deleted, while a thread read there. The log is intact: look again
+    from what it holds now."""
 
 
 class RottenBytes(LogError):
-    """These records are known to be rotten: they are not given to anyone. The rest of the log is good."""
+    """These records are known to be rotten and are given to no reader. The rest of the log is good."""
 
 
 class SuspectBytes(LogError):
-    """A reader met bytes that are no record batch, or a damaged one, where one was written whole. Reading
-    them again from the disk tells whether they have rotted: from `first_offset` on, near `bad_offset`."""
+    """A reader met bytes that are no record batch, or a damaged one, where a whole one was written. Reading
+    them again from the disk, from `first_offset` on, near `bad_offset`, tells whether they have rotted."""
 
     def __init__(self, detail: str, *, first_offset: int, bad_offset: int) -> None:
         super().__init__(detail)
@@ -50,7 +50,7 @@ class SuspectBytes(LogError):
 @dataclass(frozen=True, slots=True)
 class RottenRange:
     """Records whose bytes at rest are not what was written: those of the batches in [first_offset,
-    next_offset). reason: for people."""
+    next_offset). reason: for operators."""
 
     first_offset: int
     next_offset: int
@@ -72,9 +72,9 @@ class FileRange:
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """Whole record batches read from a log: `size_bytes` in all, in order; empty when there is nothing.
+    """Whole record batches read from a log, in order: `size_bytes` in all; empty if there is nothing.
 
-    `next_offset` is one past the last offset contained, or the asked offset when empty.
+    `next_offset` is one past the last offset contained, or the asked offset if empty.
     """
 
     parts: tuple[memoryview | FileRange, ...]
@@ -100,23 +100,24 @@ class LogPort(Protocol):
 
     @property
     def vouched_end_offset(self) -> int:
-        """Up to where this replica may say that it has the records: log_end_offset, but for a sealed log
-        (docs/replication.md 3.9)."""
+        """Return the offset up to which this replica may say that it has the records: log_end_offset, except
+        for a sealed log (3.9, after total power loss)."""
 
     @property
     def must_vouch(self) -> bool:
-        """Whether `vouched_end_offset` lies below log_end_offset: the effect `Vouch` asks for more."""
+        """Return whether `vouched_end_offset` lies below log_end_offset, so that the effect `Vouch` is
+        needed."""
 
     @property
     def seal_chain_epoch(self) -> int:
-        """The chain epoch under which this log was sealed; -1: it proves nothing by itself."""
+        """Return the chain epoch under which this log was sealed; -1 if the log proves nothing by itself."""
 
     @property
     def size_bytes(self) -> int: ...
 
     def size_below(self, offset: int) -> int:
-        """Bytes of what lies below an offset, for operators: exact where a segment begins, in proportion
-        within one, and without touching a file."""
+        """Return the size of what lies below an offset, for operators: exact where a segment begins, in
+        proportion within one. Touches no file."""
 
     @property
     def epochs(self) -> LeaderEpochs: ...
@@ -126,7 +127,8 @@ class LogPort(Protocol):
 
     @property
     def rotten(self) -> Sequence[RottenRange]:
-        """What a scrub found and nobody has mended yet (5.7), in order. It outlives the process."""
+        """Return what a scrub found and was not mended yet (5.7, scrubbing), in order. It outlives the
+        process."""
 
     def append(self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer], *, now_ms: int) -> None:
         """Write whole batches at the end. `headers` carry final base offsets and leader epochs; `chunks` hold
@@ -143,43 +145,46 @@ class LogPort(Protocol):
         at_least_one: bool = True,
         from_disk: bool = False,
     ) -> LogSlice:
-        """Whole batches from the one that contains `offset` on, none at or beyond `end_offset`. The first
-        batch is returned even when it is larger than max_bytes if `at_least_one` (KIP-74). `from_disk`: what
-        the files say, and not what memory remembers of them.
-        Precondition: log_start_offset <= offset <= log_end_offset. Raises LogError; RottenBytes for what is
-        known to be rotten, before which a read ends; SuspectBytes."""
+        """Return whole batches from the one that contains `offset` on, none at or beyond `end_offset`.
+        `at_least_one`: return the first batch even when it is larger than max_bytes (KIP-74). `from_disk`:
+        read the files, not what memory remembers of them. Precondition: log_start_offset <= offset <=
+        log_end_offset. Raises LogError, SuspectBytes, and RottenBytes for what is known to be rotten; a read
+        ends before that."""
 
     def last_batches(
         self, end_offset: int, *, first_offset: int | None = None
     ) -> Sequence[BatchHeader] | None:
-        """Headers of the batches in [first_offset, end_offset), each read and its CRC found right; without
-        `first_offset` a few at the end, of one leader epoch; with it a few from there. None if that can't be
-        told: something there is rotten or not held any more. Raises LogError."""
+        """Return the headers of the batches in [first_offset, end_offset), each read and its CRC checked: a
+        few from `first_offset` on or, without it, a few at the end, of one leader epoch. Return None if that
+        is unknown: a batch there is rotten or not held any more. Raises LogError."""
 
     def find_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampHit | None:
-        """First record with a timestamp at or after the given one, below end_offset (KIP-79). Raises
-        SuspectBytes. A shell may call it in a thread while the loop goes on; then it may raise LogChanged."""
+        """Return the first record with a timestamp at or after the given one, below end_offset (KIP-79).
+        Raises SuspectBytes. If a shell calls it in a thread while the loop goes on, it may raise
+        LogChanged."""
 
     def find_max_timestamp(self, *, end_offset: int) -> TimestampHit | None:
-        """First of the records with the largest timestamp, below end_offset (KIP-734). In a thread: as
-        above."""
+        """Return the first of the records with the largest timestamp, below end_offset (KIP-734). In a
+        thread: as `find_timestamp`."""
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
-        """Record that `leader_epoch` starts at log_end_offset, even when no record ever follows (I20)."""
+        """Record that `leader_epoch` starts at log_end_offset, even if no record ever follows (I20, a
+        leadership without records leaves a trace)."""
 
     def note_reconciled(self, leader_epoch: int) -> None:
-        """Remember in `epochs` that marks of unclean elections up to this epoch have had their effect (I15),
-        so that a killed process knows it when it starts again."""
+        """Remember in `epochs` that marks of unclean elections up to this epoch have had their effect (I15,
+        below one's own high watermark only under a mark), so that a killed process knows it when it starts
+        again."""
 
     def truncate_to(self, offset: int) -> None:
-        """Drop everything at or beyond `offset`, epochs and producer states with it. No-op beyond the end
-        but for the epochs (KAFKA-10706). Raises LogError."""
+        """Drop everything at or beyond `offset`, with its epochs and producer states. Beyond the end only the
+        epochs change (KAFKA-10706). Raises LogError."""
 
     def restart_at(self, offset: int) -> None:
         """Drop everything and begin anew at `offset` (the follower fell below the leader's log start)."""
 
     def condemn(self, detail: str) -> None:
-        """This log is damaged where nobody can mend it: it is over, for the next process too."""
+        """End this log, for the next process too: it is damaged and can't be mended."""
 
     def advance_log_start(self, offset: int) -> None:
         """Move log_start_offset up (retention at the leader, DeleteRecords). Deletes whole segments later."""

@@ -1,12 +1,13 @@
 """Producers that wait for their records to be committed.
 
 One queue a partition, in order of the offset that the high watermark has to reach. One pass completes all
-that a move of the high watermark released; nobody is woken to look and sleep again.
+waiters that a move of the high watermark released; no task wakes only to look and sleep again.
 
-A waiter remembers the leader epoch its record was written in. Success needs the high watermark *and* the log
-still holding that epoch at that offset (I4): a task that merely wakes on "high watermark >= x" could
-acknowledge another leader's record. Demotion, deletion, storage failure and a lapsed lease fail all waiters
-at once (L1, KAFKA-9198); the outcome is then unknown to the producer.
+A waiter remembers the leader epoch in which its record was written. It succeeds only if the high watermark is
+reached *and* the log still holds that epoch at that offset (I4, acknowledged means committed): a task that
+merely wakes on "high watermark >= x" could acknowledge another leader's record. Demotion, deletion, storage
+failure and a lapsed lease fail all waiters at once (L1, KAFKA-9198); the outcome is then unknown to the
+producer.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ NEVER_EXPIRES_MS = 2**62
 
 
 class Waiting(NamedTuple):
-    """`required_offset`: one past the last record. `leader_epoch`: under which that record was written."""
+    """One waiter. `required_offset`: one past its last record. `leader_epoch`: in which that record was
+    written."""
 
     required_offset: int
     leader_epoch: int
@@ -56,8 +58,8 @@ class Purgatory:
     def complete_to(
         self, high_watermark: int, *, leader_epoch: int, epochs: LeaderEpochs
     ) -> tuple[tuple[object, ...], tuple[object, ...]]:
-        """(committed, overwritten) waiters that the high watermark has reached, in offset order. The second
-        holds those whose record is not the one that stands at its offset now."""
+        """Return the (committed, overwritten) waiters that the high watermark has reached, in offset order.
+        Overwritten: another record is now at the offset of the waiter's record."""
         queue = self._queue
         if not queue or queue[0][0] > high_watermark:
             return (), ()
@@ -78,7 +80,7 @@ class Purgatory:
         return tuple(committed), tuple(overwritten)
 
     def expire(self, now_ms: int) -> tuple[object, ...]:
-        """Take out those whose time is up."""
+        """Take out the waiters whose time is up."""
         if now_ms < self.next_expiry_ms:
             return ()
         expired = tuple(waiting.waiter for waiting in self._queue if waiting.expires_ms <= now_ms)

@@ -1,6 +1,8 @@
-"""What a fetcher may be given of one log: whether its position lies within it, and the committed records.
+"""What a fetcher may be given of one log: a check that its position lies within the log, and the committed
+records.
 
-Nothing here decides who may ask; a leader and a follower that is read from agree on the rest.
+The caller decides which fetchers may ask. The rest is the same for a leader and for a follower that serves
+reads.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from springtide.wire.errors import ErrorCode
 
 
 def check_position(log: LogPort, fetch_offset: int, last_fetched_epoch: int) -> FetchResult | None:
-    """5.2: None if the fetcher's log is a prefix of this one, and its next record within it; else the answer.
-    Below the log start wins over diverging: the point of divergence may lie below it as well."""
+    """Return None if the fetcher's log is a prefix of this one and its next record lies within it; else the
+    answer (5.2, the exchange). Below the log start wins over diverging: the point of divergence may lie below
+    it as well."""
     end_offset = log.log_end_offset
     if fetch_offset < log.log_start_offset:
         return out_of_range(log)
@@ -43,9 +46,9 @@ def read_committed(
     at_least_one: bool,
     is_debugging: bool,
 ) -> FetchResult:
-    """Records from `fetch_offset`, none at or beyond the high watermark, which the caller has taken once,
-    before this (I18). is_debugging: from the files, which is what a verification has come to see. Raises
-    LogError."""
+    """Return records from `fetch_offset` on, none at or beyond the high watermark, which the caller took
+    once, before this call (I18, reads stop at the high watermark). is_debugging: read the files, because that
+    is what a verification checks. Raises LogError."""
     if fetch_offset < high_watermark:
         records = log.read(
             fetch_offset,

@@ -1,12 +1,12 @@
-"""What a scrub reads next, and what may be written where rot was found (5.7).
+"""What a scrub reads next, and what may be written over a rotten range (5.7, scrubbing).
 
-A pass reads one log from its start to its high watermark. One pass runs at a time: the log whose bytes were
-read longest ago is next, and none before its interval is over. Times are wall clock, because they outlive the
-process; a clock that leaps makes a pass come early or late, and nothing else depends on it.
+A pass reads one log from its start to its high watermark. One pass runs at a time. The log whose bytes were
+read longest ago is next, but never before its interval is over. Times are wall clock, because they outlive
+the process; a clock that leaps makes a pass come early or late, and has no other effect.
 
-Mending is no fetching: bytes that a leader sent are written over a hole only if they are what stood there, as
-far as anybody can still know it: whole batches with good CRCs, in the epochs that this log's own history
-names, which fill the hole to the byte.
+Mending is not fetching: bytes that a leader sent are written over a hole only if they are what was there, as
+far as it can still be known: whole batches with good CRCs, in the epochs that this log's own history names,
+which fill the hole to the byte.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ MEND_BYTES_MAX = 1024 * 1024
 
 
 class ScrubProgress(msgspec.Struct):
-    """Of one log. seen_ms: since when it is known here. covered_ms: all that it held then was read at or
-    after this time. started_ms: when the running pass began; NEVER_MS without one. base_offset: of the
-    segment that it is in."""
+    """The scrub's progress in one log. seen_ms: since when the log is known here. covered_ms: all that the
+    log held at this time was read at or after it. started_ms: when the running pass began; NEVER_MS without
+    one. base_offset: of the segment that the pass is in."""
 
     seen_ms: int
     covered_ms: int = NEVER_MS
@@ -36,20 +36,20 @@ class ScrubProgress(msgspec.Struct):
 
     @property
     def oldest_unread_ms(self) -> int:
-        """No byte of it was read longer ago."""
+        """Return a time; every byte of the log was read after it, or the log was unknown here before it."""
         return self.seen_ms if self.covered_ms == NEVER_MS else self.covered_ms
 
 
 class ScrubOrder:
-    """`progress`: of earlier lives, by partition."""
+    """The order in which logs are scrubbed. `progress`: from earlier processes, by partition."""
 
     def __init__(self, *, interval_ms: int, progress: dict[PartitionKey, ScrubProgress]) -> None:
         self.progress = progress
         self._interval_ms = interval_ms
 
     def due(self, keys: Iterable[PartitionKey], wall_ms: int) -> list[PartitionKey]:
-        """Whose bytes to read now, in order: a pass that an earlier life began, then what was read longest
-        ago. Forgets logs that are gone."""
+        """Return the logs to read now, in order: first a pass that an earlier process began, then what was
+        read longest ago. Forgets logs that are gone."""
         progress = self.progress
         known = self.progress = {key: progress.get(key) or ScrubProgress(wall_ms) for key in keys}
         return sorted(
@@ -58,7 +58,7 @@ class ScrubOrder:
         )
 
     def begin(self, key: PartitionKey, wall_ms: int) -> ScrubProgress:
-        """Its pass begins now, or goes on."""
+        """Begin the log's pass, or continue it."""
         at = self.progress.setdefault(key, ScrubProgress(wall_ms))
         if at.started_ms == NEVER_MS:
             at.started_ms, at.base_offset = wall_ms, 0
@@ -70,7 +70,7 @@ class ScrubOrder:
             at.covered_ms, at.started_ms, at.base_offset = at.started_ms, NEVER_MS, 0
 
     def age_ms(self, wall_ms: int) -> int:
-        """Of the byte that was read longest ago, at most; 0 without any."""
+        """Return an upper bound of the age of the byte read longest ago; 0 without logs."""
         return max((wall_ms - at.oldest_unread_ms for at in self.progress.values()), default=0)
 
     def _is_due(self, at: ScrubProgress, wall_ms: int) -> bool:
@@ -78,9 +78,10 @@ class ScrubOrder:
 
 
 def mend_position(log: LogPort, first_offset: int, leader_epoch: int) -> FetchPosition:
-    """What a replica that mends asks its leader for as the follower it is, where the leader does not know yet
-    that the records of the first hole are committed. Up to there its log is whole, which is all that a fetch
-    from there says; what the leader has there, in this leader epoch, it would have been sent anyway."""
+    """Return the position from which a mending replica fetches, as an ordinary follower, while the leader
+    does not know yet that the records of the first hole are committed. A fetch from there says only that the
+    log is whole up to there, which is true. The leader's records there, in this leader epoch, would have been
+    sent to the replica anyway."""
     return FetchPosition(
         first_offset,
         log.epochs.epoch_at(first_offset - 1),
@@ -91,7 +92,7 @@ def mend_position(log: LogPort, first_offset: int, leader_epoch: int) -> FetchPo
 
 
 class Unfit(Exception):
-    """What the leader sent is not what stood here."""
+    """What the leader sent is not what was here."""
 
 
 def fitting_bytes(
@@ -102,7 +103,8 @@ def fitting_bytes(
     size_bytes: int,
     epoch_at: Callable[[int], int],
 ) -> tuple[int, int]:
-    """How many of the first bytes of `records` fill the beginning of a hole, and the offset after them.
+    """Return how many of the first bytes of `records` fill the beginning of a hole, and the offset after
+    them.
 
     first_offset, next_offset, size_bytes: of the hole. epoch_at: the log's own history. Raises Unfit.
     """

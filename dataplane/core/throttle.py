@@ -1,15 +1,16 @@
-"""Learners copy no faster than they may (KIP-73): token buckets, and a queue in which each gets its turn.
+"""Learners copy no faster than they may (KIP-73): token buckets, and a queue in which each learner gets its
+turn.
 
-A learner is granted a number of bytes before each fetch. What the leader then sends is known only with the
-answer, which holds at least one whole batch; the difference is given back, or owed. So over any time no more
-is copied than the rate allows, the bucket's content and one batch for each grant that was exceeded, and what
-was exceeded is waited for before the next grant.
+A learner is granted a number of bytes before each fetch. What the leader sends is known only with the answer,
+which holds at least one whole batch; the difference is given back, or owed. So over any period learners copy
+at most what the rate allows, plus the bucket's content, plus one batch for each grant that was exceeded. The
+excess is waited for before the next grant.
 
-Learners of one operation wait in a line of their own, because each operation may have its own rate; the lines
-take turns at what the broker may take in altogether. Whoever waits is first in its line after finitely many
+Learners of one operation wait in their own line, because each operation may have its own rate. The lines take
+turns at what the broker may take in altogether. A waiting learner is first in its line after finitely many
 grants and is then sent a batch of any size: however low the rate, every learner advances.
 
-Pure: time comes as milliseconds of a monotonic clock. Replicas that are in sync never get here.
+Pure: time comes as milliseconds of a monotonic clock. Replicas that are in sync are not throttled.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from typing import NamedTuple
 from controller.contract.partition_state import MoveThrottle, PartitionKey
 
 GRANT_BYTES_MIN = 64 * 1024
-"""Below this a bucket collects rather than to send for crumbs, unless it can't hold as much."""
+"""The least grant: a bucket with less collects first, unless it can't hold as much."""
 _SCALE = 1_000
 """Buckets count thousandths of a byte: whole numbers for every rate and millisecond."""
 
 
 class TokenBucket:
-    """`rate` bytes per second; holds what `window_ms` bring at most, and begins full. May be overdrawn."""
+    """A bucket filled at `rate` bytes per second. It holds at most what `window_ms` bring, begins full, and
+    may be overdrawn."""
 
     __slots__ = ("_capacity", "_filled_ms", "_level", "rate")
 
@@ -37,14 +39,14 @@ class TokenBucket:
         self._filled_ms = now_ms
 
     def level(self, now_ms: int) -> int:
-        """Whole bytes; negative while overdrawn."""
+        """Return the level in whole bytes; negative while overdrawn."""
         if now_ms > self._filled_ms:
             self._level = min(self._capacity, self._level + self.rate * (now_ms - self._filled_ms))
             self._filled_ms = now_ms
         return self._level // _SCALE
 
     def take(self, size_bytes: int, now_ms: int) -> None:
-        """Negative: give back what was not used."""
+        """Take bytes out. A negative size gives back what was not used."""
         self.level(now_ms)
         self._level = min(self._capacity, self._level - size_bytes * _SCALE)
 
@@ -53,7 +55,7 @@ class TokenBucket:
         return min(GRANT_BYTES_MIN, self._capacity // _SCALE)
 
     def wait_ms(self, now_ms: int) -> int:
-        """Until it holds the least grant; 0: it does."""
+        """Return the time until the bucket holds the least grant; 0 if it does already."""
         lacking = self.grant_min * _SCALE - self._level if self.level(now_ms) < self.grant_min else 0
         return -(-lacking // self.rate)
 
@@ -64,7 +66,7 @@ class Grant(NamedTuple):
 
 
 class _Line:
-    """The learners of one operation at one rate, or those that only the broker's rate bounds."""
+    """The learners of one operation at one rate, or those limited only by the broker's rate."""
 
     __slots__ = ("bucket", "members", "waiting")
 
@@ -75,7 +77,7 @@ class _Line:
 
 
 class LearnerThrottle:
-    """All learners of a broker that follow somebody. grant_bytes_max: what one fetch asks of a partition.
+    """All learners of a broker that follow a leader. grant_bytes_max: what one fetch asks of a partition.
     window_ms: at least as long as a fetch may have to wait for its turn, or the rates are not reached."""
 
     __slots__ = ("_broker", "_granted", "_lines", "_of", "grant_bytes_max", "window_ms")
@@ -100,16 +102,17 @@ class LearnerThrottle:
 
     @property
     def rate(self) -> int | None:
-        """The broker's."""
+        """The broker's rate; None if unthrottled."""
         return None if self._broker is None else self._broker.rate
 
     def set_rate(self, rate: int | None, now_ms: int) -> None:
-        """The broker's, for all learners together; None: unthrottled. Grants out stay good."""
+        """Set the broker's rate, for all learners together; None: unthrottled. Grants already given stay
+        valid."""
         if rate != self.rate:
             self._broker = None if rate is None else self._bucket(rate, now_ms)
 
     def add(self, key: PartitionKey, throttle: MoveThrottle | None, now_ms: int) -> None:
-        """A learner, or the same under another rate. Idempotent."""
+        """Add a learner, or move it to another rate. Idempotent."""
         if key in self._of:
             if self._of[key] == throttle:
                 return
@@ -122,7 +125,8 @@ class LearnerThrottle:
         line.members += 1
 
     def remove(self, key: PartitionKey, now_ms: int) -> None:
-        """No learner any more, or not followed. An operation's bucket goes with its last learner."""
+        """Remove a replica that is no longer a learner, or not followed. An operation's bucket goes with its
+        last learner."""
         if key not in self._of:
             return
         self.release(key, now_ms)
@@ -133,8 +137,8 @@ class LearnerThrottle:
             del self._lines[throttle]
 
     def ask(self, key: PartitionKey, now_ms: int) -> int:
-        """Bytes that this learner's next fetch may ask for: the grant it has, or one at once if nobody has to
-        wait; else 0, and it waits in line."""
+        """Return the bytes that this learner's next fetch may ask for: the grant it has, or a new one if no
+        learner has to wait. Return 0 if it must wait in line."""
         line = self._lines[self._of[key]]
         if line.bucket is None and self._broker is None:
             line.waiting.pop(key, None)
@@ -149,18 +153,19 @@ class LearnerThrottle:
         return 0
 
     def settle(self, key: PartitionKey, used_bytes: int, now_ms: int) -> None:
-        """The fetch was answered with so much."""
+        """Settle the grant: the fetch was answered with `used_bytes`."""
         granted = self._granted.pop(key, None)
         if granted is not None:
             self._take(self._lines[self._of[key]], used_bytes - granted, now_ms)
 
     def release(self, key: PartitionKey, now_ms: int) -> None:
-        """It asks for nothing any more."""
+        """Drop the learner's grant and its place in line."""
         self.settle(key, 0, now_ms)
         self._lines[self._of[key]].waiting.pop(key, None)
 
     def admit(self, now_ms: int) -> list[Grant]:
-        """Whose turn it is, one of each line after the other, for as long as there is something to grant."""
+        """Return the grants that are due, one of each line in turn, for as long as there is something to
+        grant."""
         grants: list[Grant] = []
         is_moving = True
         while is_moving and self._is_ready(self._broker, now_ms):
@@ -178,7 +183,7 @@ class LearnerThrottle:
         return grants
 
     def wait_ms(self, now_ms: int) -> int | None:
-        """Until `admit` may have somebody to admit; None: nobody waits."""
+        """Return the time until `admit` may have a learner to admit; None if no learner waits."""
         waits = [
             0 if line.bucket is None else line.bucket.wait_ms(now_ms)
             for line in self._lines.values()
