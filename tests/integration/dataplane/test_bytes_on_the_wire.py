@@ -206,7 +206,7 @@ def test_a_long_poll_ends_empty_when_its_time_is_up(tmp_path: Path) -> None:
         before = trio.current_time()
         await wire.ask(FETCH, 4, fetch_fields("orders", max_wait_ms=150))
         fetched = await wire.answer(FETCH, 4)
-        assert trio.current_time() - before >= 0.15
+        assert trio.current_time() - before >= 0.149  # the broker counts whole milliseconds
         assert not fetched.responses[0].partitions[0].records
 
     on_a_broker(tmp_path, test)

@@ -88,7 +88,10 @@ WOUNDS: dict[str, Wound] = {
     "bit flip": Wound(flip_bit, frozenset({Kind.CRC_MISMATCH})),
     "dropped batch": Wound(drop_batch, frozenset({Kind.BATCH_MISSING})),
     "batch twice": Wound(double_batch, frozenset({Kind.OFFSETS_GO_BACK})),
-    "divergent suffix": Wound(other_suffix, frozenset({Kind.BATCH_DIFFERS}), reaches_end=True),
+    # Its leader finds it when the replica fetches again, so that it stays behind as well.
+    "divergent suffix": Wound(
+        other_suffix, frozenset({Kind.BATCH_DIFFERS, Kind.STALE_REPLICA}), reaches_end=True
+    ),
     "stale replica": Wound(
         foreign_suffix, frozenset({Kind.BATCH_DIFFERS, Kind.STALE_REPLICA}), reaches_end=True
     ),

@@ -49,7 +49,7 @@ def test_an_empty_database_is_brought_to_the_head_and_a_second_time_left_alone(e
 def test_an_up_to_date_database_needs_no_alembic(empty_url: str) -> None:
     schema.upgrade(empty_url)
     script = (
-        "import sys; sys.modules['alembic'] = None; from controller.audit import schema; "
+        "import sys; sys.modules['alembic'] = None; from controller.database import schema; "
         "schema.upgrade(sys.argv[1])"
     )
     subprocess.run([sys.executable, "-c", script, empty_url], check=True)
