@@ -91,7 +91,7 @@ def _verdict(image: ClusterImage, state: PartitionState, broker_id: int) -> Repl
 
 def way_on(state: PartitionState) -> str | None:
     """Return what an operator can do about a partition that has no leader and no replica that may lead. None
-    if a replica that is known to hold everything will lead it again (3.5, electing a leader)."""
+    if a replica that is known to hold everything will lead it again (3.5, unclean election)."""
     if state.leader != NO_LEADER or state.isr or state.elr:
         return None
     name = f"{state.topic} {state.partition}"

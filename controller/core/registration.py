@@ -46,8 +46,8 @@ def follows(before: BrokerRegistration, request: RegisterRequest) -> bool:
 
 def continues_chain(before: BrokerRegistration, request: RegisterRequest) -> bool:
     """Return whether these are the very directories that the registered incarnation left, however it stopped:
-    what it durably wrote down is there. An older copy of them, or others, begins a new chain (3.9, election
-    by seals)."""
+    what it durably wrote down is there. An older copy of them, or others, begins a new chain (3.9, after
+    total power loss)."""
     return (
         before.chain_epoch >= 0
         and follows(before, request)
