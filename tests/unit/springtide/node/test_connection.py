@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 
 import pytest
-from memory_net import MemoryChannel, MemoryPoller
 
 from dataplane.shell.metrics import BrokerCounters
 from springtide.node import connection as connection_module
@@ -21,6 +20,7 @@ from springtide.node.server import (
 )
 from springtide.node.threads import WorkerThreads
 from springtide.wire.primitives import MalformedRequest
+from tests.unit.dataplane.shell.memory_net import MemoryChannel, MemoryPoller
 
 
 class NoListener:

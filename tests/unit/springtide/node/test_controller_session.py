@@ -12,7 +12,6 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from shell_kit import TrioClock
 
 from controller.contract.errors import ControllerError
 from controller.contract.holdings import Holdings, SetAsideLog
@@ -46,6 +45,7 @@ from springtide.node.controller_session import (
     WentBack,
 )
 from springtide.node.lease import Lease
+from tests.unit.dataplane.shell.shell_kit import TrioClock
 
 ONE, TWO = "http://one:1", "http://two:2"
 PROBLEM = ReplicaProblem(topic_id="t", partition=0, code="log_missing", detail="")
