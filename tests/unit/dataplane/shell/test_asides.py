@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import trio
-from shell_kit import PATH, TOPIC_ID, Node, state
 
 from controller.contract.partition_state import PartitionKey
 from dataplane.core.log_port import FileRange, LogSlice
@@ -22,6 +21,7 @@ from springtide.node.threads import WorkerThreads
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import iter_headers
 from tests.simulation.memory_disk import MemoryDisk
+from tests.unit.dataplane.shell.shell_kit import PATH, TOPIC_ID, Node, state
 
 ASIDE = f"{PATH}/divergent"
 NAME = f"orders-0.{TOPIC_ID}.{3:020d}-{8:020d}.0"

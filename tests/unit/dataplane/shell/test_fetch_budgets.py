@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import trio
-from shell_kit import OTHER_ID, TOPIC_ID, Node, endpoint, state
 
 from controller.contract.throttles import LEADER_RATE
 from controller.contract.updates import BrokerEndpoint
@@ -16,6 +15,7 @@ from dataplane.core.fetch_session import CONSUMER, FetchPartition, FetchRequest,
 from dataplane.handlers import fetch as handler
 from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
 from tests.simulation.memory_disk import MemoryDisk
+from tests.unit.dataplane.shell.shell_kit import OTHER_ID, TOPIC_ID, Node, endpoint, state
 
 BATCH_BYTES = 4_000
 Sent = dict[str, int]

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 import trio.testing
-from memory_net import MemoryChannel
 
 from springtide.node import connection as connection_module
 from springtide.wire.framing import FileRange
 from tests.simulation.memory_disk import MemoryDisk
+from tests.unit.dataplane.shell.memory_net import MemoryChannel
 from tests.unit.springtide.node.test_connection import Harness, frame
 
 CONTENT = bytes(range(256)) * 10

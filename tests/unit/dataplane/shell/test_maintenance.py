@@ -9,7 +9,6 @@ from unittest.mock import patch
 
 import pytest
 import trio
-from shell_kit import OTHER_ID, PATH, SMALL_SEGMENTS, TOPIC_ID, Node, batch_of, state
 
 from controller.contract.partition_state import TopicState
 from dataplane.core.log_port import LogError
@@ -20,6 +19,15 @@ from dataplane.storage.health import CorruptLog
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import BatchHeader
 from tests.simulation.memory_disk import MemoryDisk
+from tests.unit.dataplane.shell.shell_kit import (
+    OTHER_ID,
+    PATH,
+    SMALL_SEGMENTS,
+    TOPIC_ID,
+    Node,
+    batch_of,
+    state,
+)
 
 KEY = (TOPIC_ID, 0)
 

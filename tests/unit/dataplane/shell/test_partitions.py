@@ -11,7 +11,6 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from shell_kit import OTHER_ID, PATH, TOPIC_ID, Node, batch_of, endpoint, state
 
 from controller.contract.lag_report import CreatedLogs, LagReportResponse
 from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
@@ -23,6 +22,7 @@ from dataplane.shell.log_creator import CREATIONS_AT_ONCE
 from dataplane.shell.partitions import UNREPORTED_PROBLEMS_MAX
 from springtide.wire.errors import ErrorCode
 from tests.simulation.memory_disk import MemoryDisk
+from tests.unit.dataplane.shell.shell_kit import OTHER_ID, PATH, TOPIC_ID, Node, batch_of, endpoint, state
 
 THIRD_ID = "CCCCCCCCCCCCCCCCCCCCCC"
 DIRECTORY = f"orders-0.{TOPIC_ID}"

@@ -10,7 +10,6 @@ from typing import TypeVar
 import pytest
 import trio
 import trio.testing
-from shell_kit import TrioClock
 
 from controller.contract.preflight import PreflightReport, PreflightResponse, PreflightTarget, ReachFailure
 from controller.contract.session import BrokerStatus, HeartbeatResponse
@@ -20,6 +19,7 @@ from springtide.node.controller_client import ControllerUnavailable
 from springtide.node.net import Channel, Listener, Poller, SystemNet
 from springtide.wire.apis import HIGHEST_FETCH_VERSION
 from tests.simulation.memory_disk import MemoryDisk
+from tests.unit.dataplane.shell.shell_kit import TrioClock
 
 T = TypeVar("T")
 Serve = Callable[[trio.SocketStream], Awaitable[None]]

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 import trio
 import trio.testing
-from shell_kit import OTHER_ID, TOPIC_ID, Node, TrioClock, batch_of, endpoint, state
 
 from controller.contract.partition_state import PartitionState
 from dataplane.shell.replica_fetcher import ReplicaFetchers
@@ -19,6 +18,15 @@ from springtide.wire.fetch import FetchedPartition, FetchRequest, decode_fetch_r
 from springtide.wire.framing import FrameReader, encode_response_frame
 from springtide.wire.headers import decode_request_header
 from tests.simulation.memory_disk import MemoryDisk
+from tests.unit.dataplane.shell.shell_kit import (
+    OTHER_ID,
+    TOPIC_ID,
+    Node,
+    TrioClock,
+    batch_of,
+    endpoint,
+    state,
+)
 
 FETCH_VERSION = 17
 Mentioned = dict[str, int]

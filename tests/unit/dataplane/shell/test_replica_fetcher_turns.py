@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable
 
 import trio
 import trio.testing
-from memory_net import MemoryChannel, MemoryPoller
-from shell_kit import TOPIC_ID, Node, TrioClock, batch_of, endpoint, state
 
 from dataplane.shell.replica_fetcher import TURN_BYTES_MAX, ReplicaFetchers
 from springtide.node.net import Channel, Listener, Poller
@@ -16,6 +14,8 @@ from springtide.node.topic_ids import topic_id_bytes
 from springtide.wire.fetch import FetchedPartition, encode_fetch_response
 from springtide.wire.framing import encode_response_frame
 from tests.simulation.memory_disk import MemoryDisk
+from tests.unit.dataplane.shell.memory_net import MemoryChannel, MemoryPoller
+from tests.unit.dataplane.shell.shell_kit import TOPIC_ID, Node, TrioClock, batch_of, endpoint, state
 
 FETCH_VERSION = 17
 FIRST_CORRELATION_ID = 1

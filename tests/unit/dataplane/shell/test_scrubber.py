@@ -7,8 +7,6 @@ from typing import TypeVar
 
 import trio
 import trio.testing
-from memory_net import MemoryChannel
-from shell_kit import SMALL_SEGMENTS, TOPIC_ID, Node, TrioClock, state
 
 from dataplane.core.effects import Effects
 from dataplane.shell.partitions import HostedPartition
@@ -21,6 +19,8 @@ from springtide.wire.errors import ErrorCode
 from springtide.wire.framing import encode_response_frame
 from springtide.wire.headers import decode_request_header
 from tests.simulation.memory_disk import MemoryDisk
+from tests.unit.dataplane.shell.memory_net import MemoryChannel
+from tests.unit.dataplane.shell.shell_kit import SMALL_SEGMENTS, TOPIC_ID, Node, TrioClock, state
 
 T = TypeVar("T")
 PACE = {**SMALL_SEGMENTS, "log.scrub.interval.ms": "10000", "log.scrub.bytes.per.second": "1000"}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import trio
-from shell_kit import Node, batch_of, state
 
 from controller.contract.partition_state import PartitionState
 from dataplane.core.results import FetchedPartition
 from springtide.wire.record_batch import decode_header
 from tests.simulation.memory_disk import MemoryDisk
+from tests.unit.dataplane.shell.shell_kit import Node, batch_of, state
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:

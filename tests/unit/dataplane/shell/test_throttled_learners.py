@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import trio
-from shell_kit import OTHER_ID, TOPIC_ID, batch_of, endpoint, state
 from test_replica_fetcher import Bench, following, on_a_follower
 from test_replica_fetcher import data as answered
 
@@ -13,6 +12,7 @@ from controller.contract.updates import BrokerEndpoint
 from dataplane.shell.learner_turns import LearnerTurns
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch import FetchedPartition
+from tests.unit.dataplane.shell.shell_kit import OTHER_ID, TOPIC_ID, batch_of, endpoint, state
 
 RATE = 2_000
 THROTTLE = MoveThrottle(rate=RATE, operation="m")
