@@ -91,6 +91,8 @@ class Scrubbing:
     def _is_filled(self, log: MemoryLog, hole: RottenRange, answer: ReadAnswer) -> bool:
         if answer.error is not ErrorCode.NONE or self._broker.is_disk_failing:
             return False
+        if hole.first_offset not in log.at_rest:
+            return False  # the log was cut while its leader was asked
         records = b"".join(answer.parts)
         size_bytes = log.size_of(hole.first_offset)
         try:
