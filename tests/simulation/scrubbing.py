@@ -91,7 +91,9 @@ class Scrubbing:
     def _is_filled(self, log: MemoryLog, hole: RottenRange, answer: ReadAnswer) -> bool:
         if answer.error is not ErrorCode.NONE or self._broker.is_disk_failing:
             return False
-        if hole.first_offset not in log.at_rest:
+        if [one.base_offset for one in log.headers(hole.first_offset, hole.next_offset)][:1] != [
+            hole.first_offset
+        ]:
             return False  # the log was cut while its leader was asked
         records = b"".join(answer.parts)
         size_bytes = log.size_of(hole.first_offset)
