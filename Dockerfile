@@ -1,10 +1,11 @@
 # One image for both planes: `controller serve ...` or `dataplane serve ...`. ZooKeeper and PostgreSQL are images of
 # their own; no Java is needed here.
-FROM python:3.11-slim
+# A tag is built anew when Debian mends something; who needs the very bytes adds the digest of the day.
+FROM python:3.11.15-slim-trixie
 
 RUN useradd --system --create-home --home-dir /var/lib/springtide springtide
 WORKDIR /opt/springtide
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY controller controller
 COPY admin_api admin_api
 COPY dataplane dataplane
@@ -13,7 +14,7 @@ COPY localcluster localcluster
 COPY springtide springtide
 COPY pipeline pipeline
 COPY pyspark_springtide pyspark_springtide
-RUN pip install --no-cache-dir '.[postgres]'
+RUN PIP_CONSTRAINT=requirements.lock PIP_BUILD_CONSTRAINT=requirements.lock pip install --no-cache-dir '.[postgres]'
 
 USER springtide
 WORKDIR /var/lib/springtide

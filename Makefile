@@ -1,7 +1,8 @@
 # Springtide's everyday commands. `make help` lists them.
 #
-# All that the machine has to have is Python 3.11+, Java 17+ and make: everything else is installed into .venv, again
-# whenever pyproject.toml changes. VENV=DIR uses another folder, PYTHON=... another interpreter.
+# All that the machine has to have is Python 3.11+, Java 17+ and make: everything else is installed into .venv, in the
+# versions of requirements.lock, again whenever that or pyproject.toml changes. VENV=DIR uses another folder,
+# PYTHON=... another interpreter, LOCKED=0 the newest versions that pyproject.toml allows.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -12,6 +13,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+LOCKED ?= 1
+# The second name is for what packages are built with: pip 25.3 and later read the first for installing only.
+CONSTRAINED := $(if $(filter 1,$(LOCKED)),PIP_CONSTRAINT=requirements.lock PIP_BUILD_CONSTRAINT=requirements.lock)
 
 SOURCES := controller admin_api dataplane localcluster springtide pipeline pyspark_springtide migrations bench tests
 # Tests that start no process and watch no clock: as many at a time as there are cores. All others one by one.
@@ -29,7 +33,7 @@ MINUTES ?= 60
 ROWS ?=
 CASES ?= 10000
 
-.PHONY: help demo up test check lint unit sim rest faults proof explore pipeline-proof connector bench docs install packages host-packages clean
+.PHONY: help demo up test check lint unit sim rest faults proof explore pipeline-proof connector bench docs install lock packages host-packages clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,10 +45,11 @@ up: $(INSTALLED) ## leave a cluster running until Ctrl-C and show how to use it 
 	@$(BIN)/python -m localcluster up $(UP_ARGS)
 
 test: $(INSTALLED) packages lint sim ## every check and every test (PYTEST_ARGS="-m 'not proof' --rounds 20": all, long kill rounds)
-	PROOF_TABLE= $(BIN)/python -m pytest -n auto $(PARALLEL) $(PYTEST_ARGS) || [ $$? = 5 ]  # 5: none selected
+	PROOF_TABLE= $(BIN)/python -m pytest -n auto --dist worksteal $(PARALLEL) $(PYTEST_ARGS) || [ $$? = 5 ]  # 5: none selected
 	$(BIN)/python -m pytest $(PARALLEL:%=--ignore=%) $(PYTEST_ARGS)
 
-check: $(INSTALLED) lint unit sim ## the everyday loop, a few minutes: format, lint, types, imports, units, simulation
+check: SEEDS = 300
+check: $(INSTALLED) lint unit sim ## the everyday loop, under five minutes: format, lint, types, imports, units, simulation
 
 lint: $(INSTALLED) ## format, lint, types and import rules
 	$(BIN)/ruff format --check .
@@ -53,7 +58,7 @@ lint: $(INSTALLED) ## format, lint, types and import rules
 	$(BIN)/lint-imports
 
 unit: $(INSTALLED) ## unit tests only
-	$(BIN)/python -m pytest tests/unit -q -n auto
+	$(BIN)/python -m pytest tests/unit -q -n auto --dist worksteal
 
 sim: $(INSTALLED) ## seeded simulation runs (SEEDS=500)
 	$(BIN)/python -m tests.simulation sweep --seeds $(SEEDS)
@@ -89,12 +94,15 @@ docs: $(INSTALLED) ## the documents as a site with search, and references made f
 
 install: $(INSTALLED) ## only create .venv and install into it
 
-$(INSTALLED): pyproject.toml
+lock: $(INSTALLED) ## write requirements.lock anew: the newest versions that pyproject.toml allows
+	@$(BIN)/python .ci/lock
+
+$(INSTALLED): pyproject.toml requirements.lock
 	@if [ -z "$(PYTHON)" ] || ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
 	    echo "Python 3.11 or newer is needed; PYTHON=/path/to/python3.11 make ... chooses one"; exit 1; fi
 	@echo "installing into $(VENV): about 700 MB with PySpark, whose jars include ZooKeeper; once, a few minutes"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev]' 2>&1 \
+	@$(CONSTRAINED) $(BIN)/python -m pip install --disable-pip-version-check -e '.[dev]' 2>&1 \
 	    | awk '/^Requirement already satisfied/ { next } { print "  " $$0; fflush() }'
 	@touch $@
 

@@ -12,42 +12,39 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, Gauge
 
-from admin_api.approvals import routes as approvals
+from admin_api.audit import placement, receipts, verifications
+from admin_api.audit import routes as history
 from admin_api.brokers import routes as brokers
+from admin_api.clusters import resilience
 from admin_api.clusters import routes as clusters
 from admin_api.configs import routes as configs
-from admin_api.console.routes import create_console_router
-from admin_api.docs import create_docs_router
-from admin_api.envelope import Envelope, HttpMetrics
-from admin_api.gate import Gate
+from admin_api.console.routes import create_console_router, create_docs_router
 from admin_api.health import router as health_router
 from admin_api.health import text_router as metrics_router
-from admin_api.history import routes as history
+from admin_api.http.envelope import Envelope, HttpMetrics
+from admin_api.http.gate import Gate
+from admin_api.http.problems import install_problem_handlers
+from admin_api.http.routes import TextRoute
+from admin_api.http.services import Services
+from admin_api.http.tokens import Tokens
 from admin_api.kafka_calls.routes import create_kafka_calls_router
-from admin_api.operation_events import routes as operation_events
-from admin_api.operation_events.feed import OperationFeed
+from admin_api.openapi.schema import DESCRIPTION, TAGS, TITLE, VERSION, complete_schema
+from admin_api.operations import events as operation_events
 from admin_api.operations import routes as operation_routes
+from admin_api.operations.events import OperationFeed
+from admin_api.partitions import replication
 from admin_api.partitions import routes as partitions
-from admin_api.placement import routes as placement
+from admin_api.plans import approvals
 from admin_api.plans import routes as plans
-from admin_api.plans import undo_routes as plan_undoing
+from admin_api.plans import undoing as plan_undoing
 from admin_api.policies import routes as policies
-from admin_api.problem_handlers import install_problem_handlers
 from admin_api.reassignments import routes as reassignments
-from admin_api.receipts import routes as receipts
-from admin_api.replication import routes as replication
-from admin_api.resilience import routes as resilience
-from admin_api.schema import DESCRIPTION, TAGS, TITLE, VERSION, complete_schema
-from admin_api.services import Services
 from admin_api.settings import ApiSettings
-from admin_api.strict_route import TextRoute
-from admin_api.tokens import Tokens
 from admin_api.topics import routes as topics
-from admin_api.verifications import routes as verifications
 from controller.audit.outbox import AuditOutbox
 from controller.database.sql import Database
 from controller.operations.shell.runner import OperationsRunner
-from controller.shell.clock import Clock, Ids, RandomBytes
+from controller.shell.clock import ControllerClock, Ids, RandomBytes
 from controller.shell.engine_port import EnginePort
 
 
@@ -57,7 +54,7 @@ def create_app(
     database: Database,
     outbox: AuditOutbox,
     settings: ApiSettings,
-    clock: Clock,
+    clock: ControllerClock,
     random_bytes: RandomBytes,
     registry: CollectorRegistry,
     internal_routers: Sequence[APIRouter] = (),
@@ -81,9 +78,6 @@ def create_app(
         database=database,
         outbox=outbox,
         operations=operations,
-        feed=OperationFeed(
-            engine=engine, store=database, operations=operations, clock=clock, settings=settings
-        ),
         settings=settings,
         clock=clock,
         ids=Ids(random_bytes),
@@ -103,6 +97,7 @@ def create_app(
     app.state.settings = settings
     app.state.registry = registry
     app.state.operations = operations
+    app.state.feed = OperationFeed(services)
     routers = (
         *internal_routers,  # routes are tried in order; brokers send most requests
         create_kafka_calls_router(has_tokens=tokens is not None),
@@ -132,11 +127,10 @@ def create_app(
     )
     # The routes are added directly. `include_router` would analyse each route's parameters again, which takes
     # about a second in all and would delay the first request to a controller.
-    app.state.routes = tuple(route for router in routers for route in router.routes)
-    app.router.routes.extend(app.state.routes)
+    app.router.routes.extend(route for router in routers for route in router.routes)
     install_problem_handlers(app)
     complete_schema(app)
-    _watch(services, registry)
+    _watch(services, app.state.feed, registry)
     # The last one added is the outermost.
     app.add_middleware(Gate, settings=settings, tokens=tokens)
     app.add_middleware(
@@ -155,8 +149,8 @@ def _document_router() -> APIRouter:
     return router
 
 
-def _watch(services: Services, registry: CollectorRegistry) -> None:
-    outbox, operations, feed = services.outbox, services.operations, services.feed
+def _watch(services: Services, feed: OperationFeed, registry: CollectorRegistry) -> None:
+    outbox, operations = services.outbox, services.operations
     gauges = (
         ("springtide_audit_outbox_depth", "Changes that are not in SQL yet.", lambda: outbox.depth),
         ("springtide_audit_behind_clusters", "Clusters waiting for a back-fill.", lambda: len(outbox.behind)),

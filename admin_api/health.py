@@ -9,12 +9,13 @@ from fastapi import APIRouter, Path, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import Field
 
-from admin_api.answers import show
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
-from admin_api.problem import CATALOGUE, KafkaErrorView, ProblemError, problems
-from admin_api.services import Services, Serving
-from admin_api.strict_route import StrictRoute, TextRoute
-from admin_api.views import View
+from admin_api.http.answers import show
+from admin_api.http.catalogue import CATALOGUE
+from admin_api.http.models import View, ViewList
+from admin_api.http.paging import Paged
+from admin_api.http.problems import KafkaErrorView, ProblemError, problems
+from admin_api.http.routes import StrictRoute, TextRoute
+from admin_api.http.services import Services, Serving
 from controller.database.sql import DatabaseRejected, DatabaseUnavailable
 
 router = APIRouter(route_class=StrictRoute, tags=["Health"])
@@ -34,7 +35,10 @@ class Readiness(View):
     controller_epoch: int
     read_only: bool = Field(description="whether operators' writes are refused")
     zookeeper: str = Field(description="`ok` or `disconnected`", examples=["ok"])
-    sql: str = Field(description="`ok` or `unavailable`", examples=["ok"])
+    sql: str = Field(description="`ok`: writes are taken; or `unavailable`", examples=["ok"])
+    sql_cause: str | None = Field(
+        description="why SQL is unavailable, as the database says it", examples=["database is locked"]
+    )
     audit_outbox_depth: int = Field(description="changes that are not in SQL yet")
 
 
@@ -49,9 +53,7 @@ class ProblemKind(View):
     kafka_error: KafkaErrorView | None
 
 
-class ProblemKinds(View):
-    items: list[ProblemKind]
-    next_page_token: str | None
+class ProblemKinds(ViewList[ProblemKind]): ...
 
 
 @router.get(
@@ -75,13 +77,14 @@ async def get_health(request: Request) -> Response:
     responses=problems("not_ready"),
 )
 async def get_readiness(request: Request, services: Serving) -> Response:
-    """Answer 503 while ZooKeeper or SQL can't be reached: operators' changes are then impossible on this
-    controller."""
+    """Answer 503 while ZooKeeper can't be reached or SQL can't be written: operators' changes are then
+    impossible on this controller. SQL is tried by a write, if the last one was made some seconds ago."""
     state = await readiness(services)
     if not state.ready:
+        cause = f": {state.sql_cause}" if state.sql_cause else ""
         raise ProblemError(
             "not_ready",
-            f"ZooKeeper is {state.zookeeper}, SQL is {state.sql}",
+            f"ZooKeeper is {state.zookeeper}, SQL is {state.sql}{cause}",
             facts=state.model_dump(),
             headers={"Retry-After": str(services.settings.retry_after_s)},
         )
@@ -90,12 +93,12 @@ async def get_readiness(request: Request, services: Serving) -> Response:
 
 async def readiness(services: Services) -> Readiness:
     engine = services.engine
+    sql_cause: str | None = None
     try:
         await services.database.check()
-    except (DatabaseUnavailable, DatabaseRejected):
-        sql = "unavailable"
-    else:
-        sql = "ok"
+    except (DatabaseUnavailable, DatabaseRejected) as error:
+        sql_cause = str(error)
+    sql = "ok" if sql_cause is None else "unavailable"
     zookeeper = "ok" if engine.zookeeper_connected else "disconnected"
     return Readiness(
         ready=(zookeeper, sql) == ("ok", "ok"),
@@ -105,6 +108,7 @@ async def readiness(services: Services) -> Readiness:
         read_only=services.settings.read_only,
         zookeeper=zookeeper,
         sql=sql,
+        sql_cause=sql_cause,
         audit_outbox_depth=services.outbox.depth,
     )
 
@@ -129,12 +133,8 @@ async def get_metrics(request: Request) -> Response:
     response_model=ProblemKinds,
     responses=problems(),
 )
-async def list_problems(
-    request: Request, limit: Limit = LIMIT_DEFAULT, page_token: PageToken = None
-) -> Response:
-    codes, token = page_of(
-        CATALOGUE, lambda code: (code,), name="problems", kinds=(str,), limit=limit, token=page_token
-    )
+async def list_problems(request: Request, paging: Paged) -> Response:
+    codes, token = paging.page_of(CATALOGUE, lambda code: (code,), name="problems", kinds=(str,))
     return show(request, ProblemKinds(items=[_kind(code) for code in codes], next_page_token=token))
 
 
@@ -154,13 +154,4 @@ async def get_problem(
 
 
 def _kind(code: str) -> ProblemKind:
-    kind = CATALOGUE[code]
-    kafka = kind.kafka_error
-    return ProblemKind(
-        code=code,
-        status=kind.status,
-        title=kind.title,
-        hint=kind.hint,
-        retryable=kind.retryable,
-        kafka_error=None if kafka is None else KafkaErrorView(code=kafka.code, name=kafka.name),
-    )
+    return ProblemKind.of(CATALOGUE[code], code=code)

@@ -1,9 +1,14 @@
 """What a topic of thousands of partitions costs a cluster of three brokers: `python -m bench.creation`.
 
 Real processes on this machine: ZooKeeper, two controllers, three brokers. A stock client writes to six
-partitions that are there before. The topic is created, deleted, and created again; the leader of existing
-partitions is killed before, and three seconds into the second creation. A partition is usable when it is
-`online`: led by a broker that has its log, with every replica in sync.
+partitions that are there before. The leader of some of them is killed several times: before the topic is
+created, beside the idle topic, and three seconds into a creation of it, for which it is deleted each time.
+One kill says nothing, for it hits the moments of clients and of heartbeats as it happens. A partition is
+usable when it is `online`: led by a broker that has its log, with every replica in sync. In the end the
+three brokers, which hold all logs, are stopped together by SIGTERM.
+
+The client connects again at once: librdkafka's own pause after a few lost connections grows to ten seconds,
+and would be all that is measured.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import httpx
@@ -24,8 +30,7 @@ from bench.machine import machine_facts
 from bench.processor_time import cpu_seconds
 from localcluster.__main__ import Narrator
 from localcluster.cluster import LocalCluster
-from localcluster.load import Load
-from localcluster.stall import kill_leader
+from localcluster.load import ClientLoad, kill_leader
 
 PARTITIONS: Final = 10_000
 BEFORE, NEW = "before", "many"
@@ -33,6 +38,9 @@ BEFORE_PARTITIONS: Final = 6
 RECORDS_PER_SECOND: Final = 200
 SETTLE_SECONDS: Final = 4.0
 KILL_AFTER_SECONDS: Final = 3.0
+KILLS: Final = 4
+RECONNECT_MS_MAX: Final = 100
+STOP_SECONDS_MAX: Final = 120.0
 USABLE_SECONDS_MAX: Final = 600.0
 #: Counting states is work for the controller that is measured.
 LOOK_EVERY_SECONDS: Final = 0.5
@@ -47,7 +55,7 @@ class Row:
     unit: str
 
     def line(self) -> str:
-        return f"{self.name:<62} {self.value:>10,.1f} {self.unit}"
+        return f"{self.name:<66} {self.value:>10,.1f} {self.unit}"
 
 
 @dataclass(slots=True)
@@ -63,34 +71,57 @@ class Measured:
         self.tell(row.line())
 
 
-def run(directory: Path, tell: Callable[[str], None], *, partitions: int) -> list[Row]:
+def run(directory: Path, tell: Callable[[str], None], *, partitions: int, kills: int) -> list[Row]:
     measured = Measured(tell)
     with LocalCluster(directory, controllers=2, on_progress=tell) as cluster:
         cluster.form()
         cluster.create_topic(BEFORE, partitions=BEFORE_PARTITIONS)
-        load = Load(
+        load = ClientLoad(
             bootstrap_servers=cluster.bootstrap_servers,
             topic=BEFORE,
             partitions=BEFORE_PARTITIONS,
             records_per_second=RECORDS_PER_SECOND,
+            client_config={"reconnect.backoff.max.ms": RECONNECT_MS_MAX},
         )
         with load:
             time.sleep(SETTLE_SECONDS)
-            measured.add("killed leader: stall, nothing else going on", _kill(cluster, load, tell), "ms")
-            cluster.wait_until_in_sync(BEFORE)
-            time.sleep(SETTLE_SECONDS)
+            quiet = [_kill_in_peace(cluster, load, tell, 0) for _ in range(kills)]
+            _add_stalls(measured, "killed leader: stall, nothing else going on", quiet)
+            _add_share(cluster, measured, "before: processor share of a broker")
             _create(cluster, measured, partitions)
-            _idle(cluster, measured)
-            _delete(cluster, measured)
-            time.sleep(SETTLE_SECONDS)
-            _create_and_kill(cluster, load, measured, partitions)
-        _processes(cluster, measured)
+            _add_share(cluster, measured, "idle afterwards: processor share of a broker")
+            _add_holds(cluster, measured, "creation")
+            beside = [_kill_in_peace(cluster, load, tell, partitions) for _ in range(kills)]
+            _add_stalls(measured, "killed leader: stall, beside the idle topic", beside)
+            deletions: list[float] = []
+            rounds = [_kill_while_creating(cluster, load, partitions, deletions, tell) for _ in range(kills)]
+            measured.add("deletion: all logs gone (longest)", max(deletions), "s")
+            _add_stalls(measured, "killed leader: stall, during a creation", [stall for stall, _ in rounds])
+            usable = max(seconds for _, seconds in rounds)
+            measured.add("creation with a killed broker: all partitions usable (longest)", usable, "s")
+        _add_holds(cluster, measured, "in the end")
+        _add_memory(cluster, measured)
+        _stop_brokers(cluster, measured)
         cluster.stop()
     return measured.rows
 
 
-def _kill(cluster: LocalCluster, load: Load, tell: Callable[[str], None]) -> float:
+def _kill(cluster: LocalCluster, load: ClientLoad, tell: Callable[[str], None]) -> float:
     return kill_leader(cluster, load, tell) * 1000
+
+
+def _kill_in_peace(
+    cluster: LocalCluster, load: ClientLoad, tell: Callable[[str], None], partitions: int
+) -> float:
+    stall_ms = _kill(cluster, load, tell)
+    _wait_online(cluster, partitions)
+    time.sleep(SETTLE_SECONDS)
+    return stall_ms
+
+
+def _add_stalls(measured: Measured, name: str, stalls_ms: Sequence[float]) -> None:
+    measured.add(f"{name} (median of {len(stalls_ms)})", median(stalls_ms), "ms")
+    measured.add(f"{name} (longest)", max(stalls_ms), "ms")
 
 
 def _create(cluster: LocalCluster, measured: Measured, partitions: int) -> None:
@@ -105,17 +136,18 @@ def _create(cluster: LocalCluster, measured: Measured, partitions: int) -> None:
         measured.add(f"creation: processor time of {name}", cpu_seconds([pid]) - before[name], "s")
 
 
-def _idle(cluster: LocalCluster, measured: Measured) -> None:
-    """What so many partitions cost while nobody uses them."""
+def _add_share(cluster: LocalCluster, measured: Measured, name: str) -> None:
+    """Add what brokers spend while only the client's few records come."""
     time.sleep(SETTLE_SECONDS)
     pids = [broker.process.pid for broker in cluster.brokers.values() if broker.process.pid is not None]
     before, begun = cpu_seconds(pids), time.monotonic()
     time.sleep(2 * SETTLE_SECONDS)
     share = (cpu_seconds(pids) - before) / (time.monotonic() - begun) / len(pids)
-    measured.add("idle afterwards: processor share of a broker", share * 100, "%")
+    measured.add(name, share * 100, "%")
 
 
-def _delete(cluster: LocalCluster, measured: Measured) -> None:
+def _delete(cluster: LocalCluster) -> float:
+    """Delete the topic. Return the seconds until no broker has a log of it."""
     begun = time.monotonic()
     response = cluster.rest.delete(f"/clusters/{cluster.name}/topics/{NEW}", params={"reason": "benchmark"})
     response.raise_for_status()
@@ -126,16 +158,35 @@ def _delete(cluster: LocalCluster, measured: Measured) -> None:
         return not any(path.name.startswith(f"{NEW}-") for where in data for path in where.iterdir())
 
     cluster.wait_until("its logs are gone", gone, timeout_seconds=USABLE_SECONDS_MAX)
-    measured.add("deletion: all logs gone", time.monotonic() - begun, "s")
+    return time.monotonic() - begun
 
 
-def _create_and_kill(cluster: LocalCluster, load: Load, measured: Measured, partitions: int) -> None:
+def _kill_while_creating(
+    cluster: LocalCluster,
+    load: ClientLoad,
+    partitions: int,
+    deletions: list[float],
+    tell: Callable[[str], None],
+) -> tuple[float, float]:
+    """Delete the topic and create it again. Return the stall in milliseconds, and the seconds until all
+    partitions are usable."""
+    deletions.append(_delete(cluster))
+    time.sleep(SETTLE_SECONDS)
     begun = time.monotonic()
     cluster.create_topic(NEW, partitions=partitions, wait=False)
     time.sleep(max(0.0, begun + KILL_AFTER_SECONDS - time.monotonic()))
-    measured.add("killed leader: stall, during a creation", _kill(cluster, load, measured.tell), "ms")
+    stall_ms = _kill(cluster, load, tell)
     _wait_online(cluster, partitions)
-    measured.add("creation with a killed broker: all usable", time.monotonic() - begun, "s")
+    return stall_ms, time.monotonic() - begun
+
+
+def _stop_brokers(cluster: LocalCluster, measured: Measured) -> None:
+    begun = time.monotonic()
+    for broker in cluster.brokers.values():
+        broker.process.begin_stop()
+    for broker in cluster.brokers.values():
+        assert broker.process.stop(timeout_seconds=STOP_SECONDS_MAX), broker.process.last_words()
+    measured.add("three brokers stopped together", time.monotonic() - begun, "s")
 
 
 def _wait_online(cluster: LocalCluster, partitions: int) -> None:
@@ -147,13 +198,17 @@ def _wait_online(cluster: LocalCluster, partitions: int) -> None:
     cluster.wait_until("every partition is online", online, timeout_seconds=USABLE_SECONDS_MAX)
 
 
-def _processes(cluster: LocalCluster, measured: Measured) -> None:
+def _add_holds(cluster: LocalCluster, measured: Measured, when: str) -> None:
+    """Add for how long each loop was held at most since its process started."""
     active = cluster.controllers[cluster.active_controller()]
     page = httpx.get(f"{active.url}/metrics").text
-    measured.add("active controller: longest hold of its loop", _figure(_HELD, page), "ms")
+    measured.add(f"{when}: longest hold of the active controller's loop", _figure(_HELD, page), "ms")
     for broker in cluster.brokers.values():
-        name = broker.process.name
-        measured.add(f"{name}: longest hold of its loop", _figure(_STALLED, broker.metrics()), "ms")
+        hold_ms = _figure(_STALLED, broker.metrics())
+        measured.add(f"{when}: longest hold of the loop of {broker.process.name}", hold_ms, "ms")
+
+
+def _add_memory(cluster: LocalCluster, measured: Measured) -> None:
     for process in cluster.processes:
         if process.pid is not None:
             measured.add(f"{process.name}: memory at most", _memory_mb(process.pid), "MB")
@@ -175,9 +230,10 @@ def _memory_mb(pid: int) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.creation", description=__doc__)
     parser.add_argument("--partitions", type=int, default=PARTITIONS, metavar="N")
+    parser.add_argument("--kills", type=int, default=KILLS, metavar="N", help="of each kind")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="springtide-bench-creation-") as directory:
-        rows = run(Path(directory), Narrator(), partitions=options.partitions)
+        rows = run(Path(directory), Narrator(), partitions=options.partitions, kills=options.kills)
     print(f"\n{options.partitions} partitions of three replicas on three brokers\n")
     for row in rows:
         print(row.line())

@@ -28,24 +28,26 @@ from controller.contract.session import BrokerStatus, HeartbeatResponse
 from controller.contract.updates import BrokerEndpoint
 from dataplane.core.effects import CompleteProduce
 from dataplane.core.fetch_session import (
-    FetchPartition,
-    FetchRequest,
+    AskedPartition,
     FetchSession,
     FetchSessions,
     FollowerSession,
+    SessionRequest,
 )
-from dataplane.core.replica import FetchedPartition, FetchResult, Replica, ReplicaOptions
+from dataplane.core.replica import Replica
+from dataplane.core.results import FetchResult, LeaderAnswer, ReplicaOptions
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.partition_log import LogOptions, PartitionId
 from springtide.node.lease import Lease
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
 from springtide.wire.errors import ErrorCode
-from springtide.wire.framing import FileRange, FrameReader, encode_response_frame
+from springtide.wire.fetch_request import RequestTemplate, decode_fetch_request
+from springtide.wire.fetch_response import decode_fetch_frame, encode_fetch_frame
+from springtide.wire.framing import FileChunk, FrameReader, encode_response_frame
 from springtide.wire.headers import decode_request_header
 from springtide.wire.produce import ProduceOutcome, decode_produce_request, encode_produce_response
 from springtide.wire.record_batch import check_produced_batch, decode_header
-from springtide.wire.replica_fetch import RequestTemplate, decode_answer, decode_request, encode_answer
 
 TOPIC, TOPIC_ID, PARTITION = "hot-path", "c3ByaW5ndGlkZS1iZW5jaA", 0
 LEADER, FOLLOWERS = 1, (2, 3)
@@ -216,7 +218,7 @@ class Round:
         error = check_produced_batch(records, max_message_bytes=MESSAGE_BYTES_MAX, header=batch_header)
         assert error is ErrorCode.NONE
         since = self._lap(CHECK, since)
-        result, _ = self._leader.replica.append(
+        result, _ = self._leader.replica.role.append(
             batch_header,
             records,
             acks=request.acks,
@@ -237,7 +239,7 @@ class Round:
         since = self._lap(READ, since)
         fetched = self._carry(follower, data)
         since = self._lap(CARRY, since)
-        follower.replica.on_fetched(
+        follower.replica.role.on_fetched(
             fetched,
             leader_epoch=LEADER_EPOCH,
             fetch_offset=position,
@@ -254,7 +256,7 @@ class Round:
     def _ask(self, follower: Node) -> int:
         """Builds and encodes what a follower asks, and decodes it as its leader does."""
         replica = follower.replica
-        asked = replica.next_fetch()
+        asked = replica.role.next_fetch()
         assert asked is not None
         follower.fetching.set_position((TOPIC_ID, PARTITION), asked)
         built = follower.fetching.build()
@@ -273,16 +275,16 @@ class Round:
         )
         frame = memoryview(request)[4:]
         header = decode_request_header(frame)
-        message = decode_request(header[1], frame, header[4])
+        message = decode_fetch_request(header[1], frame, header[4])
         opened = self._sessions.open(
-            FetchRequest(
+            SessionRequest(
                 session_id=message.session_id,
                 session_epoch=message.session_epoch,
                 replica_id=message.replica_id,
                 broker_epoch=message.broker_epoch,
                 uses_topic_ids=True,
                 partitions=[
-                    FetchPartition(
+                    AskedPartition(
                         topic_id_text(one.topic) if isinstance(one.topic, bytes) else one.topic, *one[1:]
                     )
                     for one in message.partitions
@@ -299,7 +301,7 @@ class Round:
         session = follower.session
         assert session is not None
         (followed,) = session.due()
-        result, effects = self._leader.replica.on_replica_fetch(
+        result, effects = self._leader.replica.role.on_replica_fetch(
             replica_id=session.replica_id,
             broker_epoch=session.broker_epoch,
             leader_epoch=followed.leader_epoch,
@@ -320,11 +322,11 @@ class Round:
         completed = sum(len(effect.waiters) for effect in effects if isinstance(effect, CompleteProduce))
         return result, completed
 
-    def _carry(self, follower: Node, result: FetchResult) -> FetchedPartition:
+    def _carry(self, follower: Node, result: FetchResult) -> LeaderAnswer:
         """Encoded, joined (the sockets' part, one copy), and decoded."""
         assert follower.session is not None
         assert result.records is not None
-        chunks = encode_answer(
+        chunks = encode_fetch_frame(
             correlation_id=1,
             session_id=follower.session.session_id,
             topic_id=topic_id_bytes(TOPIC_ID),
@@ -334,13 +336,13 @@ class Round:
             records=[part for part in result.records.parts if isinstance(part, memoryview)],
             records_bytes=result.records.size_bytes,
         )
-        frame = memoryview(b"".join(chunk for chunk in chunks if not isinstance(chunk, FileRange)))[4:]
-        _, answer = decode_answer(frame)
+        frame = memoryview(b"".join(chunk for chunk in chunks if not isinstance(chunk, FileChunk)))[4:]
+        _, answer = decode_fetch_frame(frame)
         follower.fetching.on_answer(ErrorCode(answer.error_code), session_id=answer.session_id)
         one = answer.partitions[0]
         records = one.records[0] if one.records else b""
         assert isinstance(records, bytes | bytearray | memoryview)
-        return FetchedPartition(
+        return LeaderAnswer(
             high_watermark=one.high_watermark, log_start_offset=one.log_start_offset, records=records
         )
 

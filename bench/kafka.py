@@ -38,7 +38,7 @@ from bench.sides import (
 )
 from localcluster.java import find_java
 from localcluster.ports import LOOPBACK, PortReservation, is_accepting
-from localcluster.processes import Command, ProcessFailed, SupervisedProcess
+from localcluster.processes import ProcessCommand, ProcessFailed, SupervisedProcess
 
 HEAP = "512m"
 VERSION_MIN = (3, 3)
@@ -213,7 +213,7 @@ class Kafka:
         role = "controller" if node_id == CONTROLLER_ID else "broker"
         return SupervisedProcess(
             name=f"Kafka {role} {node_id}",
-            command=Command(
+            command=ProcessCommand(
                 arguments=self._java_command(java, "kafka.Kafka", str(properties)),
                 working_directory=self._directory,
             ),

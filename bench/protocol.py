@@ -2,36 +2,38 @@
 
 Every version is one that Kafka 3.3 to 4.x and Springtide both serve and that stock clients speak. Requests
 are encoded before the clock runs; of the answers, the one to Produce has always the same length and is
-checked against a layout, and the one to Fetch is walked batch by batch, never record by record.
+checked against its form, and the one to Fetch is walked batch by batch, never record by record.
 
-Answers come from the server under test, which may be broken: whatever does not fit raises BadAnswer.
+Answers come from the server under test, which may be broken: an answer that does not fit raises BadAnswer.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from springtide.wire.primitives import MALFORMED_CAUSES, RESPONSE_ELEMENTS_MAX, MalformedRequest, Reader
+from springtide.wire.apis import ApiKey
+from springtide.wire.codec import build, decode, encode, request_type, response_type
+from springtide.wire.compression import Buffer
+from springtide.wire.fetch_request import FetchPartition, FetchRequest, encode_fetch_request
+from springtide.wire.fetch_response import decode_fetch_response
+from springtide.wire.framing import encode_request_frame
+from springtide.wire.headers import decode_response_header, encode_request_header
+from springtide.wire.primitives import MalformedRequest
+from springtide.wire.produce import encode_produce_request, produce_answer_form
 from springtide.wire.record_batch import HEADER_BYTES, LENGTH_FIELD_END
 from springtide.wire.records import NewRecord, encode_batch
 
-CLIENT_ID = b"bench"
-PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
-PRODUCE_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION, METADATA_VERSION = 7, 11, 1, 1
+CLIENT_ID = "bench"
+VERSIONS = {ApiKey.PRODUCE: 7, ApiKey.FETCH: 11, ApiKey.LIST_OFFSETS: 1, ApiKey.METADATA: 1}
 EARLIEST, LATEST = -2, -1
 PRODUCE_TIMEOUT_MS = 30_000
 FETCH_MAX_BYTES = 50 * 1024 * 1024
 FETCH_WAIT_MS = 500
 FETCH_PARTITION_BYTES = 1024 * 1024
 """Clients' defaults (fetch.max.bytes, fetch.max.wait.ms, max.partition.fetch.bytes)."""
-NO_SESSION_EPOCH = -1
-"""A Fetch that neither has nor wants a session, as librdkafka sends it."""
 
-_FRAME_HEAD = struct.Struct(">ihhih")
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
 _BATCH_HEAD = struct.Struct(">qi")
 _BATCH_COUNTS = struct.Struct(">i30xi")
 """Of a batch from its last_offset_delta on: that, and the record count."""
@@ -50,63 +52,62 @@ class Leader(NamedTuple):
     port: int
 
 
-def _string(text: str) -> bytes:
-    data = text.encode()
-    return _INT16.pack(len(data)) + data
+def _frame(api: ApiKey, correlation_id: int, body: Buffer) -> bytes:
+    head = encode_request_header(
+        api_key=api, api_version=VERSIONS[api], correlation_id=correlation_id, client_id=CLIENT_ID
+    )
+    return encode_request_frame(head, body)
 
 
-def _frame(api_key: int, api_version: int, correlation_id: int, body: bytes) -> bytes:
-    size = _FRAME_HEAD.size - _INT32.size + len(CLIENT_ID) + len(body)
-    head = _FRAME_HEAD.pack(size, api_key, api_version, correlation_id, len(CLIENT_ID))
-    return head + CLIENT_ID + body
+def _question(api: ApiKey, fields: dict[str, object]) -> bytes:
+    return _frame(api, 0, encode(build(request_type(api, VERSIONS[api]), fields)))
+
+
+def _answer(api: ApiKey, frame: memoryview) -> Any:
+    try:
+        return decode(response_type(api, VERSIONS[api]), frame, _body_position(api, frame))
+    except MalformedRequest as error:
+        raise BadAnswer(f"no {api.name} answer: {error!r}") from error
+
+
+def _body_position(api: ApiKey, frame: memoryview) -> int:
+    return decode_response_header(frame, api_key=api, api_version=VERSIONS[api])[1]
 
 
 def encode_metadata(topic: str) -> bytes:
-    return _frame(METADATA, METADATA_VERSION, 0, _INT32.pack(1) + _string(topic))
+    return _question(ApiKey.METADATA, {"topics": [{"name": topic}]})
 
 
 def decode_leaders(answer: memoryview) -> list[Leader]:
     """The leaders of the one topic asked about, by partition. `answer` is a frame without its size."""
-    reader = _open(answer)
-    try:
-        brokers: dict[int, tuple[str, int]] = {}
-        for _ in range(reader.int32()):
-            broker_id = reader.int32()
-            brokers[broker_id] = (reader.string(is_flexible=False), reader.int32())
-            reader.nullable_string(is_flexible=False)
-        reader.int32()
-        leaders: list[Leader] = []
-        for _ in range(reader.int32()):
-            _require_none(reader.int16(), "Metadata")
-            reader.string(is_flexible=False)
-            reader.int8()
-            for _ in range(reader.int32()):
-                _require_none(reader.int16(), "Metadata of a partition")
-                partition, leader = reader.int32(), reader.int32()
-                reader.take(4 * reader.int32())
-                reader.take(4 * reader.int32())
-                leaders.append(Leader(partition, *brokers[leader]))
-    except (*MALFORMED_CAUSES, MalformedRequest, KeyError) as error:
-        raise BadAnswer(f"no Metadata answer: {error!r}") from error
+    message = _answer(ApiKey.METADATA, answer)
+    brokers = {broker.node_id: (broker.host, broker.port) for broker in message.brokers}
+    leaders: list[Leader] = []
+    for topic in message.topics:
+        _require_none(topic.error_code, "Metadata")
+        for one in topic.partitions:
+            _require_none(one.error_code, "Metadata of a partition")
+            if one.leader_id not in brokers:
+                raise BadAnswer(f"Metadata names no leader of partition {one.partition_index}")
+            leaders.append(Leader(one.partition_index, *brokers[one.leader_id]))
     return sorted(leaders)
 
 
 def encode_list_offsets(topic: str, partition: int, timestamp: int) -> bytes:
-    body = struct.pack(">ii", -1, 1) + _string(topic) + struct.pack(">iiq", 1, partition, timestamp)
-    return _frame(LIST_OFFSETS, LIST_OFFSETS_VERSION, 0, body)
+    asked = {"partition_index": partition, "timestamp": timestamp}
+    return _question(
+        ApiKey.LIST_OFFSETS, {"replica_id": -1, "topics": [{"name": topic, "partitions": [asked]}]}
+    )
 
 
 def decode_listed_offset(answer: memoryview) -> int:
     """The offset of the one partition asked about."""
-    reader = _open(answer)
     try:
-        reader.int32()
-        reader.string(is_flexible=False)
-        _, _, error_code, _, log_offset = reader.fixed(struct.Struct(">iihqq"))
-    except (*MALFORMED_CAUSES, MalformedRequest) as error:
-        raise BadAnswer(f"no ListOffsets answer: {error!r}") from error
-    _require_none(error_code, "ListOffsets")
-    return log_offset
+        ((one,),) = (topic.partitions for topic in _answer(ApiKey.LIST_OFFSETS, answer).topics)
+    except ValueError as error:
+        raise BadAnswer("an answer to ListOffsets that is not about what was asked") from error
+    _require_none(one.error_code, "ListOffsets")
+    return int(one.offset)
 
 
 def encode_produced_batch(*, batch_records: int, record_bytes: int, timestamp_ms: int) -> bytes:
@@ -120,61 +121,52 @@ def encode_produced_batch(*, batch_records: int, record_bytes: int, timestamp_ms
 
 
 def encode_produce(*, topic: str, partition: int, acks: int, batch: bytes, correlation_id: int) -> bytes:
-    body = (
-        struct.pack(">hhii", -1, acks, PRODUCE_TIMEOUT_MS, 1)
-        + _string(topic)
-        + struct.pack(">iii", 1, partition, len(batch))
-        + batch
+    pieces = encode_produce_request(
+        VERSIONS[ApiKey.PRODUCE], [((topic, partition), batch)], acks=acks, timeout_ms=PRODUCE_TIMEOUT_MS
     )
-    return _frame(PRODUCE, PRODUCE_VERSION, correlation_id, body)
+    return _frame(ApiKey.PRODUCE, correlation_id, b"".join(pieces))
 
 
 class ProduceAnswers:
     """Checks answers to Produce for one partition: all have the same length and differ in three places."""
 
-    __slots__ = ("_layout", "_partition", "_topic", "size")
+    __slots__ = ("_form", "_partition", "size")
 
     def __init__(self, *, topic: str, partition: int) -> None:
-        self._topic = topic.encode()
+        self._form = produce_answer_form(VERSIONS[ApiKey.PRODUCE], topic)
         self._partition = partition
-        self._layout = struct.Struct(f">iiih{len(self._topic)}siihqqqi")
-        self.size = self._layout.size
+        self.size = self._form.layout.size
         """Bytes of an answer, its size field included."""
 
     def check(self, buffer: bytearray | memoryview, position: int, *, correlation_id: int) -> int:
         """The base offset that the answer at `position` gives. Raises BadAnswer."""
-        size, answered, topics, name_bytes, topic, partitions, partition, error_code, base_offset, *_ = (
-            self._layout.unpack_from(buffer, position)
-        )
-        if error_code or answered != correlation_id or size != self.size - _INT32.size:
+        layout, due, due_head, _ = self._form
+        size, answered, head, partition, error_code, base_offset, *_ = layout.unpack_from(buffer, position)
+        if error_code or answered != correlation_id or size != due:
             self._explain(size, answered, error_code, correlation_id)
-        if (topics, name_bytes, topic, partitions, partition) != (
-            1,
-            len(self._topic),
-            self._topic,
-            1,
-            self._partition,
-        ):
+        if head != due_head or partition != self._partition:
             raise BadAnswer("an answer to Produce that is not about what was produced")
         return int(base_offset)
 
     def _explain(self, size: int, answered: int, error_code: int, correlation_id: int) -> None:
-        if size != self.size - _INT32.size:
-            raise BadAnswer(f"an answer to Produce of {size} bytes where {self.size - 4} are due")
+        if size != self._form.size:
+            raise BadAnswer(f"an answer to Produce of {size} bytes where {self._form.size} are due")
         if answered != correlation_id:
             raise BadAnswer(f"answer {answered} where {correlation_id} is due")
         _require_none(error_code, "Produce")
 
 
 def encode_fetch(*, topic: str, partition: int, fetch_offset: int, correlation_id: int) -> bytes:
-    body = (
-        struct.pack(">iiiibii", -1, FETCH_WAIT_MS, 1, FETCH_MAX_BYTES, 0, 0, NO_SESSION_EPOCH)
-        + _INT32.pack(1)
-        + _string(topic)
-        + struct.pack(">iiiqqi", 1, partition, -1, fetch_offset, -1, FETCH_PARTITION_BYTES)
-        + struct.pack(">ih", 0, 0)
+    """Without a session, as librdkafka sends it."""
+    request = FetchRequest(
+        max_wait_ms=FETCH_WAIT_MS,
+        min_bytes=1,
+        max_bytes=FETCH_MAX_BYTES,
+        partitions=[
+            FetchPartition(topic, partition, fetch_offset=fetch_offset, max_bytes=FETCH_PARTITION_BYTES)
+        ],
     )
-    return _frame(FETCH, FETCH_VERSION, correlation_id, body)
+    return _frame(ApiKey.FETCH, correlation_id, encode_fetch_request(VERSIONS[ApiKey.FETCH], request))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,21 +189,16 @@ def decode_fetched(answer: memoryview, *, fetch_offset: int) -> Fetched:
     The batches must follow one another without a gap and the first must hold `fetch_offset`. A last batch
     that is cut off, which the protocol allows, is left out.
     """
-    reader = _open(answer)
     try:
-        _, error_code, _, topics = reader.fixed(struct.Struct(">ihii"))
-        _require_none(error_code, "Fetch")
-        if topics == 0:
-            return Fetched(0, 0, fetch_offset, 0, 0, [])
-        reader.string(is_flexible=False)
-        _, _, error_code, high_watermark, _, log_start_offset = reader.fixed(struct.Struct(">iihqqq"))
-        _require_none(error_code, "Fetch of a partition")
-        reader.take(16 * max(0, reader.int32()))
-        reader.int32()
-        records = reader.take(max(0, reader.int32()))
-        return _walk(records, high_watermark, log_start_offset, fetch_offset)
-    except (*MALFORMED_CAUSES, MalformedRequest) as error:
+        position = _body_position(ApiKey.FETCH, answer)
+        response = decode_fetch_response(VERSIONS[ApiKey.FETCH], answer, position)
+    except MalformedRequest as error:
         raise BadAnswer(f"no Fetch answer: {error!r}") from error
+    _require_none(response.error_code, "Fetch")
+    for one in response.partitions:
+        _require_none(one.error_code, "Fetch of a partition")
+        return _walk(one.view, one.high_watermark, one.log_start_offset, fetch_offset)
+    return Fetched(0, 0, fetch_offset, 0, 0, [])
 
 
 def _walk(view: memoryview, high_watermark: int, log_start_offset: int, fetch_offset: int) -> Fetched:
@@ -232,11 +219,6 @@ def _walk(view: memoryview, high_watermark: int, log_start_offset: int, fetch_of
         count += records
         position = end
     return Fetched(high_watermark, log_start_offset, next_offset, count, position, batches)
-
-
-def _open(answer: memoryview) -> Reader:
-    """A reader after the correlation id."""
-    return Reader(answer, _INT32.size, elements_max=RESPONSE_ELEMENTS_MAX)
 
 
 def _require_none(error_code: int, what: str) -> None:

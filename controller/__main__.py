@@ -29,9 +29,9 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from admin_api.app import create_app
-from admin_api.http_protocol import BoundedHttpProtocol
+from admin_api.http.server import BoundedHttpProtocol
+from admin_api.http.tokens import Tokens, TokensInvalid, load_tokens
 from admin_api.settings import ApiSettings
-from admin_api.tokens import Tokens, TokensInvalid, load_tokens
 from controller.audit.outbox import AuditOutbox
 from controller.audit.retention import Retention
 from controller.config import (
@@ -44,7 +44,7 @@ from controller.config import (
     load_config,
 )
 from controller.database import schema
-from controller.database.sql import Database
+from controller.database.sql import Database, cause_of
 from controller.shell.broker_api import create_router
 from controller.shell.clock import Ids, SystemClock
 from controller.shell.engine import Engine, read_published
@@ -58,7 +58,7 @@ from controller.shell.published import Published
 
 log = logging.getLogger("controller")
 
-#: Not a flag and not in the file: a process's arguments are everybody's to read.
+#: Not a flag and not in the file: every user of the host can read a process's arguments.
 TOKENS_VARIABLE: Final = "SPRINGTIDE_TOKENS"
 LISTEN_BACKLOG: Final = 2_048
 #: Requests still running when the controller stops get so long; polls are answered at once.
@@ -74,7 +74,7 @@ GC_FULL_EVERY: Final = 100
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0, 1 when something failed, 2 for a wrong command line or configuration."""
+    """Return the exit status: 0, 1 when something failed, 2 for a wrong command line or configuration."""
     chosen = _parser().parse_args(arguments)
     given = {
         option.name: getattr(chosen, option.name)
@@ -157,22 +157,18 @@ def _say_who_may_ask(config: ControllerConfig, tokens: Tokens | None) -> None:
         return
     log.warning(
         "NO AUTHENTICATION: %s can administer every cluster through %s; --tokens-file names who may",
-        "every user and process of this host" if config.is_loopback_only else "whoever reaches it",
+        "every user and process of this host" if config.is_loopback_only else "every client that reaches it",
         config.listen,
     )
 
 
 async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
-    """Runs until SIGTERM or SIGINT. Raises ConfigError when the address can't be listened on."""
+    """Run until SIGTERM or SIGINT. Raise ConfigError when the address can't be listened on."""
     bound = _bind(config)
     url = advertised_url(config, bound_port=bound.getsockname()[1])
     _say_who_may_ask(config, tokens)
     clock = SystemClock()
-    meta = KazooMeta(
-        hosts=config.zookeeper_hosts,
-        root=config.zookeeper_path,
-        session_timeout_ms=config.zookeeper_session_timeout_ms,
-    )
+    meta = _meta(config)
     engine = Engine(
         meta=meta,
         clock=clock,
@@ -192,7 +188,17 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
         if_match_required=config.if_match_required,
         kafka_administration=config.kafka_administration,
     )
-    app = _compose_app(engine, store, outbox, registry, settings=settings, tokens=tokens)
+    app = create_app(
+        engine=engine,
+        database=store,
+        outbox=outbox,
+        settings=settings,
+        clock=engine.clock,
+        random_bytes=os.urandom,
+        registry=registry,
+        internal_routers=[create_router(engine)],
+        tokens=tokens,
+    )
     server = _Server(_uvicorn_config(app, config, settings))
     _calm_the_collector()
     log.warning("starting url=%s controller_id=%s zookeeper=%s", url, engine.controller_id, config.zookeeper)
@@ -205,7 +211,13 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
             tasks.start_soon(_migrate, config.database_url, clock)
             tasks.start_soon(outbox.run)
             if config.audit_retention_days:
-                tasks.start_soon(_retention(config, engine, store).run)
+                retention = Retention(
+                    store,
+                    clock=engine.clock,
+                    clusters=lambda: engine.clusters() if engine.role == "active" else (),
+                    days=config.audit_retention_days,
+                )
+                tasks.start_soon(retention.run)
             tasks.start_soon(app.state.operations.run)
             await server.serve(sockets=[bound])
             engine.stand_down()
@@ -214,6 +226,14 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
         log.warning("stopped")
         outermost.cancel_scope.cancel()
     return 0
+
+
+def _meta(config: ControllerConfig) -> KazooMeta:
+    return KazooMeta(
+        hosts=config.zookeeper_hosts,
+        root=config.zookeeper_path,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+    )
 
 
 def _calm_the_collector() -> None:
@@ -233,8 +253,8 @@ class _Server(uvicorn.Server):
 
 
 def _bind(config: ControllerConfig) -> socket.socket:
-    """The address is ours from the start, but nobody can connect before the server serves: whoever asks one
-    of several controllers goes on to the next at once, and a standby sees that the one before is gone."""
+    """The address is ours from the start, but no client can connect before the server serves: one that asks
+    one of several controllers goes on to the next at once, and a standby sees that the one before is gone."""
     host, port = config.listen_address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
@@ -267,43 +287,14 @@ def _uvicorn_config(app: FastAPI, config: ControllerConfig, settings: ApiSetting
     )
 
 
-def _compose_app(
-    engine: Engine,
-    store: Database,
-    outbox: AuditOutbox,
-    registry: CollectorRegistry,
-    *,
-    settings: ApiSettings,
-    tokens: Tokens | None,
-) -> FastAPI:
-    return create_app(
-        engine=engine,
-        database=store,
-        outbox=outbox,
-        settings=settings,
-        clock=engine.clock,
-        random_bytes=os.urandom,
-        registry=registry,
-        internal_routers=[create_router(engine)],
-        tokens=tokens,
-    )
-
-
-def _retention(config: ControllerConfig, engine: Engine, store: Database) -> Retention:
-    def clusters() -> Sequence[str]:
-        return engine.clusters() if engine.role == "active" else ()
-
-    return Retention(store, clock=engine.clock, clusters=clusters, days=config.audit_retention_days)
-
-
 async def _migrate(database_url: str, clock: SystemClock) -> None:
-    """Brings SQL up to date, however long it takes to be there: until then operators' writes are refused, and
+    """Bring SQL up to date, however long it takes to be there: until then operators' writes are refused, and
     failovers go on as ever."""
     while True:
         try:
             await anyio.to_thread.run_sync(schema.upgrade, database_url, abandon_on_cancel=True)
         except (sa.exc.SQLAlchemyError, schema.MigrationFailed, OSError) as error:
-            log.error("database_not_ready detail=%r", str(error))
+            log.error("database_not_ready cause=%r", cause_of(error, sa.make_url(database_url)))
             await clock.sleep_ms(MIGRATE_RETRY_MS)
         else:
             return
@@ -324,13 +315,9 @@ async def _stop_on_signal(engine: Engine, server: uvicorn.Server) -> None:
 
 
 async def dump_image(config: ControllerConfig, cluster: str, output: str) -> int:
-    """Prints a consistent picture of the cluster, or says on stderr why there is none."""
+    """Print a consistent picture of the cluster, or say on stderr why there is none."""
     clock = SystemClock()
-    meta = KazooMeta(
-        hosts=config.zookeeper_hosts,
-        root=config.zookeeper_path,
-        session_timeout_ms=config.zookeeper_session_timeout_ms,
-    )
+    meta = _meta(config)
     published: Published | None = None
     known: list[str] = []
     failure = f"ZooKeeper at {config.zookeeper} did not answer; check --zookeeper"

@@ -12,12 +12,14 @@ from __future__ import annotations
 import ipaddress
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 from controller.core.options import ControllerOptions, PreflightLimits
+
+T = TypeVar("T", str, int, bool)
 
 ENVIRONMENT_PREFIX: Final = "SPRINGTIDE_"
 #: How much faster one machine's clock may run than another's.
@@ -32,7 +34,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One setting. `kind`: str, int or bool. hidden defaults ("") mean: derived from others."""
+    """One setting. `kind`: str, int or bool."""
 
     name: str
     default: str | int | bool
@@ -52,125 +54,85 @@ class Option:
         return ENVIRONMENT_PREFIX + self.name.upper()
 
 
-OPTIONS: Final = (
-    Option("listen", "127.0.0.1:8080", "address and port to serve HTTP on; port 0 picks a free one"),
-    Option(
-        "advertise",
-        "",
-        "URL under which brokers, operators and other controllers reach this one "
-        "(default: http:// and --listen)",
-    ),
-    Option(
-        "zookeeper",
-        "127.0.0.1:2181",
-        "ZooKeeper servers: host:port,host:port; a path after them, as in Kafka's zookeeper.connect, "
-        "is put before --zookeeper-root",
-    ),
-    Option("zookeeper_root", "/springtide", "path below which everything is kept in ZooKeeper"),
-    Option(
-        "zookeeper_session_timeout_ms",
-        4_000,
-        "how long ZooKeeper waits for a silent controller before another can be elected",
-        minimum=500,
-    ),
-    Option(
-        "database_url",
-        "sqlite:///springtide-audit.db",
-        "history, operations and plans: a SQLAlchemy URL (sqlite:///file or postgresql+psycopg://...)",
-    ),
-    Option(
-        "audit_retention_days",
-        0,
-        "remove rows of the audit that are older than so many whole days, and say so in it; 0 keeps them",
-        minimum=0,
-    ),
-    Option("broker_heartbeat_interval_ms", 500, "how often a broker renews its lease", minimum=10),
-    Option(
-        "broker_lease_ms",
-        5_000,
-        "how long a broker goes on after the last acknowledged heartbeat it sent",
-        minimum=30,
-    ),
-    Option(
-        "broker_session_timeout_ms",
-        6_000,
-        "the grace: how long a silent broker is waited for before it is fenced; must outlast the lease",
-        minimum=40,
-    ),
-    Option(
-        "preflight_free_bytes_min",
-        PreflightLimits().free_bytes_min,
-        "what must be free where a broker keeps its logs before it is let in",
-        minimum=0,
-    ),
-    Option(
-        "preflight_flush_ms_max",
-        PreflightLimits().flush_ms_max,
-        "how long a broker's disk may take to flush a small write (median of several) before it is let in",
-        minimum=1,
-    ),
-    Option(
-        "preflight_clock_skew_ms_max",
-        PreflightLimits().clock_skew_ms_max,
-        "how far a broker's clock may be from the controller's before it is let in",
-        minimum=1,
-    ),
-    Option("auto_leader_rebalance_enable", True, "move leadership back to preferred replicas"),
-    Option(
-        "tokens_file",
-        "",
-        "who may ask for what: lines of NAME ROLE TOKEN, where ROLE is viewer, operator, admin or broker, "
-        "and TOKEN may be sha256: and its digest; also in the environment variable SPRINGTIDE_TOKENS",
-    ),
-    Option(
-        "allow_anonymous",
-        False,
-        "let everybody who reaches a listener that is not on loopback do everything, without tokens",
-    ),
-    Option(
-        "kafka_administration",
-        False,
-        "with tokens: let Kafka clients administer through a broker, as operators whose names nobody checks",
-    ),
-    Option("read_only", False, "refuse operators' writes; brokers are served, and fail-overs go on"),
-    Option(
-        "if_match_required", False, "change or delete what exists only for who names the version they saw"
-    ),
-    Option("observer", False, "show clusters, but never stand for election"),
-    Option("connections_max", 10_000, "open HTTP connections above which new ones get 503", minimum=10),
-    Option("keep_alive_s", 75, "how long an idle HTTP connection is kept", minimum=1),
-    Option("log_level", "info", "debug, info, warning or error"),
-)
-_BY_NAME: Final = {option.name: option for option in OPTIONS}
+def _option(default: T, help: str, *, minimum: int | None = None) -> T:
+    found: T = field(default=default, metadata={"help": help, "minimum": minimum})
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
-    """Everything `controller serve` needs to know, checked."""
+    """Everything `controller serve` needs to know, checked. Each field is an option, with its default and its
+    help; the default "" means that the value is derived from others."""
 
-    listen: str
-    advertise: str
-    zookeeper: str
-    zookeeper_root: str
-    zookeeper_session_timeout_ms: int
-    database_url: str
-    audit_retention_days: int
-    broker_heartbeat_interval_ms: int
-    broker_lease_ms: int
-    broker_session_timeout_ms: int
-    preflight_free_bytes_min: int
-    preflight_flush_ms_max: int
-    preflight_clock_skew_ms_max: int
-    auto_leader_rebalance_enable: bool
-    tokens_file: str
-    allow_anonymous: bool
-    kafka_administration: bool
-    read_only: bool
-    if_match_required: bool
-    observer: bool
-    connections_max: int
-    keep_alive_s: int
-    log_level: str
+    listen: str = _option("127.0.0.1:8080", "address and port to serve HTTP on; port 0 picks a free one")
+    advertise: str = _option(
+        "",
+        "URL under which brokers, operators and other controllers reach this one "
+        "(default: http:// and --listen)",
+    )
+    zookeeper: str = _option(
+        "127.0.0.1:2181",
+        "ZooKeeper servers: host:port,host:port; a path after them, as in Kafka's zookeeper.connect, "
+        "is put before --zookeeper-root",
+    )
+    zookeeper_root: str = _option("/springtide", "path below which everything is kept in ZooKeeper")
+    zookeeper_session_timeout_ms: int = _option(
+        4_000, "how long ZooKeeper waits for a silent controller before another can be elected", minimum=500
+    )
+    database_url: str = _option(
+        "sqlite:///springtide-audit.db",
+        "history, operations and plans: a SQLAlchemy URL (sqlite:///file or postgresql+psycopg://...)",
+    )
+    audit_retention_days: int = _option(
+        0,
+        "remove rows of the audit that are older than so many whole days, and say so in it; 0 keeps them",
+        minimum=0,
+    )
+    broker_heartbeat_interval_ms: int = _option(500, "how often a broker renews its lease", minimum=10)
+    broker_lease_ms: int = _option(
+        5_000, "how long a broker goes on after the last acknowledged heartbeat it sent", minimum=30
+    )
+    broker_session_timeout_ms: int = _option(
+        6_000,
+        "the grace: how long a silent broker is waited for before it is fenced; must outlast the lease",
+        minimum=40,
+    )
+    preflight_free_bytes_min: int = _option(
+        PreflightLimits().free_bytes_min,
+        "what must be free where a broker keeps its logs before it is let in",
+        minimum=0,
+    )
+    preflight_flush_ms_max: int = _option(
+        PreflightLimits().flush_ms_max,
+        "how long a broker's disk may take to flush a small write (median of several) before it is let in",
+        minimum=1,
+    )
+    preflight_clock_skew_ms_max: int = _option(
+        PreflightLimits().clock_skew_ms_max,
+        "how far a broker's clock may be from the controller's before it is let in",
+        minimum=1,
+    )
+    auto_leader_rebalance_enable: bool = _option(True, "move leadership back to preferred replicas")
+    tokens_file: str = _option(
+        "",
+        "who may ask for what: lines of NAME ROLE TOKEN, where ROLE is viewer, operator, admin or broker, "
+        "and TOKEN may be sha256: and its digest; also in the environment variable SPRINGTIDE_TOKENS",
+    )
+    allow_anonymous: bool = _option(
+        False, "let everybody who reaches a listener that is not on loopback do everything, without tokens"
+    )
+    kafka_administration: bool = _option(
+        False,
+        "with tokens: let Kafka clients administer through a broker; their names are not checked",
+    )
+    read_only: bool = _option(False, "refuse operators' writes; brokers are served, and fail-overs go on")
+    if_match_required: bool = _option(
+        False, "change or delete what exists only for who names the version they saw"
+    )
+    observer: bool = _option(False, "show clusters, but never stand for election")
+    connections_max: int = _option(10_000, "open HTTP connections above which new ones get 503", minimum=10)
+    keep_alive_s: int = _option(75, "how long an idle HTTP connection is kept", minimum=1)
+    log_level: str = _option("info", "debug, info, warning or error")
 
     @property
     def listen_address(self) -> tuple[str, int]:
@@ -211,10 +173,17 @@ class ControllerConfig:
         )
 
 
+OPTIONS: Final = tuple(
+    Option(name=found.name, default=cast("str | int | bool", found.default), **found.metadata)
+    for found in fields(ControllerConfig)
+)
+_BY_NAME: Final = {option.name: option for option in OPTIONS}
+
+
 def load_config(
     flags: Mapping[str, Any], environment: Mapping[str, str], *, file: Path | None = None
 ) -> ControllerConfig:
-    """Merges the sources. `flags` holds only those that were given.
+    """Merge the sources. `flags` holds only those that were given.
 
     Raises:
         ConfigError
@@ -231,7 +200,7 @@ def load_config(
     for name, value in flags.items():
         option = _BY_NAME[name]
         values[name] = _parse(option, value, where=f"the flag {option.flag}")
-    config = ControllerConfig(**{field.name: values[field.name] for field in fields(ControllerConfig)})
+    config = ControllerConfig(**values)
     check_config(config)
     return config
 
@@ -292,7 +261,7 @@ def _parse(option: Option, value: object, *, where: str) -> str | int | bool:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """`host:port` or `[v6]:port`. Raises ConfigError."""
+    """`host:port` or `[v6]:port`. Raise ConfigError."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65_535 or not host:
         raise ConfigError(f"{text!r} is not host:port, such as 127.0.0.1:8080 or [::1]:8080")
@@ -300,7 +269,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def check_config(config: ControllerConfig) -> None:
-    """What no single setting can tell. Raises ConfigError."""
+    """Check what no single setting can tell. Raise ConfigError."""
     parse_address(config.listen)
     for server in config.zookeeper_hosts.split(","):
         parse_address(server if ":" in server else f"{server}:2181")
@@ -336,23 +305,23 @@ def check_config(config: ControllerConfig) -> None:
 
 
 def check_access(config: ControllerConfig, *, has_tokens: bool) -> None:
-    """Raises ConfigError when other hosts could administer clusters and nobody said that they may."""
+    """Raise ConfigError if other hosts could administer clusters without the operator's consent."""
     if has_tokens or config.is_loopback_only or config.allow_anonymous:
         return
     raise ConfigError(
-        f"--listen {config.listen} can be reached from other hosts, and there are no tokens: whoever reaches "
-        "it could administer every cluster. Name them with --tokens-file FILE (lines of NAME ROLE TOKEN), "
+        f"--listen {config.listen} can be reached from other hosts, and there are no tokens: any client "
+        "could administer every cluster. Name them with --tokens-file FILE (lines of NAME ROLE TOKEN), "
         "listen on loopback, or accept it with --allow-anonymous"
     )
 
 
 def grace_ms_min(lease_ms: int) -> int:
-    """The shortest grace that a lease allows (docs/replication.md 2.9)."""
+    """Return the shortest grace that a lease allows (docs/replication.md 2.9, leases)."""
     return round(lease_ms * (1 + CLOCK_DRIFT)) + CHECK_SLACK_MS
 
 
 def advertised_url(config: ControllerConfig, *, bound_port: int) -> str:
-    """What others are told. A wildcard address can't be told to anyone: `check_advertisable` refuses it."""
+    """Return the URL that others are told. `check_advertisable` refuses a wildcard address."""
     if config.advertise:
         return config.advertise.rstrip("/")
     host = config.listen_address[0]
@@ -360,7 +329,7 @@ def advertised_url(config: ControllerConfig, *, bound_port: int) -> str:
 
 
 def check_advertisable(config: ControllerConfig) -> None:
-    """Raises ConfigError when others could not reach what would be advertised."""
+    """Raise ConfigError if others could not reach what would be advertised."""
     host = config.listen_address[0]
     try:
         is_wildcard = ipaddress.ip_address(host).is_unspecified

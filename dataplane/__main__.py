@@ -26,17 +26,17 @@ from typing import Any
 import trio
 
 from dataplane.core.log_port import LogError
-from dataplane.shell.broker import Broker, BrokerSettings, Ports
+from dataplane.shell.broker import BrokerSettings, Ports, StorageBroker, listen
 from dataplane.shell.config import (
     BROKER_KEYS,
     CONFIG_FILE_BYTES_MAX,
     BrokerConfig,
-    ConfigError,
+    BrokerConfigError,
     parse_config,
     read_properties,
     split_pair,
 )
-from dataplane.shell.data_directory import load_logs, read_seen
+from dataplane.shell.data_directory import Loaded, load_logs, read_seen
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_dir import LogDir, open_log_dir
@@ -57,7 +57,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 
 
-class UsageError(Exception):
+class CommandLineError(Exception):
     """The command line can't be used; the message says why and what to do."""
 
 
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return _format(arguments)
             case _:
                 return _dump_log(arguments)
-    except (UsageError, ConfigError) as error:
+    except (CommandLineError, BrokerConfigError) as error:
         print(f"dataplane: {error}", file=sys.stderr)
         return EXIT_USAGE
     except BrokenPipeError:  # `dump-log | head`
@@ -135,20 +135,26 @@ def _serve(arguments: argparse.Namespace) -> int:
         print(f"dataplane: {data_dir} can't be used: {error}", file=sys.stderr)
         return EXIT_FAILED
     _calm_the_collector()
-    return trio.run(_run_broker, settings, opened)
+    return trio.run(_run_broker, opened)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedBroker:
     """A broker whose directory is locked and whose logs are recovered, before its loop runs."""
 
-    broker: Broker
+    settings: BrokerSettings
+    ports: Ports
     log_dir: LogDir
+    loaded: Loaded
     seen: Seen
+
+    async def listen(self) -> StorageBroker:
+        """Bind the listeners and put the broker together. Raises OSError."""
+        return await listen(self.settings, self.ports, self.log_dir, self.loaded, self.seen)
 
 
 def open_broker(settings: BrokerSettings, ports: Ports, *, data_dir: str, boot_id: str) -> OpenedBroker:
-    """Lock the directory, recover the logs, put the broker together. Blocks on the disk.
+    """Lock the directory and recover the logs. Blocks on the disk.
 
     Raises LogDirRefused, LogError, OSError."""
     log_dir = open_log_dir(
@@ -163,7 +169,7 @@ def open_broker(settings: BrokerSettings, ports: Ports, *, data_dir: str, boot_i
     loaded = load_logs(log_dir, wall_ms=ports.clock.wall_ms)
     _log.info("%d logs open", len(loaded.logs))
     seen = read_seen(ports.disk, data_dir)
-    return OpenedBroker(Broker(settings, ports, log_dir, loaded), log_dir, seen)
+    return OpenedBroker(settings, ports, log_dir, loaded, seen)
 
 
 def _calm_the_collector() -> None:
@@ -174,17 +180,13 @@ def _calm_the_collector() -> None:
     gc.set_threshold(GC_ALLOCATIONS, GC_MIDDLE_EVERY, GC_FULL_EVERY)
 
 
-async def _run_broker(settings: BrokerSettings, opened: OpenedBroker) -> int:
-    broker = opened.broker
+async def _run_broker(opened: OpenedBroker) -> int:
     exit_code = EXIT_FAILED
     try:
         async with trio.open_nursery() as nursery:
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-
-                async def run() -> None:
-                    await broker.run(seen=opened.seen)
-
-                nursery.start_soon(run)
+                broker = await opened.listen()
+                nursery.start_soon(broker.run)
                 await anext(aiter(signals))
                 nursery.start_soon(_exit_on_second, signals)
                 exit_code = EXIT_OK if await broker.shut_down() else EXIT_FAILED
@@ -192,10 +194,9 @@ async def _run_broker(settings: BrokerSettings, opened: OpenedBroker) -> int:
     except* (RegistrationRefused, LogDirRefused, WentBack) as group:
         print(f"dataplane: {_first(group)}", file=sys.stderr)
     except* OSError as group:
-        error = _first(group)
+        address = f"{opened.settings.listen_host}:{opened.settings.listen_port}"
         print(
-            f"dataplane: can't listen on {settings.listen_host}:{settings.listen_port}: {error}; "
-            "is another broker running there?",
+            f"dataplane: can't listen on {address}: {_first(group)}; is another broker running there?",
             file=sys.stderr,
         )
     except* LogError as group:
@@ -218,10 +219,10 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 def _settings(arguments: argparse.Namespace) -> BrokerSettings:
     if arguments.broker_id < 0:
-        raise UsageError("--broker-id is 0 or more")
+        raise CommandLineError("--broker-id is 0 or more")
     controllers = tuple(url.strip() for url in arguments.controllers.split(",") if url.strip())
     if not controllers or not all(url.startswith(("http://", "https://")) for url in controllers):
-        raise UsageError("--controllers takes URLs, such as http://127.0.0.1:8080")
+        raise CommandLineError("--controllers takes URLs, such as http://127.0.0.1:8080")
     listen = _address(arguments.listen, "--listen")
     advertise = (None, None) if arguments.advertise is None else _address(arguments.advertise, "--advertise")
     metrics = (
@@ -253,9 +254,9 @@ def _token(file: str | None) -> str | None:
         with Path(file).open(encoding="ascii") as opened:
             token = opened.read(TOKEN_CHARS_MAX + 1).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--controller-token-file {file}: {error}") from error
+        raise CommandLineError(f"--controller-token-file {file}: {error}") from error
     if not token or len(token) > TOKEN_CHARS_MAX or len(token.split()) != 1:
-        raise UsageError(f"--controller-token-file {file} must hold a token and nothing else")
+        raise CommandLineError(f"--controller-token-file {file} must hold a token and nothing else")
     return token
 
 
@@ -265,10 +266,10 @@ def _config(arguments: argparse.Namespace) -> BrokerConfig:
         path = Path(arguments.config_file)
         try:
             if path.stat().st_size > CONFIG_FILE_BYTES_MAX:
-                raise UsageError(f"{path} is too large for a configuration file")
+                raise CommandLineError(f"{path} is too large for a configuration file")
             pairs += read_properties(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--config-file {path}: {error}") from error
+            raise CommandLineError(f"--config-file {path}: {error}") from error
     pairs += [split_pair(text) for text in arguments.config]
     return parse_config(pairs)
 
@@ -277,7 +278,7 @@ def _address(text: str, option: str) -> tuple[str, int]:
     """HOST:PORT, the host in brackets if it is an IPv6 address."""
     host, separator, port = text.rpartition(":")
     if not separator or not port.isdecimal() or int(port) > 65_535:
-        raise UsageError(f"{option} takes HOST:PORT, not {text!r}")
+        raise CommandLineError(f"{option} takes HOST:PORT, not {text!r}")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -323,7 +324,7 @@ def _format(arguments: argparse.Namespace) -> int:
 def _dump_log(arguments: argparse.Namespace) -> int:
     path = Path(arguments.file)
     if not path.is_file():
-        raise UsageError(f"{path} is no file")
+        raise CommandLineError(f"{path} is no file")
     try:
         for entry in dump_segment(PosixDisk().open(str(path)), with_records=arguments.records):
             print(json.dumps(entry, default=_printable))

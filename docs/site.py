@@ -21,6 +21,7 @@ BESIDE = {
     "ARCHITECTURE.md": "architecture.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "tests/README.md": "tests.md",
 }
 METRIC_MAKERS = {
     "counter",
@@ -47,7 +48,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Point links between documents at where their pages are on the site."""
     for source, name in BESIDE.items():
         markdown = re.sub(rf"\]\((\.\./)?{re.escape(source)}", f"]({name}", markdown)
-    return markdown.replace("](docs/", "](")
+    return re.sub(r"\]\((\.\./)?docs/", "](", markdown)
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
@@ -80,23 +81,42 @@ def commands() -> str:
 
 
 def configuration() -> str:
-    """Return the settings of brokers, topics and clusters."""
-    from controller.core.configs import CLUSTER_SETTINGS, TOPIC_SETTINGS  # noqa: PLC0415
+    """Return the settings of brokers, topics and clusters, and what becomes of each that Kafka has."""
+    from controller.core.settings_table import (  # noqa: PLC0415
+        BROKER_SETTINGS,
+        CLUSTER_SETTINGS,
+        TOPIC_SETTINGS,
+        Standing,
+    )
     from dataplane.shell.config import BROKER_KEYS  # noqa: PLC0415
 
     brokers = ((f"`{name}`", f"`{key.default}`", key.text) for name, key in BROKER_KEYS.items())
 
     def settings(known: dict[str, Any]) -> str:
-        rows = ((f"`{name}`", f"`{one.default}`", one.hint or "") for name, one in sorted(known.items()))
-        return table(("name", "default", "note"), rows)
+        rows = (
+            (
+                f"`{name}`",
+                one.outcome,
+                "" if one.default is None else f"`{one.default}`" if one.default else "empty",
+                one.hint or "",
+            )
+            for standing in Standing
+            for name, one in sorted(known.items())
+            if one.standing is standing
+        )
+        return table(("name", "what becomes of it", "default", "note"), rows)
 
     return (
-        "# Configuration\n\nNames are Kafka's. An unknown one is refused, with the nearest that exists.\n\n"
+        "# Configuration\n\nNames are Kafka's, as of Kafka 4.3. Each is honoured, or taken at its default "
+        "only, or refused; the note says why. Any can be unset. A name that is not here is refused.\n\n"
         "## Topics\n\n"
         + settings(TOPIC_SETTINGS)
         + "\n## Clusters\n\n"
         + settings(CLUSTER_SETTINGS)
-        + "\n## Brokers\n\n"
+        + "\n## A single broker\n\n"
+        + "All others of a cluster are refused here, or taken at their defaults only.\n\n"
+        + settings({name: one for name, one in BROKER_SETTINGS.items() if one.is_honoured})
+        + "\n## When a broker starts\n\n"
         + "`dataplane serve --config NAME=VALUE`, or `--config-file` with a server.properties.\n\n"
         + table(("name", "default", "meaning"), brokers)
     )

@@ -14,7 +14,7 @@ from types import FrameType
 from localcluster.cluster import DEFAULT_CLUSTER, FirstPorts, LocalCluster
 from localcluster.java import JavaNotFound
 from localcluster.ports import PortTaken
-from localcluster.processes import ProcessFailed
+from localcluster.processes import ProcessFailed, SupervisedProcess
 from localcluster.rest import RestFailed
 from localcluster.zookeeper import ZooKeeperJarsNotFound
 
@@ -100,7 +100,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs a command; exits with 0 when all went well, 1 on failure, 2 when the demo lost or duplicated
+    """Run a command; exit with 0 when all went well, 1 on failure, 2 when the demo lost or duplicated
     something."""
     options = build_parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
@@ -125,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _exit_on_sigterm(number: int, frame: FrameType | None) -> None:
-    """Lets `with` blocks stop what they started."""
+    """Let `with` blocks stop what they started."""
     raise SystemExit(128 + number)
 
 
@@ -222,10 +222,19 @@ def _form_and_tell_how_to_use(cluster: LocalCluster) -> None:
 
 def _serve_until_interrupted(cluster: LocalCluster) -> None:
     while True:
-        for name in cluster.excuse_stopped():
-            tell(f"{name} was stopped")
-        cluster.require_alive()
+        for process in cluster.excuse_ended():
+            tell(ending_of(process))
         threading.Event().wait(WATCH_SECONDS)
+
+
+def ending_of(process: SupervisedProcess) -> str:
+    """Return what the user is told of a process that has ended, by hand or by a fault."""
+    code = process.exit_code or 0
+    if code < 0:
+        how = f"was killed ({signal.Signals(-code).name})."
+    else:
+        how = f"failed with {code}.{process.last_words()}" if code else "was stopped."
+    return f"{process.name} {how}\nThe others go on. Start it again with:\n\n  {process.how_to_start()}\n"
 
 
 def run_demo_command(report_path: Path) -> int:

@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -35,10 +35,16 @@ from urllib.parse import urlencode
 import httpx
 
 from localcluster.java import find_java
-from localcluster.place import PlaceOf, this_machine
 from localcluster.ports import LOOPBACK, PortReservation, is_accepting
-from localcluster.processes import STOP_SECONDS_MAX, Command, ProcessFailed, SupervisedProcess
-from localcluster.rest import ControllerApi, Json, PartitionView, RestFailed, open_rest_client
+from localcluster.processes import (
+    STOP_SECONDS_MAX,
+    PlaceOf,
+    ProcessCommand,
+    ProcessFailed,
+    SupervisedProcess,
+    this_machine,
+)
+from localcluster.rest import ControllerApi, Json, RestFailed, RestPartition, open_rest_client
 from localcluster.zookeeper import ZooKeeper, ZooKeeperPorts
 
 DEFAULT_CLUSTER = "prod"
@@ -55,8 +61,7 @@ class WaitedTooLong(TimeoutError):
 
 @dataclass(frozen=True, slots=True)
 class FirstPorts:
-    """Where each kind of process starts counting its ports; `None` in `LocalCluster` draws free ones
-    instead."""
+    """The first port of each kind of process; `None` in `LocalCluster` draws free ones instead."""
 
     zookeeper: int = 2181
     controller: int = 8080
@@ -118,31 +123,19 @@ class BrokerProcess:
         return httpx.get(f"http://{self.address}:{self.metrics_port}/metrics", timeout=PROBE_SECONDS_MAX).text
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterShape:
-    """What to start. Ids count from 1."""
-
-    brokers: int = 3
-    controllers: int = 1
-    zookeepers: int = 1
-    broker_config: Mapping[str, str] = field(default_factory=dict)
-    """Passed to every broker as `--config KEY=VALUE`."""
-    controller_flags: Sequence[str] = ()
-    """Appended to every controller's command line."""
-    force_sync: bool = True
-    """Whether ZooKeeper fsyncs, see zookeeper.py."""
-
-
 class LocalCluster:
     """Starts, breaks, mends and stops one cluster.
 
     Args:
         directory: where everything lives; None makes a temporary folder. An existing folder is reused with
             its data.
-        brokers, controllers, zookeepers, broker_config, controller_flags, force_sync: see `ClusterShape`.
+        brokers, controllers, zookeepers: how many to start. Ids count from 1.
+        broker_config: passed to every broker as `--config KEY=VALUE`.
+        controller_flags: appended to every controller's command line.
+        force_sync: whether ZooKeeper fsyncs, see zookeeper.py.
         name: the cluster that the brokers belong to.
         first_ports: None draws free ports.
-        creates_cluster: whether `start` creates the cluster; without it, brokers wait for somebody who does.
+        creates_cluster: whether `start` creates the cluster; without it, brokers wait until it is created.
         on_progress: called with a line for each thing worth telling a person who waits.
         place_of: where each process runs; the folder must be the same everywhere.
     """
@@ -163,14 +156,10 @@ class LocalCluster:
         on_progress: Callable[[str], None] | None = None,
         place_of: PlaceOf = this_machine,
     ) -> None:
-        self.shape = ClusterShape(
-            brokers=brokers,
-            controllers=controllers,
-            zookeepers=zookeepers,
-            broker_config=dict(broker_config or {}),
-            controller_flags=tuple(controller_flags),
-            force_sync=force_sync,
-        )
+        self._brokers, self._controllers, self._zookeepers = brokers, controllers, zookeepers
+        self._broker_config = dict(broker_config or {})
+        self._controller_flags = tuple(controller_flags)
+        self._force_sync = force_sync
         self.name = name
         self._given_directory = directory
         self._first_ports = first_ports
@@ -197,11 +186,11 @@ class LocalCluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Ctrl-C and SIGTERM (SystemExit) are ways to end, not failures whose logs somebody needs.
+        # Ctrl-C and SIGTERM (SystemExit) are ways to end, not failures whose logs are needed.
         self.stop(keep_directory=kind is not None and issubclass(kind, Exception))
 
     def start(self) -> None:
-        """Starts every process and creates the cluster; the brokers listen afterwards and wait for admission.
+        """Start every process and create the cluster; the brokers listen afterwards and wait for admission.
 
         Raises:
             JavaNotFound, ZooKeeperJarsNotFound, PortTaken, ProcessFailed: with what to do about it.
@@ -222,17 +211,17 @@ class LocalCluster:
                     election=self._ports.reserve_free(),
                     address=self._place_of(f"zookeeper-{index + 1}").address,
                 )
-                for index in range(self.shape.zookeepers)
+                for index in range(self._zookeepers)
             ],
             java=java,
             log_directory=self.log_directory,
-            force_sync=self.shape.force_sync,
+            force_sync=self._force_sync,
             place_of=self._place_of,
         )
-        for index in range(1, self.shape.controllers + 1):
+        for index in range(1, self._controllers + 1):
             port = self._reserve(None if first is None else first.controller + index - 1)
             self.controllers[index] = self._describe_controller(index, port)
-        for broker_id in range(1, self.shape.brokers + 1):
+        for broker_id in range(1, self._brokers + 1):
             self.brokers[broker_id] = self._describe_broker(broker_id)
         self._rest = open_rest_client(self.controller_urls)
 
@@ -260,8 +249,8 @@ class LocalCluster:
             self._wait_broker_listens(broker)
 
     def stop(self, *, keep_directory: bool = False) -> None:
-        """Stops everything in the order of dependence, gives the ports back, and removes a folder of its
-        own making."""
+        """Stop everything in the order of dependence, give the ports back, and remove a folder of its own
+        making."""
         brokers = [broker.process for broker in self.brokers.values()]
         controllers = [controller.process for controller in self.controllers.values()]
         for together in (brokers, controllers):
@@ -284,7 +273,7 @@ class LocalCluster:
                 shutil.rmtree(self._directory, ignore_errors=True)
 
     def form(self) -> None:
-        """Admits every broker: afterwards topics can be created."""
+        """Admit every broker: afterwards topics can be created."""
         self._tell(
             f"admitting brokers {', '.join(map(str, self.brokers))} (POST /clusters/{self.name}/brokers)"
         )
@@ -303,7 +292,7 @@ class LocalCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a Kafka client takes as `bootstrap.servers`."""
+        """Return the addresses that a Kafka client takes as `bootstrap.servers`."""
         return ",".join(broker.endpoint for broker in self.brokers.values())
 
     @property
@@ -317,7 +306,7 @@ class LocalCluster:
 
     @property
     def rest(self) -> httpx.Client:
-        """Relative URLs go to whichever controller is up and follow 307 to the active one."""
+        """The client whose relative URLs go to a controller that is up and follow 307 to the active one."""
         assert self._rest is not None, "the cluster has not been started"
         return self._rest
 
@@ -376,10 +365,10 @@ class LocalCluster:
             self.wait_until_in_sync(name)
         return topic
 
-    def partitions(self, topic: str) -> list[PartitionView]:
+    def partitions(self, topic: str) -> list[RestPartition]:
         return self.api.partitions(self.name, topic)
 
-    def partition(self, topic: str, partition: int) -> PartitionView:
+    def partition(self, topic: str, partition: int) -> RestPartition:
         return self.partitions(topic)[partition]
 
     def leader(self, topic: str, partition: int) -> int:
@@ -399,7 +388,7 @@ class LocalCluster:
     def wait_until(
         self, what: str, condition: Callable[[], T | None], *, timeout_seconds: float = WAIT_SECONDS_MAX
     ) -> T:
-        """Polls `condition` until it is neither None nor False, and returns that value.
+        """Poll `condition` until it is neither None nor False, and return that value.
 
         A refusal or a silent API counts as "not yet": conditions are asked in the middle of failovers.
 
@@ -425,11 +414,10 @@ class LocalCluster:
 
     def wait_until_in_sync(
         self, topic: str, *, timeout_seconds: float = WAIT_SECONDS_MAX
-    ) -> list[PartitionView]:
-        """Waits until every partition has a leader and all its replicas in the ISR; returns the
-        partitions."""
+    ) -> list[RestPartition]:
+        """Wait until every partition has a leader and all its replicas in the ISR; return the partitions."""
 
-        def in_sync() -> list[PartitionView] | None:
+        def in_sync() -> list[RestPartition] | None:
             views = self.partitions(topic)
             complete = all(view.leader is not None and set(view.isr) == set(view.replicas) for view in views)
             return views if views and complete else None
@@ -438,16 +426,16 @@ class LocalCluster:
             f"every replica of {topic} is in sync", in_sync, timeout_seconds=timeout_seconds
         )
 
-    def excuse_stopped(self) -> list[str]:
-        """The names of processes that ended well although we did not stop them: somebody else did, and from
-        now on that is no failure."""
-        stopped = [process for process in self.processes if process.has_failed and process.exit_code == 0]
-        for process in stopped:
+    def excuse_ended(self) -> list[SupervisedProcess]:
+        """Return the processes that ended although we did not end them. From now on that is no failure: the
+        user stopped or killed them, and may start them again."""
+        ended = [process for process in self.processes if process.has_failed]
+        for process in ended:
             process.stop()
-        return [process.name for process in stopped]
+        return ended
 
     def require_alive(self) -> None:
-        """Raises `ProcessFailed` when a process ended that nobody stopped or killed."""
+        """Raise `ProcessFailed` if a process ended that was not stopped or killed."""
         for process in self.processes:
             if process.has_failed:
                 raise ProcessFailed(f"{process.name} ended with {process.exit_code}.{process.last_words()}")
@@ -455,7 +443,7 @@ class LocalCluster:
     # --- breaking and mending -----------------------------------------------------------------------------
 
     def kill_broker(self, broker_id: int) -> None:
-        """SIGKILL: nothing is flushed, nobody is told."""
+        """Send SIGKILL: nothing is flushed, no peer is told."""
         self.brokers[broker_id].process.kill()
 
     def stop_broker(self, broker_id: int) -> None:
@@ -463,14 +451,14 @@ class LocalCluster:
         self.brokers[broker_id].process.stop()
 
     def start_broker(self, broker_id: int) -> None:
-        """Starts it again on the same port and disk; it listens afterwards (and is in the ISR some time
+        """Start it again on the same port and disk; it listens afterwards (and is in the ISR some time
         later)."""
         broker = self.brokers[broker_id]
         broker.process.start()
         self._wait_broker_listens(broker)
 
     def wipe_broker_disk(self, broker_id: int) -> None:
-        """Replaces the disk of a broker that is not running by an empty one."""
+        """Replace the disk of a broker that is not running by an empty one."""
         broker = self.brokers[broker_id]
         if broker.process.is_running:
             raise ProcessFailed(
@@ -495,13 +483,13 @@ class LocalCluster:
         self.controllers[index].process.kill()
 
     def start_controller(self, index: int) -> None:
-        """Starts it again and waits until it is ready, as the active one or as a standby."""
+        """Start it again and wait until it is ready, as the active one or as a standby."""
         controller = self.controllers[index]
         controller.process.start()
         self._wait_controller_ready(controller)
 
     def restart_zookeeper(self) -> None:
-        """SIGKILLs every ZooKeeper server and starts them again on the same data; serves afterwards."""
+        """SIGKILL every ZooKeeper server and start them again on the same data; it serves afterwards."""
         self.zookeeper.restart()
 
     # --- commands -----------------------------------------------------------------------------------------
@@ -521,12 +509,12 @@ class LocalCluster:
             *("--zookeeper", self.zookeeper.connection_string),
             *("--database-url", f"sqlite:///{self.directory / 'audit.db'}"),
             *(() if place.address == LOOPBACK else ("--allow-anonymous",)),
-            *self.shape.controller_flags,
+            *self._controller_flags,
         ]
         process = SupervisedProcess(
             name=f"controller {index}",
             command=place.run(
-                Command(arguments=arguments, working_directory=self.directory / f"controller-{index}")
+                ProcessCommand(arguments=arguments, working_directory=self.directory / f"controller-{index}")
             ),
             log_path=self.log_directory / f"controller-{index}.log",
         )
@@ -540,7 +528,7 @@ class LocalCluster:
         directory = self.directory / f"broker-{broker_id}"
         data_directory = directory / "data"
         configs = [
-            flag for key, value in self.shape.broker_config.items() for flag in ("--config", f"{key}={value}")
+            flag for key, value in self._broker_config.items() for flag in ("--config", f"{key}={value}")
         ]
         arguments = [
             *(sys.executable, "-m", "dataplane", "serve"),
@@ -554,7 +542,7 @@ class LocalCluster:
         ]
         process = SupervisedProcess(
             name=f"broker {broker_id}",
-            command=place.run(Command(arguments=arguments, working_directory=directory)),
+            command=place.run(ProcessCommand(arguments=arguments, working_directory=directory)),
             log_path=self.log_directory / f"broker-{broker_id}.log",
         )
         return BrokerProcess(

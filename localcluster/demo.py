@@ -17,8 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from localcluster.cluster import LocalCluster
-from localcluster.load import Load, ends_of, read_everything
-from localcluster.verdict import Mark, Verdict, judge, longest_silence, render_timeline, seconds_to_next_write
+from localcluster.load import ClientLoad, ends_of, read_everything
+from localcluster.verdict import (
+    Mark,
+    WriteVerdict,
+    judge,
+    longest_silence,
+    render_timeline,
+    seconds_to_next_write,
+)
 
 TOPIC = "orders"
 PARTITIONS = 3
@@ -34,16 +41,16 @@ SHOWN_AFTER_SECONDS = 2.5
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What the demo found."""
+class DemoReport:
+    """The results of the demo."""
 
-    verdict: Verdict
+    verdict: WriteVerdict
     given_up: int
     """Records on which the client gave up; it reported them, so they are not lost silently."""
     stall_ms: int
     """The longest time that any partition acknowledged nothing, from just before the kill to the end."""
     next_write_ms: dict[int, int]
-    """For each partition: from the SIGKILL to the first acknowledgement of a record produced since."""
+    """The time of each partition from the SIGKILL to the first acknowledgement of a record produced since."""
     killed_broker: int
     back_in_sync_ms: int
     """From the killed broker's restart until every ISR was full again."""
@@ -76,8 +83,8 @@ class Report:
         }
 
 
-def run_demo(cluster: LocalCluster, tell: Callable[[str], None]) -> Report:
-    """Forms the cluster, breaks it under load, mends it, and reads everything back. `cluster` has been
+def run_demo(cluster: LocalCluster, tell: Callable[[str], None]) -> DemoReport:
+    """Form the cluster, break it under load, mend it, and read everything back. `cluster` has been
     started."""
     swagger_url = f"{cluster.controller_urls[0]}/docs"
     cluster.form()
@@ -86,7 +93,7 @@ def run_demo(cluster: LocalCluster, tell: Callable[[str], None]) -> Report:
     tell(f"Swagger UI while this runs: {swagger_url}")
 
     tell(f"producing {RECORDS_PER_SECOND} records/s with confluent-kafka, acks=all, enable.idempotence=true")
-    load = Load(
+    load = ClientLoad(
         bootstrap_servers=cluster.bootstrap_servers,
         topic=TOPIC,
         partitions=PARTITIONS,
@@ -129,7 +136,7 @@ def run_demo(cluster: LocalCluster, tell: Callable[[str], None]) -> Report:
     tell(f"every ISR is full again after {back_in_sync_ms} ms")
 
     recovered_at = killed_at + max(next_write.values())
-    return Report(
+    return DemoReport(
         verdict=verdict,
         given_up=len(load.failed),
         stall_ms=round(
@@ -153,12 +160,12 @@ def _complete(next_write: dict[int, float]) -> dict[int, float] | None:
 
 
 def _let_pass(cluster: LocalCluster, seconds: float) -> None:
-    """Lets the load run, and notices at once when a process dies that should not."""
+    """Let the load run, and notice at once when a process dies that should not."""
     until = time.monotonic() + seconds
     cluster.wait_until("time has passed", lambda: time.monotonic() >= until, timeout_seconds=seconds + 1)
 
 
-def print_report(report: Report, tell: Callable[[str], None]) -> None:
+def print_report(report: DemoReport, tell: Callable[[str], None]) -> None:
     verdict = report.verdict
     per_partition = ", ".join(
         f"{TOPIC}-{number} {waited} ms" for number, waited in report.next_write_ms.items()
@@ -180,6 +187,6 @@ def print_report(report: Report, tell: Callable[[str], None]) -> None:
     tell(f"Swagger UI: {report.swagger_url} (gone in a moment; `make up` leaves a cluster running)")
 
 
-def write_report(report: Report, path: Path) -> None:
+def write_report(report: DemoReport, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(report.document(), indent=2) + "\n", encoding="utf-8")

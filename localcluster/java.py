@@ -37,7 +37,7 @@ class Java:
 
 
 def parse_java_major(version_output: str) -> int | None:
-    """Takes the major version from `java -version`; None when the text is not of that form.
+    """Return the major version from `java -version`; None when the text is not of that form.
 
     Up to Java 8 the first number is always 1 and the second is the version (`1.8.0_292`), from 9 on (JEP
     223) the first number is it (`17.0.15`, `21-ea`).
@@ -52,7 +52,7 @@ def parse_java_major(version_output: str) -> int | None:
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """Returns the Java launcher to use.
+    """Return the Java launcher to use.
 
     Raises:
         JavaNotFound: when there is none, it does not run, or it is older than `JAVA_MAJOR_MIN`.

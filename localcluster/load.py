@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,11 +24,13 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from localcluster.verdict import AcknowledgedWrite, Place, ReadRecord
+from localcluster.cluster import LocalCluster
+from localcluster.verdict import AcknowledgedWrite, ReadRecord, RecordPlace, seconds_to_next_write
 
 TICK_SECONDS = 0.005
 FLUSH_SECONDS_MAX = 60.0
 READ_SECONDS_MAX = 60.0
+STALL_SECONDS_MAX = 120.0
 CONSUME_RECORDS_MAX = 1000
 CONSUME_WAIT_SECONDS = 0.2
 VALUE_BYTES_DEFAULT = 100
@@ -38,7 +40,7 @@ class LoadFailed(RuntimeError):
     """The client gave up for good; the message has its words."""
 
 
-class Load:
+class ClientLoad:
     """Writes numbered values round-robin to every partition from a thread of its own, until it is stopped.
 
     Args:
@@ -68,7 +70,7 @@ class Load:
         """Why the client gave up on a record, one entry a record: they are neither acknowledged nor surely
         absent."""
         self.client_errors: list[str] = []
-        """What the client complained about while it went on trying; a few are part of every failover."""
+        """The errors that the client reported while it went on trying; a few are part of every failover."""
         self._records_per_second = records_per_second
         self._padding = b"." * value_bytes
         self._value_bytes = value_bytes
@@ -92,7 +94,7 @@ class Load:
         self._thread.start()
 
     def stop(self) -> None:
-        """Produces no more, and waits until every record has been acknowledged or given up on.
+        """Produce no more, and wait until every record has been acknowledged or given up on.
 
         Raises:
             LoadFailed: the client still had unanswered records after `FLUSH_SECONDS_MAX`, or its thread
@@ -167,7 +169,7 @@ class Load:
         self.acknowledged.append(
             AcknowledgedWrite(
                 value=bytes(value),
-                place=Place(partition=partition, offset=offset),
+                place=RecordPlace(partition=partition, offset=offset),
                 produced_at=now - latency,
                 acknowledged_at=now,
             )
@@ -186,7 +188,7 @@ def read_everything(
     client_config: Mapping[str, Any] | None = None,
     timeout_seconds: float = READ_SECONDS_MAX,
 ) -> list[ReadRecord]:
-    """Reads every partition from its beginning with a fresh consumer, by assignment, with CRC checks on.
+    """Read every partition from its beginning with a fresh consumer, by assignment, with CRC checks on.
 
     Ends when every partition's end has been reached. Right after a failover that end, the high watermark,
     may lag: `at_least` (partition to offset) says how far each must reach before its end counts. What is
@@ -233,13 +235,35 @@ def _to_record(message: Message, partition: int) -> ReadRecord:
     value, offset = message.value(), message.offset()
     assert value is not None
     assert offset is not None
-    return ReadRecord(bytes(value), Place(partition=partition, offset=offset))
+    return ReadRecord(bytes(value), RecordPlace(partition=partition, offset=offset))
 
 
 def ends_of(acknowledged: list[AcknowledgedWrite]) -> dict[int, int]:
-    """For each partition the offset after the last acknowledged record: what a complete read must reach."""
+    """Return by partition the offset after the last acknowledged record, which a complete read must reach."""
     ends: dict[int, int] = {}
     for write in acknowledged:
         place = write.place
         ends[place.partition] = max(ends.get(place.partition, 0), place.offset + 1)
     return ends
+
+
+def kill_leader(cluster: LocalCluster, load: ClientLoad, tell: Callable[[str], None]) -> float:
+    """Send SIGKILL to the leader of partition 0 of the load's topic, and start it again afterwards. Return
+    the seconds until the slowest of the partitions that it led was written to again."""
+    victim = cluster.leader(load.topic, 0)
+    led = {n for n, view in enumerate(cluster.partitions(load.topic)) if view.leader == victim}
+    acknowledged_before = len(load.acknowledged)
+    killed = time.monotonic()
+    cluster.kill_broker(victim)
+    tell(f"SIGKILL to broker {victim}, which leads {len(led)} of {load.topic}'s partitions")
+
+    def stalls() -> list[float] | None:
+        found = seconds_to_next_write(load.acknowledged[acknowledged_before:], after=killed)
+        return [found[n] for n in led] if led <= set(found) else None
+
+    stall = max(
+        cluster.wait_until("its partitions are written to", stalls, timeout_seconds=STALL_SECONDS_MAX)
+    )
+    tell(f"  which stood still for {stall * 1000:.0f} ms")
+    cluster.start_broker(victim)
+    return stall

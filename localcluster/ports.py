@@ -1,14 +1,14 @@
 """Reserves loopback TCP ports that stay ours while the process behind them is dead.
 
 A broker that is killed must come back on the same port, and meanwhile nothing else may take it: neither
-another cluster on this machine nor the kernel, when it picks a source port for somebody's outgoing
-connection (the client that retries against the dead broker is the likeliest thief, and TCP's simultaneous
-open even lets it connect to itself). Two measures, each with its own reason:
+another cluster on this machine nor the kernel, when it picks a source port for an outgoing connection (the
+client that retries against the dead broker is the likeliest thief, and TCP's simultaneous open even lets it
+connect to itself). Two measures, each with its own reason:
 
 - free ports are drawn from outside the kernel's ephemeral range;
 - a *placeholder* socket stays bound to each port, with SO_REUSEADDR and without listening. Linux then lets
   a server that also sets SO_REUSEADDR (trio, uvicorn, ZooKeeper: all do) bind and listen beside it, refuses
-  everybody who does not, and answers connections with a reset while no server listens: exactly what a dead
+  every other server, and answers connections with a reset while no server listens: exactly what a dead
   process looks like.
 """
 
@@ -34,7 +34,7 @@ _TIME_WAIT = "06"
 
 
 class PortTaken(RuntimeError):
-    """A port was asked for by number and somebody else has it, or no free one was found."""
+    """A port was asked for by number and is in use, or no free one was found."""
 
 
 def ephemeral_range() -> tuple[int, int]:
@@ -58,10 +58,10 @@ class PortReservation:
         return tuple(self._placeholders)
 
     def reserve(self, port: int) -> int:
-        """Reserves one chosen port and returns it.
+        """Reserve one chosen port and return it.
 
         Raises:
-            PortTaken: somebody has it.
+            PortTaken: it is in use.
         """
         placeholder = _bind_placeholder(port)
         if placeholder is None:
@@ -70,7 +70,7 @@ class PortReservation:
         return port
 
     def reserve_free(self, *, preferred: int | None = None) -> int:
-        """Reserves `preferred` when it is free, else a random free port outside the ephemeral range."""
+        """Reserve `preferred` when it is free, else a random free port outside the ephemeral range."""
         if preferred is not None:
             placeholder = _bind_placeholder(preferred)
             if placeholder is not None:
@@ -103,7 +103,7 @@ class PortReservation:
 
 
 def _bind_placeholder(port: int) -> socket.socket | None:
-    """Binds `port` if nobody has it, then lets servers that set SO_REUSEADDR share it; None when it is taken.
+    """Bind `port` if it is free, then let servers that set SO_REUSEADDR share it; None when it is taken.
 
     The bind is made without SO_REUSEADDR: with it, it would succeed beside another cluster's placeholder.
     The option is set afterwards; Linux looks at it again when the server binds. Connections that a stopped
@@ -127,8 +127,8 @@ def _bind_placeholder(port: int) -> socket.socket | None:
 
 
 def _has_time_wait(port: int) -> bool:
-    """Whether the kernel keeps a closed connection of this local port (Linux; False where /proc does not
-    say)."""
+    """Return whether the kernel keeps a closed connection of this local port (Linux; False where /proc does
+    not say)."""
     try:
         rows = _TCP_TABLE.read_text(encoding="ascii").splitlines()[1:]
     except OSError:
@@ -138,7 +138,7 @@ def _has_time_wait(port: int) -> bool:
 
 
 def is_accepting(port: int, *, address: str = LOOPBACK, timeout_seconds: float = 0.5) -> bool:
-    """Whether something listens on the port and accepts a connection."""
+    """Return whether a process listens on the port and accepts a connection."""
     try:
         with socket.create_connection((address, port), timeout=timeout_seconds):
             return True

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -27,11 +28,13 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from localcluster.ports import LOOPBACK
+
 READY_POLL_SECONDS = 0.02
 READY_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 20.0
 KILL_SECONDS_MAX = 20.0
-"""The kernel ends a SIGKILLed process at once, unless it waits for a disk; then somebody should know."""
+"""The kernel ends a SIGKILLed process at once, unless it waits for a disk; then the operator should know."""
 
 LOG_TAIL_LINES = 20
 LOG_TAIL_BYTES_MAX = 64 * 1024
@@ -52,13 +55,44 @@ def _spawner() -> ThreadPoolExecutor:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """How to start a child; the same each time it starts."""
+class ProcessCommand:
+    """The command that starts a child; the same each time it starts."""
 
     arguments: Sequence[str]
     working_directory: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to this process's own environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessPlace:
+    """One host, as its processes and those who talk to them see it.
+
+    address: what the process listens on, and others reach it at.
+    prefix: put before the process's command: a program that moves into the host and then becomes the rest.
+    environment: added to the process's.
+    """
+
+    address: str = LOOPBACK
+    prefix: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, command: ProcessCommand) -> ProcessCommand:
+        """The command, to be run here."""
+        return ProcessCommand(
+            arguments=[*self.prefix, *command.arguments],
+            working_directory=command.working_directory,
+            environment={**command.environment, **self.environment},
+        )
+
+
+PlaceOf = Callable[[str], ProcessPlace]
+"""The place of a process by its host's name: `broker-1`, `controller-1`, `zookeeper-1`."""
+
+
+def this_machine(host: str) -> ProcessPlace:
+    """Everything on loopback."""
+    return ProcessPlace()
 
 
 class SupervisedProcess:
@@ -70,7 +104,7 @@ class SupervisedProcess:
         log_path: where its stdout and stderr are appended.
     """
 
-    def __init__(self, name: str, command: Command, log_path: Path) -> None:
+    def __init__(self, name: str, command: ProcessCommand, log_path: Path) -> None:
         self.name = name
         self.command = command
         self.log_path = log_path
@@ -89,17 +123,17 @@ class SupervisedProcess:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it was started and has ended since, although nobody stopped or killed it."""
+        """Return whether it was started and has ended since without being stopped or killed."""
         return self._is_meant_to_run and not self.is_running
 
     @property
     def exit_code(self) -> int | None:
-        """How the last run ended: the exit status, or minus the signal's number; None while it runs or
+        """Return how the last run ended: the exit status, or minus the signal's number; None while it runs or
         before it ran."""
         return None if self._child is None else self._child.poll()
 
     def start(self) -> None:
-        """Starts it and returns at once; nothing is known yet about whether it works."""
+        """Start it and return at once; nothing is known yet about whether it works."""
         if self.is_running:
             raise ProcessFailed(f"{self.name} is already running as pid {self.pid}")
         self.command.working_directory.mkdir(parents=True, exist_ok=True)
@@ -121,7 +155,7 @@ class SupervisedProcess:
         )
 
     def wait_ready(self, is_ready: Callable[[], bool], *, timeout_seconds: float = READY_SECONDS_MAX) -> None:
-        """Polls `is_ready` until it says yes.
+        """Poll `is_ready` until it says yes.
 
         Raises:
             ProcessFailed: the process ended, or the time is over.
@@ -146,7 +180,7 @@ class SupervisedProcess:
             self._signal(signal.SIGTERM)
 
     def stop(self, *, timeout_seconds: float = STOP_SECONDS_MAX) -> bool:
-        """SIGTERM, then SIGKILL when it has not ended in time. Returns whether it ended by itself.
+        """Send SIGTERM, then SIGKILL when it has not ended in time. Return whether it ended by itself.
 
         A paused process cannot handle SIGTERM and is resumed first.
         """
@@ -183,7 +217,7 @@ class SupervisedProcess:
             self._is_paused = False
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signals the child's whole process group, which it leads; nothing when it has ended already."""
+        """Signal the child's whole process group, which it leads; nothing when it has ended already."""
         if self._child is None or not self.is_running:
             return
         # Between poll() and here it may have ended, but it is a zombie until we reap it: its pid is still
@@ -200,6 +234,12 @@ class SupervisedProcess:
         except FileNotFoundError:
             return ""
         return "\n".join(written.splitlines()[-lines:])
+
+    def how_to_start(self) -> str:
+        """Return what a shell runs to start it by hand."""
+        settings = [f"{name}={value}" for name, value in self.command.environment.items()]
+        command = [*(["env", *settings] if settings else []), *self.command.arguments]
+        return f"cd {shlex.quote(str(self.command.working_directory))} && {shlex.join(command)}"
 
     def last_words(self) -> str:
         tail = self.log_tail()

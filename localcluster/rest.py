@@ -3,8 +3,8 @@ operations.
 
 Every write carries an Idempotency-Key, so that it may be sent again when its answer was lost to a
 controller that died: that is what the key is for, and a test harness that kills controllers is the first to
-need it. An answer that says no (4xx) is an error here; "not now" (503, or nobody answers) is retried until
-the deadline.
+need it. An answer that says no (4xx) is an error here; "not now" (503, or no answer) is retried until the
+deadline.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 
 ANY_CONTROLLER = "any-controller.invalid"
-"""Host name that stands for whichever controller accepts a connection; reserved by RFC 6761, so it never
+"""Host name that stands for any controller that accepts a connection; reserved by RFC 6761, so it never
 resolves."""
 
 REQUEST_SECONDS_MAX = 10.0
@@ -84,7 +84,7 @@ class FailoverTransport(httpx.BaseTransport):
 
 
 def open_rest_client(controller_urls: Sequence[str]) -> httpx.Client:
-    """A client whose relative URLs go to whichever controller is up, and on to the active one (307)."""
+    """Return a client whose relative URLs go to a controller that is up, and on to the active one (307)."""
     return httpx.Client(
         base_url=f"http://{ANY_CONTROLLER}",
         transport=FailoverTransport(controller_urls),
@@ -95,7 +95,7 @@ def open_rest_client(controller_urls: Sequence[str]) -> httpx.Client:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionView:
+class RestPartition:
     """One partition as `GET .../partitions` shows it."""
 
     partition: int
@@ -109,9 +109,9 @@ class PartitionView:
     """The whole item, e.g. for the reason of a blocked partition."""
 
 
-def parse_partition(item: Mapping[str, Any]) -> PartitionView:
+def parse_partition(item: Mapping[str, Any]) -> RestPartition:
     leader = item["leader"]
-    return PartitionView(
+    return RestPartition(
         partition=item["partition"],
         leader=None if leader is None or leader < 0 else leader,
         leader_epoch=item["leader_epoch"],
@@ -123,7 +123,7 @@ def parse_partition(item: Mapping[str, Any]) -> PartitionView:
 
 
 def describe_refusal(response: httpx.Response) -> RestFailed:
-    """Turns an answer that says no into an error that says why (RFC 9457 body, or whatever came instead)."""
+    """Turn an answer that says no into an error that says why (from its RFC 9457 body, or from its text)."""
     request = response.request
     try:
         problem = response.json()
@@ -153,7 +153,7 @@ class ControllerApi:
         return answer
 
     def post(self, path: str, body: Json, *, timeout_seconds: float = RETRY_SECONDS_MAX) -> httpx.Response:
-        """Posts once however often it has to be sent (the key makes the repetitions one request)."""
+        """Post once however often it has to be sent (the key makes the repetitions one request)."""
         return self._send("POST", path, body, timeout_seconds=timeout_seconds)
 
     def _send(self, method: str, path: str, body: Json | None, *, timeout_seconds: float) -> httpx.Response:
@@ -177,7 +177,7 @@ class ControllerApi:
     def wait_for_operation(
         self, accepted: httpx.Response, *, timeout_seconds: float = OPERATION_SECONDS_MAX
     ) -> Json:
-        """Polls the operation that a 202 points to until it has ended; returns its last state.
+        """Poll the operation that a 202 points to until it has ended; return its last state.
 
         Raises:
             RestFailed: it failed, was cancelled, or is still not finished at the deadline.
@@ -202,7 +202,7 @@ class ControllerApi:
         return answer
 
     def add_brokers(self, cluster: str, endpoints: Mapping[int, str]) -> Json:
-        """Admits the brokers and waits until they are members. `endpoints`: broker id to `host:port`."""
+        """Admit the brokers and wait until they are members. `endpoints`: broker id to `host:port`."""
         brokers = [
             {"broker_id": broker_id, "endpoint": endpoint} for broker_id, endpoint in endpoints.items()
         ]
@@ -223,9 +223,9 @@ class ControllerApi:
 
     def partitions(
         self, cluster: str, topic: str, *, timeout_seconds: float = RETRY_SECONDS_MAX
-    ) -> list[PartitionView]:
+    ) -> list[RestPartition]:
         """All partitions of a topic in order; follows the list's pages, each retried for so long."""
-        views: list[PartitionView] = []
+        views: list[RestPartition] = []
         path = f"/clusters/{cluster}/topics/{topic}/partitions"
         query = ""
         while True:

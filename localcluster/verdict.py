@@ -3,7 +3,7 @@
 A record is *lost* when its write was acknowledged and no reader finds it; *duplicated* when a value, each
 of which was sent once, is found at two offsets; *misplaced* when it is found, but not where its
 acknowledgement said (then some consumer has seen, or will see, two different records at one offset). A
-value that was read without an acknowledgement is none of these: its answer was on the way when somebody
+value that was read without an acknowledgement is none of these: its answer was on the way when a process
 died.
 """
 
@@ -18,8 +18,8 @@ EXAMPLES_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a record stands."""
+class RecordPlace:
+    """The place of a record in its topic."""
 
     partition: int
     offset: int
@@ -30,21 +30,21 @@ class AcknowledgedWrite:
     """One delivery report that said yes. Times are seconds of one monotonic clock."""
 
     value: bytes
-    place: Place
+    place: RecordPlace
     produced_at: float
-    """When the application handed the record to the producer."""
+    """The moment at which the application handed the record to the producer."""
     acknowledged_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRecord:
     value: bytes
-    place: Place
+    place: RecordPlace
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What became of the acknowledged writes. Counts are of values."""
+class WriteVerdict:
+    """The fate of the acknowledged writes. Counts are of values."""
 
     acknowledged: int
     read: int
@@ -71,14 +71,14 @@ class Verdict:
         return "\n".join(lines)
 
 
-def judge(acknowledged: Sequence[AcknowledgedWrite], read: Iterable[ReadRecord]) -> Verdict:
-    """Finds every lost, duplicated and misplaced record. Values must be unique among all that were sent."""
-    places: defaultdict[bytes, list[Place]] = defaultdict(list)
+def judge(acknowledged: Sequence[AcknowledgedWrite], read: Iterable[ReadRecord]) -> WriteVerdict:
+    """Find every lost, duplicated and misplaced record. Values must be unique among all that were sent."""
+    places: defaultdict[bytes, list[RecordPlace]] = defaultdict(list)
     records_read = 0
     for record in read:
         records_read += 1
         places[record.value].append(record.place)
-    return Verdict(
+    return WriteVerdict(
         acknowledged=len(acknowledged),
         read=records_read,
         lost=tuple(write for write in acknowledged if write.value not in places),
@@ -92,7 +92,7 @@ def judge(acknowledged: Sequence[AcknowledgedWrite], read: Iterable[ReadRecord])
 
 
 def seconds_to_next_write(acknowledged: Iterable[AcknowledgedWrite], *, after: float) -> dict[int, float]:
-    """For each partition: from `after` until the first acknowledgement of a record that was produced since.
+    """Return by partition the seconds from `after` to the first acknowledgement of a record produced since.
 
     Counting from the production leaves out acknowledgements that were already on their way. A partition
     that took no write since is absent.

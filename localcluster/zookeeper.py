@@ -1,6 +1,6 @@
 """Runs ZooKeeper from the jars that PySpark ships: one server, or an ensemble.
 
-Nobody should have to install and configure a ZooKeeper to try Springtide or to run its tests, and the
+Trying Springtide and running its tests should not need a ZooKeeper that is installed and configured, and the
 PySpark wheel that the pipeline needs anyway holds a complete one. It is a real server with real data
 directories and, unless told otherwise, real fsyncs; what is left out is what a laptop does not want: the
 admin web server, large heaps, listening on anything but loopback.
@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localcluster.java import Java
-from localcluster.place import Place, PlaceOf, this_machine
 from localcluster.ports import LOOPBACK
-from localcluster.processes import Command, SupervisedProcess
+from localcluster.processes import PlaceOf, ProcessCommand, ProcessPlace, SupervisedProcess, this_machine
 
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
@@ -49,14 +48,14 @@ JAR_PATTERNS = (
     "snappy-java-[0-9]*.jar",
     "commons-cli-[0-9]*.jar",
 )
-"""What a plain server loads. Classes of metrics-core, netty and snappy-java are touched while it starts or
-takes a snapshot even when the features behind them are off; without log4j it runs but cannot say what is
-wrong."""
+"""The jars that a plain server loads. Classes of metrics-core, netty and snappy-java are touched while it
+starts or takes a snapshot even when the features behind them are off; without log4j it runs but cannot say
+what is wrong."""
 
 JVM_FLAGS = (
     "-Xms16m",
     f"-Xmx{HEAP_BYTES}",
-    "-XX:+ExitOnOutOfMemoryError",  # Without memory it would stay up and serve nobody.
+    "-XX:+ExitOnOutOfMemoryError",  # Without memory it would stay up and serve no client.
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",  # Half the start-up is compiling; the second compiler never pays back here.
     "-Xshare:auto",
@@ -142,7 +141,7 @@ def render_zoo_cfg(
 def ask_four_letter_word(
     port: int, word: str, *, address: str = LOOPBACK, timeout_seconds: float = ANSWER_SECONDS_MAX
 ) -> str | None:
-    """Sends one of ZooKeeper's four-letter words and returns the answer; None when nobody answers in time."""
+    """Send one of ZooKeeper's four-letter words and return the answer; None if there is no answer in time."""
     deadline = time.monotonic() + timeout_seconds
     answer = bytearray()
     try:
@@ -191,7 +190,7 @@ class ZooKeeperServer:
         jars: Sequence[Path],
         log_path: Path,
         force_sync: bool = True,
-        place: Place | None = None,
+        place: ProcessPlace | None = None,
     ) -> None:
         self.server_id = server_id
         self.port = ports_by_id[server_id].client
@@ -207,8 +206,8 @@ class ZooKeeperServer:
         class_path = ":".join(str(jar) for jar in jars)
         self.process = SupervisedProcess(
             name=f"zookeeper {server_id}",
-            command=(place or Place()).run(
-                Command(
+            command=(place or ProcessPlace()).run(
+                ProcessCommand(
                     arguments=[
                         str(java.executable),
                         *JVM_FLAGS,
@@ -224,7 +223,7 @@ class ZooKeeperServer:
         )
 
     def start(self) -> None:
-        """Writes its configuration and starts it; `wait_ready` says when it serves."""
+        """Write its configuration and start it; `wait_ready` says when it serves."""
         self.data_directory.mkdir(parents=True, exist_ok=True)
         (self.data_directory / "myid").write_text(f"{self.server_id}\n", encoding="ascii")
         self._config_path.write_text(self._config, encoding="utf-8")
@@ -275,16 +274,16 @@ class ZooKeeper:
 
     @property
     def connection_string(self) -> str:
-        """What a ZooKeeper client takes: `host:port,host:port`."""
+        """Return the addresses as a ZooKeeper client takes them: `host:port,host:port`."""
         return ",".join(f"{server.address}:{server.port}" for server in self.servers)
 
     def start(self) -> None:
-        """Starts every server that is not running and waits until all serve."""
+        """Start every server that is not running and wait until all serve."""
         self.begin_start()
         self.wait_ready()
 
     def begin_start(self) -> None:
-        """Starts every server that is not running; `wait_ready` says when all serve."""
+        """Start every server that is not running; `wait_ready` says when all serve."""
         for server in self.servers:
             if not server.process.is_running:
                 server.start()
@@ -294,18 +293,18 @@ class ZooKeeper:
             server.wait_ready()
 
     def kill(self) -> None:
-        """SIGKILLs every server."""
+        """SIGKILL every server."""
         for server in self.servers:
             server.process.kill()
 
     def stop(self) -> None:
-        """Stops the servers one after the other; never raises, so that cleaning up goes on."""
+        """Stop the servers one after the other; never raise, so that cleaning up goes on."""
         for server in self.servers:
             with contextlib.suppress(OSError):
                 server.process.stop(timeout_seconds=5.0)
 
     def restart(self, *, with_sigkill: bool = True) -> None:
-        """Ends every server, starts them again on the same data, and waits until they serve."""
+        """End every server, start them again on the same data, and wait until they serve."""
         if with_sigkill:
             self.kill()
         else:

@@ -1,1 +1,1 @@
-"""What the planes share: the Kafka protocol, processes that speak it, and the command line."""
+"""The parts that the planes share: the Kafka protocol, processes that speak it, and the command line."""

@@ -17,7 +17,7 @@ import httpx
 from springtide.cli.call import UsageError
 from springtide.cli.catalogue import COMMANDS
 from springtide.cli.client import Controllers
-from springtide.cli.command import Command, Kind
+from springtide.cli.command import Command, CommandKind
 from springtide.cli.console import Console
 from springtide.cli.parser import build_parser
 from springtide.cli.run import Exit, Runner
@@ -25,18 +25,20 @@ from springtide.cli.settings import load_settings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status; a command line that argparse refuses ends the process with 2."""
+    """Return the exit status; a command line that argparse refuses ends the process with 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal can't show
     try:
         out = cast(TextIOWrapper, sys.stdout)
         columns = shutil.get_terminal_size().columns if out.isatty() else None
-        return execute(arguments, os.environ, out, sys.stderr, columns=columns)
+        # A process may be started without standard input: then it is None.
+        person = sys.stdin if columns is not None and sys.stdin is not None and sys.stdin.isatty() else None
+        return execute(arguments, os.environ, out, sys.stderr, columns=columns, person=person)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # Whoever reads has enough, as `head` has. Python would complain when it flushes at exit.
+        # The reader has enough, as `head` has. Python would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.DONE
 
@@ -48,15 +50,17 @@ def execute(
     err: TextIO,
     *,
     columns: int | None,
+    person: TextIO | None = None,
     transport: httpx.BaseTransport | None = None,
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """columns: of the terminal that `out` is, None when it is none. transport: instead of the network."""
+    """Run a command line. columns: of the terminal `out`, None if it is not one. person: standard input, if
+    both are terminals. transport: instead of the network."""
     parser = build_parser(COMMANDS, version=_version())
     options = parser.parse_args(arguments)
     command: Command = options.command
-    if command.kind is Kind.COMPLETION:
+    if command.kind is CommandKind.COMPLETION:
         import shtab  # noqa: PLC0415 - no other command should wait for it
 
         out.write(shtab.complete(parser, shell=options.shell) + "\n")
@@ -65,16 +69,16 @@ def execute(
     try:
         settings = load_settings(options, environment)
     except UsageError as error:
-        Console(out, err).fail([str(error)])
+        Console(out, err).fail(str(error))
         return Exit.USAGE
     options.cluster = settings.cluster
-    console = Console(out, err, is_json=settings.is_json, columns=columns)
+    console = Console(out, err, is_json=settings.is_json, columns=columns, person=person)
     with httpx.Client(transport=transport, headers={"User-Agent": f"springtide/{_version()}"}) as client:
         controllers = Controllers(
             client,
             settings,
             make_key=lambda: str(uuid.uuid4()),
-            note=lambda line: console.fail([line]),
+            note=console.fail,
             now=now,
             sleep=sleep,
         )

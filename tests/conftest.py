@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, settings
 
 from localcluster.cluster import LocalCluster
 
+pytest.register_assert_rewrite("tests.kit")
+
 ON_ANY_MACHINE: dict[str, Any] = {
     "deadline": None,
     "database": None,
@@ -71,8 +73,9 @@ def bad_frames(pytestconfig: pytest.Config) -> int:
 
 @pytest.fixture(scope="session")
 def running_cluster() -> Iterator[LocalCluster]:
-    """Three brokers and a controller that no test of this session breaks."""
-    with LocalCluster() as cluster:
+    """Three brokers and a controller that no test of this session breaks. Tests write records of years ago,
+    and on a slow machine the session outlives the first look of retention: there is none."""
+    with LocalCluster(broker_config={"log.retention.check.interval.ms": "86400000"}) as cluster:
         cluster.form()
         yield cluster
 

@@ -1,22 +1,32 @@
-"""Maintenance of brokers: cordon, demote, return, remove."""
+"""Maintenance of brokers: cordon, demote, return, drain, remove.
+
+A draining broker gets no new replicas, and an operation moves its replicas away.
+"""
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
 
-from admin_api.answers import Answer
-from admin_api.brokers.models import LABELS_MAX, ChangeBroker, MaintenancePlan
-from admin_api.brokers.service import broker_view, find_broker, version_of
-from admin_api.conditions import Condition
-from admin_api.operations.opening import opened
-from admin_api.operations.views import accepted
-from admin_api.problem import FieldProblem, ProblemError
-from admin_api.services import Services
-from admin_api.writes import Attempt, refusal_problem
+import msgspec
+from fastapi import Depends, Response
+
+from admin_api.brokers.models import LABELS_MAX, ChangeBroker, DrainBroker, MaintenancePlan
+from admin_api.brokers.service import broker_view, check_not_busy, find_broker, version_of
+from admin_api.http.answers import Answer
+from admin_api.http.conditions import IfMatch, Precondition
+from admin_api.http.paths import BrokerPath, ClusterPath
+from admin_api.http.problems import FieldProblem, ProblemError, refusal_problem
+from admin_api.http.services import Services, Serving
+from admin_api.http.writes import Asked, Attempt, Write, Writing, follow, opened, submit
+from admin_api.operations.models import accepted
+from admin_api.plans.models import plan_view
+from controller.audit.change import Entity
 from controller.core.configs import is_leader_rebalance_enabled
 from controller.core.events import (
     BrokerDescribed,
-    BrokerRemoved,
     BrokersMaintained,
     DescribeBroker,
     MaintainBrokers,
@@ -24,221 +34,233 @@ from controller.core.events import (
     RefusalCode,
     RemoveBroker,
 )
+from controller.core.planning.goals import Drain
+from controller.core.planning.plan import Plan, RejectionCode
 from controller.core.records import BrokerRegistration
-from controller.operations.maintenance import advance_demotion, begin_demotion, finished_return
-from controller.operations.model import BrokerDemote, BrokerReturn, OperationState
+from controller.operations.brokers import begin_broker_drain
+from controller.operations.model import BrokerDemote, BrokerDrain, BrokerReturn, OperationState, decode_work
+from controller.operations.shell.plans import make
+from controller.operations.waiting import advance_demotion, begin_demotion, finished_return
+from controller.shell.published import Published
+
+#: The most partitions that a refusal names.
+NAMED_MAX = 100
 
 
-async def change_broker(
-    services: Services,
-    cluster: str,
-    broker_id: int,
-    attempt: Attempt,
-    *,
-    body: ChangeBroker,
-    condition: Condition,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerChange:
+    """A request to change one broker."""
+
+    services: Services
+    write: Writing
+    condition: Precondition
+    cluster: str
+    broker_id: int
+
+    @property
+    def view(self) -> Published:
+        return self.services.engine.image(self.cluster)
+
+    @property
+    def broker(self) -> BrokerRegistration:
+        """Return the broker. Raises broker_not_found."""
+        return find_broker(self.view, self.cluster, self.broker_id)
+
+    async def carry_out(
+        self,
+        action: str,
+        change: Callable[[BrokerChange, Attempt], Awaitable[Answer]],
+        body: dict[str, Any],
+        reason: str | None,
+        *,
+        is_operation: bool = False,
+    ) -> Response:
+        """Write the request down and carry the change out. is_operation: whether it begins an operation."""
+        self.services.engine.image(self.cluster)
+        asked = Asked(
+            cluster=self.cluster,
+            action=action,
+            entity=Entity.BROKER,
+            entity_id=str(self.broker_id),
+            body=body,
+            reason=reason,
+            brokers=(self.broker_id,),
+            is_operation=is_operation,
+        )
+        return await self.write.carry_out(asked, partial(change, self))
+
+
+async def broker_change(
+    services: Serving, write: Write, condition: IfMatch, cluster: ClusterPath, broker_id: BrokerPath
+) -> BrokerChange:
+    return BrokerChange(
+        services=services, write=write, condition=condition, cluster=cluster, broker_id=broker_id
+    )
+
+
+Changing = Annotated[BrokerChange, Depends(broker_change)]
+
+
+async def change_broker(change: BrokerChange, attempt: Attempt, *, body: ChangeBroker) -> Answer:
     """Change the broker's settings and answer 200. Nothing is moved."""
     if body.model_fields_set & {"rack", "labels"}:
-        after = await _describe(services, cluster, broker_id, attempt, body=body, condition=condition)
+        after = await _describe(change, attempt, body)
     else:
-        done = await maintain(
-            services, cluster, broker_id, attempt, condition=condition, cordoned=body.cordoned
-        )
-        after = done.brokers[0]
-    view = services.engine.image(cluster)
+        after = (await maintain(change, attempt, cordoned=body.cordoned)).brokers[0]
     if attempt.dry_run:
-        return Answer.of(200, broker_view(view, after))
-    broker = find_broker(view, cluster, broker_id)
-    return Answer.of(200, broker_view(view, broker), version=version_of(view, broker_id))
+        return Answer.of(200, broker_view(change.view, after))
+    version = version_of(change.view, change.broker_id)
+    return Answer.of(200, broker_view(change.view, change.broker), version=version)
 
 
-async def _describe(
-    services: Services,
-    cluster: str,
-    broker_id: int,
-    attempt: Attempt,
-    *,
-    body: ChangeBroker,
-    condition: Condition,
-) -> BrokerRegistration:
+async def _describe(change: BrokerChange, attempt: Attempt, body: ChangeBroker) -> BrokerRegistration:
     """Change the broker's rack, labels or cordon. The rack of a broker that waits to be added can be changed
     too: a missing rack may be what blocks it."""
-    broker = find_broker(services.engine.image(cluster), cluster, broker_id)
+    broker = change.broker
     if body.cordoned is not None and not broker.admitted:
-        raise ProblemError("ineligible_broker", f"broker {broker_id} waits to be added", hint="add it first")
+        detail = f"broker {broker.broker_id} waits to be added"
+        raise ProblemError("ineligible_broker", detail, hint="add it first")
     if len(broker.labels | body.labels) > LABELS_MAX + sum(v is None for v in body.labels.values()):
         field = FieldProblem(pointer="/labels", message=f"at most {LABELS_MAX}", limit=LABELS_MAX)
         raise ProblemError("invalid_request", "the broker would have too many labels", errors=(field,))
-    _check_settled(services, cluster, broker, condition)
-    reply = await services.engine.submit(
-        cluster,
-        DescribeBroker(
-            wall_ms=attempt.wall_ms,
-            actor=attempt.actor,
-            reason=attempt.reason,
-            request_id=attempt.request_id,
-            dry_run=attempt.dry_run,
-            broker_id=broker_id,
-            rack=body.rack if "rack" in body.model_fields_set else msgspec.UNSET,
-            labels={str(name): text for name, text in body.labels.items()},
-            cordoned=body.cordoned,
-        ),
+    _check_settled(change, broker)
+    event = DescribeBroker(
+        **attempt.event,
+        broker_id=broker.broker_id,
+        rack=body.rack if "rack" in body.model_fields_set else msgspec.UNSET,
+        labels={str(name): text for name, text in body.labels.items()},
+        cordoned=body.cordoned,
     )
-    match reply:
-        case BrokerDescribed():
-            return reply.broker
-        case Refusal() as refusal:
-            raise refusal_problem(refusal)
-        case _:
-            raise AssertionError(f"unexpected answer to DescribeBroker: {reply!r}")
+    return (await submit(change.services.engine, change.cluster, event, BrokerDescribed)).broker
 
 
-async def demote_broker(
-    services: Services, cluster: str, broker_id: int, attempt: Attempt, *, condition: Condition
-) -> Answer:
+async def demote_broker(change: BrokerChange, attempt: Attempt) -> Answer:
     """Answer 202 with an operation that ends when the broker leads nothing."""
-    done = await maintain(services, cluster, broker_id, attempt, condition=condition, demoted=True)
-    engine = services.engine
+    done = await maintain(change, attempt, demoted=True)
+    image = change.view.image
     if attempt.dry_run:
-        left = len(engine.image(cluster).image.leader_of.get(broker_id, ())) - done.leaders_moved
-        return _plan(
-            services,
-            cluster,
-            done,
-            [f"{left} partitions have nobody else in sync who may lead"] if left else [],
-        )
-    work = begin_demotion(BrokerDemote(broker_id=broker_id))
+        left = len(image.leader_of.get(change.broker_id, ())) - done.leaders_moved
+        warnings = [f"{left} partitions have no other replica in sync that may lead"] if left else []
+        return _plan(change, done, warnings)
+    spec = BrokerDemote(broker_id=change.broker_id)
     # Leaderships that could be handed over have been, so most demotions have ended by now.
-    step = advance_demotion(work, BrokerDemote(broker_id=broker_id), engine.image(cluster).image)
-    row = opened(services, cluster, attempt, step.work, step.state)
-    await services.operations.follow(row)
-    return accepted(row, retry_after_s=services.settings.retry_after_s)
+    step = advance_demotion(begin_demotion(spec), spec, image)
+    return await follow(change.services, change.cluster, attempt, step.work, step.state)
 
 
-async def return_broker(
-    services: Services, cluster: str, broker_id: int, attempt: Attempt, *, condition: Condition
-) -> Answer:
+async def return_broker(change: BrokerChange, attempt: Attempt) -> Answer:
     """Answer 202 with an operation that has ended. The leader rebalance gives leaderships back to the
     broker."""
-    done = await maintain(
-        services,
-        cluster,
-        broker_id,
-        attempt,
-        condition=condition,
-        cordoned=False,
-        draining=False,
-        demoted=False,
-    )
+    done = await maintain(change, attempt, cordoned=False, draining=False, demoted=False)
     if attempt.dry_run:
-        return _plan(services, cluster, done, [])
-    image = services.engine.image(cluster).image
+        return _plan(change, done, [])
     how = (
         "partitions that prefer it get it back as their leader by themselves"
-        if is_leader_rebalance_enabled(image.configs)
-        else f"POST /clusters/{cluster}/partitions:elect-preferred gives it its leaderships back"
+        if is_leader_rebalance_enabled(change.view.image.configs)
+        else f"POST /clusters/{change.cluster}/partitions:elect-preferred gives it its leaderships back"
     )
-    summary = f"broker {broker_id} takes replicas and leads again; {how}"
-    work = finished_return(BrokerReturn(broker_id=broker_id), summary=summary)
-    row = opened(services, cluster, attempt, work, OperationState.SUCCEEDED)
-    await services.operations.follow(row)
-    return accepted(row, retry_after_s=services.settings.retry_after_s)
+    summary = f"broker {change.broker_id} takes replicas and leads again; {how}"
+    work = finished_return(BrokerReturn(broker_id=change.broker_id), summary=summary)
+    return await follow(change.services, change.cluster, attempt, work, OperationState.SUCCEEDED)
 
 
-async def remove_broker(
-    services: Services, cluster: str, broker_id: int, attempt: Attempt, *, condition: Condition
-) -> Answer:
+async def remove_broker(change: BrokerChange, attempt: Attempt) -> Answer:
     """Remove the broker and answer 200 with the broker as it was."""
-    engine = services.engine
-    view = engine.image(cluster)
-    broker = find_broker(view, cluster, broker_id)
-    _check_settled(services, cluster, broker, condition)
-    before = broker_view(view, broker)
-    reply = await engine.submit(
-        cluster,
-        RemoveBroker(
-            wall_ms=attempt.wall_ms,
-            actor=attempt.actor,
-            reason=attempt.reason,
-            request_id=attempt.request_id,
-            dry_run=attempt.dry_run,
-            broker_id=broker_id,
-        ),
-    )
-    match reply:
-        case BrokerRemoved():
-            return Answer.of(200, before)
-        case Refusal(code=RefusalCode.BROKER_IN_USE) as refusal:
-            raise ProblemError("broker_in_use", refusal.detail, hint=refusal.hint, facts=refusal.facts)
-        case Refusal() as refusal:
-            raise refusal_problem(refusal)
-        case _:
-            raise AssertionError(f"unexpected answer to RemoveBroker: {reply!r}")
+    broker = change.broker
+    _check_settled(change, broker)
+    before = broker_view(change.view, broker)
+    event = RemoveBroker(**attempt.event, broker_id=broker.broker_id)
+    reply = await change.services.engine.submit(change.cluster, event)
+    if isinstance(reply, Refusal):
+        # A broker in use is named by the path; no part of the body is wrong.
+        in_use = reply.code is RefusalCode.BROKER_IN_USE
+        raise refusal_problem(msgspec.structs.replace(reply, field=None) if in_use else reply)
+    return Answer.of(200, before)
 
 
-def _check_settled(
-    services: Services, cluster: str, broker: BrokerRegistration, condition: Condition
-) -> None:
+def _check_settled(change: BrokerChange, broker: BrokerRegistration) -> None:
     """Raise precondition_failed unless the broker's row is the one that the change was decided on."""
-    engine = services.engine
-    is_settled = engine.decided(cluster).brokers.get(broker.broker_id) == broker
-    version = version_of(engine.image(cluster), broker.broker_id) if is_settled else None
-    condition.check(version, what=f"broker {broker.broker_id}")
+    is_settled = change.services.engine.decided(change.cluster).brokers.get(broker.broker_id) == broker
+    version = version_of(change.view, broker.broker_id) if is_settled else None
+    change.condition.check(version, what=f"broker {broker.broker_id}")
 
 
 async def maintain(
-    services: Services,
-    cluster: str,
-    broker_id: int,
+    change: BrokerChange,
     attempt: Attempt,
     *,
-    condition: Condition,
     cordoned: bool | None = None,
     draining: bool | None = None,
     demoted: bool | None = None,
     dry_run: bool = False,
 ) -> BrokersMaintained:
     """Change the flags that are not None. Raises broker_not_found, ineligible_broker, precondition_failed."""
-    engine = services.engine
-    view = engine.image(cluster)
-    broker = find_broker(view, cluster, broker_id)
+    broker = change.broker
     if not broker.admitted:
         raise ProblemError(
             "ineligible_broker",
-            f"broker {broker_id} waits to be added: it has nothing yet that could be taken from it",
+            f"broker {broker.broker_id} waits to be added: it has nothing yet that could be taken from it",
             hint="add it first",
         )
-    _check_settled(services, cluster, broker, condition)
-    reply = await engine.submit(
-        cluster,
-        MaintainBrokers(
-            wall_ms=attempt.wall_ms,
-            actor=attempt.actor,
-            reason=attempt.reason,
-            request_id=attempt.request_id,
-            # A cordon is not an operation: it is complete when it is answered.
-            operation_id=None if attempt.dry_run or demoted is None else attempt.operation_id,
-            dry_run=attempt.dry_run or dry_run,
-            broker_ids=(broker_id,),
-            cordoned=cordoned,
-            draining=draining,
-            demoted=demoted,
+    _check_settled(change, broker)
+    event = MaintainBrokers(
+        **attempt.event,
+        # A cordon is not an operation: it is complete when it is answered.
+        operation_id=None if attempt.dry_run or demoted is None else attempt.operation_id,
+        broker_ids=(broker.broker_id,),
+        cordoned=cordoned,
+        draining=draining,
+        demoted=demoted,
+    )
+    if dry_run:
+        event = msgspec.structs.replace(event, dry_run=True)
+    return await submit(change.services.engine, change.cluster, event, BrokersMaintained)
+
+
+def _plan(change: BrokerChange, done: BrokersMaintained, warnings: list[str]) -> Answer:
+    broker = broker_view(change.view, done.brokers[0])
+    return Answer.of(200, MaintenancePlan(broker=broker, leaders_moved=done.leaders_moved, warnings=warnings))
+
+
+async def drain_broker(change: BrokerChange, attempt: Attempt, *, body: DrainBroker) -> Answer:
+    """Answer 202 with an operation that ends when the broker holds nothing. Refuse if some partition has no
+    other place at all. A partition that can't be moved only now is moved later."""
+    services, cluster, broker_id = change.services, change.cluster, change.broker.broker_id
+    check_not_busy(services, cluster, broker_id, but=attempt.operation_id)
+    goal = Drain(broker_ids=(broker_id, *_about_to_drain(services, cluster)))
+    plan = await make(services.engine, services.database, cluster, goal)
+    _check_places(plan, broker_id)
+    await maintain(change, attempt, draining=True, dry_run=True)
+    if attempt.dry_run:
+        return Answer.of(200, plan_view(cluster, plan))
+    # The operation is written first: a broker must not stay draining without an operation that empties it.
+    work = begin_broker_drain(BrokerDrain(broker_id=broker_id, moves=body.options()))
+    row = opened(services, cluster, attempt, work, OperationState.RUNNING)
+    await services.operations.start(row)
+    return accepted(services, row)
+
+
+def _about_to_drain(services: Services, cluster: str) -> list[int]:
+    """Return the brokers whose drains are accepted but not yet marked. They will take no replicas."""
+    brokers = services.engine.decided(cluster).brokers
+    specs = [decode_work(row).spec for row in services.operations.running() if row.cluster == cluster]
+    ids = [spec.broker_id for spec in specs if isinstance(spec, BrokerDrain)]
+    return [b for b in ids if b in brokers and not brokers[b].draining]
+
+
+def _check_places(plan: Plan, broker_id: int) -> None:
+    homeless = [found for found in plan.rejections if found.code is RejectionCode.NO_RECEIVER]
+    if not homeless:
+        return
+    named = ", ".join(f"{found.topic}-{found.partition}" for found in homeless[:3])
+    more = f" and {len(homeless) - 3} more" if len(homeless) > 3 else ""
+    raise ProblemError(
+        "plan_infeasible",
+        f"there is no other place for what broker {broker_id} holds of {named}{more}",
+        errors=tuple(
+            FieldProblem(parameter="broker_id", message=f"{found.topic}-{found.partition}: {found.detail}")
+            for found in homeless[:NAMED_MAX]
         ),
+        hint="add a broker, take a cordoned one back, or lower the topics' replication factor first",
+        facts={"partitions": len(homeless)},
     )
-    match reply:
-        case BrokersMaintained():
-            return reply
-        case Refusal() as refusal:
-            raise refusal_problem(refusal)
-        case _:
-            raise AssertionError(f"unexpected answer to MaintainBrokers: {reply!r}")
-
-
-def _plan(services: Services, cluster: str, done: BrokersMaintained, warnings: list[str]) -> Answer:
-    view = services.engine.image(cluster)
-    broker: BrokerRegistration = done.brokers[0]
-    plan = MaintenancePlan(
-        broker=broker_view(view, broker), leaders_moved=done.leaders_moved, warnings=warnings
-    )
-    return Answer.of(200, plan)

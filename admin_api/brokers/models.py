@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, StringConstraints, Tag, model_validator
 
-from admin_api.history.models import BodyMoment, milliseconds
-from admin_api.names import BrokerId, Endpoint, Reason
-from admin_api.operations.views import ConcurrentMoves, Throttle
-from admin_api.plans.views import PlanView
-from admin_api.views import LastChange, RequestBody, View
+from admin_api.http.models import LastChange, RequestBody, View, ViewList
+from admin_api.http.paths import BrokerId, Endpoint, Reason
+from admin_api.http.times import BodyMoment, milliseconds
+from admin_api.operations.models import ConcurrentMoves, Throttle
+from admin_api.plans.models import PlanView
 from controller.operations.model import CONCURRENT_MOVES, MoveOptions
 
 BROKERS_PER_REQUEST_MAX = 100
@@ -40,7 +40,7 @@ class MoveLimits(RequestBody):
         )
 
 
-class Rebalance(MoveLimits):
+class RebalanceOptions(MoveLimits):
     """How data that is already stored is rebalanced."""
 
     mode: Literal["new_only", "full", "none"] = Field(
@@ -48,7 +48,7 @@ class Rebalance(MoveLimits):
         description=(
             "`new_only`: the new brokers get their share, from all others; `full`: everything is evened out, "
             "between the others, too; `none`: nothing is moved. A broker that replaces another takes its "
-            "places, whatever is said here."
+            "places, even if this says otherwise."
         ),
     )
 
@@ -87,7 +87,7 @@ class AddBroker(BrokerSpec):
         }
     )
 
-    rebalance: Rebalance = Rebalance()
+    rebalance: RebalanceOptions = RebalanceOptions()
     reason: Reason | None = None
 
 
@@ -95,7 +95,7 @@ class AddBrokers(RequestBody):
     """Several brokers to be added together: either all are admitted or none."""
 
     brokers: Annotated[list[BrokerSpec], Field(min_length=1, max_length=BROKERS_PER_REQUEST_MAX)]
-    rebalance: Rebalance = Rebalance()
+    rebalance: RebalanceOptions = RebalanceOptions()
     reason: Reason | None = None
 
 
@@ -172,7 +172,7 @@ class BrokerView(View):
     cordoned: bool = Field(description="it gets no new replicas, and keeps those it has")
     draining: bool = Field(description="it gets no new replicas, and is to be emptied")
     drained: bool = Field(description="it is draining and holds nothing any more: it can be taken offline")
-    demoted: bool = Field(description="it leads only what nobody else may")
+    demoted: bool = Field(description="it leads only what no other broker may")
     endpoint: str = Field(examples=["store1:9092"])
     rack: str | None = Field(description="what counts: an operator's word, or the broker's own")
     assigned_rack: str | None = Field(description="what an operator set; null: the broker's word counts")
@@ -189,9 +189,7 @@ class BrokerView(View):
     last_change: LastChange | None
 
 
-class BrokerList(View):
-    items: list[BrokerView]
-    next_page_token: str | None
+class BrokerList(ViewList[BrokerView]): ...
 
 
 class MaintenancePlan(View):

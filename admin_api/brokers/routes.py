@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 
-from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
-from admin_api.brokers import draining, maintenance, service
+from admin_api.brokers import maintenance, service
 from admin_api.brokers.models import (
     AddBrokersBody,
     BrokerList,
@@ -19,23 +18,27 @@ from admin_api.brokers.models import (
     MaintainBroker,
     MaintenancePlan,
 )
-from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, ClusterPath
-from admin_api.conditions import IfMatch
-from admin_api.names import BrokerId, Reason
-from admin_api.operations.views import LOCATION_HEADERS, OperationView
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
-from admin_api.plans.views import PlanView
-from admin_api.problem import problems
-from admin_api.services import Serving
-from admin_api.strict_route import StrictRoute
-from admin_api.writes import REPLAYED_HEADERS, Asked, Write
+from admin_api.http.answers import (
+    ACCEPTED,
+    AGE_HEADERS,
+    ETAG_HEADERS,
+    REPLAYED_HEADERS,
+    show,
+)
+from admin_api.http.paging import Paged
+from admin_api.http.paths import BrokerPath, ClusterPath, ReasonQuery
+from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
+from admin_api.http.routes import StrictRoute
+from admin_api.http.services import Serving
+from admin_api.http.writes import Asked, Write
+from admin_api.operations.models import OperationView
+from admin_api.plans.models import PlanView
 from controller.audit.change import Entity
 from controller.contract.session import BrokerStatus
 
 router = APIRouter(route_class=StrictRoute, tags=["Brokers"])
 
 BrokerSort = Literal["broker_id", "-broker_id", "replicas", "-replicas", "leaders", "-leaders"]
-BrokerPath = Annotated[BrokerId, Path(examples=[1])]
 
 _MAINTENANCE_PROBLEMS = (
     "cluster_not_found",
@@ -45,7 +48,7 @@ _MAINTENANCE_PROBLEMS = (
     *WRITE_PROBLEMS,
 )
 _MAINTENANCE_ANSWERS: dict[int | str, dict[str, Any]] = {
-    202: {"description": "Accepted: follow the operation", "headers": LOCATION_HEADERS | REPLAYED_HEADERS},
+    **ACCEPTED,
     200: {"model": MaintenancePlan, "description": "Dry run: the broker as it would be, and what would move"},
     **problems(*_MAINTENANCE_PROBLEMS),
 }
@@ -95,10 +98,7 @@ _EXAMPLES = {
     status_code=202,
     response_model=OperationView,
     responses={
-        202: {
-            "description": "Accepted: follow the operation",
-            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
-        },
+        **ACCEPTED,
         200: {"model": BrokerPlan, "description": "Dry run: what would be done"},
         **problems("cluster_not_found", "broker_id_in_use", "broker_operation_running", *WRITE_PROBLEMS),
     },
@@ -145,19 +145,16 @@ async def list_brokers(
     cluster: ClusterPath,
     state: Annotated[BrokerStatus | None, Query(description="only brokers in this state")] = None,
     sort: Annotated[BrokerSort, Query(description="`-` before it: descending")] = "broker_id",
-    limit: Limit = LIMIT_DEFAULT,
-    page_token: PageToken = None,
+    paging: Paged,
 ) -> Response:
     """List the cluster's brokers, including those that wait to be added."""
     view = services.engine.image(cluster)
     chosen = [b for b in view.image.brokers.values() if state is None or b.status is state]
-    brokers, token = page_of(
+    brokers, token = paging.page_of(
         chosen,
         lambda broker: (service.sort_value(view, broker, sort), broker.broker_id),
         name=f"brokers {sort}",
         kinds=(int, int),
-        limit=limit,
-        token=page_token,
         descending=sort.startswith("-"),
     )
     items = [service.broker_view(view, broker) for broker in brokers]
@@ -196,25 +193,14 @@ async def get_broker(
         **problems(*_MAINTENANCE_PROBLEMS),
     },
 )
-async def change_broker(
-    *,
-    body: ChangeBroker,
-    services: Serving,
-    write: Write,
-    condition: IfMatch,
-    cluster: ClusterPath,
-    broker_id: BrokerPath,
-) -> Response:
+async def change_broker(body: ChangeBroker, change: maintenance.Changing) -> Response:
     """Change a broker. A cordoned broker gets no new replicas, neither by placement nor by a reassignment. It
     keeps its replicas, leads and stays in sync; a restart does not end the cordon. A rack set here takes
     precedence over the rack that the broker reports, also after restarts; no data is moved by it. A broker
     that waits to be added can be given a rack and labels."""
-    services.engine.image(cluster)
-    asked = _asked(cluster, "change_broker", broker_id, body, is_operation=False)
-    return await write.carry_out(
-        asked,
-        partial(maintenance.change_broker, services, cluster, broker_id, body=body, condition=condition),
-    )
+    asked = body.model_dump(mode="json")
+    work = partial(maintenance.change_broker, body=body)
+    return await change.carry_out("change_broker", work, asked, body.reason)
 
 
 @router.post(
@@ -224,34 +210,20 @@ async def change_broker(
     status_code=202,
     response_model=OperationView,
     responses={
-        202: {
-            "description": "Accepted: follow the operation",
-            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
-        },
+        **ACCEPTED,
         200: {"model": PlanView, "description": "Dry run: the plan"},
         **problems("plan_infeasible", "broker_operation_running", *_MAINTENANCE_PROBLEMS),
     },
 )
-async def drain_broker(
-    *,
-    body: DrainBroker,
-    services: Serving,
-    write: Write,
-    condition: IfMatch,
-    cluster: ClusterPath,
-    broker_id: BrokerPath,
-) -> Response:
+async def drain_broker(body: DrainBroker, change: maintenance.Changing) -> Response:
     """Empty a broker before it is taken offline for good. The broker gets no new replicas, and its replicas
     move to other brokers, evenly. No partition loses a replica before its new ones are in sync. A broker that
     is down is emptied by copying from the other replicas. The operation lasts until the broker holds nothing;
     `blocked` lists what can't be moved now and is tried again. If the drain is cancelled, or ended with
     `:return`, the broker takes replicas again."""
-    services.engine.image(cluster)
-    asked = _asked(cluster, "drain_broker", broker_id, body, is_operation=True)
-    return await write.carry_out(
-        asked,
-        partial(draining.drain_broker, services, cluster, broker_id, body=body, condition=condition),
-    )
+    asked = body.model_dump(mode="json")
+    work = partial(maintenance.drain_broker, body=body)
+    return await change.carry_out("drain_broker", work, asked, body.reason, is_operation=True)
 
 
 @router.post(
@@ -262,24 +234,14 @@ async def drain_broker(
     response_model=OperationView,
     responses=_MAINTENANCE_ANSWERS,
 )
-async def demote_broker(
-    *,
-    body: MaintainBroker,
-    services: Serving,
-    write: Write,
-    condition: IfMatch,
-    cluster: ClusterPath,
-    broker_id: BrokerPath,
-) -> Response:
+async def demote_broker(body: MaintainBroker, change: maintenance.Changing) -> Response:
     """Demote a broker before maintenance. Its leaderships go to other in-sync replicas, and from now on it
     leads only partitions that no other replica may lead. Its replicas stay and stay in sync. A partition
     without another in-sync replica is handed over as soon as there is one; the operation lasts until then. A
     restart does not end the demotion: `:return` does."""
-    services.engine.image(cluster)
-    asked = _asked(cluster, "demote_broker", broker_id, body, is_operation=True)
-    return await write.carry_out(
-        asked, partial(maintenance.demote_broker, services, cluster, broker_id, condition=condition)
-    )
+    asked = body.model_dump(mode="json")
+    work = maintenance.demote_broker
+    return await change.carry_out("demote_broker", work, asked, body.reason, is_operation=True)
 
 
 @router.post(
@@ -290,21 +252,11 @@ async def demote_broker(
     response_model=OperationView,
     responses=_MAINTENANCE_ANSWERS,
 )
-async def return_broker(
-    *,
-    body: MaintainBroker,
-    services: Serving,
-    write: Write,
-    condition: IfMatch,
-    cluster: ClusterPath,
-    broker_id: BrokerPath,
-) -> Response:
+async def return_broker(body: MaintainBroker, change: maintenance.Changing) -> Response:
     """End the broker's cordon, drain or demotion. It may get replicas and lead again."""
-    services.engine.image(cluster)
-    asked = _asked(cluster, "return_broker", broker_id, body, is_operation=True)
-    return await write.carry_out(
-        asked, partial(maintenance.return_broker, services, cluster, broker_id, condition=condition)
-    )
+    asked = body.model_dump(mode="json")
+    work = maintenance.return_broker
+    return await change.carry_out("return_broker", work, asked, body.reason, is_operation=True)
 
 
 @router.delete(
@@ -323,46 +275,10 @@ async def return_broker(
     },
 )
 async def remove_broker(
-    *,
-    services: Serving,
-    write: Write,
-    condition: IfMatch,
-    cluster: ClusterPath,
-    broker_id: BrokerPath,
-    reason: Annotated[Reason | None, Query(description="kept in the audit beside the change")] = None,
+    change: maintenance.Changing,
+    reason: ReasonQuery = None,
 ) -> Response:
     """Remove a broker. First move its replicas to other brokers and stop it. Its id is free afterwards. If it
     comes back with its old disks, it sets their logs aside and waits to be added."""
-    services.engine.image(cluster)
-    asked = Asked(
-        cluster=cluster,
-        action="remove_broker",
-        entity=Entity.BROKER,
-        entity_id=str(broker_id),
-        body={"broker_id": broker_id},
-        reason=reason,
-        brokers=(broker_id,),
-    )
-    return await write.carry_out(
-        asked, partial(maintenance.remove_broker, services, cluster, broker_id, condition=condition)
-    )
-
-
-def _asked(
-    cluster: str,
-    action: str,
-    broker_id: int,
-    body: ChangeBroker | MaintainBroker | DrainBroker,
-    *,
-    is_operation: bool,
-) -> Asked:
-    return Asked(
-        cluster=cluster,
-        action=action,
-        entity=Entity.BROKER,
-        entity_id=str(broker_id),
-        body=body.model_dump(mode="json"),
-        reason=body.reason,
-        brokers=(broker_id,),
-        is_operation=is_operation,
-    )
+    asked = {"broker_id": change.broker_id}
+    return await change.carry_out("remove_broker", maintenance.remove_broker, asked, reason)

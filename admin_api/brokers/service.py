@@ -1,31 +1,39 @@
-"""Adding brokers through an operation, and showing them."""
+"""Adding brokers through an operation, a preview of that, and showing brokers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from admin_api.answers import Answer
-from admin_api.brokers.models import AddBroker, AddBrokers, BrokerSpec, BrokerView
-from admin_api.brokers.preview import preview_add
-from admin_api.names import timestamp
-from admin_api.operations.views import accepted
-from admin_api.problem import FieldProblem, ProblemError
-from admin_api.services import Services
-from admin_api.views import LastChange
-from admin_api.writes import Attempt
+import msgspec
+
+from admin_api.brokers.models import AddBroker, AddBrokers, BrokerPlan, BrokerSpec, BrokerView, CheckView
+from admin_api.http.answers import Answer
+from admin_api.http.models import last_change
+from admin_api.http.problems import FieldProblem, ProblemError
+from admin_api.http.services import Services
+from admin_api.http.times import timestamp
+from admin_api.http.writes import Attempt, opened
+from admin_api.operations.models import accepted
+from admin_api.plans.models import plan_view
 from controller.audit.change import Entity
 from controller.contract.endpoints import endpoint_of, host_and_port
+from controller.core.image import ClusterImage
+from controller.core.planning.goals import Goal
+from controller.core.planning.plan import Plan
+from controller.core.planning.planner import make_plan
+from controller.core.planning.snapshot import BrokerSnapshot, Snapshot
+from controller.core.preflight import CheckState, PreflightCheck
 from controller.core.records import BrokerRegistration
-from controller.database.rows import OperationRow
-from controller.operations.brokers import begin_broker_add, mismatch
+from controller.operations.brokers import begin_broker_add, goals_of, mismatch
 from controller.operations.model import (
     BrokerAdd,
     BrokerDrain,
     BrokerToAdd,
     OperationState,
     decode_work,
-    encode_work,
 )
+from controller.operations.shell.plans import snapshot_of
 from controller.shell.published import Published
 
 
@@ -50,21 +58,9 @@ async def add_brokers(
         check_not_busy(services, cluster, broker.broker_id, but=attempt.operation_id)
         if broker.replaces is not None:
             check_not_busy(services, cluster, broker.replaces, but=attempt.operation_id)
-    work = begin_broker_add(spec)
-    row = OperationRow(
-        id=attempt.operation_id,
-        kind="broker_add",
-        cluster=cluster,
-        state=OperationState.PREFLIGHT.value,
-        actor=attempt.actor,
-        reason=attempt.reason,
-        request_id=attempt.request_id,
-        created_at_ms=attempt.wall_ms,
-        deadline_at_ms=attempt.wall_ms + services.settings.preflight_deadline_ms,
-        body=encode_work(work),
-    )
+    row = opened(services, cluster, attempt, begin_broker_add(spec), OperationState.PREFLIGHT)
     await services.operations.start(row)
-    return accepted(row, retry_after_s=services.settings.retry_after_s)
+    return accepted(services, row)
 
 
 def _wanted(spec: BrokerSpec) -> BrokerToAdd:
@@ -165,25 +161,64 @@ def sort_value(view: Published, broker: BrokerRegistration, sort: str) -> int:
 
 def broker_view(view: Published, broker: BrokerRegistration) -> BrokerView:
     image = view.image
-    return BrokerView(
-        broker_id=broker.broker_id,
-        state=broker.status.value,
-        cordoned=broker.cordoned,
-        draining=broker.draining,
+    return BrokerView.of(
+        broker,
+        state=broker.status,
         drained=broker.draining and not image.replicas_of.get(broker.broker_id),
-        demoted=broker.demoted,
         endpoint=endpoint_of(broker.host, broker.port),
-        rack=broker.rack,
-        assigned_rack=broker.assigned_rack,
-        labels=dict(broker.labels),
-        broker_epoch=broker.broker_epoch,
-        incarnation_id=broker.incarnation_id,
-        log_dirs=list(broker.log_dir_ids),
-        offline_log_dirs=list(broker.offline_log_dir_ids),
-        last_shutdown=broker.last_shutdown.value,
-        version=broker.version,
+        log_dirs=broker.log_dir_ids,
+        offline_log_dirs=broker.offline_log_dir_ids,
         registered_at=timestamp(broker.registered_at_ms),
         replicas=len(image.replicas_of.get(broker.broker_id, ())),
         leaders=len(image.leader_of.get(broker.broker_id, ())),
-        last_change=LastChange.of(view.changes.get((Entity.BROKER, str(broker.broker_id)))),
+        last_change=last_change(view.changes.get((Entity.BROKER, str(broker.broker_id)))),
     )
+
+
+async def preview_add(services: Services, cluster: str, spec: BrokerAdd) -> BrokerPlan:
+    """Return the plan as if the brokers had been added already. Raises NotActive, UnknownCluster."""
+    engine = services.engine
+    image = engine.image(cluster).image
+    checks = engine.preflight(cluster, [broker.broker_id for broker in spec.brokers])
+    goals = goals_of(spec)
+    snapshot = _with_new(snapshot_of(engine, cluster), spec)
+    plans = await services.database.compute(partial(_plan_all, snapshot, goals)) if goals else []
+    return BrokerPlan(
+        brokers=[broker.broker_id for broker in spec.brokers],
+        moves=sum(plan.totals.moves for plan in plans),
+        bytes=sum(plan.totals.bytes for plan in plans),
+        warnings=_warnings(spec, image, checks),
+        checks=[CheckView.of(check) for check in checks],
+        plans=[plan_view(cluster, plan) for plan in plans],
+    )
+
+
+def _plan_all(snapshot: Snapshot, goals: tuple[Goal, ...]) -> list[Plan]:
+    return [make_plan(snapshot, goal) for goal in goals]
+
+
+def _with_new(snapshot: Snapshot, spec: BrokerAdd) -> Snapshot:
+    """Return the snapshot in which the added brokers take replicas and the replaced brokers take none."""
+    replaced = {broker.replaces for broker in spec.brokers}
+    brokers = {
+        found.broker_id: msgspec.structs.replace(found, receives=False, leaving=True)
+        if found.broker_id in replaced
+        else found
+        for found in snapshot.brokers
+    }
+    for wanted in spec.brokers:
+        if wanted.broker_id not in brokers:
+            brokers[wanted.broker_id] = BrokerSnapshot(
+                broker_id=wanted.broker_id, host=wanted.host, rack=wanted.rack
+            )
+    return msgspec.structs.replace(snapshot, brokers=tuple(brokers[b] for b in sorted(brokers)))
+
+
+def _warnings(spec: BrokerAdd, image: ClusterImage, checks: Sequence[PreflightCheck]) -> list[str]:
+    missing = [
+        f"broker {broker.broker_id} has not registered yet: "
+        f"start it at {endpoint_of(broker.host, broker.port)}"
+        for broker in spec.brokers
+        if broker.broker_id not in image.brokers
+    ]
+    return missing + [check.detail for check in checks if check.state is not CheckState.PASSED]

@@ -1,1 +1,1 @@
-"""Clusters: create, list, show; and their alarms."""
+"""Clusters: create, list, show; their alarms; what a loss of brokers would do to them."""

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from admin_api.names import ClusterName, Reason
-from admin_api.resilience.models import ResilienceSummary
-from admin_api.views import LastChange, RequestBody, View
+from admin_api.clusters.resilience import ResilienceSummary
+from admin_api.http.models import LastChange, RequestBody, View, ViewList
+from admin_api.http.paths import ClusterName, Reason
 
 ConfigName = Annotated[str, StringConstraints(min_length=1, max_length=249)]
-ConfigValue = Annotated[str, StringConstraints(max_length=4_096)]
+ConfigValue = Annotated[str, StringConstraints(max_length=65_536)]
 Configs = Annotated[
     dict[ConfigName, ConfigValue],
     Field(
@@ -64,7 +64,7 @@ class ControllerSummary(View):
     epoch: int
 
 
-class ClusterView(View):
+class ClusterOverview(View):
     """A cluster at a glance."""
 
     name: str = Field(examples=["prod"])
@@ -93,9 +93,7 @@ class ClusterView(View):
     last_change: LastChange | None
 
 
-class ClusterList(View):
-    items: list[ClusterView]
-    next_page_token: str | None
+class ClusterList(ViewList[ClusterOverview]): ...
 
 
 class MetadataRecovery(RequestBody):
@@ -125,7 +123,7 @@ class RecoveredMetadata(View):
     topics_brought_back: list[str] = Field(description="known to brokers, and not to ZooKeeper any more")
     partitions: int
     undecided: list[UndecidedPartition] = Field(
-        description="nobody provably holds all of these: they have no leader until one is elected uncleanly"
+        description="no replica provably holds all of these: they wait for an unclean election"
     )
     dry_run: bool
 
@@ -145,12 +143,10 @@ class SetAsideLogView(View):
     size_bytes: int
     why: str
     since: str | None
-    can_come_back: bool = Field(description="it is whole, and nobody knows its topic")
+    can_come_back: bool = Field(description="it is whole, and its topic is not known")
 
 
-class SetAsideLogList(View):
-    items: list[SetAsideLogView]
-    next_page_token: str | None
+class SetAsideLogList(ViewList[SetAsideLogView]): ...
 
 
 class TopicsToBringBack(RequestBody):
@@ -163,7 +159,7 @@ class TopicsToBringBack(RequestBody):
     topic_ids: list[Annotated[str, StringConstraints(max_length=64)]] = Field(
         default_factory=list,
         max_length=1_000,
-        description="left out: all that are set aside and that nobody knows",
+        description="left out: all that are set aside and not known",
     )
     gone_brokers: list[int] = Field(
         default_factory=list,
@@ -179,7 +175,7 @@ class BroughtBackPartition(View):
     partition: int
     replicas: list[int]
     whole_replica: int | None = Field(
-        description="it provably holds every acknowledged record; null: nobody does, and a person must choose"
+        description="it provably holds every acknowledged record; null: none; an operator must choose"
     )
 
 
@@ -189,7 +185,7 @@ class BroughtBackTopics(View):
     topics: list[str]
     partitions: list[BroughtBackPartition]
     undecided: list[UndecidedPartition] = Field(
-        description="nobody provably holds all of these: they have no leader until one is elected uncleanly"
+        description="no replica provably holds all of these: they wait for an unclean election"
     )
     dry_run: bool
 
@@ -205,6 +201,4 @@ class AlarmView(View):
     detail: str
 
 
-class AlarmList(View):
-    items: list[AlarmView]
-    next_page_token: str | None
+class AlarmList(ViewList[AlarmView]): ...

@@ -3,52 +3,33 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Request, Response
 
-from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
 from admin_api.clusters import service
 from admin_api.clusters.models import (
     AlarmList,
     BroughtBackTopics,
     ClusterList,
-    ClusterView,
+    ClusterOverview,
     MetadataRecovery,
     NewCluster,
     RecoveredMetadata,
     SetAsideLogList,
     TopicsToBringBack,
 )
-from admin_api.names import ClusterName
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
-from admin_api.problem import problems
-from admin_api.services import Serving
-from admin_api.strict_route import StrictRoute
-from admin_api.tokens import Role
-from admin_api.writes import REPLAYED_HEADERS, Asked, Write
+from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, REPLAYED_HEADERS, show
+from admin_api.http.paging import Paged
+from admin_api.http.paths import ClusterPath
+from admin_api.http.problems import WRITE_PROBLEMS, problems
+from admin_api.http.routes import StrictRoute
+from admin_api.http.services import Serving
+from admin_api.http.tokens import Role
+from admin_api.http.writes import Asked, Write
 from controller.audit.change import Entity
 from controller.core.alarms import alarm_order
 
 router = APIRouter(route_class=StrictRoute)
-
-ClusterPath = Annotated[ClusterName, Path(description="the cluster's name", examples=["prod"])]
-
-WRITE_PROBLEMS = (
-    "read_only",
-    "unreadable_body",
-    "body_too_large",
-    "request_timeout",
-    "unsupported_media_type",
-    "idempotency_key_in_progress",
-    "reason_required",
-    "not_the_active_controller",
-    "no_active_controller",
-    "outcome_unknown",
-)
-
-#: The problems of a write under `IfMatch`.
-CONDITION_PROBLEMS = ("precondition_failed", "precondition_required")
 
 
 @router.post(
@@ -57,10 +38,10 @@ CONDITION_PROBLEMS = ("precondition_failed", "precondition_required")
     tags=["Clusters"],
     summary="Create a cluster",
     status_code=201,
-    response_model=ClusterView,
+    response_model=ClusterOverview,
     responses={
         201: {"description": "Created", "headers": ETAG_HEADERS | REPLAYED_HEADERS},
-        200: {"model": ClusterView, "description": "Dry run: what would be created"},
+        200: {"model": ClusterOverview, "description": "Dry run: what would be created"},
         **problems("cluster_already_exists", *WRITE_PROBLEMS),
     },
 )
@@ -89,13 +70,9 @@ async def create_cluster(body: NewCluster, services: Serving, write: Write) -> R
         **problems("not_the_active_controller", "no_active_controller"),
     },
 )
-async def list_clusters(
-    request: Request, services: Serving, limit: Limit = LIMIT_DEFAULT, page_token: PageToken = None
-) -> Response:
+async def list_clusters(request: Request, services: Serving, paging: Paged) -> Response:
     engine = services.engine
-    names, token = page_of(
-        engine.clusters(), lambda n: (n,), name="clusters", kinds=(str,), limit=limit, token=page_token
-    )
+    names, token = paging.page_of(engine.clusters(), lambda n: (n,), name="clusters", kinds=(str,))
     views = [(name, engine.image(name)) for name in names]
     items = [service.cluster_view(engine, name, view, in_full=False) for name, view in views]
     oldest = min((view for _, view in views), key=lambda view: view.as_of_ms or 0, default=None)
@@ -107,7 +84,7 @@ async def list_clusters(
     operation_id="getCluster",
     tags=["Clusters"],
     summary="Look at a cluster",
-    response_model=ClusterView,
+    response_model=ClusterOverview,
     responses={200: {"headers": AGE_HEADERS | ETAG_HEADERS}, **problems("cluster_not_found")},
 )
 async def get_cluster(request: Request, services: Serving, cluster: ClusterPath) -> Response:
@@ -139,8 +116,6 @@ async def recover_metadata(
     asked = Asked(
         cluster=cluster,
         action="recover_metadata",
-        entity=Entity.CLUSTER,
-        entity_id=cluster,
         body=body.model_dump(mode="json"),
         reason=body.reason,
         brokers=tuple(body.gone_brokers),
@@ -160,19 +135,16 @@ async def list_set_aside_logs(
     request: Request,
     services: Serving,
     cluster: ClusterPath,
-    limit: Limit = LIMIT_DEFAULT,
-    page_token: PageToken = None,
+    paging: Paged,
 ) -> Response:
     """List the logs in quarantine on brokers' disks, by broker and directory: logs that the metadata did not
     mention, and damaged ones. Answered by the active controller only."""
     view = services.engine.image(cluster)
-    items, token = page_of(
+    items, token = paging.page_of(
         service.set_aside_views(services.engine, cluster),
         lambda log: (log.broker_id, log.directory),
         name="set_aside_logs",
         kinds=(int, str),
-        limit=limit,
-        token=page_token,
     )
     return show(request, SetAsideLogList(items=items, next_page_token=token), view=view)
 
@@ -207,8 +179,6 @@ async def bring_back_topics(
     asked = Asked(
         cluster=cluster,
         action="bring_back_topics",
-        entity=Entity.CLUSTER,
-        entity_id=cluster,
         body=body.model_dump(mode="json"),
         reason=body.reason,
         brokers=tuple(body.gone_brokers),
@@ -228,15 +198,12 @@ async def list_alarms(
     request: Request,
     services: Serving,
     cluster: ClusterPath,
-    limit: Limit = LIMIT_DEFAULT,
-    page_token: PageToken = None,
+    paging: Paged,
 ) -> Response:
     """List the cluster's alarms. Answered by the active controller only: a standby sees the metadata, not the
     brokers."""
     view = services.engine.image(cluster)
     alarms = services.engine.alarms(cluster)
-    page, token = page_of(
-        alarms, alarm_order, name="alarms", kinds=(int, str, int, int), limit=limit, token=page_token
-    )
+    page, token = paging.page_of(alarms, alarm_order, name="alarms", kinds=(int, str, int, int))
     items = [service.alarm_view(view.image, alarm) for alarm in page]
     return show(request, AlarmList(items=items, next_page_token=token), view=view)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from admin_api.answers import Answer
+from collections.abc import Sequence
+
+from admin_api.clusters import resilience
 from admin_api.clusters.models import (
     AlarmView,
     BrokerCounts,
     BroughtBackPartition,
     BroughtBackTopics,
-    ClusterView,
+    ClusterOverview,
     ControllerSummary,
     MetadataRecovery,
     NewCluster,
@@ -18,25 +20,29 @@ from admin_api.clusters.models import (
     TopicsToBringBack,
     UndecidedPartition,
 )
-from admin_api.names import timestamp
-from admin_api.resilience import service as resilience
-from admin_api.views import LastChange
-from admin_api.writes import Attempt, refusal_problem
+from admin_api.http.answers import Answer
+from admin_api.http.models import last_change
+from admin_api.http.problems import refusal_problem
+from admin_api.http.times import timestamp
+from admin_api.http.writes import Attempt, submit
 from controller.audit.change import Entity
+from controller.contract.partition_state import PartitionKey
 from controller.contract.session import BrokerStatus
 from controller.core import events
-from controller.core.configs import CLUSTER_SETTINGS, check_configs, is_cluster_protected
+from controller.core.configs import checked_configs, is_cluster_protected
 from controller.core.effects import Alarm
 from controller.core.image import ClusterImage
+from controller.core.settings_table import CLUSTER_SETTINGS
 from controller.shell.engine_port import EnginePort
 from controller.shell.outcomes import ClusterExists
 from controller.shell.published import Published
 
 
 async def create_cluster(engine: EnginePort, body: NewCluster, attempt: Attempt) -> Answer:
-    refusal = check_configs(body.configs, CLUSTER_SETTINGS)
-    if refusal is not None:
-        raise refusal_problem(refusal)
+    configs = checked_configs(body.configs, CLUSTER_SETTINGS)
+    if isinstance(configs, events.Refusal):
+        raise refusal_problem(configs)
+    body = body.model_copy(update={"configs": configs})
     if attempt.dry_run:
         if body.name in engine.clusters():
             raise ClusterExists(body.name)
@@ -62,76 +68,44 @@ async def recover_metadata(
 ) -> Answer:
     reply = await engine.recover_metadata(
         cluster,
-        events.RecoverMetadata(
-            wall_ms=attempt.wall_ms,
-            actor=attempt.actor,
-            reason=attempt.reason,
-            request_id=attempt.request_id,
-            dry_run=attempt.dry_run,
-            gone_brokers=tuple(body.gone_brokers),
-        ),
+        events.RecoverMetadata(**attempt.event, gone_brokers=tuple(body.gone_brokers)),
     )
     if isinstance(reply, events.Refusal):
         raise refusal_problem(reply)
-    view = RecoveredMetadata(
-        brokers=list(reply.brokers),
-        topics_brought_back=list(reply.topics_brought_back),
-        partitions=reply.partitions,
-        undecided=[UndecidedPartition(topic_id=key[0], partition=key[1]) for key in reply.undecided],
-        dry_run=reply.dry_run,
-    )
-    return Answer.of(200, view)
+    return Answer.of(200, RecoveredMetadata.of(reply, undecided=_undecided(reply.undecided)))
 
 
 async def bring_back(engine: EnginePort, cluster: str, body: TopicsToBringBack, attempt: Attempt) -> Answer:
-    reply = await engine.submit(
-        cluster,
-        events.BringBackTopics(
-            wall_ms=attempt.wall_ms,
-            actor=attempt.actor,
-            reason=attempt.reason,
-            request_id=attempt.request_id,
-            dry_run=attempt.dry_run,
-            topic_ids=tuple(body.topic_ids),
-            gone_brokers=tuple(body.gone_brokers),
-        ),
+    event = events.BringBackTopics(
+        **attempt.event, topic_ids=tuple(body.topic_ids), gone_brokers=tuple(body.gone_brokers)
     )
-    if isinstance(reply, events.Refusal):
-        raise refusal_problem(reply)
-    assert isinstance(reply, events.TopicsBroughtBack), reply
+    reply = await submit(engine, cluster, event, events.TopicsBroughtBack)
     view = BroughtBackTopics(
         topics=[topic.topic for topic in reply.topics],
         partitions=[
-            BroughtBackPartition(
-                topic=state.topic,
-                topic_id=state.topic_id,
-                partition=state.partition,
-                replicas=list(state.replicas),
-                whole_replica=next(iter(state.isr), None),
-            )
+            BroughtBackPartition.of(state, whole_replica=next(iter(state.isr), None))
             for state in reply.partitions
         ],
-        undecided=[UndecidedPartition(topic_id=key[0], partition=key[1]) for key in reply.undecided],
+        undecided=_undecided(reply.undecided),
         dry_run=reply.dry_run,
     )
     return Answer.of(200, view)
+
+
+def _undecided(keys: Sequence[PartitionKey]) -> list[UndecidedPartition]:
+    return [UndecidedPartition(topic_id=topic_id, partition=partition) for topic_id, partition in keys]
 
 
 def set_aside_views(engine: EnginePort, cluster: str) -> list[SetAsideLogView]:
     known = engine.image(cluster).image.topics
     return [
-        SetAsideLogView(
+        SetAsideLogView.of(
+            log,
             broker_id=broker_id,
-            directory=log.directory,
-            topic=log.topic,
-            topic_id=log.topic_id,
-            partition=log.partition,
             leader_epoch=_if_known(log.leader_epoch),
             log_start_offset=_if_known(log.log_start_offset),
             log_end_offset=_if_known(log.log_end_offset),
             high_watermark=_if_known(log.high_watermark),
-            size_bytes=log.size_bytes,
-            why=log.why,
             since=None if log.since_ms < 0 else timestamp(log.since_ms),
             can_come_back=log.is_whole and log.topic_id not in known,
         )
@@ -149,9 +123,9 @@ def version_of(name: str, view: Published) -> str:
     return str(view.version_of(Entity.CLUSTER, name))
 
 
-def empty_view(engine: EnginePort, body: NewCluster, cluster_id: str) -> ClusterView:
+def empty_view(engine: EnginePort, body: NewCluster, cluster_id: str) -> ClusterOverview:
     """Return the cluster that a dry run would have created."""
-    return ClusterView(
+    return ClusterOverview(
         name=body.name,
         cluster_id=cluster_id,
         health="ok",
@@ -168,7 +142,7 @@ def empty_view(engine: EnginePort, body: NewCluster, cluster_id: str) -> Cluster
     )
 
 
-def cluster_view(engine: EnginePort, name: str, view: Published, *, in_full: bool = True) -> ClusterView:
+def cluster_view(engine: EnginePort, name: str, view: Published, *, in_full: bool = True) -> ClusterOverview:
     """Return the view of a cluster. in_full: include what needs a longer look at every partition."""
     image = view.image
     partitions = partition_counts(image)
@@ -181,7 +155,7 @@ def cluster_view(engine: EnginePort, name: str, view: Published, *, in_full: boo
         health = "degraded"
     else:
         health = "ok"
-    return ClusterView(
+    return ClusterOverview(
         name=name,
         cluster_id=image.cluster_id,
         health=health,
@@ -197,7 +171,7 @@ def cluster_view(engine: EnginePort, name: str, view: Published, *, in_full: boo
         partitions=partitions,
         controller=ControllerSummary(active_url=engine.active_url, epoch=engine.controller_epoch),
         resilience=resilience.summary(image) if in_full else None,
-        last_change=LastChange.of(view.changes.get((Entity.CLUSTER, name))),
+        last_change=last_change(view.changes.get((Entity.CLUSTER, name))),
     )
 
 
@@ -221,11 +195,4 @@ def partition_counts(image: ClusterImage) -> PartitionCounts:
 
 def alarm_view(image: ClusterImage, alarm: Alarm) -> AlarmView:
     topic = image.topics.get(alarm.key.topic_id) if alarm.key.topic_id is not None else None
-    return AlarmView(
-        code=alarm.key.code.value,
-        topic=None if topic is None else topic.topic,
-        topic_id=alarm.key.topic_id,
-        partition=alarm.key.partition,
-        broker_id=alarm.key.broker_id,
-        detail=alarm.detail,
-    )
+    return AlarmView.of(alarm.key, topic=None if topic is None else topic.topic, detail=alarm.detail)

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from admin_api.clusters.models import ConfigName, ConfigValue
-from admin_api.names import Reason
-from admin_api.views import RequestBody, View
+from admin_api.http.models import RequestBody, View, ViewList
+from admin_api.http.paths import Reason
 
 
 class ConfigView(View):
@@ -17,11 +17,11 @@ class ConfigView(View):
     name: str = Field(description="Kafka's", examples=["min.insync.replicas"])
     value: str | None = Field(description="what applies; null: nothing, as of a throttle", examples=["2"])
     source: str = Field(
-        description="`topic`, `broker`: set for it alone; `cluster`: for the cluster; `default`: by nobody",
+        description="`topic`, `broker`: set for it alone; `cluster`: for the cluster; `default`: not set",
         examples=["topic"],
     )
     default: str | None = Field(
-        description="what applies when nobody sets it; of a cluster's min.insync.replicas null: a majority",
+        description="what applies when it is not set; of a cluster's min.insync.replicas null: a majority",
         examples=["2"],
     )
     cluster_config: str | None = Field(
@@ -31,9 +31,7 @@ class ConfigView(View):
     is_read_only: bool = Field(description="in this release it can have no other value")
 
 
-class ConfigList(View):
-    items: list[ConfigView]
-    next_page_token: str | None
+class ConfigList(ViewList[ConfigView]): ...
 
 
 class SetConfig(RequestBody):

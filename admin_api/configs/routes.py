@@ -7,24 +7,20 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 
-from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
-from admin_api.brokers.routes import BrokerPath
-from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, ClusterPath
-from admin_api.conditions import IfMatch
 from admin_api.configs import service
-from admin_api.configs.holders import Address, holder_of
 from admin_api.configs.models import AlterConfigs, ConfigList, ConfigsAltered, ConfigView, SetConfig
-from admin_api.names import Reason
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
-from admin_api.problem import problems
-from admin_api.protection import ADMIN_SETTINGS
-from admin_api.services import Serving
-from admin_api.strict_route import StrictRoute
-from admin_api.tokens import Role
-from admin_api.topics.routes import TopicPath
-from admin_api.writes import REPLAYED_HEADERS, Asked, Write, Writing
+from admin_api.configs.service import Address, holder_of
+from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, REPLAYED_HEADERS, show
+from admin_api.http.conditions import IfMatch
+from admin_api.http.paging import Paged
+from admin_api.http.paths import BrokerPath, ClusterPath, ReasonQuery, TopicPath
+from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
+from admin_api.http.routes import StrictRoute
+from admin_api.http.services import Serving
+from admin_api.http.tokens import Role
+from admin_api.http.writes import ADMIN_SETTINGS, Write, Writing
 from controller.audit.change import Entity
 
 router = APIRouter(route_class=StrictRoute)
@@ -51,19 +47,6 @@ async def broker_address(cluster: ClusterPath, broker_id: BrokerPath) -> Address
 
 async def cluster_address(cluster: ClusterPath) -> Address:
     return Address(cluster=cluster, entity=Entity.CLUSTER)
-
-
-def _asked(address: Address, action: str, body: dict[str, Any], reason: str | None) -> Asked:
-    return Asked(
-        cluster=address.cluster,
-        action=action,
-        entity=address.entity,
-        entity_id=address.entity_id,
-        body=body,
-        reason=reason,
-        topic=address.topic,
-        brokers=() if address.broker_id is None else (address.broker_id,),
-    )
 
 
 def _check_role(write: Writing, address: Address, names: Iterable[str]) -> None:
@@ -106,17 +89,14 @@ def _add_routes(
         request: Request,
         services: Serving,
         address: Whose,
-        limit: Limit = LIMIT_DEFAULT,
-        page_token: PageToken = None,
+        paging: Paged,
     ) -> Response:
         holder = holder_of(services.engine, address)
-        items, token = page_of(
+        items, token = paging.page_of(
             service.config_views(holder, address.entity),
             lambda item: (item.name,),
             name="configs",
             kinds=(str,),
-            limit=limit,
-            token=page_token,
         )
         body = ConfigList(items=items, next_page_token=token)
         return show(request, body, view=services.engine.image(address.cluster), version=holder.version)
@@ -155,7 +135,9 @@ def _add_routes(
     ) -> Response:
         services.engine.image(address.cluster)
         _check_role(write, address, [name])
-        asked = _asked(address, "set_config", {"name": name} | body.model_dump(mode="json"), body.reason)
+        asked = service.asked_of(
+            address, "set_config", {"name": name} | body.model_dump(mode="json"), body.reason
+        )
         return await write.carry_out(
             asked,
             partial(service.set_config, services, address, name=name, value=body.value, condition=condition),
@@ -177,11 +159,11 @@ def _add_routes(
         condition: IfMatch,
         address: Whose,
         name: ConfigPath,
-        reason: Annotated[Reason | None, Query(description="kept in the audit beside the change")] = None,
+        reason: ReasonQuery = None,
     ) -> Response:
         services.engine.image(address.cluster)
         _check_role(write, address, [name])
-        asked = _asked(address, "unset_config", {"name": name}, reason)
+        asked = service.asked_of(address, "unset_config", {"name": name}, reason)
         return await write.carry_out(
             asked,
             partial(service.set_config, services, address, name=name, value=None, condition=condition),
@@ -206,7 +188,7 @@ def _add_routes(
     ) -> Response:
         services.engine.image(address.cluster)
         _check_role(write, address, body.configs)
-        asked = _asked(address, "alter_configs", body.model_dump(mode="json"), body.reason)
+        asked = service.asked_of(address, "alter_configs", body.model_dump(mode="json"), body.reason)
         return await write.carry_out(
             asked,
             partial(service.alter_configs, services, address, configs=body.configs, condition=condition),

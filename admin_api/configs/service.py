@@ -1,26 +1,134 @@
-"""Reading and changing settings: a request changes all settings that it names, or none."""
+"""Settings of topics, brokers and clusters: which each has, which are set, the defaults, and changes. A
+request changes all settings that it names, or none."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from admin_api.answers import Answer
-from admin_api.conditions import Condition
-from admin_api.configs.holders import Address, Holder, holder_of
+from admin_api.brokers import service as brokers
+from admin_api.clusters import service as clusters
 from admin_api.configs.models import ConfigsAltered, ConfigView
-from admin_api.problem import ProblemError
-from admin_api.services import Services
-from admin_api.writes import Attempt, refusal_problem
+from admin_api.http.answers import Answer
+from admin_api.http.conditions import Precondition
+from admin_api.http.problems import ProblemError
+from admin_api.http.services import Services
+from admin_api.http.writes import Asked, Attempt, submit
+from admin_api.topics import service as topics
 from controller.audit.change import Entity
+from controller.contract.partition_state import TopicState
+from controller.core.configs import effective_min_insync_replicas, honoured_names
 from controller.core.events import (
     BrokersConfigured,
     ClusterConfigured,
     ConfigureBrokers,
     ConfigureCluster,
     ConfigureTopic,
-    Refusal,
     TopicConfigured,
 )
+from controller.core.records import BrokerRegistration
+from controller.core.settings_table import BROKER_SETTINGS, CLUSTER_SETTINGS, TOPIC_SETTINGS, Setting
+from controller.shell.engine_port import EnginePort
+from controller.shell.published import Published
+
+MINIMUM = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """The holder that a path names. entity: TOPIC with its name, BROKER with its id, or CLUSTER."""
+
+    cluster: str
+    entity: Entity
+    topic: str | None = None
+    broker_id: int | None = None
+
+    @property
+    def entity_id(self) -> str:
+        """Return the holder's id as the audit writes it."""
+        return self.topic or (self.cluster if self.broker_id is None else str(self.broker_id))
+
+    @property
+    def what(self) -> str:
+        name = self.entity_id if self.entity is Entity.BROKER else repr(self.entity_id)
+        return f"{self.entity.value} {name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """One holder of settings.
+
+    settings: all that exist for this kind of holder. own: set for it, under its names.
+    inherited: the cluster's defaults, under the cluster's names; empty for the cluster itself.
+    computed: defaults that follow from something else. topic_id: of a topic.
+    version, is_settled: of its row, and whether no change of the row is pending.
+    """
+
+    settings: Mapping[str, Setting]
+    own: Mapping[str, str]
+    version: str
+    is_settled: bool
+    inherited: Mapping[str, str] = field(default_factory=dict)
+    computed: Mapping[str, str] = field(default_factory=dict)
+    topic_id: str | None = None
+
+    def cluster_name(self, name: str) -> str | None:
+        """Return the name under which the cluster has a default for the setting."""
+        if self.settings is CLUSTER_SETTINGS:
+            return None
+        return name if self.settings is BROKER_SETTINGS else self.settings[name].cluster_name
+
+
+def holder_of(engine: EnginePort, address: Address) -> Holder:
+    """Return the holder from the published view. Raises topic_not_found, broker_not_found, UnknownCluster."""
+    view = engine.image(address.cluster)
+    match address.entity:
+        case Entity.TOPIC:
+            assert address.topic is not None
+            return of_topic(engine, view, topics.find_topic(view, address.cluster, address.topic))
+        case Entity.BROKER:
+            assert address.broker_id is not None
+            return _of_broker(engine, view, brokers.find_broker(view, address.cluster, address.broker_id))
+        case _:
+            return _of_cluster(engine, view)
+
+
+def of_topic(engine: EnginePort, view: Published, topic: TopicState) -> Holder:
+    majority = effective_min_insync_replicas({}, {}, replication_factor=topic.replication_factor)
+    return Holder(
+        settings=TOPIC_SETTINGS,
+        own=topic.configs,
+        version=topics.version_of(view, topic),
+        is_settled=not _is_active(engine) or engine.decided(view.cluster).topics.get(topic.topic_id) == topic,
+        inherited=view.image.configs,
+        computed={MINIMUM: str(majority)},
+        topic_id=topic.topic_id,
+    )
+
+
+def _of_broker(engine: EnginePort, view: Published, broker: BrokerRegistration) -> Holder:
+    return Holder(
+        settings=BROKER_SETTINGS,
+        own=broker.configs,
+        version=brokers.version_of(view, broker.broker_id),
+        is_settled=not _is_active(engine)
+        or engine.decided(view.cluster).brokers.get(broker.broker_id) == broker,
+        inherited=view.image.configs,
+    )
+
+
+def _of_cluster(engine: EnginePort, view: Published) -> Holder:
+    return Holder(
+        settings=CLUSTER_SETTINGS,
+        own=view.image.configs,
+        version=clusters.version_of(view.cluster, view),
+        is_settled=not _is_active(engine) or engine.decided(view.cluster).configs == view.image.configs,
+    )
+
+
+def _is_active(engine: EnginePort) -> bool:
+    return engine.role == "active"
 
 
 def config_view(name: str, holder: Holder, entity: Entity, own: Mapping[str, str]) -> ConfigView:
@@ -40,22 +148,48 @@ def config_view(name: str, holder: Holder, entity: Entity, own: Mapping[str, str
         source=source,
         default=default,
         cluster_config=cluster_name,
-        is_read_only=len(setting.choices) == 1,
+        is_read_only=setting.is_read_only,
     )
 
 
 def config_views(holder: Holder, entity: Entity) -> list[ConfigView]:
-    """Return the views of all settings, by name."""
-    return [config_view(name, holder, entity, holder.own) for name in sorted(holder.settings)]
+    """Return the views, by name, of the settings that change something, and of those that are set."""
+    return [
+        view
+        for view in accepted_views(holder, entity)
+        if holder.settings[view.name].is_honoured or view.source != "default"
+    ]
+
+
+def accepted_views(holder: Holder, entity: Entity) -> list[ConfigView]:
+    """Return the views of all settings, by name, without those that can't be set."""
+    return [
+        config_view(name, holder, entity, holder.own)
+        for name, setting in sorted(holder.settings.items())
+        if not setting.is_refused
+    ]
 
 
 def check_known(name: str, holder: Holder, address: Address) -> None:
-    if name not in holder.settings:
+    if name not in holder.settings or holder.settings[name].is_refused:
         raise ProblemError(
             "config_not_found",
             f"{address.entity.value}s have no setting {name[:100]!r}",
-            hint=f"known: {', '.join(sorted(holder.settings))}",
+            hint=f"known: {', '.join(honoured_names(holder.settings))}",
         )
+
+
+def asked_of(address: Address, action: str, body: dict[str, Any], reason: str | None = None) -> Asked:
+    return Asked(
+        cluster=address.cluster,
+        action=action,
+        entity=address.entity,
+        entity_id=address.entity_id,
+        body=body,
+        reason=reason,
+        topic=address.topic,
+        brokers=() if address.broker_id is None else (address.broker_id,),
+    )
 
 
 async def set_config(
@@ -65,7 +199,7 @@ async def set_config(
     *,
     name: str,
     value: str | None,
-    condition: Condition,
+    condition: Precondition,
 ) -> Answer:
     """Set one setting and answer 200 with its new state. value: None unsets it."""
     holder = holder_of(services.engine, address)
@@ -84,7 +218,7 @@ async def alter_configs(
     attempt: Attempt,
     *,
     configs: Mapping[str, str | None],
-    condition: Condition,
+    condition: Precondition,
 ) -> Answer:
     """Change the named settings and answer 200 with their new state."""
     holder = holder_of(services.engine, address)
@@ -104,54 +238,19 @@ async def _configure(
     attempt: Attempt,
     *,
     configs: Mapping[str, str | None],
-    condition: Condition,
+    condition: Precondition,
     pointer: str | None = None,
 ) -> Mapping[str, str]:
     """Change the settings and return what is set for the holder afterwards. pointer: the place in the body
     that a refusal points to."""
     condition.check(holder.version if holder.is_settled else None, what=address.what)
-    reply = await services.engine.submit(address.cluster, _event(address, holder, attempt, dict(configs)))
-    match reply:
-        case TopicConfigured(state=state):
-            return state.configs
-        case BrokersConfigured(brokers=(broker,)):
-            return broker.configs
-        case ClusterConfigured(configs=own):
-            return own
-        case Refusal() as refusal:
-            raise refusal_problem(refusal, pointer=pointer)
-        case _:
-            raise AssertionError(f"unexpected answer to a configuration: {reply!r}")
-
-
-def _event(
-    address: Address, holder: Holder, attempt: Attempt, configs: dict[str, str | None]
-) -> ConfigureTopic | ConfigureBrokers | ConfigureCluster:
+    engine, cluster, named = services.engine, address.cluster, dict(configs)
     if holder.topic_id is not None:
-        return ConfigureTopic(
-            wall_ms=attempt.wall_ms,
-            actor=attempt.actor,
-            reason=attempt.reason,
-            request_id=attempt.request_id,
-            dry_run=attempt.dry_run,
-            topic_id=holder.topic_id,
-            configs=configs,
-        )
+        of_topic = ConfigureTopic(**attempt.event, topic_id=holder.topic_id, configs=named)
+        return (await submit(engine, cluster, of_topic, TopicConfigured, pointer=pointer)).state.configs
     if address.broker_id is not None:
-        return ConfigureBrokers(
-            wall_ms=attempt.wall_ms,
-            actor=attempt.actor,
-            reason=attempt.reason,
-            request_id=attempt.request_id,
-            dry_run=attempt.dry_run,
-            broker_ids=(address.broker_id,),
-            configs=configs,
-        )
-    return ConfigureCluster(
-        wall_ms=attempt.wall_ms,
-        actor=attempt.actor,
-        reason=attempt.reason,
-        request_id=attempt.request_id,
-        dry_run=attempt.dry_run,
-        configs=configs,
-    )
+        of_broker = ConfigureBrokers(**attempt.event, broker_ids=(address.broker_id,), configs=named)
+        (broker,) = (await submit(engine, cluster, of_broker, BrokersConfigured, pointer=pointer)).brokers
+        return broker.configs
+    of_cluster = ConfigureCluster(**attempt.event, configs=named)
+    return (await submit(engine, cluster, of_cluster, ClusterConfigured, pointer=pointer)).configs

@@ -1,1 +1,1 @@
-"""The operator's page: an overview of the clusters, drawn in the browser from the public REST API."""
+"""The pages that browsers show: the operator's page at /, and Swagger UI at /docs."""

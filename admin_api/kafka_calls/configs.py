@@ -9,15 +9,13 @@ from functools import partial
 from pydantic import ValidationError
 
 from admin_api.configs import service
-from admin_api.configs.holders import Address, Holder, holder_of
 from admin_api.configs.models import AlterConfigs
-from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls, outcome_of_invalid
-from admin_api.kafka_calls.errors import outcome_of_problem
-from admin_api.names import INT32_MAX
-from admin_api.problem import ProblemError
-from admin_api.protection import ADMIN_SETTINGS
-from admin_api.tokens import Role
-from admin_api.writes import Asked
+from admin_api.configs.service import Address, Holder, holder_of
+from admin_api.http.paths import INT32_MAX
+from admin_api.http.problems import ProblemError
+from admin_api.http.tokens import Role
+from admin_api.http.writes import ADMIN_SETTINGS
+from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls, outcome_of_invalid, outcome_of_problem
 from controller.audit.change import Entity
 from controller.contract.administration import (
     AdminOutcome,
@@ -31,8 +29,9 @@ from controller.contract.administration import (
     DescribedConfig,
     ResourceKind,
 )
+from controller.contract.partition_state import TopicState
 
-_TYPES = {"int": ConfigType.LONG, "bool": ConfigType.BOOLEAN, "choice": ConfigType.STRING}
+_TYPES = {"int": ConfigType.LONG, "bool": ConfigType.BOOLEAN}
 
 
 async def alter_configs(calls: Calls, call: AlterConfigsCall) -> list[AdminOutcome]:
@@ -52,15 +51,7 @@ async def _alter(calls: Calls, resource: ConfigsToAlter, *, dry_run: bool) -> Ad
         return outcome_of_problem(problem)
     except ValidationError as error:
         return outcome_of_invalid(error)
-    asked = Asked(
-        cluster=calls.cluster,
-        action="alter_configs",
-        entity=address.entity,
-        entity_id=address.entity_id,
-        body=body.model_dump(mode="json"),
-        topic=address.topic,
-        brokers=() if address.broker_id is None else (address.broker_id,),
-    )
+    asked = service.asked_of(address, "alter_configs", body.model_dump(mode="json"))
     alter = partial(
         service.alter_configs, calls.services, address, configs=body.configs, condition=UNCONDITIONAL
     )
@@ -88,17 +79,25 @@ def _describe(calls: Calls, resource: ConfigsToDescribe) -> AdminOutcome:
     return AdminOutcome(configs=tuple(described[name] for name in sorted(described)))
 
 
+def described_topic(calls: Calls, topic: TopicState) -> tuple[DescribedConfig, ...]:
+    """Return the settings of a topic that need not exist yet."""
+    engine = calls.services.engine
+    described = _described(service.of_topic(engine, engine.image(calls.cluster), topic), Entity.TOPIC)
+    return tuple(described[name] for name in sorted(described))
+
+
 def _described(holder: Holder, entity: Entity) -> dict[str, DescribedConfig]:
+    """Return the settings by name, also those that have one value only: clients of Kafka look up any."""
     return {
         view.name: DescribedConfig(
             name=view.name,
             value=view.value,
             source=ConfigSource(view.source),
-            type=_TYPES[holder.settings[view.name].kind],
+            type=_TYPES.get(holder.settings[view.name].kind, ConfigType.STRING),
             is_read_only=view.is_read_only,
             synonyms=_synonyms(view.name, view.default, holder, entity),
         )
-        for view in service.config_views(holder, entity)
+        for view in service.accepted_views(holder, entity)
     }
 
 

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from admin_api.answers import Answer
-from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls
-from admin_api.kafka_calls.errors import Kafka, failed, message_of, outcome_of_problem
-from admin_api.partitions import preferred, service
+from admin_api.http.answers import Answer
+from admin_api.http.problems import ProblemError, refusal_problem
+from admin_api.http.tokens import Role
+from admin_api.http.writes import Asked, Attempt
+from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls, Kafka, failed, message_of, outcome_of_problem
+from admin_api.partitions import elections
 from admin_api.partitions.models import ElectUncleanLeader
-from admin_api.problem import ProblemError
-from admin_api.tokens import Role
-from admin_api.writes import Asked, Attempt, refusal_problem
 from controller.audit.change import Entity
 from controller.contract.administration import AdminOutcome, ElectLeadersCall
 from controller.contract.partition_state import PartitionKey
@@ -65,7 +64,7 @@ async def _elect_preferred(calls: Calls, named: list[Named]) -> dict[Named, Admi
 
     async def elect(attempt: Attempt) -> Answer:
         nonlocal results
-        answer, results = await preferred.elect_each(
+        answer, results = await elections.elect_each(
             calls.services, calls.cluster, attempt, keys=list(keys), refused=refused
         )
         return answer
@@ -73,8 +72,6 @@ async def _elect_preferred(calls: Calls, named: list[Named]) -> dict[Named, Admi
     asked = Asked(
         cluster=calls.cluster,
         action="elect_preferred_leaders",
-        entity=Entity.CLUSTER,
-        entity_id=calls.cluster,
         body={"partitions": [{"topic": name, "partition": number} for name, number in keys.values()]},
         is_operation=True,
     )
@@ -133,7 +130,7 @@ async def _elect_unclean(calls: Calls, name: str, number: int) -> AdminOutcome:
         is_operation=True,
     )
     elect = partial(
-        service.elect_leader,
+        elections.elect_leader,
         calls.services,
         calls.cluster,
         name,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from admin_api.answers import Answer
-from admin_api.kafka_calls.calls import Calls
-from admin_api.kafka_calls.errors import Kafka, failed, outcome_of_problem
+from admin_api.http.answers import Answer
+from admin_api.http.problems import refusal_problem
+from admin_api.http.writes import Asked, Attempt
+from admin_api.kafka_calls.calls import Calls, Kafka, failed, outcome_of_problem
 from admin_api.reassignments.service import assign_each
-from admin_api.writes import Asked, Attempt, refusal_problem
-from controller.audit.change import Entity
 from controller.contract.administration import AdminOutcome, AlterReassignmentsCall, ReassignmentWish
 from controller.core.events import PartitionResult, ReassignmentTarget
 
@@ -60,8 +59,6 @@ async def _alter(
     asked = Asked(
         cluster=calls.cluster,
         action=action,
-        entity=Entity.CLUSTER,
-        entity_id=calls.cluster,
         body={
             "partitions": [
                 {"topic": wish.topic, "partition": wish.partition, "replicas": wish.replicas}

@@ -15,13 +15,12 @@ import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from admin_api.envelope import REQUEST_ID_SCOPE_KEY
+from admin_api.http.problems import REQUEST_ID_SCOPE_KEY
+from admin_api.http.services import Caller, Services
+from admin_api.http.tokens import Principal, Role
+from admin_api.http.writes import Writing
 from admin_api.kafka_calls import configs, elections, reassignments, topics
-from admin_api.kafka_calls.calls import Calls
-from admin_api.kafka_calls.errors import Kafka, failed
-from admin_api.services import Caller, Services
-from admin_api.tokens import Principal, Role
-from admin_api.writes import Writing
+from admin_api.kafka_calls.calls import Calls, Kafka, failed
 from controller.contract.administration import (
     AdminCall,
     AdminOutcome,

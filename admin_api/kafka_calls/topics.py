@@ -7,13 +7,10 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls, outcome_of_invalid
-from admin_api.kafka_calls.errors import Kafka, failed
-from admin_api.topics import growth, service
-from admin_api.topics.changes import ChangeTopic
-from admin_api.topics.models import NewTopic
-from admin_api.writes import Asked
-from controller.audit.change import Entity
+from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls, Kafka, failed, outcome_of_invalid
+from admin_api.kafka_calls.configs import described_topic
+from admin_api.topics import service
+from admin_api.topics.models import ChangeTopic, NewTopic
 from controller.contract.administration import (
     AdminOutcome,
     CreatedTopic,
@@ -24,6 +21,7 @@ from controller.contract.administration import (
     TopicToCreate,
     TopicToDelete,
 )
+from controller.contract.partition_state import TopicState
 
 
 async def create_topics(calls: Calls, call: CreateTopicsCall) -> list[AdminOutcome]:
@@ -44,14 +42,7 @@ async def _create(calls: Calls, topic: TopicToCreate, *, dry_run: bool) -> Admin
         )
     except ValidationError as error:
         return outcome_of_invalid(error)
-    asked = Asked(
-        cluster=calls.cluster,
-        action="create_topic",
-        entity=Entity.TOPIC,
-        entity_id=body.name,
-        body=body.model_dump(mode="json"),
-        topic=body.name,
-    )
+    asked = service.creation_of(calls.cluster, body)
     answer, outcome = await calls.carry_out(
         asked, partial(service.create_topic, calls.services, calls.cluster, body), dry_run=dry_run
     )
@@ -59,12 +50,19 @@ async def _create(calls: Calls, topic: TopicToCreate, *, dry_run: bool) -> Admin
         return outcome
     shown = json.loads(answer.body)
     view = shown["topic"] if dry_run else shown
-    created = CreatedTopic(
-        topic_id=None if dry_run else view["topic_id"],
+    state = TopicState(
+        topic_id="" if dry_run else view["topic_id"],
+        topic=topic.name,
         partitions=view["partitions"],
         replication_factor=view["replication_factor"],
+        configs=view["configs"],
     )
-    return AdminOutcome(created=created)
+    created = CreatedTopic(
+        topic_id=state.topic_id or None,
+        partitions=state.partitions,
+        replication_factor=state.replication_factor,
+    )
+    return AdminOutcome(created=created, configs=described_topic(calls, state))
 
 
 async def delete_topics(calls: Calls, call: DeleteTopicsCall) -> list[AdminOutcome]:
@@ -78,15 +76,7 @@ async def _delete(calls: Calls, topic: TopicToDelete) -> AdminOutcome:
         if state is None or state.deleting:
             return failed(Kafka.UNKNOWN_TOPIC_ID, "there is no topic of this id")
         name = state.topic
-    asked = Asked(
-        cluster=calls.cluster,
-        action="delete_topic",
-        entity=Entity.TOPIC,
-        entity_id=name,
-        body={"name": name},
-        topic=name,
-        is_operation=True,
-    )
+    asked = service.deletion_of(calls.cluster, name)
     _, outcome = await calls.carry_out(
         asked, partial(service.delete_topic, calls.services, calls.cluster, name, UNCONDITIONAL)
     )
@@ -107,17 +97,9 @@ async def _grow(calls: Calls, topic: PartitionsToCreate, *, dry_run: bool) -> Ad
         )
     except ValidationError as error:
         return outcome_of_invalid(error)
-    asked = Asked(
-        cluster=calls.cluster,
-        action="add_partitions",
-        entity=Entity.TOPIC,
-        entity_id=topic.topic,
-        body=body.model_dump(mode="json"),
-        topic=topic.topic,
-        is_operation=True,
-    )
+    asked = service.change_of(calls.cluster, topic.topic, body)
     grow = partial(
-        growth.add_partitions,
+        service.add_partitions,
         calls.services,
         calls.cluster,
         topic.topic,

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from admin_api.names import optional_timestamp
-from admin_api.operations.views import EtaView, eta_view
-from admin_api.pages import refuse_token
-from admin_api.services import Services
-from admin_api.views import View
+from admin_api.http.models import View, ViewList
+from admin_api.http.paging import refuse_token
+from admin_api.http.services import Services
+from admin_api.http.times import optional_timestamp
+from admin_api.operations.models import EtaView, eta_view
 from controller.contract.partition_state import PartitionKey
 from controller.core.planning.plan import Move
 from controller.core.reassignment_progress import ReassignmentProgress
@@ -36,7 +36,7 @@ class MoveView(View):
     fate: str = Field(
         description=(
             "`planned`, `starting`, `moving`, `moved`, `rolled_back`, `replaced` (sent elsewhere), "
-            "`topic_deleted`, `drifted` (somebody had before its turn), `refused` or `not_begun`"
+            "`topic_deleted`, `drifted` (it was changed before its turn), `refused` or `not_begun`"
         ),
         examples=["moving"],
     )
@@ -51,12 +51,10 @@ class MoveView(View):
     ended_at: str | None
 
 
-class MoveList(View):
-    items: list[MoveView]
-    next_page_token: str | None
+class MoveList(ViewList[MoveView]): ...
 
 
-class Place(NamedTuple):
+class MovePosition(NamedTuple):
     """The place of a move in its operation's list. plan_id: empty where there is no plan."""
 
     plan_id: str
@@ -64,7 +62,7 @@ class Place(NamedTuple):
 
 
 async def moves_of(
-    services: Services, row: OperationRow, *, after: Place | None, fate: Fate | None, limit: int
+    services: Services, row: OperationRow, *, after: MovePosition | None, fate: Fate | None, limit: int
 ) -> list[MoveView]:
     """Return at most `limit` moves after a place; none if the operation moves nothing. Plans come in the
     order in which they were made. Raises ProblemError if the place is not in the list."""
@@ -180,15 +178,11 @@ def _view(
     now = live.get(move.key) if fate is Fate.MOVING else None
     learners = [] if now is None else [t for t in now.targets if t.is_learner and not t.in_sync]
     rates = [target.rate for target in learners if target.rate is not None]
-    return MoveView(
+    return MoveView.of(
+        move,
         plan_id=plan_id,
         position=position,
-        topic=move.topic,
-        topic_id=move.topic_id,
-        partition=move.partition,
-        replicas_before=list(move.replicas_before),
-        replicas_after=list(move.replicas_after),
-        fate=fate.value,
+        fate=fate,
         detail=None if row is None else row.detail,
         bytes=None if row is None else move.bytes,
         copied_bytes=None if now is None else now.copied_bytes,

@@ -1,4 +1,4 @@
-"""The REST models of partitions."""
+"""The REST models of partitions, and of the loss of an unclean election."""
 
 from __future__ import annotations
 
@@ -6,10 +6,61 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from admin_api.names import INT32_MAX, INT64_MAX, BrokerId, PartitionNumber, Reason, TopicName
-from admin_api.operations.views import RefusedView
-from admin_api.partitions.loss import LossPreviewView
-from admin_api.views import LastChange, RequestBody, View
+from admin_api.http.models import LastChange, RequestBody, View, ViewList
+from admin_api.http.paths import INT32_MAX, INT64_MAX, BrokerId, PartitionNumber, Reason, TopicName
+from admin_api.operations.models import RefusedView
+
+
+class HeldElsewhereView(View):
+    """Records that one replica holds and would have to truncate if another replica led."""
+
+    broker_id: int
+    first_offset: int
+    next_offset: int = Field(description="the first offset after them")
+    records: int
+    committed: int = Field(description="of them, those known to be acknowledged with acks=all")
+    is_exact: bool = Field(description="false: there may be fewer; the histories were too long to tell whole")
+
+
+class CandidateLossView(View):
+    """A replica as the possible leader."""
+
+    broker_id: int
+    standing: str = Field(
+        description="`in_sync`, `eligible`, `excluded`, `learner`, `behind`: as in `why`", examples=["behind"]
+    )
+    broker_status: str = Field(examples=["active"])
+    may_lead: bool = Field(description="it is live: an election can choose it now")
+    last_leader_epoch: int | None = Field(description="in which its last record was written")
+    log_start_offset: int | None
+    log_end_offset: int | None = Field(description="null: it has not told how far its log goes")
+    high_watermark: int | None = Field(description="as it knows it: what lies below is committed")
+    lost_records: int | None = Field(description="null: not known", examples=[30])
+    lost_committed: int | None = Field(
+        description="of them, those known to be acknowledged with acks=all", examples=[10]
+    )
+    held_elsewhere: list[HeldElsewhereView] = Field(
+        description="what other replicas hold and would set aside"
+    )
+
+
+class LossPreviewView(View):
+    """A partition without a leader, and the loss with each possible leader, according to its replicas'
+    reports."""
+
+    topic: str = Field(examples=["orders"])
+    partition: int = Field(examples=[0])
+    partition_epoch: int = Field(description="for the election's body, so that it is about this very state")
+    unheard: list[int] = Field(description="replicas that have not told: they may hold more than is counted")
+    last_leader: int | None
+    last_log_end_offset: int | None = Field(
+        description="by the last leader's last report; null: none is known"
+    )
+    last_high_watermark: int | None
+    least: int | None = Field(
+        description="who may lead and loses least; null: no live replica's log is known"
+    )
+    candidates: list[CandidateLossView] = Field(description="in assignment order")
 
 
 class FollowerView(View):
@@ -58,9 +109,7 @@ class PartitionView(View):
     last_change: LastChange | None
 
 
-class PartitionList(View):
-    items: list[PartitionView]
-    next_page_token: str | None
+class PartitionList(ViewList[PartitionView]): ...
 
 
 class ElectPreferredLeader(RequestBody):
@@ -101,7 +150,7 @@ class ElectUncleanLeader(RequestBody):
         default=None,
         description=(
             "refused when more would be lost, as far as replicas told, or while a live one has not told; "
-            "null: whatever it costs"
+            "null: no limit"
         ),
     )
     reason: Reason
@@ -125,7 +174,7 @@ class NamedPartition(RequestBody):
     partition: PartitionNumber
 
 
-class ElectPreferredLeaders(RequestBody):
+class RestorePreferredLeaders(RequestBody):
     """The partitions that get their preferred leaders back. If none is named: all that are led by another
     replica."""
 

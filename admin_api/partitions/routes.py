@@ -5,37 +5,34 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Body, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 from fastapi.openapi.models import Example
 
-from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
-from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, ClusterPath
-from admin_api.conditions import IfMatch
-from admin_api.names import PartitionNumber
-from admin_api.operations.views import LOCATION_HEADERS, OperationView
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
-from admin_api.partitions import preferred, service
-from admin_api.partitions.loss import LossPreviewView, find_loss
+from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, LOCATION_HEADERS, REPLAYED_HEADERS, show
+from admin_api.http.conditions import IfMatch
+from admin_api.http.paging import Paged
+from admin_api.http.paths import ClusterPath, PartitionPath, TopicPath
+from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
+from admin_api.http.routes import StrictRoute
+from admin_api.http.services import Serving
+from admin_api.http.tokens import Role
+from admin_api.http.writes import Asked, Write
+from admin_api.operations.models import OperationView
+from admin_api.partitions import elections, service
+from admin_api.partitions.elections import find_loss
 from admin_api.partitions.models import (
     ElectionPlan,
     ElectLeaderBody,
-    ElectPreferredLeaders,
+    LossPreviewView,
     PartitionList,
     PartitionView,
     PreferredElectionPlan,
+    RestorePreferredLeaders,
 )
-from admin_api.problem import problems
-from admin_api.services import Serving
-from admin_api.strict_route import StrictRoute
-from admin_api.tokens import Role
-from admin_api.topics.routes import TopicPath
 from admin_api.topics.service import find_topic
-from admin_api.writes import REPLAYED_HEADERS, Asked, Write
 from controller.audit.change import Entity
 
 router = APIRouter(route_class=StrictRoute, tags=["Partitions"])
-
-PartitionPath = Annotated[PartitionNumber, Path(examples=[0])]
 _PREFIX = "/clusters/{cluster}/topics/{topic}/partitions"
 _MISSING = ("cluster_not_found", "topic_not_found", "partition_not_found")
 
@@ -111,12 +108,12 @@ async def elect_leader(
         reason=body.reason,
         topic=topic,
         partition=partition,
-        brokers=service.brokers_named(body),
+        brokers=elections.brokers_named(body),
         is_operation=True,
     )
     return await write.carry_out(
         asked,
-        partial(service.elect_leader, services, cluster, topic, partition, body=body, condition=condition),
+        partial(elections.elect_leader, services, cluster, topic, partition, body=body, condition=condition),
     )
 
 
@@ -140,7 +137,7 @@ async def elect_leader(
 )
 async def elect_preferred_leaders(
     *,
-    body: ElectPreferredLeaders,
+    body: RestorePreferredLeaders,
     services: Serving,
     write: Write,
     cluster: ClusterPath,
@@ -152,14 +149,12 @@ async def elect_preferred_leaders(
     asked = Asked(
         cluster=cluster,
         action="elect_preferred_leaders",
-        entity=Entity.CLUSTER,
-        entity_id=cluster,
         body=body.model_dump(mode="json"),
         reason=body.reason,
         is_operation=True,
     )
     return await write.carry_out(
-        asked, partial(preferred.elect_preferred_leaders, services, cluster, body=body)
+        asked, partial(elections.elect_preferred_leaders, services, cluster, body=body)
     )
 
 
@@ -177,15 +172,12 @@ async def list_partitions(
     cluster: ClusterPath,
     topic: TopicPath,
     state: Annotated[StateWord | None, Query(description="only partitions in this state")] = None,
-    limit: Limit = LIMIT_DEFAULT,
-    page_token: PageToken = None,
+    paging: Paged,
 ) -> Response:
     view = services.engine.image(cluster)
     found = view.image.partitions_of(find_topic(view, cluster, topic).topic_id)
     chosen = [p for p in found if state is None or service.state_word(p) == state]
-    page, token = page_of(
-        chosen, lambda p: (p.partition,), name="partitions", kinds=(int,), limit=limit, token=page_token
-    )
+    page, token = paging.page_of(chosen, lambda p: (p.partition,), name="partitions", kinds=(int,))
     items = [service.show_partition(services.engine, cluster, view, p) for p in page]
     return show(request, PartitionList(items=items, next_page_token=token), view=view)
 

@@ -1,1 +1,1 @@
-"""Plans: make, show, carry out."""
+"""Plans: make, show, approve, carry out, undo."""

@@ -7,6 +7,7 @@ import json
 from itertools import zip_longest
 from typing import Any, assert_never
 
+from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.plans.models import (
     AssignGoal,
     DrainGoal,
@@ -18,7 +19,6 @@ from admin_api.plans.models import (
     ReplicationFactorGoal,
     SeparateGoal,
 )
-from admin_api.problem import FieldProblem, ProblemError
 from controller.contract.partition_state import PartitionKey
 from controller.core.image import ClusterImage
 from controller.core.planning.goals import (

@@ -5,19 +5,22 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
-from admin_api.answers import ETAG_HEADERS, show
-from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, ClusterPath
-from admin_api.conditions import IfMatch
-from admin_api.names import Reason
-from admin_api.operations.views import LOCATION_HEADERS, OperationView
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, cut_page, decode_position
+from admin_api.http.answers import ACCEPTED, ETAG_HEADERS, LOCATION_HEADERS, REPLAYED_HEADERS, show
+from admin_api.http.paging import Paged
+from admin_api.http.paths import ClusterPath, PlanPath, Reason
+from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, ProblemError, problems
+from admin_api.http.routes import StrictRoute
+from admin_api.http.services import Services, Serving
+from admin_api.http.writes import Asked, Write
+from admin_api.operations.models import OperationView
 from admin_api.plans import service
 from admin_api.plans.goals import recorded
-from admin_api.plans.models import ExecutePlan, MakePlan
-from admin_api.plans.views import (
+from admin_api.plans.models import (
     MOVES_SHOWN,
+    ExecutePlan,
+    MakePlan,
     PlanList,
     PlannedMoveList,
     PlanView,
@@ -25,12 +28,7 @@ from admin_api.plans.views import (
     plan_summary,
     planned_move_view,
 )
-from admin_api.problem import ProblemError, problems
-from admin_api.services import Services, Serving
 from admin_api.settings import ApiSettings
-from admin_api.strict_route import StrictRoute
-from admin_api.writes import REPLAYED_HEADERS, Asked, Write
-from controller.audit.change import Entity
 from controller.database.plan_rows import get_moves, get_plan, list_plans
 from controller.database.rows import PlanRow
 
@@ -43,8 +41,6 @@ class PlanRoute(StrictRoute):
 
 
 router = APIRouter(route_class=PlanRoute, tags=["Plans"])
-
-PlanPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["plan_Zk1lV0pCTEq4nY6mXw2v3A"])]
 _MADE_PROBLEMS = ("cluster_not_found", "audit_unavailable", "plan_infeasible", "no_improvement")
 
 
@@ -68,21 +64,14 @@ async def list_them(
     request: Request,
     services: Serving,
     cluster: ClusterPath,
-    limit: Limit = LIMIT_DEFAULT,
-    page_token: PageToken = None,
+    paging: Paged,
 ) -> Response:
     """List plans. Plans that were carried out stay; other plans are removed some days after they expire."""
     services.engine.image(cluster)
-    below = None if page_token is None else decode_position(page_token, "plans", int, str)
     rows = await services.database.read(
-        partial(
-            list_plans,
-            cluster=cluster,
-            below=None if below is None else (below[0], below[1]),
-            limit=limit + 1,
-        )
+        partial(list_plans, cluster=cluster, below=paging.after("plans", int, str), limit=paging.rows)
     )
-    page, token = cut_page(rows, limit, lambda row: ["plans", row.created_at_ms, row.id])
+    page, token = paging.cut(rows, lambda row: ["plans", row.created_at_ms, row.id])
     return show(request, PlanList(items=[plan_summary(row) for row in page], next_page_token=token))
 
 
@@ -94,7 +83,7 @@ async def list_them(
     response_model=PlanView,
     responses={
         201: {"headers": {"Location": LOCATION_HEADERS["Location"]} | REPLAYED_HEADERS},
-        200: {"model": PlanView, "description": "Dry run: the plan, which nobody keeps"},
+        200: {"model": PlanView, "description": "Dry run: the plan, which is not kept"},
         **problems("unknown_topic", "unknown_broker", *_MADE_PROBLEMS, *WRITE_PROBLEMS),
     },
 )
@@ -106,8 +95,6 @@ async def make_it(*, body: MakePlan, services: Serving, write: Write, cluster: C
     asked = Asked(
         cluster=cluster,
         action="make_plan",
-        entity=Entity.CLUSTER,
-        entity_id=cluster,
         body=recorded(body),
         reason=body.reason,
     )
@@ -144,18 +131,17 @@ async def list_moves(
     services: Serving,
     cluster: ClusterPath,
     plan_id: PlanPath,
-    limit: Limit = LIMIT_DEFAULT,
-    page_token: PageToken = None,
+    paging: Paged,
 ) -> Response:
     """List a plan's moves. Each move concerns one partition and is independent: a plan may be cut after any
     move."""
     row = await _find(services, cluster, plan_id)
-    start = 0 if page_token is None else decode_position(page_token, "planned_moves", int)[0] + 1
+    (after,) = paging.after("planned_moves", int) or (-1,)
     # A position is a 32-bit number in SQL; a forged token may hold any number.
     rows = await services.database.read(
-        partial(get_moves, plan_id=row.id, start=min(start, row.moves), limit=limit + 1)
+        partial(get_moves, plan_id=row.id, start=min(after + 1, row.moves), limit=paging.rows)
     )
-    page, token = cut_page(rows, limit, lambda found: ["planned_moves", found.position])
+    page, token = paging.cut(rows, lambda found: ["planned_moves", found.position])
     items = [planned_move_view(found.position, found.move) for found in page]
     return show(request, PlannedMoveList(items=items, next_page_token=token))
 
@@ -163,7 +149,7 @@ async def list_moves(
 @router.delete(
     "/clusters/{cluster}/plans/{plan_id:word}",
     operation_id="deletePlan",
-    summary="Delete a plan that nobody carries out",
+    summary="Delete a plan that is not being carried out",
     status_code=204,
     response_class=Response,
     responses={
@@ -179,27 +165,11 @@ async def list_moves(
     },
 )
 async def delete_it(
-    *,
-    services: Serving,
-    write: Write,
-    condition: IfMatch,
-    cluster: ClusterPath,
-    plan_id: PlanPath,
+    change: service.Changing,
     reason: Annotated[Reason | None, Query(description="kept in the audit")] = None,
 ) -> Response:
     """Delete a plan. A plan that was carried out is history and stays."""
-    services.engine.image(cluster)
-    asked = Asked(
-        cluster=cluster,
-        action="delete_plan",
-        entity=Entity.CLUSTER,
-        entity_id=cluster,
-        body={"plan_id": plan_id},
-        reason=reason,
-    )
-    return await write.carry_out(
-        asked, partial(service.delete_plan, services, cluster, plan_id, condition=condition)
-    )
+    return await change.carry_out("delete_plan", service.delete_plan, {}, reason)
 
 
 @router.post(
@@ -209,10 +179,7 @@ async def delete_it(
     status_code=202,
     response_model=OperationView,
     responses={
-        202: {
-            "description": "Accepted: follow the operation",
-            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
-        },
+        **ACCEPTED,
         200: {"model": PlanView, "description": "Dry run: the plan as it would be carried out"},
         **problems(
             "plan_not_found",
@@ -228,30 +195,11 @@ async def delete_it(
         ),
     },
 )
-async def execute_it(
-    *,
-    body: ExecutePlan,
-    services: Serving,
-    write: Write,
-    condition: IfMatch,
-    cluster: ClusterPath,
-    plan_id: PlanPath,
-) -> Response:
+async def execute_it(body: ExecutePlan, change: service.Changing) -> Response:
     """Execute a plan, provided that every partition is as it was when the plan was made. Otherwise 409 lists
     the changed partitions, and `drifted` says what to do about them. A few partitions at a time add replicas,
     catch up and remove replicas; then their preferred leaders are elected. The operation can be paused,
     slowed down, cancelled and, when it has ended, undone."""
-    services.engine.image(cluster)
-    asked = Asked(
-        cluster=cluster,
-        action="execute_plan",
-        entity=Entity.CLUSTER,
-        entity_id=cluster,
-        body={"plan_id": plan_id} | body.model_dump(mode="json"),
-        reason=body.reason,
-        is_operation=True,
-    )
-    return await write.carry_out(
-        asked,
-        partial(service.execute_plan, services, cluster, plan_id, body=body, condition=condition),
-    )
+    asked = body.model_dump(mode="json")
+    work = partial(service.execute_plan, body=body)
+    return await change.carry_out("execute_plan", work, asked, body.reason, is_operation=True)

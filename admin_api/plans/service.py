@@ -2,42 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from fastapi import Depends, Response
 
-from admin_api.answers import Answer
-from admin_api.conditions import Condition
-from admin_api.history.models import milliseconds
-from admin_api.operations.opening import opened
-from admin_api.operations.views import accepted
+from admin_api.http.answers import Answer
+from admin_api.http.conditions import IfMatch, Precondition
+from admin_api.http.paths import ClusterPath, PlanPath
+from admin_api.http.problems import FieldProblem, ProblemError
+from admin_api.http.services import Services, Serving
+from admin_api.http.times import milliseconds
+from admin_api.http.writes import Asked, Attempt, Write, Writing, begun_before, opened
+from admin_api.operations.models import accepted
 from admin_api.plans.goals import goal_of, measured_of
-from admin_api.plans.making import load_plan
-from admin_api.plans.models import AssignGoal, CarryOut, ExecutePlan, GoalBody, MakePlan
-from admin_api.plans.views import plan_view, stored_plan_view
-from admin_api.policies.verdicts import check_verdicts
-from admin_api.problem import FieldProblem, ProblemError
-from admin_api.services import Services
-from admin_api.writes import Attempt
+from admin_api.plans.models import (
+    AssignGoal,
+    CarryOut,
+    ExecutePlan,
+    GoalBody,
+    MakePlan,
+    plan_view,
+    stored_plan_view,
+)
+from admin_api.policies.service import check_verdicts
 from controller.contract.partition_state import PartitionKey
 from controller.core.image import ClusterImage
 from controller.core.planning.goals import Assign
-from controller.core.planning.pinning import drifted, moves_within
 from controller.core.planning.plan import Plan, PlanOutcome, Rejection, content_hash
-from controller.core.planning.replanning import replanned, without
+from controller.core.planning.replanning import drifted, moves_within, replanned, without
 from controller.database import plan_rows
-from controller.database.operation_rows import get_operation
 from controller.operations.execution import begin_execution, begin_plan_execution
 from controller.operations.model import OperationState, PlanExecution, ReplicationFactorChange
 from controller.operations.outcome import PlanOrder
-from controller.operations.shell.guarding import needs_approval
-from controller.operations.shell.plans import Origin, StoredPlan, make, plan_id_of, snapshot_of, store_plan
-from controller.policies.judging import verdicts_on
+from controller.operations.shell.guarding import needs_approval, verdicts_on
+from controller.operations.shell.plans import (
+    PlanOrigin,
+    StoredPlan,
+    find_plan,
+    make,
+    plan_id_of,
+    snapshot_of,
+    store_plan,
+)
+
+
+async def load_plan(services: Services, cluster: str, plan_id: str) -> StoredPlan:
+    """Return the plan; raise plan_not_found if it does not exist."""
+    found = await find_plan(services.database, cluster, plan_id)
+    if found is None:
+        raise ProblemError("plan_not_found", f"there is no plan {plan_id!r} of cluster {cluster!r}")
+    return found
+
 
 #: The most errors in one problem about a plan; `facts` count all.
 ERRORS_SHOWN: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanChange:
+    """A request to change one plan."""
+
+    services: Services
+    write: Writing
+    condition: Precondition
+    cluster: str
+    plan_id: str
+
+    async def carry_out(
+        self,
+        action: str,
+        change: Callable[[PlanChange, Attempt], Awaitable[Answer]],
+        body: Mapping[str, Any],
+        reason: str | None,
+        *,
+        is_operation: bool = False,
+    ) -> Response:
+        """Write the request down and carry the change out. is_operation: whether it begins an operation."""
+        self.services.engine.image(self.cluster)
+        asked = Asked(
+            cluster=self.cluster,
+            action=action,
+            body={"plan_id": self.plan_id, **body},
+            reason=reason,
+            is_operation=is_operation,
+        )
+        return await self.write.carry_out(asked, partial(change, self))
+
+    async def load(self) -> StoredPlan:
+        """Return the plan; raise plan_not_found, or precondition_failed if it is another one."""
+        stored = await load_plan(self.services, self.cluster, self.plan_id)
+        self.condition.check(stored.row.content_hash, what=f"plan {self.plan_id}")
+        return stored
+
+
+async def plan_change(
+    services: Serving, write: Write, condition: IfMatch, cluster: ClusterPath, plan_id: PlanPath
+) -> PlanChange:
+    return PlanChange(services=services, write=write, condition=condition, cluster=cluster, plan_id=plan_id)
+
+
+Changing = Annotated[PlanChange, Depends(plan_change)]
 
 
 async def make_plan(services: Services, cluster: str, attempt: Attempt, *, body: MakePlan) -> Answer:
@@ -54,7 +122,7 @@ async def make_plan(services: Services, cluster: str, attempt: Attempt, *, body:
         services.database,
         cluster,
         plan,
-        _origin(attempt),
+        origin_of(attempt),
         now_ms=attempt.wall_ms,
         expires_ms=body.expires_in_s * 1000,
         verdicts=verdicts,
@@ -106,43 +174,31 @@ def _pointers(goal: GoalBody, plan: Plan) -> list[str]:
     ]
 
 
-async def delete_plan(
-    services: Services, cluster: str, plan_id: str, attempt: Attempt, *, condition: Condition
-) -> Answer:
+async def delete_plan(change: PlanChange, attempt: Attempt) -> Answer:
     """Delete the plan and answer 204. It can no longer be carried out."""
-    stored = await load_plan(services, cluster, plan_id)
-    condition.check(stored.row.content_hash, what=f"plan {plan_id}")
+    stored = await change.load()
     _check_unclaimed(stored, attempt)
     if attempt.dry_run:
         return Answer.of(200, stored_plan_view(stored))
-    if not await services.database.write(partial(plan_rows.delete_plan, plan_id=plan_id)):
+    if not await change.services.database.write(partial(plan_rows.delete_plan, plan_id=change.plan_id)):
         raise ProblemError("plan_executed", "an operation has begun to carry it out")
     return Answer(204, b"")
 
 
-async def execute_plan(
-    services: Services,
-    cluster: str,
-    plan_id: str,
-    attempt: Attempt,
-    *,
-    body: ExecutePlan,
-    condition: Condition,
-) -> Answer:
+async def execute_plan(change: PlanChange, attempt: Attempt, *, body: ExecutePlan) -> Answer:
     """Execute the plan and answer 202 with the operation that carries it out, now or at its scheduled
     time."""
-    stored = await load_plan(services, cluster, plan_id)
-    condition.check(stored.row.content_hash, what=f"plan {plan_id}")
+    services = change.services
+    stored = await change.load()
     if stored.row.operation_id == attempt.operation_id:
-        # An earlier attempt under the same Idempotency-Key did it, and its answer was lost.
-        row = await services.database.read(partial(get_operation, operation_id=attempt.operation_id))
-        if row is not None:
-            return accepted(row, retry_after_s=services.settings.retry_after_s)
+        begun = await begun_before(services, attempt)
+        if begun is not None:
+            return begun
     _check_unclaimed(stored, attempt)
     if attempt.wall_ms >= stored.row.expires_at_ms:
         raise ProblemError("plan_expired", "it could be executed until its `expires_at`")
     if await services.database.compute(partial(content_hash, stored.plan)) != stored.row.content_hash:
-        raise ProblemError("plan_tampered_with", f"the hash of plan {plan_id} is another one")
+        raise ProblemError("plan_tampered_with", f"the hash of plan {change.plan_id} is another one")
     if stored.plan.outcome is not PlanOutcome.READY:
         raise ProblemError("plan_not_executable", f"its outcome is {stored.plan.outcome.value}")
     stored = await _as_of_now(services, stored, attempt, body=body)
@@ -176,7 +232,7 @@ async def carry_out(
     row = opened(services, stored.row.cluster, attempt, work, state)
     if not await services.operations.execute(row, stored.row.id):
         raise ProblemError("plan_executed", "an operation has begun to carry it out")
-    return accepted(row, retry_after_s=services.settings.retry_after_s)
+    return accepted(services, row)
 
 
 def _check_unclaimed(stored: StoredPlan, attempt: Attempt) -> None:
@@ -232,7 +288,7 @@ async def _as_of_now(
         )
         return StoredPlan(row=row, plan=new)
     return await store_plan(
-        services.engine, services.database, cluster, new, _origin(attempt), now_ms=attempt.wall_ms
+        services.engine, services.database, cluster, new, origin_of(attempt), now_ms=attempt.wall_ms
     )
 
 
@@ -263,8 +319,8 @@ def _stale_problem(plan: Plan, image: ClusterImage, stale: Sequence[PartitionKey
     )
 
 
-def _origin(attempt: Attempt) -> Origin:
-    return Origin(
+def origin_of(attempt: Attempt) -> PlanOrigin:
+    return PlanOrigin(
         plan_id=plan_id_of(attempt.seed),
         actor=attempt.actor,
         reason=attempt.reason,

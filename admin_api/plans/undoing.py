@@ -1,7 +1,8 @@
-"""Undoing of a finished operation: a plan of the inverse moves, made from today's state.
+"""/operations/{operation_id}:undo: a plan of the inverse moves of a finished operation, made from today's
+state.
 
-A partition that has changed since, by another operator's move for example, is a conflict and is listed. The
-plan copies bytes again; a dry run shows how many before anything moves.
+A partition that has changed since, by another operator's move for example, is a conflict and is listed.
+The plan copies bytes again; a dry run shows how many before anything moves.
 """
 
 from __future__ import annotations
@@ -10,49 +11,42 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from admin_api.answers import Answer
-from admin_api.conditions import Condition
-from admin_api.operations.cancelling import find_operation
-from admin_api.operations.views import accepted
-from admin_api.plans.models import UndoOperation
-from admin_api.plans.service import carry_out, check_outcome, order_of
-from admin_api.plans.views import plan_view
-from admin_api.problem import FieldProblem, ProblemError
-from admin_api.services import Services
-from admin_api.writes import Attempt
+from fastapi import APIRouter, Response
+
+from admin_api.http.answers import LOCATION_HEADERS, REPLAYED_HEADERS, Answer
+from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, FieldProblem, ProblemError, problems
+from admin_api.http.routes import StrictRoute
+from admin_api.http.services import Services
+from admin_api.http.writes import Attempt, begun_before
+from admin_api.operations.models import OperationView
+from admin_api.operations.service import Changing, OperationChange
+from admin_api.plans.models import PlanView, UndoOperation, plan_view
+from admin_api.plans.service import carry_out, check_outcome, order_of, origin_of
 from controller.contract.partition_state import PartitionKey
 from controller.core.image import ClusterImage
 from controller.core.planning.goals import Assign, WantedAssignment
 from controller.core.planning.plan import Plan, PlanOutcome
-from controller.database.operation_rows import get_operation
 from controller.database.plan_rows import get_moves, plans_of
 from controller.database.rows import OperationRow
-from controller.operations.model import FINISHED, Fate, Move, Reassignment, decode_work
-from controller.operations.outcome import PlanOrder
-from controller.operations.shell.plans import Origin, make, plan_id_of, store_plan
+from controller.operations.model import FINISHED, Fate, Reassignment, ReassignmentMove, decode_work
+from controller.operations.shell.plans import make, store_plan
+
+router = APIRouter(route_class=StrictRoute, tags=["Operations"])
 
 CONFLICTS_SHOWN: Final = 100
 
 
-async def undo_operation(
-    services: Services,
-    operation_id: str,
-    attempt: Attempt,
-    *,
-    body: UndoOperation,
-    condition: Condition,
-) -> Answer:
+async def undo_operation(change: OperationChange, attempt: Attempt, *, body: UndoOperation) -> Answer:
     """Undo the operation and answer 202 with a new operation; for a dry run 200 with the plan that it would
     carry out."""
-    row = await find_operation(services, operation_id)
-    condition.check(str(row.revision), what=f"operation {row.id}")
+    services = change.services
+    row = await change.row()
+    change.check_version(row)
     if row.state not in FINISHED:
         raise ProblemError("operation_running", f"it is {row.state}", operation_id=row.id)
-    retry_after_s = services.settings.retry_after_s
-    earlier = await services.database.read(partial(get_operation, operation_id=attempt.operation_id))
+    earlier = await begun_before(services, attempt)
     if earlier is not None:
-        # An earlier attempt under the same Idempotency-Key did it, and its answer was lost.
-        return accepted(earlier, retry_after_s=retry_after_s)
+        return earlier
     moves = await _made(services, row)
     if not moves:
         raise ProblemError(
@@ -70,31 +64,24 @@ async def undo_operation(
     check_outcome(plan)
     if attempt.dry_run:
         return Answer.of(200, plan_view(row.cluster, plan))
-    origin = Origin(
-        plan_id=plan_id_of(attempt.seed),
-        actor=attempt.actor,
-        reason=attempt.reason,
-        request_id=attempt.request_id,
-    )
     stored = await store_plan(
-        services.engine, services.database, row.cluster, plan, origin, now_ms=attempt.wall_ms
+        services.engine, services.database, row.cluster, plan, origin_of(attempt), now_ms=attempt.wall_ms
     )
-    order: PlanOrder = order_of(plan, body)
-    return await carry_out(services, stored, attempt, order=order, undoes=row.id)
+    return await carry_out(services, stored, attempt, order=order_of(plan, body), undoes=row.id)
 
 
-async def _made(services: Services, row: OperationRow) -> list[Move]:
+async def _made(services: Services, row: OperationRow) -> list[ReassignmentMove]:
     """Return the moves of the partitions that arrived, over all plans of the operation."""
     spec = decode_work(row).spec
     if isinstance(spec, Reassignment):
         fates = decode_work(row).fates
         return [move for move, fate in zip(spec.moves, fates, strict=True) if fate is Fate.MOVED]
-    found: dict[PartitionKey, Move] = {}
+    found: dict[PartitionKey, ReassignmentMove] = {}
     for plan in await services.database.read(partial(plans_of, operation_id=row.id)):
         made = await services.database.read(partial(get_moves, plan_id=plan.id, fates=(Fate.MOVED,)))
         for move in (item.move for item in made):
             first = found.get(move.key)
-            found[move.key] = Move(
+            found[move.key] = ReassignmentMove(
                 topic=move.topic,
                 topic_id=move.topic_id,
                 partition=move.partition,
@@ -104,7 +91,7 @@ async def _made(services: Services, row: OperationRow) -> list[Move]:
     return [move for move in found.values() if move.original != move.replicas]
 
 
-def _conflict(image: ClusterImage, move: Move) -> str | None:
+def _conflict(image: ClusterImage, move: ReassignmentMove) -> str | None:
     topic, state = image.topics.get(move.topic_id), image.partitions.get(move.key)
     if topic is None or topic.deleting or state is None:
         return "its topic was deleted"
@@ -115,7 +102,9 @@ def _conflict(image: ClusterImage, move: Move) -> str | None:
     return None
 
 
-def _conflicts(moves: Sequence[Move], conflicts: dict[PartitionKey, str], row: OperationRow) -> ProblemError:
+def _conflicts(
+    moves: Sequence[ReassignmentMove], conflicts: dict[PartitionKey, str], row: OperationRow
+) -> ProblemError:
     named = {move.key: f"{move.topic}-{move.partition}" for move in moves}
     errors = tuple(
         FieldProblem(pointer="/skip_conflicts", message=f"{named[key]}: {why}")
@@ -130,7 +119,7 @@ def _conflicts(moves: Sequence[Move], conflicts: dict[PartitionKey, str], row: O
     )
 
 
-async def _inverse(services: Services, cluster: str, moves: Sequence[Move]) -> Plan:
+async def _inverse(services: Services, cluster: str, moves: Sequence[ReassignmentMove]) -> Plan:
     goal = Assign(
         assignments=tuple(
             WantedAssignment(topic_id=move.topic_id, partition=move.partition, replicas=move.original)
@@ -138,3 +127,39 @@ async def _inverse(services: Services, cluster: str, moves: Sequence[Move]) -> P
         )
     )
     return await make(services.engine, services.database, cluster, goal)
+
+
+@router.post(
+    "/operations/{operation_id:word}:undo",
+    operation_id="undoOperation",
+    summary="Take back what a finished operation has moved",
+    status_code=202,
+    response_model=OperationView,
+    responses={
+        202: {
+            "description": "Accepted: an operation of its own, to be followed",
+            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
+        },
+        200: {"model": PlanView, "description": "Dry run: what would move back, and what that copies"},
+        **problems(
+            "operation_not_found",
+            "operation_running",
+            "operation_moves_nothing",
+            "undo_conflicts",
+            "plan_executed",
+            "policy_violated",
+            "plan_infeasible",
+            "no_improvement",
+            "audit_unavailable",
+            *CONDITION_PROBLEMS,
+            *WRITE_PROBLEMS,
+        ),
+    },
+)
+async def undo_it(body: UndoOperation, change: Changing) -> Response:
+    """Undo an operation. Each partition that arrived goes back to the brokers it came from, if it is still
+    where the operation left it. Partitions that have changed since are listed (409), or left out. Bytes are
+    copied again: a dry run shows how many."""
+    asked = body.model_dump(mode="json")
+    work = partial(undo_operation, body=body)
+    return await change.carry_out("undo_operation", work, asked, body.reason, is_operation=True)

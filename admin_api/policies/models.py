@@ -6,11 +6,12 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from admin_api.names import Reason, timestamp
-from admin_api.views import RequestBody, View
+from admin_api.http.models import RequestBody, View, ViewList
+from admin_api.http.paths import Reason
+from admin_api.http.times import timestamp
 from controller.database.policy_rows import PolicyRow
 from controller.policies.facts import TABLES
-from controller.policies.sandbox import SQL_CHARS_MAX, Shape, Verdict
+from controller.policies.sandbox import SQL_CHARS_MAX, Shape
 
 PolicyName = Annotated[
     str,
@@ -65,9 +66,7 @@ class PolicyView(View):
     updated_at: str
 
 
-class PolicyList(View):
-    items: list[PolicyView]
-    next_page_token: str | None
+class PolicyList(ViewList[PolicyView]): ...
 
 
 class VerdictView(View):
@@ -90,26 +89,10 @@ class PolicyTried(View):
 
 def policy_view(row: PolicyRow, shape: Shape | None) -> PolicyView:
     """Return the view of a policy. shape: None if a release with weaker rules stored the policy."""
-    return PolicyView(
-        name=row.name,
-        cluster=row.cluster,
-        sql=row.sql,
-        description=row.description,
-        columns=[] if shape is None else list(shape.columns),
-        tables=[] if shape is None else list(shape.tables),
-        actor=row.actor,
-        reason=row.reason,
+    return PolicyView.of(
+        row,
+        columns=[] if shape is None else shape.columns,
+        tables=[] if shape is None else shape.tables,
         created_at=timestamp(row.created_at_ms),
         updated_at=timestamp(row.updated_at_ms),
-    )
-
-
-def verdict_view(verdict: Verdict) -> VerdictView:
-    return VerdictView(
-        name=verdict.name,
-        ok=verdict.ok,
-        error=verdict.error,
-        columns=list(verdict.columns),
-        rows=[list(row) for row in verdict.rows],
-        rows_total=verdict.rows_total,
     )

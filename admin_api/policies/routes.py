@@ -7,20 +7,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from admin_api.answers import ETAG_HEADERS, show
-from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, ClusterPath
-from admin_api.conditions import IfMatch
-from admin_api.names import Reason
-from admin_api.operations.views import LOCATION_HEADERS
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
+from admin_api.http.answers import ETAG_HEADERS, LOCATION_HEADERS, REPLAYED_HEADERS, show
+from admin_api.http.conditions import IfMatch
+from admin_api.http.paging import Paged
+from admin_api.http.paths import ClusterPath, Reason
+from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
+from admin_api.http.routes import StrictRoute
+from admin_api.http.services import Serving
+from admin_api.http.tokens import Role
+from admin_api.http.writes import Asked, Write
 from admin_api.policies import service
 from admin_api.policies.models import PolicyList, PolicyName, PolicyTried, PolicyView, PutPolicy, policy_view
-from admin_api.problem import problems
-from admin_api.services import Serving
-from admin_api.strict_route import StrictRoute
-from admin_api.tokens import Role
-from admin_api.writes import REPLAYED_HEADERS, Asked, Write
-from controller.audit.change import Entity
 from controller.database.policy_rows import list_policies
 
 router = APIRouter(route_class=StrictRoute, tags=["Plans"])
@@ -40,15 +37,12 @@ async def list_them(
     request: Request,
     services: Serving,
     cluster: ClusterPath,
-    limit: Limit = LIMIT_DEFAULT,
-    page_token: PageToken = None,
+    paging: Paged,
 ) -> Response:
     """List the cluster's policies. A plan is carried out only if each of them returns no rows."""
     services.engine.image(cluster)
     rows = await services.database.read(partial(list_policies, cluster=cluster))
-    page, token = page_of(
-        rows, lambda row: (row.name,), name="policies", kinds=(str,), limit=limit, token=page_token
-    )
+    page, token = paging.page_of(rows, lambda row: (row.name,), name="policies", kinds=(str,))
     items = [policy_view(row, service.shape_of(row)) for row in page]
     return show(request, PolicyList(items=items, next_page_token=token))
 
@@ -113,8 +107,6 @@ async def put_it(
     asked = Asked(
         cluster=cluster,
         action="put_policy",
-        entity=Entity.CLUSTER,
-        entity_id=cluster,
         body={"policy": name} | body.model_dump(mode="json"),
         reason=body.reason,
     )
@@ -156,8 +148,6 @@ async def delete_it(
     asked = Asked(
         cluster=cluster,
         action="delete_policy",
-        entity=Entity.CLUSTER,
-        entity_id=cluster,
         body={"policy": name},
         reason=reason,
     )

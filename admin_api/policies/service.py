@@ -1,16 +1,17 @@
-"""Writing and deleting policies. The route checks the role."""
+"""Writing and deleting policies, and the answer to a plan that breaks one. The route checks the role."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import partial
 
-from admin_api.answers import Answer
-from admin_api.conditions import Condition
-from admin_api.policies.models import PolicyTried, PutPolicy, policy_view, verdict_view
-from admin_api.problem import FieldProblem, ProblemError
-from admin_api.services import Services
-from admin_api.writes import Attempt
+from admin_api.http.answers import Answer
+from admin_api.http.conditions import Precondition
+from admin_api.http.problems import FieldProblem, ProblemError
+from admin_api.http.services import Services
+from admin_api.http.writes import Attempt
+from admin_api.policies.models import PolicyTried, PutPolicy, VerdictView, policy_view
 from controller.database.policy_rows import (
     POLICIES_MAX,
     PolicyRow,
@@ -21,7 +22,7 @@ from controller.database.policy_rows import (
 )
 from controller.operations.shell.plans import snapshot_of
 from controller.policies.facts import Facts
-from controller.policies.sandbox import BadPolicy, Shape, check_policy, judge
+from controller.policies.sandbox import BadPolicy, Shape, Verdict, breaches, check_policy, judge, say
 from controller.shell.outcomes import Overloaded
 
 
@@ -47,7 +48,7 @@ async def find_policy(services: Services, cluster: str, name: str) -> PolicyRow:
 
 
 async def write_policy(
-    services: Services, cluster: str, name: str, attempt: Attempt, *, body: PutPolicy, condition: Condition
+    services: Services, cluster: str, name: str, attempt: Attempt, *, body: PutPolicy, condition: Precondition
 ) -> Answer:
     """Write the policy. Answer 201 for a new one, 200 for a replacement; for a dry run with its current
     verdict."""
@@ -72,12 +73,12 @@ async def write_policy(
     if attempt.dry_run:
         facts = Facts(snapshot=snapshot_of(services.engine, cluster), plan=None)
         (verdict,) = await services.database.compute(partial(judge, [(name, body.sql)], facts))
-        return Answer.of(200, PolicyTried(policy=policy_view(row, shape), verdict=verdict_view(verdict)))
+        return Answer.of(200, PolicyTried(policy=policy_view(row, shape), verdict=VerdictView.of(verdict)))
     if not await services.database.write(partial(put_policy, row=row, replaces=before)):
         there = await services.database.read(partial(list_policies, cluster=cluster))
         if before is None and len(there) >= POLICIES_MAX:
             raise ProblemError("too_many_policies", f"a cluster may have {POLICIES_MAX} policies")
-        raise Overloaded("somebody else has written this policy in this moment")
+        raise Overloaded("another request has written this policy at this moment")
     return Answer.of(
         201 if before is None else 200,
         policy_view(row, shape),
@@ -87,7 +88,7 @@ async def write_policy(
 
 
 async def remove_policy(
-    services: Services, cluster: str, name: str, attempt: Attempt, *, condition: Condition
+    services: Services, cluster: str, name: str, attempt: Attempt, *, condition: Precondition
 ) -> Answer:
     """Delete the policy and answer 204; for a dry run answer 200 with the policy that would be deleted."""
     row = await find_policy(services, cluster, name)
@@ -95,5 +96,18 @@ async def remove_policy(
     if attempt.dry_run:
         return Answer.of(200, policy_view(row, shape_of(row)))
     if not await services.database.write(partial(delete_policy, row=row)):
-        raise Overloaded("somebody else has written this policy in this moment")
+        raise Overloaded("another request has written this policy at this moment")
     return Answer(204, b"")
+
+
+def check_verdicts(verdicts: Sequence[Verdict]) -> None:
+    """Raise policy_violated if a verdict is against the plan."""
+    detail = breaches(verdicts)
+    if detail is None:
+        return
+    errors = tuple(
+        FieldProblem(pointer=f"/policies/{place}", message=say(verdict))
+        for place, verdict in enumerate(verdicts)
+        if not verdict.ok
+    )
+    raise ProblemError("policy_violated", detail, errors=errors, facts={"policies": len(errors)})

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import ConfigDict, Field
 
-from admin_api.names import BrokerId, Reason
-from admin_api.operations.views import EtaView, Throttle
+from admin_api.http.models import RequestBody, View, ViewList
+from admin_api.http.paths import Reason, ReplicaIds
+from admin_api.operations.models import EtaView, Throttle
 from admin_api.partitions.models import PartitionView
-from admin_api.topics.models import REPLICATION_FACTOR_MAX
-from admin_api.views import RequestBody, View
 
 
-class Assign(RequestBody):
+class AssignReplicas(RequestBody):
     """The brokers that shall have the partition's replicas."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"replicas": [4, 2, 3], "reason": "store1 is to be replaced"}]}
     )
 
-    replicas: Annotated[list[BrokerId], Field(min_length=1, max_length=REPLICATION_FACTOR_MAX)] = Field(
+    replicas: ReplicaIds = Field(
         description="the preferred leader first; as many as the partition shall have"
     )
     throttle_bytes_per_s: Throttle | None = Field(
@@ -80,9 +77,7 @@ class ReassignmentView(View):
     operation_id: str | None = Field(description="the operation that follows it")
 
 
-class ReassignmentList(View):
-    items: list[ReassignmentView]
-    next_page_token: str | None
+class ReassignmentList(ViewList[ReassignmentView]): ...
 
 
 class ReassignmentPlan(View):

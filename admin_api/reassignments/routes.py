@@ -7,20 +7,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from admin_api.answers import show
-from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, ClusterPath
-from admin_api.conditions import IfMatch
-from admin_api.names import Reason, TopicName
-from admin_api.operations.views import LOCATION_HEADERS, OperationView
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
-from admin_api.partitions.routes import PartitionPath
-from admin_api.problem import problems
+from admin_api.http.answers import ACCEPTED, show
+from admin_api.http.conditions import IfMatch
+from admin_api.http.paging import Paged
+from admin_api.http.paths import ClusterPath, PartitionPath, ReasonQuery, TopicName, TopicPath
+from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
+from admin_api.http.routes import StrictRoute
+from admin_api.http.services import Serving
+from admin_api.http.writes import Asked, Write
+from admin_api.operations.models import OperationView
 from admin_api.reassignments import service
-from admin_api.reassignments.models import Assign, ReassignmentList, ReassignmentPlan
-from admin_api.services import Serving
-from admin_api.strict_route import StrictRoute
-from admin_api.topics.routes import TopicPath
-from admin_api.writes import REPLAYED_HEADERS, Asked, Write
+from admin_api.reassignments.models import AssignReplicas, ReassignmentList, ReassignmentPlan
 from controller.audit.change import Entity
 
 router = APIRouter(route_class=StrictRoute, tags=["Reassignments"])
@@ -35,7 +32,7 @@ _PROBLEMS = (
     *WRITE_PROBLEMS,
 )
 _ANSWERS: dict[int | str, dict[str, Any]] = {
-    202: {"description": "Accepted: follow the operation", "headers": LOCATION_HEADERS | REPLAYED_HEADERS},
+    **ACCEPTED,
     200: {"model": ReassignmentPlan, "description": "Dry run: the partition right after the request"},
 }
 
@@ -54,8 +51,7 @@ async def list_reassignments(
     cluster: ClusterPath,
     topic: Annotated[TopicName | None, Query(description="only this topic's")] = None,
     blocked: Annotated[bool | None, Query(description="only those that do, or do not, get on")] = None,
-    limit: Limit = LIMIT_DEFAULT,
-    page_token: PageToken = None,
+    paging: Paged,
 ) -> Response:
     """List reassignments, with the progress of each and what blocks it. Answered by the active controller
     only: a standby receives no reports of leaders."""
@@ -65,13 +61,8 @@ async def list_reassignments(
         for found in services.engine.reassignments(cluster)
         if topic in (None, found.topic) and blocked in (None, found.blocked is not None)
     ]
-    page, token = page_of(
-        chosen,
-        lambda found: (found.topic, found.partition),
-        name="reassignments",
-        kinds=(str, int),
-        limit=limit,
-        token=page_token,
+    page, token = paging.page_of(
+        chosen, lambda found: (found.topic, found.partition), name="reassignments", kinds=(str, int)
     )
     operations = services.operations.reassigning(cluster)
     items = [service.reassignment_view(found, operations) for found in page]
@@ -89,6 +80,7 @@ async def list_reassignments(
         **problems(
             "approval_required",
             "invalid_replica_assignment",
+            "invalid_replication_factor",
             "unknown_broker",
             "ineligible_broker",
             *_PROBLEMS,
@@ -97,7 +89,7 @@ async def list_reassignments(
 )
 async def assign_partition(
     *,
-    body: Assign,
+    body: AssignReplicas,
     services: Serving,
     write: Write,
     condition: IfMatch,
@@ -143,7 +135,7 @@ async def cancel_reassignment(
     cluster: ClusterPath,
     topic: TopicPath,
     partition: PartitionPath,
-    reason: Annotated[Reason | None, Query(description="kept in the audit beside the change")] = None,
+    reason: ReasonQuery = None,
 ) -> Response:
     """Cancel a reassignment. The original replicas become the partition's replicas again, in their order, and
     what the new ones have copied is deleted. Refused while too few of the original ones are in sync: records

@@ -8,11 +8,14 @@ from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
 from admin_api.clusters.models import Configs
-from admin_api.names import BrokerId, ClusterName, Reason, TopicName
-from admin_api.views import LastChange, RequestBody, View
+from admin_api.http.models import LastChange, RequestBody, View, ViewList
+from admin_api.http.paths import ClusterName, Reason, ReplicaIds, ReplicationFactor, TopicName
+from admin_api.http.problems import FieldProblem, ProblemError
+from admin_api.plans.models import CarryOut
 
 PARTITIONS_PER_REQUEST_MAX = 100_000
-REPLICATION_FACTOR_MAX = 1_000
+PartitionCount = Annotated[int, Field(ge=1, le=PARTITIONS_PER_REQUEST_MAX)]
+Assignments = Annotated[list[ReplicaIds], Field(min_length=1, max_length=PARTITIONS_PER_REQUEST_MAX)]
 
 _EXAMPLE: JsonDict = {
     "name": "orders",
@@ -33,19 +36,13 @@ class NewTopic(RequestBody):
     cluster: ClusterName | None = Field(
         default=None, description="may be left out when there is only one, or in the path"
     )
-    partitions: Annotated[int, Field(ge=1, le=PARTITIONS_PER_REQUEST_MAX)] | None = Field(
+    partitions: PartitionCount | None = Field(
         default=None, description="default: the cluster's num.partitions"
     )
-    replication_factor: Annotated[int, Field(ge=1, le=REPLICATION_FACTOR_MAX)] | None = Field(
+    replication_factor: ReplicationFactor | None = Field(
         default=None, description="default: the cluster's default.replication.factor"
     )
-    assignments: (
-        Annotated[
-            list[Annotated[list[BrokerId], Field(min_length=1, max_length=REPLICATION_FACTOR_MAX)]],
-            Field(min_length=1, max_length=PARTITIONS_PER_REQUEST_MAX),
-        ]
-        | None
-    ) = Field(
+    assignments: Assignments | None = Field(
         default=None,
         description="brokers of each partition, the preferred leader first; instead of our placement",
     )
@@ -66,7 +63,14 @@ class TopicView(View):
     state: str = Field(description="`online` or `deleting`", examples=["online"])
     partitions: int = Field(examples=[12])
     replication_factor: int = Field(examples=[3])
-    min_insync_replicas: int = Field(description="the largest of its partitions'", examples=[2])
+    min_insync_replicas: int = Field(
+        description="what applies, never more than there are replicas: the largest of its partitions'",
+        examples=[2],
+    )
+    configured_min_insync_replicas: int | None = Field(
+        description="what the topic sets, or else the cluster; null: neither, so a majority of the replicas",
+        examples=[2],
+    )
     tolerates_broker_losses: int = Field(
         description="brokers that may be lost, from all in sync, before some partition refuses acks=all",
         examples=[1],
@@ -75,12 +79,13 @@ class TopicView(View):
     under_replicated_partitions: int = Field(examples=[0])
     under_min_isr_partitions: int = Field(examples=[0])
     configs: dict[str, str] = Field(description="overrides of the cluster's and our defaults")
+    warnings: list[str] = Field(
+        description="what its settings mean for writes with acks=all and may surprise"
+    )
     last_change: LastChange | None
 
 
-class TopicList(View):
-    items: list[TopicView]
-    next_page_token: str | None
+class TopicList(ViewList[TopicView]): ...
 
 
 class PlacedPartition(View):
@@ -100,3 +105,51 @@ class TopicDeletionPlan(View):
 
     topic: TopicView
     waits_for_brokers: list[int] = Field(description="each confirms that its replicas are gone")
+
+
+#: Fields of the body that limit moves of replicas. They apply only to a change of the replication factor.
+_OF_MOVES = ("throttle_bytes_per_s", "max_concurrent_moves", "not_before")
+
+
+class ChangeTopic(CarryOut):
+    """More partitions for a topic, or more or fewer replicas for each of them."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"partitions": 24, "reason": "twice as many consumers"},
+                {
+                    "replication_factor": 3,
+                    "throttle_bytes_per_s": 50_000_000,
+                    "reason": "orders must survive any one broker",
+                },
+            ]
+        }
+    )
+
+    partitions: PartitionCount | None = Field(
+        default=None, description="how many it shall have; never fewer than it has"
+    )
+    assignments: Assignments | None = Field(
+        default=None,
+        description="brokers of each new partition, the preferred leader first; instead of our placement",
+    )
+    replication_factor: ReplicationFactor | None = Field(
+        default=None, description="replicas that each partition shall have; instead of `partitions`"
+    )
+
+
+def check_one_change(body: ChangeTopic) -> None:
+    """Raise invalid_request unless the request is exactly one change and has no field that would be
+    ignored."""
+    if (body.partitions is None) == (body.replication_factor is None):
+        field = FieldProblem(
+            pointer="/replication_factor" if body.partitions is not None else "/partitions",
+            message="name partitions or replication_factor, one of them",
+        )
+        raise ProblemError("invalid_request", field.message, errors=(field,))
+    idle = ("assignments",) if body.partitions is None else _OF_MOVES
+    given = [name for name in idle if name in body.model_fields_set]
+    if given:
+        field = FieldProblem(pointer=f"/{given[0]}", message="does not belong to this change")
+        raise ProblemError("invalid_request", f"{given[0]} {field.message}", errors=(field,))

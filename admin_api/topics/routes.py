@@ -5,34 +5,38 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
-from admin_api.answers import AGE_HEADERS, ETAG_HEADERS, show
-from admin_api.clusters.routes import CONDITION_PROBLEMS, WRITE_PROBLEMS, ClusterPath
-from admin_api.conditions import IfMatch
-from admin_api.names import Reason, TopicName
-from admin_api.operations.views import LOCATION_HEADERS, OperationView
-from admin_api.pages import LIMIT_DEFAULT, Limit, PageToken, page_of
-from admin_api.plans.views import PlanView
-from admin_api.problem import problems
-from admin_api.services import Serving
-from admin_api.strict_route import StrictRoute
-from admin_api.topics import factor, growth, service
-from admin_api.topics.changes import ChangeTopic, check_one_change
+from admin_api.http.answers import (
+    ACCEPTED,
+    AGE_HEADERS,
+    ETAG_HEADERS,
+    REPLAYED_HEADERS,
+    show,
+)
+from admin_api.http.conditions import IfMatch
+from admin_api.http.paging import Paged
+from admin_api.http.paths import ClusterPath, ReasonQuery, TopicPath
+from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
+from admin_api.http.routes import StrictRoute
+from admin_api.http.services import Serving
+from admin_api.http.writes import Write
+from admin_api.operations.models import OperationView
+from admin_api.plans.models import PlanView
+from admin_api.topics import service
 from admin_api.topics.models import (
+    ChangeTopic,
     NewTopic,
     TopicDeletionPlan,
     TopicList,
     TopicPlan,
     TopicView,
+    check_one_change,
 )
-from admin_api.writes import REPLAYED_HEADERS, Asked, Write
-from controller.audit.change import Entity
 
 router = APIRouter(route_class=StrictRoute, tags=["Topics"])
 
 TopicSort = Literal["name", "-name", "partitions", "-partitions"]
-TopicPath = Annotated[TopicName, Path(description="the topic's name", examples=["orders"])]
 
 _CREATION: dict[int | str, dict[str, Any]] = {
     201: {
@@ -52,21 +56,10 @@ _CREATION: dict[int | str, dict[str, Any]] = {
         "replication_factor_too_large",
         "invalid_replica_assignment",
         "unknown_config",
+        "invalid_config",
         *WRITE_PROBLEMS,
     ),
 }
-
-
-def _asked(cluster: str, body: NewTopic) -> Asked:
-    return Asked(
-        cluster=cluster,
-        action="create_topic",
-        entity=Entity.TOPIC,
-        entity_id=body.name,
-        body=body.model_dump(mode="json"),
-        reason=body.reason,
-        topic=body.name,
-    )
 
 
 @router.post(
@@ -84,7 +77,7 @@ async def create_topic(body: NewTopic, services: Serving, write: Write) -> Respo
     cluster = service.cluster_for(services.engine, body)
     services.engine.image(cluster)
     return await write.carry_out(
-        _asked(cluster, body), partial(service.create_topic, services, cluster, body)
+        service.creation_of(cluster, body), partial(service.create_topic, services, cluster, body)
     )
 
 
@@ -103,7 +96,7 @@ async def create_topic_in_cluster(
     service.check_path_agrees(cluster, body)
     services.engine.image(cluster)
     return await write.carry_out(
-        _asked(cluster, body), partial(service.create_topic, services, cluster, body)
+        service.creation_of(cluster, body), partial(service.create_topic, services, cluster, body)
     )
 
 
@@ -120,18 +113,15 @@ async def list_topics(
     services: Serving,
     cluster: ClusterPath,
     sort: Annotated[TopicSort, Query(description="`-` before it: descending")] = "name",
-    limit: Limit = LIMIT_DEFAULT,
-    page_token: PageToken = None,
+    paging: Paged,
 ) -> Response:
     view = services.engine.image(cluster)
     by_size = sort.endswith("partitions")
-    states, token = page_of(
+    states, token = paging.page_of(
         [view.image.topics[topic_id] for topic_id in view.image.topic_ids.values()],
         lambda state: (state.partitions if by_size else 0, state.topic),
         name=f"topics {sort}",
         kinds=(int, str),
-        limit=limit,
-        token=page_token,
         descending=sort.startswith("-"),
     )
     items = [service.show_topic(cluster, view, state) for state in states]
@@ -162,10 +152,7 @@ async def get_topic(request: Request, services: Serving, cluster: ClusterPath, t
     status_code=202,
     response_model=OperationView,
     responses={
-        202: {
-            "description": "Accepted: follow the operation",
-            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
-        },
+        **ACCEPTED,
         200: {
             "model": TopicPlan | PlanView,
             "description": "Dry run: the topic with its new partitions; of a replication factor, the plan",
@@ -208,19 +195,9 @@ async def change_topic(
     check_one_change(body)
     services.engine.image(cluster)
     is_factor = body.replication_factor is not None
-    asked = Asked(
-        cluster=cluster,
-        action="change_replication_factor" if is_factor else "add_partitions",
-        entity=Entity.TOPIC,
-        entity_id=topic,
-        body=body.model_dump(mode="json"),
-        reason=body.reason,
-        topic=topic,
-        is_operation=True,
-    )
-    change = factor.change_replication_factor if is_factor else growth.add_partitions
+    change = service.change_replication_factor if is_factor else service.add_partitions
     return await write.carry_out(
-        asked,
+        service.change_of(cluster, topic, body),
         partial(change, services, cluster, topic, body=body, condition=condition),
     )
 
@@ -232,10 +209,7 @@ async def change_topic(
     status_code=202,
     response_model=OperationView,
     responses={
-        202: {
-            "description": "Accepted: follow the operation",
-            "headers": LOCATION_HEADERS | REPLAYED_HEADERS,
-        },
+        **ACCEPTED,
         200: {"model": TopicDeletionPlan, "description": "Dry run: what would be deleted"},
         **problems("cluster_not_found", "topic_not_found", *CONDITION_PROBLEMS, *WRITE_PROBLEMS),
     },
@@ -247,19 +221,10 @@ async def delete_topic(
     condition: IfMatch,
     cluster: ClusterPath,
     topic: TopicPath,
-    reason: Annotated[Reason | None, Query(description="kept in the audit beside the change")] = None,
+    reason: ReasonQuery = None,
 ) -> Response:
     """Delete a topic. Its name is free at once. The data is deleted when each broker that has a replica
     confirms; a broker that is down does so when it is back. The operation lasts until then."""
     services.engine.image(cluster)
-    asked = Asked(
-        cluster=cluster,
-        action="delete_topic",
-        entity=Entity.TOPIC,
-        entity_id=topic,
-        body={"name": topic},
-        reason=reason,
-        topic=topic,
-        is_operation=True,
-    )
+    asked = service.deletion_of(cluster, topic, reason)
     return await write.carry_out(asked, partial(service.delete_topic, services, cluster, topic, condition))

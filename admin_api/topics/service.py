@@ -1,31 +1,50 @@
-"""Creating, deleting and showing topics."""
+"""Creating, changing, deleting and showing topics."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from admin_api.answers import Answer
-from admin_api.conditions import Condition
-from admin_api.operations.views import accepted
-from admin_api.problem import FieldProblem, ProblemError
-from admin_api.services import Services
-from admin_api.topics.models import NewTopic, PlacedPartition, TopicDeletionPlan, TopicPlan, TopicView
-from admin_api.views import LastChange
-from admin_api.writes import Attempt, refusal_problem
+from admin_api.http.answers import Answer
+from admin_api.http.conditions import Precondition
+from admin_api.http.models import last_change
+from admin_api.http.problems import FieldProblem, ProblemError, refusal_problem
+from admin_api.http.services import Services
+from admin_api.http.writes import Asked, Attempt, begun_before, follow, submit
+from admin_api.plans.models import plan_view
+from admin_api.plans.service import carry_out, check_outcome, order_of, origin_of
+from admin_api.topics.models import (
+    ChangeTopic,
+    NewTopic,
+    PlacedPartition,
+    TopicDeletionPlan,
+    TopicPlan,
+    TopicView,
+)
 from controller.audit.change import Entity
 from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
+from controller.core.configs import effective
 from controller.core.events import (
+    AddPartitions,
     CreateTopic,
     DeleteTopic,
+    PartitionsAdded,
     Refusal,
     RefusalCode,
     TopicCreated,
     TopicDeletionStarted,
 )
+from controller.core.minimum import MINIMUM
+from controller.core.planning.goals import ChangeReplicationFactor
 from controller.core.records import Change
-from controller.database.rows import OperationRow
-from controller.operations.advance import begin_topic_delete
-from controller.operations.model import OperationState, TopicDelete, encode_work
+from controller.operations.model import (
+    OperationState,
+    PartitionsAdd,
+    ReplicationFactorChange,
+    TopicDelete,
+)
+from controller.operations.shell.guarding import verdicts_on
+from controller.operations.shell.plans import make, store_plan
+from controller.operations.waiting import begin_partitions_add, begin_topic_delete
 from controller.shell.engine_port import EnginePort
 from controller.shell.published import Published
 
@@ -48,6 +67,45 @@ def check_path_agrees(cluster: str, body: NewTopic) -> None:
         raise ProblemError("invalid_request", "the body and the path name two clusters", errors=(field,))
 
 
+def creation_of(cluster: str, body: NewTopic) -> Asked:
+    """Return the record of the request, for REST and for Kafka clients alike, as the two below do."""
+    return Asked(
+        cluster=cluster,
+        action="create_topic",
+        entity=Entity.TOPIC,
+        entity_id=body.name,
+        body=body.model_dump(mode="json"),
+        reason=body.reason,
+        topic=body.name,
+    )
+
+
+def change_of(cluster: str, topic: str, body: ChangeTopic) -> Asked:
+    return Asked(
+        cluster=cluster,
+        action="add_partitions" if body.replication_factor is None else "change_replication_factor",
+        entity=Entity.TOPIC,
+        entity_id=topic,
+        body=body.model_dump(mode="json"),
+        reason=body.reason,
+        topic=topic,
+        is_operation=True,
+    )
+
+
+def deletion_of(cluster: str, topic: str, reason: str | None = None) -> Asked:
+    return Asked(
+        cluster=cluster,
+        action="delete_topic",
+        entity=Entity.TOPIC,
+        entity_id=topic,
+        body={"name": topic},
+        reason=reason,
+        topic=topic,
+        is_operation=True,
+    )
+
+
 async def create_topic(services: Services, cluster: str, body: NewTopic, attempt: Attempt) -> Answer:
     """Create the topic and answer 201 with it. Answer 200 with the existing topic if the request allows that,
     or for a dry run."""
@@ -55,44 +113,32 @@ async def create_topic(services: Services, cluster: str, body: NewTopic, attempt
     existing = engine.image(cluster).image.topic_named(body.name)
     if existing is not None and body.if_not_exists:
         return Answer.of(200, _present(engine, cluster, existing))
-    reply = await engine.submit(
-        cluster,
-        CreateTopic(
-            wall_ms=attempt.wall_ms,
-            actor=attempt.actor,
-            reason=attempt.reason,
-            request_id=attempt.request_id,
-            dry_run=attempt.dry_run,
-            topic_id=attempt.seed,
-            topic=body.name,
-            partitions=body.partitions,
-            replication_factor=body.replication_factor,
-            assignments=None if body.assignments is None else tuple(tuple(row) for row in body.assignments),
-            configs=dict(body.configs),
-        ),
+    event = CreateTopic(
+        **attempt.event,
+        topic_id=attempt.seed,
+        topic=body.name,
+        partitions=body.partitions,
+        replication_factor=body.replication_factor,
+        assignments=None if body.assignments is None else tuple(tuple(row) for row in body.assignments),
+        configs=dict(body.configs),
     )
-    match reply:
-        case TopicCreated(state=state, partitions=partitions) if attempt.dry_run:
-            placed = [PlacedPartition(partition=p.partition, replicas=list(p.replicas)) for p in partitions]
-            return Answer.of(
-                200, TopicPlan(topic=topic_view(cluster, state, partitions, None), assignments=placed)
-            )
-        case TopicCreated(state=state):
-            return _created(engine, cluster, state)
-        case Refusal(code=RefusalCode.TOPIC_ALREADY_EXISTS) as refusal:
-            return _exists(engine, cluster, body, attempt, refusal)
-        case Refusal() as refusal:
-            raise refusal_problem(refusal)
-        case _:
-            raise AssertionError(f"unexpected answer to CreateTopic: {reply!r}")
+    reply = await engine.submit(cluster, event)
+    if isinstance(reply, Refusal):
+        return _exists(engine, cluster, body, attempt, reply)
+    assert isinstance(reply, TopicCreated), reply
+    if attempt.dry_run:
+        return _plan(cluster, reply, [], defaults=engine.image(cluster).image.configs)
+    return _created(engine, cluster, reply.state)
 
 
 def _exists(engine: EnginePort, cluster: str, body: NewTopic, attempt: Attempt, refusal: Refusal) -> Answer:
     state = engine.image(cluster).image.topic_named(body.name)
-    if state is not None and state.topic_id == attempt.seed:
+    if state is None or refusal.code is not RefusalCode.TOPIC_ALREADY_EXISTS:
+        raise refusal_problem(refusal)
+    if state.topic_id == attempt.seed:
         # An earlier attempt under the same Idempotency-Key created it, and its answer was lost.
         return _created(engine, cluster, state)
-    if state is not None and body.if_not_exists:
+    if body.if_not_exists:
         return Answer.of(200, _present(engine, cluster, state))
     raise refusal_problem(refusal)
 
@@ -124,7 +170,7 @@ def version_of(view: Published, state: TopicState) -> str:
     return str(view.version_of(Entity.TOPIC, state.topic_id))
 
 
-def check_settled(engine: EnginePort, cluster: str, topic: TopicState, condition: Condition) -> None:
+def check_settled(engine: EnginePort, cluster: str, topic: TopicState, condition: Precondition) -> None:
     """Raise precondition_failed unless the topic's row is the one that the change was decided on."""
     is_settled = engine.decided(cluster).topics.get(topic.topic_id) == topic
     version = version_of(engine.image(cluster), topic) if is_settled else None
@@ -132,7 +178,7 @@ def check_settled(engine: EnginePort, cluster: str, topic: TopicState, condition
 
 
 async def delete_topic(
-    services: Services, cluster: str, name: str, condition: Condition, attempt: Attempt
+    services: Services, cluster: str, name: str, condition: Precondition, attempt: Attempt
 ) -> Answer:
     """Delete the topic and answer 202 with an operation that ends when every replica is deleted. The name is
     free at once."""
@@ -140,66 +186,156 @@ async def delete_topic(
     topic = find_topic(engine.image(cluster), cluster, name)
     check_settled(engine, cluster, topic, condition)
     before = show_topic(cluster, engine.image(cluster), topic)
-    reply = await engine.submit(
-        cluster,
-        DeleteTopic(
-            wall_ms=attempt.wall_ms,
-            actor=attempt.actor,
-            reason=attempt.reason,
-            request_id=attempt.request_id,
-            operation_id=None if attempt.dry_run else attempt.operation_id,
-            dry_run=attempt.dry_run,
-            topic_id=topic.topic_id,
-        ),
-    )
-    match reply:
-        case TopicDeletionStarted(waiting_for=waiting_for) if attempt.dry_run:
-            return Answer.of(200, TopicDeletionPlan(topic=before, waits_for_brokers=list(waiting_for)))
-        case TopicDeletionStarted():
-            pass
-        case Refusal() as refusal:
-            raise refusal_problem(refusal)
-        case _:
-            raise AssertionError(f"unexpected answer to DeleteTopic: {reply!r}")
+    event = DeleteTopic(**attempt.operation_event, topic_id=topic.topic_id)
+    started = await submit(engine, cluster, event, TopicDeletionStarted)
+    if attempt.dry_run:
+        return Answer.of(200, TopicDeletionPlan(topic=before, waits_for_brokers=list(started.waiting_for)))
     work = begin_topic_delete(TopicDelete(topic=name, topic_id=topic.topic_id))
-    row = OperationRow(
-        id=attempt.operation_id,
-        kind="topic_delete",
-        cluster=cluster,
-        state=OperationState.RUNNING.value,
-        actor=attempt.actor,
-        reason=attempt.reason,
-        request_id=attempt.request_id,
-        created_at_ms=attempt.wall_ms,
-        started_at_ms=attempt.wall_ms,
-        deadline_at_ms=attempt.wall_ms + services.settings.preflight_deadline_ms,
-        body=encode_work(work),
-    )
-    await services.operations.follow(row)
-    return accepted(row, retry_after_s=services.settings.retry_after_s)
+    return await follow(services, cluster, attempt, work, OperationState.RUNNING)
 
 
 def show_topic(cluster: str, view: Published, state: TopicState) -> TopicView:
     change = view.changes.get((Entity.TOPIC, state.topic_id))
-    return topic_view(cluster, state, view.image.partitions_of(state.topic_id), change)
+    partitions = view.image.partitions_of(state.topic_id)
+    return topic_view(cluster, state, partitions, change, defaults=view.image.configs)
 
 
 def topic_view(
-    cluster: str, state: TopicState, partitions: Sequence[PartitionState], change: Change | None
+    cluster: str,
+    state: TopicState,
+    partitions: Sequence[PartitionState],
+    change: Change | None,
+    *,
+    defaults: Mapping[str, str],
 ) -> TopicView:
+    """Return the summary of a topic. defaults: the cluster's settings."""
     minimum = max((partition.min_insync_replicas for partition in partitions), default=1)
-    return TopicView(
+    configured = effective(MINIMUM, state.configs, defaults)
+    return TopicView.of(
+        state,
         name=state.topic,
-        topic_id=state.topic_id,
         cluster=cluster,
         state="deleting" if state.deleting else "online",
-        partitions=state.partitions,
-        replication_factor=state.replication_factor,
         min_insync_replicas=minimum,
+        configured_min_insync_replicas=None if configured is None else int(configured),
         tolerates_broker_losses=max(0, state.replication_factor - minimum),
         online_partitions=sum(p.leader not in (NO_LEADER, *p.new_replicas) for p in partitions),
         under_replicated_partitions=sum(len(p.isr) < p.replication_factor for p in partitions),
         under_min_isr_partitions=sum(len(p.isr) < p.min_insync_replicas for p in partitions),
-        configs=state.configs,
-        last_change=LastChange.of(change),
+        warnings=_warnings(state, partitions, configured),
+        last_change=last_change(change),
     )
+
+
+def _warnings(state: TopicState, partitions: Sequence[PartitionState], configured: str | None) -> list[str]:
+    """Return what an operator may not expect of the minimum. configured: as the topic or the cluster has
+    it. A single replica is no surprise."""
+    found = []
+    capped = {p.min_insync_replicas for p in partitions if p.min_insync_replicas < int(configured or 0)}
+    if capped:
+        of = "topic" if MINIMUM in state.configs else "cluster"
+        applied = " or ".join(map(str, sorted(capped)))
+        found.append(
+            f"the {of}'s {MINIMUM} of {configured} is more than there are replicas: {applied} applies"
+        )
+    full = {p.replication_factor for p in partitions if p.min_insync_replicas == p.replication_factor > 1}
+    if full:
+        replicas = " or ".join(map(str, sorted(full)))
+        found.append(f"all {replicas} replicas must be in sync: acks=all tolerates the loss of none")
+    return found
+
+
+async def add_partitions(
+    services: Services,
+    cluster: str,
+    name: str,
+    attempt: Attempt,
+    *,
+    body: ChangeTopic,
+    condition: Precondition,
+) -> Answer:
+    """Add partitions and answer 202 with an operation that ends when every broker has created its new
+    replicas."""
+    assert body.partitions is not None
+    engine = services.engine
+    view = engine.image(cluster)
+    topic = find_topic(view, cluster, name)
+    if not _is_added(view, topic, body, attempt):
+        check_settled(engine, cluster, topic, condition)
+        event = AddPartitions(
+            **attempt.operation_event,
+            topic_id=topic.topic_id,
+            partitions=body.partitions,
+            assignments=None if body.assignments is None else tuple(tuple(row) for row in body.assignments),
+        )
+        added = await submit(engine, cluster, event, PartitionsAdded)
+        if attempt.dry_run:
+            existing = view.image.partitions_of(topic.topic_id)
+            return _plan(cluster, added, existing, defaults=view.image.configs)
+    spec = PartitionsAdd(topic=name, topic_id=topic.topic_id, partitions=body.partitions)
+    return await follow(services, cluster, attempt, begin_partitions_add(spec), OperationState.RUNNING)
+
+
+def _is_added(view: Published, topic: TopicState, body: ChangeTopic, attempt: Attempt) -> bool:
+    """Return whether an earlier attempt under the same Idempotency-Key did it and its answer was lost."""
+    change = view.changes.get((Entity.TOPIC, topic.topic_id))
+    return (
+        not attempt.dry_run
+        and change is not None
+        and change.operation_id == attempt.operation_id
+        and topic.partitions == body.partitions
+    )
+
+
+def _plan(
+    cluster: str,
+    reply: TopicCreated | PartitionsAdded,
+    existing: Sequence[PartitionState],
+    *,
+    defaults: Mapping[str, str],
+) -> Answer:
+    """Return the answer to a dry run. existing: the partitions that the topic has already."""
+    partitions = (*existing, *reply.partitions)
+    topic = topic_view(cluster, reply.state, partitions, None, defaults=defaults)
+    placed = [PlacedPartition.of(partition) for partition in reply.partitions]
+    return Answer.of(200, TopicPlan(topic=topic, assignments=placed))
+
+
+async def change_replication_factor(
+    services: Services,
+    cluster: str,
+    name: str,
+    attempt: Attempt,
+    *,
+    body: ChangeTopic,
+    condition: Precondition,
+) -> Answer:
+    """Change the replication factor and answer 202 with the operation; for a dry run 200 with the plan.
+    Refuse the whole change if some partition can't have so many replicas."""
+    factor = body.replication_factor
+    assert factor is not None
+    if not attempt.dry_run:
+        begun = await begun_before(services, attempt)
+        if begun is not None:
+            return begun
+    topic = find_topic(services.engine.image(cluster), cluster, name)
+    check_settled(services.engine, cluster, topic, condition)
+    goal = ChangeReplicationFactor(topic_id=topic.topic_id, replication_factor=factor)
+    plan = await make(services.engine, services.database, cluster, goal)
+    check_outcome(plan, ["/replication_factor"] * max(1, len(plan.rejections), len(plan.skipped)))
+    verdicts = await verdicts_on(services.engine, services.database, cluster, plan)
+    if attempt.dry_run:
+        return Answer.of(200, plan_view(cluster, plan, verdicts))
+    stored = await store_plan(
+        services.engine,
+        services.database,
+        cluster,
+        plan,
+        origin_of(attempt),
+        now_ms=attempt.wall_ms,
+        verdicts=verdicts,
+    )
+    spec = ReplicationFactorChange(
+        topic=name, topic_id=topic.topic_id, replication_factor=factor, plan_id=stored.row.id
+    )
+    return await carry_out(services, stored, attempt, order=order_of(stored.plan, body), spec=spec)

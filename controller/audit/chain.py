@@ -6,8 +6,8 @@ An entry is a row of `audit` or of `audit_outcomes`; both stand in one chain, nu
 `chain_position`, so that altering, inserting, removing or reordering any of them shows at the first entry
 that no longer fits. The content is everything an entry says, in a form that every database gives back as it
 was written. Ids are left out, for the database gives them out as it writes: an outcome names its request by
-`seq`. No secret is involved: whoever can rewrite the whole chain can make it fit again, but not make it end
-in a hash that somebody noted elsewhere.
+`seq`. No secret is involved: an intruder who rewrites the whole chain can make it fit again, but not make it
+end in a hash that was noted elsewhere.
 
 The form is frozen. Rows hashed under it exist; a change of it needs a migration that hashes them anew.
 """

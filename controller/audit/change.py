@@ -2,7 +2,8 @@
 
 Pure values: the driver builds them after a write to ZooKeeper has succeeded, in the order of the writes,
 and never waits for what becomes of them. A change is named by (cluster, entity, entity_id, version), so
-telling it twice, by two controllers or after a restart, leaves one row (docs/replication.md 4.8, S40).
+telling it twice, by two controllers or after a restart, leaves one row (docs/replication.md 4.8, history;
+S40, the controller dies before SQL).
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class AuditedChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def partition_id(topic_id: str, partition: int) -> str:
-    """Names a partition in the audit: topic ids never come back, so neither does this."""
+    """Name a partition in the audit: topic ids never come back, so neither does this."""
     return f"{topic_id}/{partition}"
 
 

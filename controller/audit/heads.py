@@ -1,8 +1,8 @@
 """The head of each cluster's history: the one place where rows are numbered and chained.
 
-Whoever appends locks the cluster's head first and keeps it until the transaction ends, so numbers and hashes
-are given in commit order by one writer at a time, whichever controller it is and whatever it appends: changes
-as they happen, back-filled ones, requests, outcomes. A transaction that fails takes its numbers back with it.
+An append locks the cluster's head first and keeps it until the transaction ends, so numbers and hashes are
+given in commit order by one writer at a time, on any controller, for any kind of entry: changes as they
+happen, back-filled ones, requests, outcomes. A transaction that fails takes its numbers back with it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Head:
         self.hash = hash
 
     def seal_row(self, row: dict[str, Any]) -> None:
-        """Numbers a new row of `audit` and chains it."""
+        """Number a new row of `audit` and chain it."""
         self.last_seq += 1
         row["seq"] = self.last_seq
         self.chain_row(row)
 
     def chain_row(self, row: dict[str, Any]) -> None:
-        """Chains a row that has its number already."""
+        """Chain a row that has its number already."""
         self._chain(row, hash_row(row, position=self.chain_position + 1, previous_hash=self.hash))
 
     def seal_outcome(self, outcome: dict[str, Any], *, request_seq: int) -> None:
@@ -69,7 +69,7 @@ class Head:
 
 
 def lock_head(connection: sa.Connection, cluster: str) -> Head:
-    """Takes the cluster's head for this transaction.
+    """Take the cluster's head for this transaction.
 
     Entries without a place in the chain get theirs now: a controller of the release before, running beside
     this one during an upgrade, numbers its rows and does not chain them.
@@ -131,7 +131,7 @@ def _chain_outcomes(connection: sa.Connection, head: Head) -> int:
 def _place(
     connection: sa.Connection, table: sa.Table, key: sa.Column[Any], rows: list[dict[str, Any]], name: str
 ) -> None:
-    """Writes the places of rows that are stored already."""
+    """Write the places of rows that are stored already."""
     statement = (
         table.update()
         .where(key == sa.bindparam("of_key"))

@@ -1,8 +1,9 @@
 """Writes the history: changes as they were persisted, requests as they were made, and what was missed.
 
 Each function is one unit of work for `Database`. Rows of one cluster get consecutive `seq` numbers, growing
-ids and their places in the chain of hashes in commit order, because whoever appends first locks the cluster's
-head. A change is written at most once, whoever tells it and how often (S40).
+ids and their places in the chain of hashes in commit order, because each append first locks the cluster's
+head. A change is written at most once, however often and by whichever controller it is told (S40, the
+controller dies before SQL).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ CAUSE_CHARS_MAX = 64
 #: Causes that begin an entity's history: a first row with another one begins in the middle.
 BEGINNINGS = frozenset({"cluster_created", "broker_registered", "topic_created"})
 
-#: Cause of a row that says: this entity is gone, and nobody wrote down when.
+#: Cause of a row that says: this entity is gone, and when was not written down.
 REMOVAL_NOT_RECORDED = "removal_not_recorded"
 
 _Key = tuple[str, str]  # entity, entity id
@@ -46,7 +47,7 @@ class RequestOutcome(StrEnum):
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody asks for a change: written before it is tried, or it is not tried.
+    """A request for a change. It is written before the change is tried, or the change is not tried.
 
     entity_id: what the request names: a topic by name, a partition as `name/partition`, a broker by id.
     action: `create_topic`, `delete_topic`, ... body: the request as understood.
@@ -68,7 +69,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the request recorded as `audit_id`."""
+    """The outcome of the request recorded as `audit_id`."""
 
     audit_id: int
     outcome: RequestOutcome
@@ -80,7 +81,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 def append_changes(
     connection: sa.Connection, changes: Sequence[AuditedChange], *, recorded_at_ms: int
 ) -> int:
-    """Appends those changes that are not there yet, in the order given; returns how many were new."""
+    """Append those changes that are not there yet, in the order given; return how many were new."""
     added = 0
     for cluster in sorted({change.cluster for change in changes}):  # Two writers lock heads in one order.
         of_cluster = [change for change in changes if change.cluster == cluster]
@@ -103,7 +104,7 @@ def append_changes(
 
 
 def append_intent(connection: sa.Connection, intent: Intent, *, recorded_at_ms: int) -> int:
-    """Writes the request down and returns the id of its row."""
+    """Write the request down and return the id of its row."""
     head = lock_head(connection, intent.cluster)
     row = {
         "cluster": intent.cluster,
@@ -135,14 +136,14 @@ def append_intent(connection: sa.Connection, intent: Intent, *, recorded_at_ms: 
 
 
 def append_outcome(connection: sa.Connection, outcome: Outcome) -> None:
-    """Writes what became of a request; the first outcome told is the one kept. Raises DatabaseRejected when
+    """Write what became of a request; the first outcome told is the one kept. Raise DatabaseRejected when
     there is no such request."""
     found = sa.select(audit.c.cluster, audit.c.seq).where(audit.c.id == outcome.audit_id)
     request = connection.execute(found).one_or_none()
     if request is None:
         raise DatabaseRejected(f"there is no request {outcome.audit_id} to have an outcome")
     head = lock_head(connection, request.cluster)
-    # Asked under the head's lock: nobody else can be writing it.
+    # Under the head's lock no other controller writes it.
     told = sa.select(audit_outcomes.c.audit_id).where(audit_outcomes.c.audit_id == outcome.audit_id)
     if connection.execute(told).one_or_none() is not None:
         return
@@ -159,7 +160,7 @@ def append_outcome(connection: sa.Connection, outcome: Outcome) -> None:
 
 
 def backfill_rows(connection: sa.Connection, rows: Sequence[AuditedChange], *, recorded_at_ms: int) -> int:
-    """Appends the current version of each entity unless it is already there; returns how many were missing.
+    """Append the current version of each entity unless it is already there; return how many were missing.
 
     `rows` are one cluster's entities as they stand in ZooKeeper, `before` unset: it is taken from the last
     row in the history. What lay between that row and this one is lost, and marked as such.
@@ -215,14 +216,14 @@ def append_lost_removals(
     at_ms: int,
     controller_epoch: int,
 ) -> int:
-    """Ends the history of entities that vanished while nobody could write it down."""
+    """End the history of entities whose removal was never written down."""
     head = lock_head(connection, cluster)
     latest = _latest_versions(connection, cluster, set(keys))
     befores = _snapshots(connection, cluster, latest)
     written: list[dict[str, Any]] = []
     for key in keys:
         before = befores.get(key)
-        if before is None:  # told by somebody else meanwhile
+        if before is None:  # told by another controller meanwhile
             continue
         change = AuditedChange(
             cluster=cluster,
@@ -246,8 +247,8 @@ def _key(change: AuditedChange) -> _Key:
 
 
 def _has_gap(change: AuditedChange, last: int | None) -> bool:
-    """Whether versions are known to be missing between `last` and this one. Partition epochs are dense, so
-    a jump is a hole; other versions are not, and only a history that begins in its middle shows."""
+    """Return whether versions are known to be missing between `last` and this one. Partition epochs are
+    dense, so a jump is a hole. Other versions are not dense: there only a missing beginning shows."""
     if last is None:
         return change.cause not in BEGINNINGS
     return change.entity is Entity.PARTITION and change.version > last + 1

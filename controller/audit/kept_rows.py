@@ -48,7 +48,7 @@ def is_end(until: int, head_position: int) -> sa.ColumnElement[bool]:
 
 
 async def digest_kept(store: Database, cluster: str, *, until: int, head_position: int) -> KeptDigest:
-    """Over the rows that stay below an anchor at `until`. Raises DatabaseUnavailable."""
+    """Over the rows that stay below an anchor at `until`. Raise DatabaseUnavailable."""
     kept = KeptDigest()
     position = 0
     while position < until:

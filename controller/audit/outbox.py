@@ -3,8 +3,9 @@
 A failover must not wait for SQL, so the driver only appends to a bounded queue in memory. While SQL is down
 the queue grows and is retried; when it is full, the cluster's further changes are not kept at all, and once
 SQL answers again the gap is closed from what ZooKeeper holds: each entity's present version, marked as
-back-filled, with what lay between marked as missing (docs/replication.md 4.8, S40). The same happens for
-every cluster when this controller becomes active, because its predecessor's queue died with it.
+back-filled, with what lay between marked as missing (docs/replication.md 4.8, history; S40, the controller
+dies before SQL). The same happens for every cluster when this controller becomes active, because its
+predecessor's queue died with it.
 
     driver --record_changes--> queue --batches--> SQL        queue full --> behind --truth--> back-fill
 
@@ -89,7 +90,7 @@ class AuditOutbox:
         return tuple(self._behind)
 
     def record_changes(self, changes: Sequence[AuditedChange]) -> None:
-        """Takes what the driver has persisted and published, in that order. Never blocks, never raises."""
+        """Take what the driver has persisted and published, in that order. Never block, never raise."""
         for change in changes:
             if self._behind.get(change.cluster, False):
                 self._dropped += 1  # the back-fill will read what it came to
@@ -106,8 +107,8 @@ class AuditOutbox:
         self._wake.set()
 
     def record_outcome(self, outcome: Outcome) -> None:
-        """Takes what became of a request. Dropped when the queue is full: a request without an outcome
-        reads as unknown, which is then the truth."""
+        """Take what became of a request. Dropped when the queue is full: a request without an outcome reads
+        as unknown, which is then the truth."""
         if len(self._queue) < self._changes_max:
             self._queue.append(outcome)
         else:
@@ -115,13 +116,13 @@ class AuditOutbox:
         self._wake.set()
 
     def backfill(self, cluster: str) -> None:
-        """Asks that the cluster's history be brought up to its published image: at activation, per cluster,
+        """Ask that the cluster's history be brought up to its published image: at activation, per cluster,
         after the image is published. Changes recorded meanwhile are kept and written first."""
         self._behind.setdefault(cluster, False)
         self._wake.set()
 
     async def run(self) -> None:
-        """Empties the queue, for ever."""
+        """Empty the queue, for ever."""
         retry_ms = RETRY_MS_FIRST
         while True:
             if not self._queue and not self._behind:
@@ -130,14 +131,15 @@ class AuditOutbox:
             try:
                 await self.flush()
             except DatabaseUnavailable as error:
-                _log.warning("audit database unavailable, %d rows wait: %s", len(self._queue), error)
+                if retry_ms == RETRY_MS_FIRST:
+                    _log.warning("audit database unavailable, %d rows wait: %s", len(self._queue), error)
                 await self._clock.sleep_ms(retry_ms)
                 retry_ms = min(retry_ms * 2, RETRY_MS_MAX)
             else:
                 retry_ms = RETRY_MS_FIRST
 
     async def flush(self) -> None:
-        """Writes everything that waits now. Raises DatabaseUnavailable; what was not written stays."""
+        """Write everything that waits now. Raise DatabaseUnavailable; what was not written stays."""
         async with self._flushing:
             while self._queue:
                 batch = [self._queue[index] for index in range(min(BATCH_MAX, len(self._queue)))]

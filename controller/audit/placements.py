@@ -1,4 +1,4 @@
-"""Where every replica stood at a time: the newest row of each partition that is not younger than that.
+"""The place of every replica at a moment: each partition's newest row that is not younger than the moment.
 
 Rows are whole snapshots, so nothing is replayed, and a page costs what a page holds. A moment is compared
 with when a change was made, on the clock of the controller that made it.
@@ -6,7 +6,7 @@ with when a change was made, on the clock of the controller that made it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ _KEYS_PER_QUERY = 300
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Where a page ends. Topics that had one name, one after the other, differ in the id."""
+    """The place where a page ends. Topics that had one name, one after the other, differ in the id."""
 
     topic: str
     partition: int
@@ -168,65 +168,45 @@ def _topic_id(entity_id: str) -> str:
 def _living_topics(
     connection: sa.Connection, cluster: str, topic_ids: Sequence[str], *, at_ms: int
 ) -> frozenset[str]:
-    """For membership tests only. Those announced by then, and not being deleted."""
-    living: list[str] = []
-    for start in range(0, len(topic_ids), _KEYS_PER_QUERY):
-        newest = (
-            sa.select(audit.c.entity_id, sa.func.max(audit.c.version).label("version"))
-            .where(
-                audit.c.cluster == cluster,
-                audit.c.kind == "change",
-                audit.c.entity == Entity.TOPIC.value,
-                audit.c.entity_id.in_(topic_ids[start : start + _KEYS_PER_QUERY]),
-                audit.c.at_ms <= at_ms,
-            )
-            .group_by(audit.c.entity_id)
-            .subquery()
-        )
-        statement = (
-            sa.select(audit.c.entity_id, audit.c.after)
-            .join(
-                newest,
-                sa.and_(audit.c.entity_id == newest.c.entity_id, audit.c.version == newest.c.version),
-            )
-            .where(audit.c.cluster == cluster, audit.c.entity == Entity.TOPIC.value)
-        )
-        for row in connection.execute(statement):
-            if row.after is not None and not row.after.get("deleting", False):
-                living.append(row.entity_id)
-    return frozenset(living)
+    """Return the ids of those announced by `at_ms` and not being deleted. For membership tests only."""
+    newest, is_wanted = sa.func.max(audit.c.version), audit.c.at_ms <= at_ms
+    rows = _rows_at(connection, cluster, Entity.TOPIC, topic_ids, version=newest, is_wanted=is_wanted)
+    return frozenset(row.entity_id for row in rows if row.after and not row.after.get("deleting", False))
 
 
 def followed_by_a_gap(
     connection: sa.Connection, cluster: str, entity_ids: Sequence[str], *, at_ms: int
 ) -> frozenset[str]:
-    """For membership tests only. Partitions whose first row after `at_ms` says that rows before it are
-    missing."""
-    doubtful: list[str] = []
+    """Return the partitions whose first row after `at_ms` says that rows before it are missing. For
+    membership tests only."""
+    following, is_wanted = sa.func.min(audit.c.version), audit.c.at_ms > at_ms
+    rows = _rows_at(connection, cluster, Entity.PARTITION, entity_ids, version=following, is_wanted=is_wanted)
+    return frozenset(row.entity_id for row in rows if row.gap_before)
+
+
+def _rows_at(
+    connection: sa.Connection,
+    cluster: str,
+    entity: Entity,
+    entity_ids: Sequence[str],
+    *,
+    version: sa.ColumnElement[int],
+    is_wanted: sa.ColumnElement[bool],
+) -> Iterator[Any]:
+    """Yield one row for each of these entities: `version` chooses it among its rows that are wanted."""
+    of_entity = audit.c.cluster == cluster, audit.c.entity == entity.value
     for start in range(0, len(entity_ids), _KEYS_PER_QUERY):
-        following = (
-            sa.select(audit.c.entity_id, sa.func.min(audit.c.version).label("version"))
+        chosen = (
+            sa.select(audit.c.entity_id, version.label("version"))
             .where(
-                audit.c.cluster == cluster,
+                *of_entity,
                 audit.c.kind == "change",
-                audit.c.entity == Entity.PARTITION.value,
                 audit.c.entity_id.in_(entity_ids[start : start + _KEYS_PER_QUERY]),
-                audit.c.at_ms > at_ms,
+                is_wanted,
             )
             .group_by(audit.c.entity_id)
             .subquery()
         )
-        statement = (
-            sa.select(audit.c.entity_id)
-            .join(
-                following,
-                sa.and_(audit.c.entity_id == following.c.entity_id, audit.c.version == following.c.version),
-            )
-            .where(
-                audit.c.cluster == cluster,
-                audit.c.entity == Entity.PARTITION.value,
-                audit.c.gap_before.is_(True),
-            )
-        )
-        doubtful += [row.entity_id for row in connection.execute(statement)]
-    return frozenset(doubtful)
+        is_chosen = sa.and_(audit.c.entity_id == chosen.c.entity_id, audit.c.version == chosen.c.version)
+        statement = sa.select(audit.c.entity_id, audit.c.after, audit.c.gap_before)
+        yield from connection.execute(statement.join(chosen, is_chosen).where(*of_entity))

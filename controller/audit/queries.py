@@ -79,24 +79,20 @@ _OUTCOME = (
 ROWS = sa.select(audit, *_OUTCOME).outerjoin(audit_outcomes, audit_outcomes.c.audit_id == audit.c.id)
 
 
+#: Fields of a filter that are columns, too.
+_EQUAL = (
+    *("kind", "cluster", "entity", "topic", "partition", "actor", "cause"),
+    *("operation_id", "request_id"),
+)
+
+
 def list_rows(connection: sa.Connection, wanted: AuditFilter, *, limit: int) -> list[AuditRow]:
     """Up to `limit` rows, newest first."""
-    equal: tuple[tuple[sa.Column[Any], Any], ...] = (
-        (audit.c.kind, wanted.kind),
-        (audit.c.cluster, wanted.cluster),
-        (audit.c.entity, wanted.entity),
-        (audit.c.topic, wanted.topic),
-        (audit.c.partition, wanted.partition),
-        (audit.c.actor, wanted.actor),
-        (audit.c.cause, wanted.cause),
-        (audit.c.operation_id, wanted.operation_id),
-        (audit.c.request_id, wanted.request_id),
-    )
-    # Made as inert as what is stored: text that PostgreSQL refuses is nobody's, and no failure of ours.
+    # Made as inert as what is stored: text that PostgreSQL refuses matches no row, and is no failure.
     conditions: list[sa.ColumnElement[bool]] = [
-        column == (inert(value) if isinstance(value, str) else value)
-        for column, value in equal
-        if value is not None
+        audit.c[name] == (inert(value) if isinstance(value, str) else value)
+        for name in _EQUAL
+        if (value := getattr(wanted, name)) is not None
     ]
     if wanted.broker is not None:
         conditions.append(audit.c.brokers.contains(f",{wanted.broker},", autoescape=True))

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from controller.audit.change import Entity, partition_id
 from controller.audit.placements import audited_since_ms, followed_by_a_gap
 from controller.audit.removal import anchoring_row
-from controller.audit.safety import AuditedState, History, Measured, Meter
+from controller.audit.safety import AuditedState, History, MeasuredSafety, Meter
 from controller.contract.partition_state import NO_LEADER
 from controller.database.sql import Database
 from controller.database.tables import audit, inert, plan_moves, plans
@@ -38,7 +38,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """anchor: None where there is no row. is_covered: the audit reaches back to the beginning of the time.
     removed_before_ms: rows of it were removed, up to then; None: none were."""
 
-    measured: Measured
+    measured: MeasuredSafety
     anchor: Anchor | None
     is_covered: bool
     removed_before_ms: int | None = None
@@ -54,10 +54,10 @@ async def read_receipt(
     end_ms: int,
     is_over: bool,
 ) -> Receipt:
-    """Of the partitions that an operation changed and those that it names, from begin_ms to end_ms.
+    """Return the receipt of all partitions that an operation changed or names, from begin_ms to end_ms.
 
-    named: topics' names by partition id (`controller.audit.change.partition_id`). is_over: the time is, so
-    that rows after it can tell of holes in it. Raises DatabaseUnavailable.
+    named: topics' names by partition id (`controller.audit.change.partition_id`). is_over: the time has
+    ended, so that rows after it can tell of holes in it. Raise DatabaseUnavailable.
     """
     changed = await store.read(partial(_changed_by, cluster=cluster, operation_id=operation_id))
     topics = {**named, **changed}

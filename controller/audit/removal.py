@@ -1,9 +1,9 @@
-"""What retention has removed of a cluster's history, and where the chain of hashes begins since.
+"""The removals of old rows from a cluster's history, and the place where its chain of hashes begins since.
 
 Entries go only from the beginning of the chain: all up to a position, the anchor, from which on a walk
 verifies as it did from the first entry. What stays below the anchor is the state at it: the newest row of
-each entity that existed. So the cluster can still be told as it was at any time since, what comes next still
-follows a row that is known, and a back-fill finds nothing missing.
+each entity that existed. So the audit can still show the cluster as it was at any time since, the next change
+of an entity still follows a row that is known, and a back-fill finds nothing missing.
 
 The newest removal stands in `audit` as a request of the controller's, whose `after` is a `Removal`. Being in
 the chain it vouches for the anchor, and for the rows below it by a digest.
@@ -87,7 +87,7 @@ def anchoring_row(connection: sa.Connection, cluster: str) -> int | None:
 
 
 def find_removal(connection: sa.Connection, cluster: str) -> Recorded | None:
-    """The newest removal; None: the history is there from its beginning. Raises RemovalUnreadable."""
+    """The newest removal; None: the history is there from its beginning. Raise RemovalUnreadable."""
     statement = (
         sa.select(audit, audit_anchors.c.audit_id, audit_anchors.c.is_swept)
         .select_from(

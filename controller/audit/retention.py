@@ -46,7 +46,7 @@ ENTRIES_PER_REMOVAL: Final = 50_000
 
 
 class HistoryAltered(Exception):
-    """What would be removed is not as it was written, and only as long as it is there can that be told."""
+    """The rows to be removed were altered. They stay: only as long as they are there can that be told."""
 
 
 class RetentionClock(Protocol):
@@ -69,13 +69,13 @@ class Retention:
         self._days = days
 
     async def run(self) -> None:
-        """For ever."""
+        """Look for old rows every LOOK_MS, without end."""
         while True:
             await self._clock.sleep_ms(LOOK_MS)
             await self.look()
 
     async def look(self) -> None:
-        """Removes what is too old by now, by more than one clock's word, and nothing while clocks disagree.
+        """Remove what is too old by now, by more than one clock's word, and nothing while clocks disagree.
         What fails is tried again by the next look."""
         for cluster in self._clusters():
             now_ms = self._clock.expiry_ms()
@@ -103,7 +103,7 @@ class _Cut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def remove_old_rows(store: Database, cluster: str, *, days: int, now_ms: int) -> int:
-    """Removes what is older than `days` whole days; returns how many removals that took. Raises
+    """Remove what is older than `days` whole days; return how many removals that took. Raise
     DatabaseUnavailable, DatabaseRejected, HistoryAltered, RemovalUnreadable."""
     before_ms = now_ms // DAY_MS * DAY_MS - days * DAY_MS
     removals = 0
@@ -147,7 +147,7 @@ async def remove_old_rows(store: Database, cluster: str, *, days: int, now_ms: i
 def _find_cut(
     connection: sa.Connection, *, cluster: str, last: Recorded | None, before_ms: int
 ) -> _Cut | None:
-    """None: there is nothing to remove but what tells of earlier removals."""
+    """Return what to remove next; None if nothing is old enough but rows that tell of earlier removals."""
     head = connection.execute(sa.select(audit_heads).where(audit_heads.c.cluster == cluster))
     found = head.mappings().one_or_none()
     if found is None:
@@ -189,7 +189,7 @@ def _find_cut(
 
 
 def _first_torn(connection: sa.Connection, cluster: str, after: int, until: int) -> int | None:
-    """Where the first request stands whose outcome would stay."""
+    """Return the chain position of the first request whose outcome would stay; None if there is none."""
     statement = (
         sa.select(sa.func.min(audit.c.chain_position))
         .join(audit_outcomes, audit_outcomes.c.audit_id == audit.c.id)
@@ -216,7 +216,7 @@ def _anchor(
     days: int,
     now_ms: int,
 ) -> Removal | None:
-    """None: something has come in between, look again later."""
+    """Record the removal and return it; None if another change came in between: look again later."""
     lock_head(connection, cluster)
     newest = find_removal(connection, cluster)
     if (newest and newest.audit_id) != (last and last.audit_id):
@@ -258,7 +258,7 @@ def _anchor(
 
 
 async def _sweep(store: Database, cluster: str, recorded: Recorded) -> None:
-    """Deletes what lies below the anchor, but for the rows that stay."""
+    """Delete what lies below the anchor, but for the rows that stay."""
     until, head_position = recorded.removal.chain_position, recorded.removal.head_position
     unanswered = (
         ~sa.select(audit_outcomes.c.audit_id)
@@ -298,7 +298,7 @@ def _sweep_page(
     until: int,
     is_doomed: sa.ColumnElement[bool],
 ) -> int:
-    """Returns up to where it has looked."""
+    """Return up to where it has looked."""
     end = page_end(connection, table=table, cluster=cluster, after=after, until=until)
     connection.execute(table.delete().where(*placed(table, cluster, after, end), is_doomed))
     return end

@@ -1,10 +1,10 @@
-"""How near partitions came to refusing acks=all in a stretch of time, told from their audited states. Pure.
+"""A measure of how near partitions came to refusing acks=all in a time, from their audited states. Pure.
 
 The slack of a partition is how many more replicas it has in sync than it must have: at 0 it still takes
 writes with acks=all and may lose no further replica, below 0 it refuses them. What counts is the in-sync set
 as the controller kept it at each moment, whichever replicas a running reassignment adds and drops.
 
-    histories --measure(begin, end)--> worst slack, the minute in which most of it lay, who fell below
+    histories --measure(begin, end)--> worst slack, the minute in which most of it lay, all that fell below
 
 Every minute is one of the clock's, from second 0 to 60, so that it can be found in other tools' graphs.
 """
@@ -61,8 +61,8 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cause: str
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """How many partitions it happened to, and for how long to the one that had it longest."""
+class StretchTally(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of partitions with such stretches, and the total of the partition that had them longest."""
 
     partitions: int = 0
     ms_max: int = 0
@@ -80,15 +80,15 @@ class Worst(msgspec.Struct, frozen=True, kw_only=True):
     first: tuple[Stretch, ...]
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredSafety(msgspec.Struct, frozen=True, kw_only=True):
     """partitions: with any state in the time. holes: those whose history is not whole, and those without one.
     began_below: of those below their minimum, how many were so from the beginning."""
 
     partitions: int
     states: int
     worst: Worst | None
-    below: Tally
-    leaderless: Tally
+    below: StretchTally
+    leaderless: StretchTally
     began_below: int
     holes: tuple[tuple[str, int], ...]
     holes_total: int
@@ -148,7 +148,7 @@ class Meter:
             if len(self._worst_first) < SHOWN_MAX:
                 self._worst_first.append(stretch)
 
-    def finish(self) -> Measured:
+    def finish(self) -> MeasuredSafety:
         worst = None
         if self._slack is not None:
             minute_ms, partition_ms = worst_minute(self._at_worst)
@@ -159,7 +159,7 @@ class Meter:
                 partition_ms=partition_ms,
                 first=tuple(self._worst_first),
             )
-        return Measured(
+        return MeasuredSafety(
             partitions=self._partitions,
             states=self._states,
             worst=worst,
@@ -178,7 +178,7 @@ class _Counter:
         self._first: list[Stretch] = []
 
     def add(self, stretches: Sequence[Stretch]) -> None:
-        """Those of one partition."""
+        """Count the stretches of one partition."""
         if not stretches:
             return
         self._partitions += 1
@@ -186,21 +186,14 @@ class _Counter:
         if len(self._first) < SHOWN_MAX:
             self._first.append(stretches[0])
 
-    def tally(self) -> Tally:
-        return Tally(partitions=self._partitions, ms_max=self._ms_max, first=tuple(self._first))
-
-
-def measure(histories: Iterable[History], *, begin_ms: int, end_ms: int) -> Measured:
-    meter = Meter(begin_ms=begin_ms, end_ms=end_ms)
-    for history in histories:
-        meter.add(history)
-    return meter.finish()
+    def tally(self) -> StretchTally:
+        return StretchTally(partitions=self._partitions, ms_max=self._ms_max, first=tuple(self._first))
 
 
 def _stretches(history: History, begin_ms: int, end_ms: int) -> Iterable[tuple[Stretch, bool]]:
     """In their order, with whether the partition had a leader; cut to the time that is asked about.
 
-    A state begins no earlier than the one before it, whatever the clock of another controller said.
+    A state begins no earlier than the one before it, even if another controller's clock said so.
     """
     from_ms = begin_ms
     for index, state in enumerate(history.seen):

@@ -56,14 +56,14 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """What a walk has found.
+    """The result of a walk.
 
     first_seq, last_seq: of the rows that were found to fit; None: none was looked at.
     chain_position, hash: of the last entry that fits. Noted elsewhere, they show a chain that was
         rewritten as a whole.
     unchained: rows that wait for their place, written by a controller of the release before.
     next_from_seq: where to go on; None: the walk came to the end, or to a mismatch.
-    removal: what is not there any more; None: nothing was ever removed, or nothing tells of it.
+    removal: the newest removal; None: nothing was ever removed, or no row tells of it.
     """
 
     rows: int
@@ -109,7 +109,7 @@ class _Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Walk:
-    """What has been found so far."""
+    """The findings of a walk so far."""
 
     __slots__ = ("first_seq", "hash", "last_seq", "outcomes", "position", "rows", "seq_before", "start")
 
@@ -123,7 +123,7 @@ class _Walk:
         self.seq_before = start.seq
 
     def check_entry(self, entry: _Entry) -> Mismatch | None:
-        """Takes the next entry, or says why it does not fit."""
+        """Take the next entry, or say why it does not fit."""
         place = self.position + 1
         if not self.hash:
             return _misfit(MismatchCode.MISSING, entry, "the entry before it is missing")
@@ -189,9 +189,9 @@ async def verify(
     to_position: int | None = None,
     entries_max: int = ENTRIES_MAX,
 ) -> Verification | None:
-    """Checks the rows numbered `from_seq` to `to_seq`, both inclusive, and the outcomes written between them;
+    """Check the rows numbered `from_seq` to `to_seq`, both inclusive, and the outcomes written between them;
     from the beginning, or to the end, where a bound is not given. to_position: ends with the entry there
-    instead. None: nothing was ever written about this cluster. Raises DatabaseUnavailable."""
+    instead. None: nothing was ever written about this cluster. Raise DatabaseUnavailable."""
     anchored_by = await store.read(partial(anchoring_row, cluster=cluster))
     while True:
         found = await _walk_once(
@@ -293,7 +293,7 @@ def _find_start(connection: sa.Connection, *, cluster: str, from_seq: int | None
 
 
 async def _check_anchor(store: Database, cluster: str, start: _Start) -> Mismatch | None:
-    """That the removal's row says what it said, and that the rows below are those that it names."""
+    """Return a mismatch if the removal's row was changed, or the rows below are not those that it names."""
     recorded = start.removal
     assert recorded is not None
     entry = _row_entry(recorded.row)
@@ -410,7 +410,7 @@ def _entry(found: Mapping[Any, Any], *, audit_id: int, is_row: bool, expected_ha
         is_row=is_row,
         audit_id=audit_id,
         seq=found["seq"],
-        # Whoever takes a hash away has altered the entry, too.
+        # An entry whose hash was removed is altered, too.
         previous_hash=found["previous_hash"] or "",
         hash=found["hash"] or "",
         expected_hash=expected_hash,

@@ -1,4 +1,4 @@
-"""What the controller and the brokers say to each other.
+"""The messages between the controller and the brokers. Pure.
 
 Values only: both planes import it, it imports neither.
 """

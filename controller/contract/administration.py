@@ -1,9 +1,9 @@
-"""What a Kafka client asks a broker to administer, on its way to the controller.
+"""The administrative requests of Kafka clients, on their way from a broker to the controller.
 
-A broker decides nothing of it. It translates the request, the controller carries it out by the very services
+A broker decides nothing of them. It translates the request, the controller carries it out by the services
 that REST uses, with the same audit, policies and refusals, and the broker translates the outcomes back, one
-for each thing that was named, in that order. Nothing here is sent twice by the broker itself: whether a write
-was carried out whose answer was lost is for the client to find out, as with Kafka.
+for each thing that was named, in that order. A broker sends no request twice by itself: if the answer to a
+write was lost, the client finds out whether the write was carried out, as with Kafka.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from controller.contract.errors import ControllerError
 
 
 class ResourceKind(StrEnum):
-    """Whose settings. A broker named "" stands for the defaults of all, which are the cluster's."""
+    """The owner of settings. A broker named "" stands for the defaults of all, which are the cluster's."""
 
     TOPIC = "topic"
     BROKER = "broker"
@@ -38,7 +38,7 @@ class CreateTopicsCall(msgspec.Struct, frozen=True, kw_only=True, tag="create_to
 
 
 class TopicToDelete(msgspec.Struct, frozen=True, kw_only=True):
-    """By name, or by id where the name is None."""
+    """A topic by its name, or by its id where the name is None."""
 
     name: str | None = None
     topic_id: str | None = None
@@ -128,7 +128,7 @@ class AdminRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigSource(StrEnum):
-    """Where a value comes from."""
+    """The place that a value comes from."""
 
     TOPIC = "topic"
     BROKER = "broker"
@@ -170,8 +170,9 @@ class CreatedTopic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdminOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one thing that was named. error_code: Kafka's. topic, partition: of an election, whose
-    partitions need not have been named. created: of a topic; configs: of a resource that was described."""
+    """The outcome for one thing that was named. error_code: Kafka's. topic: of a deletion or an election.
+    partition: of an election, whose partitions need not have been named. created: of a topic. configs: of a
+    new topic, or of a resource that was described."""
 
     error_code: int = 0
     message: str | None = None
@@ -182,7 +183,7 @@ class AdminOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdminResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """error: why nothing at all was tried, or, OUTCOME_UNKNOWN, why nobody can tell."""
+    """error: why nothing at all was tried, or, OUTCOME_UNKNOWN, why it is not known."""
 
     error: ControllerError = ControllerError.NONE
     controller_epoch: int = -1

@@ -1,4 +1,4 @@
-"""What time it is, where a wrong answer destroys something. Pure.
+"""The time of day, for uses where a wrong answer destroys something. Pure.
 
 Three clocks are asked, and no two of them fail together unless a machine, or the time that it is given, does:
 
@@ -12,9 +12,9 @@ too late is harmless. While they are not, or the other has not been heard, nothi
 and what is written is stamped with the time that two of them tell: the later one, if in doubt, because
 a timestamp that is too old is a deletion later on.
 
-The elapsed time follows a wall clock by no more than clocks are slewed. One that own and other clock
-refute together, forward or back, gives in after SETTLED_MS: somebody has set the time of all machines, or of
-the only one. No clock decides what is committed.
+The elapsed time follows a wall clock by no more than clocks are slewed. If own and other clock agree and
+refute it, forward or back, it is set to them after SETTLED_MS: the time of all machines was set, or of the
+only one. No clock decides what is committed.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from controller.contract.session import ClockLeap
 LEAP_MS_MIN: Final = 5 * 60 * 1000
 """Clocks further apart than this disagree. Leases and NTP bound what is in order far below."""
 READING_MS_MAX: Final = 30_000
-"""For so long the other clock counts as heard, and so old an answer may be."""
+"""The time for which the other clock counts as heard, and the longest that an answer may take."""
 SETTLED_MS: Final = 24 * 60 * 60 * 1000
 SLEWED_ONE_IN: Final = 1_000
-"""As fast as the elapsed time follows a wall clock; NTP slews one in 2 000 at most."""
+"""The elapsed time follows a wall clock by one part in this many at most; NTP slews one in 2 000 at most."""
 SLEW_INTERVAL_MS: Final = 10_000
 
 
 class _Reading(NamedTuple):
-    """What a clock showed, and our monotonic clock then."""
+    """The time that a clock showed, and that of our monotonic clock then."""
 
     wall_ms: int
     mono_ms: int
@@ -57,7 +57,7 @@ class AgreedTime:
 
     def on_reading(self, other_wall_ms: int, *, sent_ms: int, wall_ms: int, mono_ms: int) -> None:
         """An answer told the other clock. It was read somewhat earlier, so it seems behind: by the
-        round trip at most, and one that lasted long, because somebody slept, tells nothing. sent_ms:
+        round trip at most, and one that lasted long, because a machine slept, tells nothing. sent_ms:
         monotonic."""
         if mono_ms - sent_ms > READING_MS_MAX:
             return

@@ -18,9 +18,10 @@ class ControllerError(StrEnum):
     #: The cluster, or the broker within it, is not known (not registered, or forgotten).
     UNKNOWN_CLUSTER = "unknown_cluster"
     BROKER_NOT_REGISTERED = "broker_not_registered"
-    #: The sender's broker epoch is not the registered one: it speaks for an earlier incarnation (I8).
+    #: The sender's broker epoch is not the registered one: it speaks for an earlier incarnation (I8, broker
+    #: epochs fence incarnations).
     STALE_BROKER_EPOCH = "stale_broker_epoch"
-    #: Another live process holds this broker id (S37).
+    #: Another live process holds this broker id (S37, a second process under one id).
     DUPLICATE_BROKER_REGISTRATION = "duplicate_broker_registration"
     #: The directory belongs to another cluster or another broker id.
     INCONSISTENT_CLUSTER_ID = "inconsistent_cluster_id"
@@ -28,7 +29,8 @@ class ControllerError(StrEnum):
     UNKNOWN_TOPIC_OR_PARTITION = "unknown_topic_or_partition"
     FENCED_LEADER_EPOCH = "fenced_leader_epoch"
     INVALID_REQUEST = "invalid_request"
-    #: The proposal was built on an older partition epoch; the reply carries the current state (I6).
+    #: The proposal was built on an older partition epoch; the reply carries the current state (I6, partition
+    #: epochs order everything).
     INVALID_UPDATE_VERSION = "invalid_update_version"
     #: A proposed member is fenced, shutting down, or of another incarnation (KIP-841, KIP-903). The refusal
     #: raised the partition epoch, so that no late copy of the proposal can be accepted after all.
@@ -39,5 +41,6 @@ class ControllerError(StrEnum):
     NEW_LEADER_ELECTED = "new_leader_elected"
     #: The write may or may not have happened. Ask again with the same proposal id.
     OUTCOME_UNKNOWN = "outcome_unknown"
-    #: Somebody knows of metadata that ZooKeeper no longer has: this controller decides nothing (section 11).
+    #: A broker knows of metadata that ZooKeeper no longer has: this controller decides nothing (section 11,
+    #: when ZooKeeper goes back).
     METADATA_WENT_BACK = "metadata_went_back"

@@ -1,5 +1,5 @@
-"""What a broker holds: told while the metadata is back, of it an operator's recovery rebuilds the rows; and
-what it has set aside, told to every controller, of it an operator brings topics back."""
+"""The holdings of a broker: told while the metadata has gone back, for an operator's recovery to rebuild the
+rows from; and what it has set aside: told to every controller, for an operator to bring topics back from."""
 
 from __future__ import annotations
 
@@ -17,25 +17,6 @@ class HeldLog(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     partition: int
     leader_epoch: int
     log_end_offset: int
-
-
-class Holdings(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one broker can tell. identity: as it registers, its word on its last stop included.
-
-    has_view: it has applied a FULL state in this life; without one topics, states and configs are empty.
-    states: those applied, and those under which logs are still to be made.
-    broker_epoch_max: the highest of its own and those that it knows of others.
-    """
-
-    identity: RegisterRequest
-    has_view: bool = False
-    broker_epoch_max: int = -1
-    #: Those admitted, as it was told last.
-    broker_ids: tuple[int, ...] = ()
-    cluster_configs: dict[str, str] = {}
-    topics: tuple[TopicState, ...] = ()
-    states: tuple[PartitionState, ...] = ()
-    logs: tuple[HeldLog, ...] = ()
 
 
 class SetAsideLog(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,3 +46,24 @@ class SetAsideLog(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def records(self) -> int:
         return self.log_end_offset - self.log_start_offset
+
+
+class Holdings(msgspec.Struct, frozen=True, kw_only=True):
+    """All that one broker can tell. identity: as it registers, its word on its last stop included.
+
+    has_view: it has applied a FULL state in this life; without one topics, states and configs are empty.
+    states: those applied, and those under which logs are still to be made.
+    broker_epoch_max: the highest broker epoch among those of the last batch that is wholly applied.
+    set_aside: what it has in quarantine.
+    """
+
+    identity: RegisterRequest
+    has_view: bool = False
+    broker_epoch_max: int = -1
+    #: Those admitted, as it was told last.
+    broker_ids: tuple[int, ...] = ()
+    cluster_configs: dict[str, str] = {}
+    topics: tuple[TopicState, ...] = ()
+    states: tuple[PartitionState, ...] = ()
+    logs: tuple[HeldLog, ...] = ()
+    set_aside: tuple[SetAsideLog, ...] = ()

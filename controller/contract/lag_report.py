@@ -1,10 +1,11 @@
-"""What a leader tells the controller of its followers, and what it asks to be changed in the ISR.
+"""A leader's report to the controller on its followers, and the changes that it asks for in the ISR.
 
 A report that says a follower has caught up is a *promise*: from the moment it is built, before it is sent,
 the leader counts that follower in its maximal ISR, so the high watermark waits for it whatever the answer
 is (KIP-497). A report that says a follower lags asks for its removal; the leader goes on waiting for it
 until the controller has persisted the smaller ISR and said so. A timeout proves nothing: report again with
-the same proposal id. Only a newer partition epoch ends a promise (I2, I6, I9, I10).
+the same proposal id. Only a newer partition epoch ends a promise (I2, the leader is never laxer; I6,
+partition epochs order everything; I9, joining takes the epoch start; I10, only leaders expand the ISR).
 """
 
 from __future__ import annotations
@@ -96,9 +97,9 @@ class ReplicaProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplicaLogEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one replica's log goes while its partition has no leader: what an operator must see before
-    choosing one uncleanly. Told once per such state, by every replica that can be reached, because a log that
-    nobody leads does not grow. It elects nobody, but for a log with a seal (docs/replication.md 3.9).
+    """The end of one replica's log while its partition has no leader: an operator must see it before choosing
+    a leader uncleanly. Every replica that can be reached tells it once per such state, because a log without
+    a leader does not grow. It elects no leader, unless the log has a seal (docs/replication.md 3.9).
 
     leader_epoch: of the state without a leader. high_watermark: as this replica knows it, at most the true
         one. epochs: the latest LOG_EPOCHS_MAX entries of its leader-epoch history, as (leader epoch, start
@@ -115,6 +116,11 @@ class ReplicaLogEnd(msgspec.Struct, frozen=True, kw_only=True):
     high_watermark: int
     epochs: tuple[tuple[int, int], ...] = ()
     seal_chain_epoch: int = -1
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch of the log, -1 for a log without one."""
+        return self.epochs[-1][0] if self.epochs else -1
 
 
 class CreatedLogs(msgspec.Struct, frozen=True, kw_only=True):

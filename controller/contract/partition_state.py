@@ -2,7 +2,8 @@
 
 Everything that decides durability travels together under one partition epoch: who leads, who is in sync,
 who may be elected, and how many must be in sync (KIP-966 showed that the eligible set and the minimum can't
-be changed apart). A state with a higher `partition_epoch` replaces one with a lower; nothing else does (I6).
+be changed apart). A state with a higher `partition_epoch` replaces one with a lower; nothing else does (I6,
+partition epochs order everything).
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ NO_EPOCH = -1
 
 
 class LeaderRecovery(StrEnum):
-    """Whether the leader was elected uncleanly and has not confirmed its log yet (KIP-704)."""
+    """The state of the leader: RECOVERING if elected uncleanly, until it has confirmed its log (KIP-704)."""
 
     RECOVERED = "recovered"
     RECOVERING = "recovering"
 
 
 class MoveThrottle(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast the learners of a reassignment may copy. rate: bytes per second that each broker may fetch for
-    all learners with the same `operation`, so that one request for many partitions has one rate."""
+    """The rate at which a reassignment's learners may copy. rate: bytes per second that each broker may fetch
+    for all learners with the same `operation`, so that one request for many partitions has one rate."""
 
     rate: int
     operation: str
@@ -112,5 +113,6 @@ class TopicState(msgspec.Struct, frozen=True, kw_only=True):
     deleting: bool = False
 
 
-#: Names a partition for good: (topic id, partition). Topic names come back; ids never do (I21).
+#: Names a partition for good: (topic id, partition). Topic names come back; ids never do (I21, topic ids
+#: decide).
 PartitionKey = tuple[str, int]

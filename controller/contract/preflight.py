@@ -1,4 +1,4 @@
-"""What is tested before a broker is admitted, and what the brokers answer.
+"""The tests before a broker is admitted, and the brokers' answers.
 
 While brokers wait to be added, the answer to every heartbeat names the listeners that its sender shall try:
 a waiting broker is told of its future peers, a live one of those that wait. Each tries again every few
@@ -32,7 +32,7 @@ class ReachFailure(StrEnum):
 
 
 class PeerReach(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of trying one listener. failure: None if it answered as a broker should."""
+    """The result of trying one listener. failure: None if it answered as a broker should."""
 
     broker_id: int
     broker_epoch: int
@@ -51,8 +51,8 @@ class DiskFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClockFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the controller's wall clock is ahead of the broker's, and by how much that may be wrong: half
-    the round trip of the heartbeat that told it."""
+    """The lead of the controller's wall clock over the broker's, and the error that it may have: half the
+    round trip of the heartbeat that told it."""
 
     ahead_ms: int
     error_ms: int

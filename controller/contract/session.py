@@ -4,8 +4,9 @@
         active --silence for the grace, or proven death--> fenced      active --SIGTERM--> shutting_down
 
 A broker epoch names one incarnation (KIP-380). The controller mints it in the registration write itself,
-and only after every seat that this incarnation can't vouch for has been taken away (I11, KIP-966): a broker
-that comes back without its bytes finds itself outside ISR and ELR before it can say a word.
+and only after every seat that this incarnation can't vouch for has been taken away (I11, unproven logs lose
+their seats first; KIP-966): a broker that comes back without its bytes finds itself outside ISR and ELR
+before it can say a word.
 
 Leases buy silence, never durability: a broker counts its lease from the *send* time of the last heartbeat
 that was acknowledged, the controller counts its grace from the *receive* time, and grace >= lease + drift
@@ -26,7 +27,7 @@ UNANSWERED_INCARNATIONS_MAX = 16
 
 
 class ShutdownKind(StrEnum):
-    """How the previous incarnation of this broker stopped, as far as its own disk can prove."""
+    """The way in which this broker's previous incarnation stopped, as far as its own disk can prove."""
 
     #: No earlier incarnation on these directories.
     FIRST_START = "first_start"
@@ -45,7 +46,7 @@ class ShutdownKind(StrEnum):
 
 
 class BrokerStatus(StrEnum):
-    """What a broker may do, told with each heartbeat."""
+    """The status of a broker: what it may do. Told with each answer to a heartbeat."""
 
     WAITING = "waiting"  # registered, not admitted by an operator: holds nothing
     FENCED = "fenced"  # admitted, not yet (or no longer) trusted: leads nothing, joins no ISR
@@ -77,7 +78,7 @@ class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
     unanswered_incarnation_ids: incarnations that asked to register from these directories since that epoch
         was recorded and died before they saw an answer, oldest first; each is written down before it asks.
         One of them may be the incarnation that the controller knows: it was given an epoch and never used it,
-        so whoever came after it on the same directories still holds everything.
+        so the process after it on the same directories still holds everything.
     host: where the process runs; replicas of a partition never share one when it can be avoided.
     """
 
@@ -112,7 +113,8 @@ class RegisterResponse(msgspec.Struct, frozen=True, kw_only=True):
     #: The active controller's URL, when the one asked is not it and knows.
     active_controller: str | None = None
     lineage: str = ""
-    #: Goes into the seals of logs (docs/replication.md 3.9): a seal proves something as long as this stays.
+    #: Goes into the seals of logs (docs/replication.md 3.9, after total power loss): a seal proves something
+    #: as long as this stays.
     chain_epoch: int = -1
 
 
@@ -127,7 +129,7 @@ class ClockLeap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """What a controller has heard of a broker's heartbeats: the highest `count` and `answered`."""
+    """The highest `count` and `answered` that a controller has heard in a broker's heartbeats."""
 
     broker_id: int
     broker_epoch: int
@@ -141,7 +143,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     broker_id: int
     broker_epoch: int
     incarnation_id: str
-    #: Position in the metadata stream that this broker has completely applied (I25).
+    #: Position in the metadata stream that this broker has completely applied (I25, applied is said
+    #: afterwards).
     applied_controller_epoch: int = -1
     applied_sequence: int = -1
     offline_log_dir_ids: tuple[str, ...] = ()
@@ -159,8 +162,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Only an answer with `error` NONE renews the lease, and only under a controller epoch not below the
-    highest the broker has seen."""
+    """The answer to a heartbeat. It renews the lease only if `error` is NONE and the controller epoch is not
+    below the highest that the broker has seen."""
 
     error: ControllerError = ControllerError.NONE
     controller_epoch: int = -1

@@ -1,10 +1,10 @@
-"""How fast learners may copy: the rates that operators set, under Kafka's names (KIP-73).
+"""The rates at which learners may copy, as operators set them under Kafka's names (KIP-73).
 
 Three rates bound the copying of one learner, and the lowest counts: the one of its reassignment (in the
-partition's state, so it goes with the reassignment, whatever its end), what its broker may take in, and what
+partition's state, so it goes with the reassignment, however that ends), what its broker may take in, and what
 its leader may give out. They are bytes per second and bound learners only, that is replicas being added that
-are not in sync. A rate that somebody forgot therefore never slows what keeps a partition replicated, which in
-Kafka it does: there a list of throttled replicas goes stale beside the assignment.
+are not in sync. So a forgotten rate never slows the copying that keeps a partition replicated. In Kafka it
+does: there a list of throttled replicas goes stale beside the assignment.
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ def effective_rate(name: str, broker: Mapping[str, str], cluster: Mapping[str, s
 
 
 def is_learner(state: PartitionState, broker_id: int) -> bool:
-    """Being added, and not in sync. Nobody else is ever throttled."""
+    """Return whether the replica is being added and not in sync. No other replica is ever throttled."""
     return broker_id in state.adding_replicas and broker_id not in state.isr

@@ -4,10 +4,11 @@ The controller pushes nothing. Each broker asks for what follows the position it
 request waits at the controller until there is something (a long poll). A position is
 (controller epoch, sequence); sequences start anew with each controller. A broker that asks with another
 controller epoch, with a broker epoch that has never had a full batch, or from too far back gets the FULL
-state; anyone else gets a delta in which several changes of one partition may have been merged into its
+state; any other broker gets a delta in which several changes of one partition may have been merged into its
 latest state. Merging is safe because a leader-epoch jump of more than one counts as a fresh election (I3,
-I14). Absence from a delta means "unchanged", and absence from a FULL batch means "not yours any more":
-quarantine, never delete; only an entry in `deleted_topics` deletes (I22).
+only this epoch's evidence counts; I14, truncate before fetching). Absence from a delta means "unchanged", and
+absence from a FULL batch means "not yours any more": quarantine, never delete; only an entry in
+`deleted_topics` deletes (I22, deletion needs evidence).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from controller.contract.session import Witness
 
 
 class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach a broker, and whether its incarnation is live. Clients are only told of active ones.
+    """The address of a broker, and whether its incarnation is live. Clients are only told of active ones.
     may_join: whether an ISR may take it in; a broker that is shutting down still follows, but joins none.
     configs: what operators set for this broker alone (dotted Kafka names), over `cluster_configs`."""
 
@@ -64,9 +65,9 @@ class PollRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpdateBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What changed after the position asked from, up to `sequence`. Applied entry by entry, then acknowledged
-    as a whole by the next poll; a broker ignores a batch whose controller epoch is below the highest it saw,
-    or whose broker epoch is not its own.
+    """The changes after the position asked from, up to `sequence`. The broker applies them entry by entry,
+    then acknowledges them as a whole by its next poll. It ignores a batch whose controller epoch is below the
+    highest it saw, or whose broker epoch is not its own.
 
     deleted_topics: ids whose logs are to be deleted; repeated until every replica has acknowledged.
     cluster_configs: cluster-wide defaults that brokers need (dotted Kafka names).

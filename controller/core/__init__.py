@@ -1,1 +1,1 @@
-"""What the controller decides, as functions of values: (image, event, now) -> records, effects, reply."""
+"""The controller's decisions, as functions: (image, event, now) -> records, effects, reply. Pure."""

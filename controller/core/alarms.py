@@ -1,9 +1,9 @@
-"""What operators are told about, derived from the image and from what brokers reported.
+"""The alarms for operators, derived from the image and from what brokers reported.
 
 Partition alarms follow the image: they are raised and cleared when a step changes the partition. Replica and
 broker alarms follow reports and sessions. A partition without a leader is explained replica by replica,
-because "offline" helps nobody at night: who could lead if it came back, whose seat was taken and why, and
-who is alive but may lack acknowledged records.
+because "offline" does not help at night: which replica could lead if its broker came back, which one lost its
+seat and why, and which one is alive but may lack acknowledged records.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class AlarmBook:
         self.raise_alarm(draft, AlarmKey(code=AlarmCode.LOGS_UNPROVEN, broker_id=broker_id), detail)
 
     def _settle_unproven(self, draft: Draft, key: PartitionKey, *, whole: Collection[int] | None) -> None:
-        """Those in `whole` have this partition again; None: it is gone."""
+        """Count this partition no more as unproven for the brokers in `whole`; None: for all, it is gone."""
         for broker_id, keys in list(self._unproven.items()):
             if whole is None or broker_id in whole:
                 keys.pop(key, None)
@@ -205,7 +205,7 @@ class AlarmBook:
                 self.clear_alarm(draft, AlarmKey(code=AlarmCode.LOGS_UNPROVEN, broker_id=broker_id))
 
     def clear_broker(self, draft: Draft, broker_id: int) -> None:
-        """A broker was removed: nothing about it or its replicas concerns anyone."""
+        """A broker was removed: alarms about it and its replicas go."""
         self._unproven.pop(broker_id, None)
         for key in [key for key in self._others if key.broker_id == broker_id]:
             self.clear_alarm(draft, key)
@@ -266,8 +266,8 @@ class AlarmBook:
             self._settle_unproven(draft, key, whole=None if state is None else (*state.isr, *gone))
         if state is not None and key in self._troubled:
             for alarm in list(self._troubled[key]):
-                # Whoever is in sync is whole again, and one that was moved away concerns nobody. But a rotten
-                # replica that leads kept its seat only because nobody else could.
+                # A replica in sync is whole again, and one that was moved away matters no more. But a rotten
+                # replica that leads kept its seat only because no other could lead.
                 is_kept = alarm.code is AlarmCode.REPLICA_ROTTEN and alarm.broker_id == state.leader
                 if (alarm.broker_id in state.isr and not is_kept) or alarm.broker_id not in state.replicas:
                     self.clear_alarm(draft, alarm)
@@ -291,7 +291,7 @@ class AlarmBook:
 
 
 class _Told:
-    """What one step tells of partition alarms: the first few of each code in words, the others by number."""
+    """One step's partition alarms, to be told: the first few of each code in words, the others as a count."""
 
     __slots__ = ("_counts", "_draft")
 

@@ -1,17 +1,19 @@
-"""How the replicas of a partition change: it grows first and shrinks last (docs/replication.md 4.2, 4.4).
+"""Changes of a partition's replicas: it grows first and shrinks last (docs/replication.md 4.2,
+reassignment; 4.4, cancelling).
 
     stable --grown--> growing --the last target joins the ISR, in that very write--> stable, as asked
                       |     ^
                       |     +-- grown, with other targets: learners that are wanted no more go at once
                       +-- rolled back --> stable, as it was
 
-While it grows, `replicas` holds the targets, in their order, followed by what will go. A learner counts for
-nothing until its leader proposes it for the ISR (I10). Three things hold for every change here: nobody is
-dropped whose seat would leave the ISR below the minimum; whoever leads stands in the ISR that remains; and
-the leader epoch rises whenever a replica is dropped. Otherwise a leader that is told only of the outcome of
-"removed, and added again" would go on counting how far that replica had come before it lost its log (S26).
+While it grows, `replicas` holds the targets, in their order, then the replicas that will go. A learner counts
+for nothing until its leader proposes it for the ISR (I10, only leaders expand the ISR). Three things hold for
+every change here: no replica is dropped whose seat would leave the ISR below the minimum; the leader stands
+in the ISR that remains; and the leader epoch rises whenever a replica is dropped. Otherwise a leader that is
+told only of the outcome of "removed, and added again" would go on counting how far that replica had come
+before it lost its log (S26, removed and added again).
 
-Values in, values out: the caller raises the partition epoch and writes.
+The functions take and return values: the caller raises the partition epoch and writes.
 """
 
 from __future__ import annotations

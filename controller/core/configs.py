@@ -1,93 +1,34 @@
-"""Which settings this release knows, what values they take, and which one applies.
+"""Check settings, and tell which value applies.
 
 Names and meanings are Kafka's, so that tools and habits carry over. A topic holds overrides under the topic's
 names, the cluster holds defaults under the broker's names, and a few of those a single broker can override.
-An unknown name is refused, because a setting that is silently ignored is a promise silently broken.
+Which settings there are, and what becomes of each, is in settings_table.py.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final
 
-from controller.contract.throttles import FOLLOWER_RATE, LEADER_RATE
 from controller.core.events import Refusal, RefusalCode
+from controller.core.settings_table import CLUSTER_PROTECTED, TOPIC_SETTINGS, Setting
 
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
-
-
-class Setting(NamedTuple):
-    """One setting. kind: "int", "bool" or "choice". default: None when it follows from something else.
-    cluster_name: the cluster-wide default's name; None: a topic-only setting."""
-
-    kind: str
-    default: str | None
-    low: int = 0
-    high: int = INT64_MAX
-    choices: tuple[str, ...] = ()
-    cluster_name: str | None = None
-    hint: str | None = None
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_DOUBLE: Final = re.compile(r"[+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]{1,3})?")
+_REPLICAS: Final = re.compile(r"\*|([0-9]{1,10}:[0-9]{1,10}(,[0-9]{1,10}:[0-9]{1,10})*)?")
 
 
-TOPIC_SETTINGS: dict[str, Setting] = {
-    "cleanup.policy": Setting(
-        "choice",
-        "delete",
-        choices=("delete",),
-        cluster_name="log.cleanup.policy",
-        hint="log compaction is not available in this release",
-    ),
-    "compression.type": Setting(
-        "choice",
-        "producer",
-        choices=("producer",),
-        cluster_name="compression.type",
-        hint="batches are stored as the producer compressed them; set compression at the producer",
-    ),
-    "flush.messages": Setting("int", str(INT64_MAX), low=1, cluster_name="log.flush.interval.messages"),
-    "flush.ms": Setting("int", str(INT64_MAX), cluster_name="log.flush.interval.ms"),
-    "max.message.bytes": Setting("int", "1048588", high=INT32_MAX, cluster_name="message.max.bytes"),
-    "message.timestamp.type": Setting(
-        "choice",
-        "CreateTime",
-        choices=("CreateTime", "LogAppendTime"),
-        cluster_name="log.message.timestamp.type",
-    ),
-    "min.insync.replicas": Setting("int", None, low=1, high=INT32_MAX, cluster_name="min.insync.replicas"),
-    "retention.bytes": Setting("int", "-1", low=-1, cluster_name="log.retention.bytes"),
-    "retention.ms": Setting("int", "604800000", low=-1, cluster_name="log.retention.ms"),
-    "segment.bytes": Setting("int", "1073741824", low=14, high=INT32_MAX, cluster_name="log.segment.bytes"),
-    "segment.ms": Setting("int", "604800000", low=1, cluster_name="log.roll.ms"),
-    "unclean.leader.election.enable": Setting("bool", "false", cluster_name="unclean.leader.election.enable"),
-}
-
-#: What a single broker can be told; the cluster holds the default for all. They bound learners only.
-BROKER_SETTINGS: dict[str, Setting] = {
-    FOLLOWER_RATE: Setting("int", None, low=1, hint="bytes per second; unset it to lift the throttle"),
-    LEADER_RATE: Setting("int", None, low=1, hint="bytes per second; unset it to lift the throttle"),
-}
-
-#: Ours, not Kafka's: writes to the cluster take a reason and an If-Match, plans a second person's approval.
-CLUSTER_PROTECTED = "cluster.protected"
-
-CLUSTER_SETTINGS: dict[str, Setting] = {
-    **{s.cluster_name: s for s in TOPIC_SETTINGS.values() if s.cluster_name is not None},
-    **BROKER_SETTINGS,
-    "auto.leader.rebalance.enable": Setting("bool", "true"),
-    CLUSTER_PROTECTED: Setting("bool", "false"),
-    "default.replication.factor": Setting("int", "3", low=1, high=32_767),
-    "num.partitions": Setting("int", "1", low=1, high=INT32_MAX),
-    "replica.lag.time.max.ms": Setting("int", "30000", low=1),
-}
-
-_BOOLS = ("true", "false")
+class BadValueError(ValueError):
+    """A value can't be; the message follows the setting's name."""
 
 
-def check_configs(
+def checked_configs(
     configs: Mapping[str, str], settings: Mapping[str, Setting] = TOPIC_SETTINGS
-) -> Refusal | None:
-    """The first setting, by name, that is unknown or has a bad value."""
+) -> dict[str, str] | Refusal:
+    """Return the settings, by name, each value in its one spelling, or the refusal of the first that is
+    unknown, refused, or has a bad value."""
+    checked = {}
     for name in sorted(configs):
         setting = settings.get(name)
         if setting is None:
@@ -95,36 +36,83 @@ def check_configs(
                 code=RefusalCode.UNKNOWN_CONFIG,
                 field=f"configs.{name[:100]}",
                 detail=f"unknown setting {name[:100]!r}",
-                hint=f"known: {', '.join(sorted(settings))}",
+                hint=f"known: {', '.join(honoured_names(settings))}",
             )
-        problem = check_value(setting, configs[name])
-        if problem is not None:
+        try:
+            checked[name] = checked_value(setting, configs[name])
+        except BadValueError as error:
             return Refusal(
                 code=RefusalCode.INVALID_CONFIG,
                 field=f"configs.{name}",
-                detail=f"{name} {problem}",
+                detail=f"{name} {error}",
                 hint=setting.hint,
             )
-    return None
+    return checked
 
 
-def check_value(setting: Setting, value: str) -> str | None:
-    """Return what is wrong with a value, in words that follow the setting's name; None if it is valid."""
-    shown = repr(value[:40])
+def honoured_names(settings: Mapping[str, Setting]) -> list[str]:
+    """Return the names of the settings whose values change something."""
+    return sorted(name for name, setting in settings.items() if setting.is_honoured)
+
+
+def changed_configs(
+    before: Mapping[str, str], changes: Mapping[str, str | None], settings: Mapping[str, Setting]
+) -> dict[str, str] | Refusal:
+    """Return the settings, by name, with the changes: set (str) or unset (None). Any known one can be unset,
+    as in Kafka; an unknown name is refused there, too: a typing error must not pass for "done"."""
+    wanted = {name: value for name, value in changes.items() if value is not None}
+    unknown = {name: "" for name in changes if name not in settings}
+    checked = checked_configs({**wanted, **unknown}, settings)
+    if isinstance(checked, Refusal):
+        return checked
+    kept = {name: value for name, value in before.items() if name not in changes}
+    return dict(sorted({**kept, **checked}.items()))
+
+
+def checked_value(setting: Setting, text: str) -> str:
+    """Return the value in its one spelling: as Kafka does, spaces around it and the case of a bool do not
+    count. Raise BadValueError if the setting does not take it."""
+    if setting.is_refused:
+        raise BadValueError("can't be set")
+    value = _spelled(setting.kind, text.strip())
+    shown = repr(text[:40])
+    if not setting.is_honoured:
+        if value is None or value != _spelled(setting.kind, setting.default or ""):
+            raise BadValueError(f"must be {setting.default or 'empty'}, not {shown}")
+        return value
     match setting.kind:
         case "int":
-            digits = value[1:] if value.startswith("-") else value
-            if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
-                return f"must be an integer, not {shown}"
+            if value is None:
+                raise BadValueError(f"must be an integer, not {shown}")
             if not setting.low <= int(value) <= setting.high:
-                return f"must lie between {setting.low} and {setting.high}, not {value}"
+                raise BadValueError(f"must lie between {setting.low} and {setting.high}, not {value}")
         case "bool":
-            if value not in _BOOLS:
-                return f"must be true or false, not {shown}"
+            if value is None:
+                raise BadValueError(f"must be true or false, not {shown}")
+        case "replicas":
+            if value is None:
+                raise BadValueError(f"must be a list of PARTITION:BROKER, or *, not {shown}")
         case _:
             if value not in setting.choices:
-                return f"must be {' or '.join(setting.choices)}, not {shown}"
-    return None
+                raise BadValueError(f"must be {' or '.join(setting.choices)}, not {shown}")
+    assert value is not None
+    return value
+
+
+def _spelled(kind: str, text: str) -> str | None:
+    """Return the one spelling of a value; None: it is none of this kind."""
+    match kind:
+        case "int":
+            return str(int(text)) if _INTEGER.fullmatch(text) else None
+        case "double":
+            return str(float(text)) if _DOUBLE.fullmatch(text) else None
+        case "bool":
+            return text.lower() if text.lower() in ("true", "false") else None
+        case "replicas":
+            items = ",".join(item.strip() for item in text.split(","))
+            return items if _REPLICAS.fullmatch(items) else None
+        case _:
+            return text
 
 
 def effective(name: str, topic: Mapping[str, str], cluster: Mapping[str, str]) -> str | None:
@@ -140,8 +128,8 @@ def effective(name: str, topic: Mapping[str, str], cluster: Mapping[str, str]) -
 def effective_min_insync_replicas(
     topic: Mapping[str, str], cluster: Mapping[str, str], *, replication_factor: int
 ) -> int:
-    """Never above the replication factor. Unless someone set it: a majority, so that an acknowledged record
-    survives any one failure and two disjoint halves can't both acknowledge."""
+    """Return the minimum, never above the replication factor. Unless it was set: a majority, so that an
+    acknowledged record survives any one failure and two disjoint halves can't both acknowledge."""
     configured = effective("min.insync.replicas", topic, cluster)
     if configured is None:
         return replication_factor // 2 + 1

@@ -1,8 +1,8 @@
-"""How fast learners copy, and when they will be through, from what their leaders report. It decides nothing.
+"""Estimates of learners' copying speed and remaining time, from their leaders' reports. They decide nothing.
 
 A leader reports for each learner how many bytes of its log the learner lacks, as the learner's last fetch
-said. Of these reports a few are kept, some seconds apart, for one controller's life. What closes the gap is
-the copying less what producers write meanwhile, so an estimate is made from the speed at which the gap
+said. A few of these reports are kept, some seconds apart, for one controller's life. The gap closes by what
+is copied less what producers write meanwhile, so an estimate is made from the speed at which the gap
 *closed* in each recent interval: `p50` takes the median of those speeds, `p90` the one that nine of ten
 intervals reached. No estimate is given before there are a few intervals, nor while the gap does not close:
 then there is no time at which the copy would be complete.

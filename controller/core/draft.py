@@ -1,4 +1,4 @@
-"""What one step has written so far.
+"""The records and effects that one step has written so far.
 
 Rules write through a draft: each record is replayed onto the machine's image at once, so that the next rule
 of the same step sees its effect (KAFKA-13173: a second broker expiring in the same step must not be elected

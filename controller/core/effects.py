@@ -1,8 +1,8 @@
-"""What the shell is asked to do besides persisting records.
+"""The effects of a step: what the shell is asked to do besides persisting records.
 
-No effect needs to be durable, and none may be carried out before the step's records are: an alarm or a log
-line must not announce what did not happen. Losing an effect is harmless: probes are asked for again, and
-alarms can be listed from the machine at any time (`ClusterMachine.alarms`).
+No effect needs to be durable, and none may be carried out before the step's records are persisted: an alarm
+or a log line must not announce what did not happen. Losing an effect is harmless: probes are asked for again,
+and alarms can be listed from the machine at any time (`ClusterMachine.alarms`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from controller.contract.partition_state import PartitionKey
 
 
 class AlarmCode(StrEnum):
-    """What an operator is paged for. The names are stable: dashboards match on them."""
+    """Reasons to page an operator. The names are stable: dashboards match on them."""
 
-    #: ZooKeeper lost what it once held: the controller decides nothing for this cluster (section 11).
+    #: ZooKeeper lost what it once held: the controller decides nothing for this cluster (section 11, when
+    #: ZooKeeper goes back).
     METADATA_WENT_BACK = "metadata_went_back"
     PARTITION_LEADERLESS = "partition_leaderless"
     PARTITION_BELOW_MIN_ISR = "partition_below_min_isr"
@@ -28,10 +29,10 @@ class AlarmCode(StrEnum):
     REPLICA_QUARANTINED = "replica_quarantined"
     #: A log that holds records was set aside, because the metadata does not mention it.
     LOG_SET_ASIDE = "log_set_aside"
-    REPLICA_DIVERGENT = "replica_divergent"
     #: A replica's log ends below what is known to be committed.
     LOG_SHORT = "log_short"
-    #: Bytes at rest are not what was written; they are being mended, or this is the only copy (5.7).
+    #: Bytes at rest are not what was written; they are being mended, or this is the only copy (5.7,
+    #: scrubbing).
     REPLICA_ROTTEN = "replica_rotten"
     #: A follower refuses what its leader sends: bytes of either, or between them, are damaged.
     BATCH_REFUSED = "batch_refused"
@@ -40,7 +41,7 @@ class AlarmCode(StrEnum):
     #: A learner lags more and more under the rates set for it: its move will never be complete.
     THROTTLED_BELOW_PRODUCE_RATE = "throttled_below_produce_rate"
     LOG_DIRS_OFFLINE = "log_dirs_offline"
-    #: A second live process claims this broker id (S37).
+    #: A second live process claims this broker id (S37, a second process under one id).
     DUPLICATE_BROKER = "duplicate_broker"
     #: A broker's clock, the controller's and the time that has passed disagree: nothing expires there.
     #: Without a broker: the controller's, ZooKeeper's and the time that has passed.
@@ -51,7 +52,7 @@ class AlarmCode(StrEnum):
 
 
 class AlarmKey(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """What an alarm is about: a partition, a replica of it, or a broker. At most one alarm per key."""
+    """An alarm's code and subject: a partition, a replica of it, or a broker. At most one alarm per key."""
 
     code: AlarmCode
     topic_id: str | None = None
@@ -77,8 +78,8 @@ class ClearAlarm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MoreAlarms(msgspec.Struct, frozen=True, kw_only=True):
-    """So many more partition alarms of one code were raised, or cleared, by the same step. Their words are
-    made when somebody asks for them."""
+    """The number of further partition alarms of one code that the same step raised, or cleared. Their words
+    are made when a reader asks for them."""
 
     code: AlarmCode
     is_cleared: bool

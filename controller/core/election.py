@@ -1,15 +1,17 @@
-"""Who leads. Called whenever a broker loses or regains trust, and when a preferred leader may return.
+"""Leader election. Called whenever a broker loses or regains trust, and when a preferred leader may return.
 
 A leader is elected cleanly from the ISR, in assignment order; when no member of the ISR can lead, from the
 ELR, alone in its ISR (sound because an ISR below the minimum commits nothing: KIP-966). Otherwise the
-partition stays without a leader and an operator is told why (3.3); unless a sealed log proves that it is
-whole (3.9), or the topic opted into an unclean election (3.5). Only a registered, unfenced broker that is not
-shutting down is ever elected (S38).
+partition stays without a leader and an operator is told why (3.3, no replica may lead); unless a sealed log
+proves that it is whole (3.9, after total power loss), or the topic opted into an unclean election (3.5,
+unclean election). Only a registered, unfenced broker that is not shutting down is ever elected (S38, the only
+candidate is dead).
 
-Restarts: a new incarnation is first fenced like a dead broker, whatever stopped it. A process crash leaves
-the page cache, so its seats turn into ELR seats where the ISR falls below the minimum, never into nothing;
-but it does not go on sitting in the ISR as if it had not been away: every leader sees a higher partition
-epoch without it, and takes it back only through a fetch of the new broker epoch (I8, I9).
+Restarts: a new incarnation is first fenced like a dead broker, however the old one stopped. A process crash
+leaves the page cache, so where the ISR falls below the minimum, the broker's seats turn into ELR seats and
+are not lost; but it does not stay in the ISR as if it had not been away: every leader sees a higher partition
+epoch without it, and takes it back only through a fetch of the new broker epoch (I8, broker epochs fence
+incarnations; I9, joining takes the epoch start).
 """
 
 from __future__ import annotations
@@ -40,11 +42,12 @@ def settle(
     confirmed: Collection[int] = (),
     unproven: Collection[int] = (),
 ) -> PartitionState | None:
-    """The state once whoever is not live, leaves, or is excluded has lost its seat; None: nothing changes.
+    """Return the state once brokers that are not live, leave, or are excluded have lost their seats; None if
+    nothing changes.
 
     live: unfenced brokers; eligible: those that may also be elected; demoted: those of them that lead only
-    what nobody else may. A valid leader stays (3.1). confirmed: see `advance`. unproven: of the ELR, those
-    that keep their seats and may not lead (yet).
+    what no other broker may. A valid leader stays (3.1, clean election). confirmed: see `advance`. unproven:
+    of the ELR, those that keep their seats and may not lead (yet).
     """
     out = (leaving, excluded)
     isr = tuple([b for b in state.isr if b in live and b not in out])
@@ -70,6 +73,20 @@ def eligible_ids(image: ClusterImage) -> frozenset[int]:
     return frozenset(b.broker_id for b in image.brokers.values() if b.is_eligible)
 
 
+def seats_in_order(image: ClusterImage, broker_id: int) -> list[PartitionKey]:
+    """Return the partitions in which the broker leads or has a seat. Those that it leads come first: clients
+    wait for them; and of those that it leads, and of the others, the ones that were there before the ones
+    that are being created, and by partition number: no topic waits for a larger one.
+    """
+    led = image.leader_of.get(broker_id, {})
+    seats = image.seats_of.get(broker_id, {})
+
+    def turn(key: PartitionKey) -> tuple[bool, int]:
+        return key in image.unconfirmed_new, key[1]
+
+    return [*sorted(led, key=turn), *sorted((key for key in seats if key not in led), key=turn)]
+
+
 def vacate_seats(
     draft: Draft,
     broker_id: int,
@@ -77,30 +94,29 @@ def vacate_seats(
     *,
     excluded: bool,
     created: Collection[PartitionKey] = (),
+    keys: Iterable[PartitionKey] | None = None,
 ) -> list[PartitionKey]:
-    """Take every ISR seat and leadership from a broker that is fenced in the image, and with `excluded` its
-    ELR seats too. Partitions it leads come first: they are the ones that clients wait for. Returns those that
-    changed.
+    """Take its ISR seat and leadership in these partitions, or in all, from a broker that is fenced in the
+    image, and with `excluded` its ELR seats too. Return those that changed.
 
     created: partitions whose log the broker said it has made. There it is new no more: should it return
-    without one, that is a loss (3.8)."""
+    without one, that is a loss (3.8, how a broker returns)."""
     image = draft.image
     live = live_brokers(image)
     eligible = eligible_ids(image)
     assert broker_id not in live
-    led = image.leader_of.get(broker_id, {})
-    keys = [*led, *(key for key in image.seats_of.get(broker_id, {}) if key not in led)]
     out = broker_id if excluded else NOBODY
     changed = []
-    for key in keys:
-        after = settle(
-            image.partitions[key],
+    for key in seats_in_order(image, broker_id) if keys is None else keys:
+        state = image.partitions.get(key)
+        after = state and settle(
+            state,
             live=live,
             eligible=eligible,
             demoted=image.demoted,
             excluded=out,
             confirmed=(broker_id,) if key in created else (),
-            unproven=draft.unproven(image.partitions[key]),
+            unproven=draft.unproven(state),
         )
         if after is None:
             continue
@@ -116,8 +132,9 @@ def vacate_seat(
 ) -> bool:
     """One replica lost its log (LOG_MISSING, a failed disk): out of ISR and ELR; it may come back as a
     learner. Leadership moves; where it stays, it begins anew, because the leader remembers how far this
-    replica had come, and would ask for it again at once if a new leader epoch did not make it forget (I3).
-    only_if_led: it keeps its seat if nobody could lead without it. False: it had no seat, or keeps it."""
+    replica had come, and would ask for it again at once if a new leader epoch did not make it forget (I3,
+    only this epoch's evidence counts).
+    only_if_led: it keeps its seat if no other could lead without it. False: it had no seat, or keeps it."""
     image = draft.image
     state = image.partitions[key]
     if broker_id not in state.isr and broker_id not in state.elr and broker_id != state.leader:
@@ -159,7 +176,8 @@ def elect_leaderless(draft: Draft, broker_id: int) -> int:
 
 def elect_told(draft: Draft, keys: Iterable[PartitionKey], log_ends: LogEnds) -> int:
     """A log end that was told, or a broker that is trusted again, may be what an election waited for: with a
-    seat, that the log reaches the floor (floor.py); without one, the proof of the seals (3.9)."""
+    seat, that the log reaches the floor (floor.py); without one, the proof of the seals (3.9, after total
+    power loss)."""
     leaderless = [key for key in keys if key in draft.image.leaderless]
     return _elect(
         draft, leaderless, reason="its log reaches all that is known to be committed", log_ends=log_ends
@@ -193,7 +211,8 @@ def _elect(
 
 def _elect_sealed(draft: Draft, key: PartitionKey, told: Mapping[int, ReplicaLogEnd]) -> bool:
     """Elect the replica whose sealed log proves that it holds every committed record, when power loss has
-    taken all seats (3.9). It leads alone; the others come back by fetching. False: none is proven."""
+    taken all seats (3.9, after total power loss). It leads alone; the others come back by fetching. False:
+    none is proven."""
     state = draft.image.partitions.get(key)
     candidate = None if state is None else sealed_candidate(draft.image, state, told)
     if state is None or candidate is None:
@@ -207,8 +226,9 @@ def _elect_sealed(draft: Draft, key: PartitionKey, told: Mapping[int, ReplicaLog
 
 def elect_uncleanly_if_allowed(draft: Draft, key: PartitionKey) -> bool:
     """A topic that prefers availability to its records said so in `unclean.leader.election.enable`. Only
-    live candidates (S38). Their logs are not known here, only this: who had a seat that was taken, because it
-    could not prove its log, held every committed record at the time; who was behind did not (KIP-966).
+    live candidates (S38, the only candidate is dead). Their logs are not known here, only this: who had a
+    seat that was taken, because it could not prove its log, held every committed record at the time; who was
+    behind did not (KIP-966).
     """
     image = draft.image
     topic = image.topics.get(key[0])
@@ -233,7 +253,7 @@ def elect_uncleanly_if_allowed(draft: Draft, key: PartitionKey) -> bool:
 
 
 def unclean_candidate(state: PartitionState, eligible: Collection[int]) -> int | None:
-    """Who would lead without proof of its log; None: nobody can."""
+    """Return the broker that would lead without proof of its log; None if none can."""
     # A learner that never was in sync comes last: its log may be all but empty.
     in_order = sorted(state.replicas, key=lambda b: b in state.adding_replicas)
     live = [b for b in in_order if b in eligible]
@@ -243,7 +263,8 @@ def unclean_candidate(state: PartitionState, eligible: Collection[int]) -> int |
 
 
 def elect_preferred(draft: Draft, key: PartitionKey, change: Change) -> bool:
-    """Move leadership back to the preferred replica when it is in sync and eligible (3.6)."""
+    """Move leadership back to the preferred replica when it is in sync and eligible (3.6, preferred
+    leaders)."""
     state = draft.image.partitions[key]
     if not can_lead_preferred(draft.image, state):
         return False
@@ -266,8 +287,8 @@ def can_lead_preferred(image: ClusterImage, state: PartitionState) -> bool:
 
 
 def hand_over_demoted(draft: Draft, broker_id: int, change: Change) -> int:
-    """Move the leaderships of a demoted broker to whoever is in sync and is not demoted, as far as there is
-    such a one. Returns how many moved."""
+    """Move the leaderships of a demoted broker to brokers that are in sync and not demoted, as far as there
+    are any. Return how many moved."""
     image = draft.image
     eligible = eligible_ids(image)
     count = 0
@@ -285,7 +306,7 @@ def hand_over_demoted(draft: Draft, broker_id: int, change: Change) -> int:
 
 def repair(draft: Draft) -> None:
     """Finish what a predecessor began: seats of brokers whose fencing was persisted and whose partitions'
-    was not, and partitions whose leader can be elected by now (2.10)."""
+    was not, and partitions whose leader can be elected by now (2.10, the controller's authority)."""
     image = draft.image
     change = draft.change(Cause.TAKEOVER_REPAIR)
     live = live_brokers(image)
@@ -309,11 +330,11 @@ def _is_in_some_isr(image: ClusterImage, broker_id: int) -> bool:
     return any(broker_id in image.partitions[key].isr for key in image.seats_of[broker_id])
 
 
-class Drain:
-    """What a controlled shutdown has left to do.
+class ShutdownProgress:
+    """The work that a controlled shutdown has left to do.
 
-    led: partitions that the broker still leads. waiting: those for whose sake it should stay, because
-    someone else may still join their ISR. below_min: those whose ISR it left below the minimum just now.
+    led: partitions that the broker still leads. waiting: those for which it should stay, because
+    another replica may still join their ISR. below_min: those whose ISR it left below the minimum just now.
     """
 
     __slots__ = ("below_min", "led", "waiting")
@@ -324,8 +345,11 @@ class Drain:
         self.below_min = 0
 
 
-def drain(draft: Draft, broker_id: int, *, may_return: Callable[[int], bool], force: bool) -> Drain:
-    """One pass of a controlled shutdown (3.7): move leaderships within the ISR, then leave the ISRs.
+def drain(
+    draft: Draft, broker_id: int, *, may_return: Callable[[int], bool], force: bool
+) -> ShutdownProgress:
+    """One pass of a controlled shutdown (3.7, controlled shutdown): move leaderships within the ISR, then
+    leave the ISRs.
 
     A seat is given up at once while |ISR| stays at the minimum. Where it would fall below, the broker leads
     no more but goes on following, so that acks=all works, until another replica joins; when none can
@@ -333,7 +357,7 @@ def drain(draft: Draft, broker_id: int, *, may_return: Callable[[int], bool], fo
     reported. The last member stays: it exits with a clean marker and returns with its seat.
     """
     image = draft.image
-    left = Drain()
+    left = ShutdownProgress()
     live = live_brokers(image)
     eligible = eligible_ids(image)
     change = draft.change(Cause.CONTROLLED_SHUTDOWN, reason=f"broker {broker_id} is shutting down")

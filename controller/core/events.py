@@ -1,9 +1,9 @@
-"""What can happen to one cluster, and what the machine answers.
+"""The events of one cluster, and the machine's answers to them.
 
-Every event carries `wall_ms`, the wall clock for the audit; what decides is the monotonic `now_ms` given to
-`step`. An event that needs an identifier nobody has chosen yet (a topic id) carries it: the core draws
-nothing. Requests of brokers travel in their contract types and get contract types back; operators' requests
-get a typed result, or a `Refusal` with enough in it for a problem document.
+Every event carries `wall_ms`, the wall clock for the audit; decisions go by the monotonic `now_ms` given to
+`step`. An event that needs a new identifier (a topic id) carries it: the core draws nothing. Requests of
+brokers travel in their contract types and get contract types back; operators' requests get a typed result, or
+a `Refusal` with enough in it for a problem document.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class RemoveBroker(_OperatorEvent, frozen=True, kw_only=True):
 
 class MaintainBrokers(_OperatorEvent, frozen=True, kw_only=True):
     """Cordon, drain or demote brokers, or take that back; what is None stays as it is. All or none.
-    Leaderships of a demoted broker move at once where somebody else is in sync. -> BrokersMaintained"""
+    Leaderships of a demoted broker move at once where another replica is in sync. -> BrokersMaintained"""
 
     broker_ids: tuple[int, ...]
     cordoned: bool | None = None
@@ -185,7 +185,7 @@ class ConfigureTopic(_OperatorEvent, frozen=True, kw_only=True):
 
 
 class DeleteTopic(_OperatorEvent, frozen=True, kw_only=True):
-    """By name or by id; when both are given they must agree. -> TopicDeletionStarted"""
+    """Delete a topic by name or by id; when both are given they must agree. -> TopicDeletionStarted"""
 
     topic: str | None = None
     topic_id: str | None = None
@@ -211,11 +211,12 @@ class ElectPreferredLeaders(_OperatorEvent, frozen=True, kw_only=True):
 
 
 class ElectUnclean(_OperatorEvent, frozen=True, kw_only=True):
-    """Choose a leader by hand for a partition that has none, accepting what its log lacks (3.5).
+    """Choose a leader by hand for a partition that has none, accepting what its log lacks (3.5, unclean
+    election).
 
     partition_epoch: the state the operator looked at; refused when it has changed.
     lost_records_max: refused when more than that would be lost by what replicas told of their logs (loss.py),
-        or when a live one has not told yet; None: whatever it costs. -> LeadersElected
+        or when a live one has not told yet; None: any loss. -> LeadersElected
     """
 
     topic_id: str
@@ -227,7 +228,7 @@ class ElectUnclean(_OperatorEvent, frozen=True, kw_only=True):
 
 class ReassignmentTarget(msgspec.Struct, frozen=True, kw_only=True):
     """One partition's wish. replicas: preferred leader first; None: cancel, that is go back to what was.
-    partition_epoch: the state that was looked at; refused when it has changed. None: whatever it is."""
+    partition_epoch: the state that was looked at; refused when it has changed. None: any state."""
 
     topic_id: str
     partition: int
@@ -236,9 +237,9 @@ class ReassignmentTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlterReassignments(_OperatorEvent, frozen=True, kw_only=True):
-    """Move replicas (4.2), or cancel that (4.4), partition by partition: each is carried out or refused
-    alone. A wish for a partition that is on its way elsewhere replaces the earlier one, its rate included. ->
-    ReassignmentsAltered
+    """Move replicas (4.2, reassignment), or cancel that (4.4, cancelling), partition by partition: each is
+    carried out or refused alone. A wish for a partition that is on its way elsewhere replaces the earlier
+    one, its rate included. -> ReassignmentsAltered
 
     throttled_rate: bytes per second that each broker may fetch for the learners of all these partitions, and
         of others moved under the same operation_id (without one, request_id); None: unthrottled.
@@ -249,7 +250,7 @@ class AlterReassignments(_OperatorEvent, frozen=True, kw_only=True):
 
 
 class RecoverMetadata(_OperatorEvent, frozen=True, kw_only=True):
-    """Rebuild the rows of a cluster whose ZooKeeper went back, from what its brokers hold (11.4).
+    """Rebuild the rows of a cluster whose ZooKeeper went back, from what its brokers hold (11.4, recovery).
     -> MetadataRecovered
 
     gone_brokers: those that will never come back; what they alone held is lost.
@@ -259,9 +260,11 @@ class RecoverMetadata(_OperatorEvent, frozen=True, kw_only=True):
 
 
 class BringBackTopics(_OperatorEvent, frozen=True, kw_only=True):
-    """Recreate topics from the logs that brokers have set aside (11.5). -> TopicsBroughtBack
+    """Recreate topics from the logs that brokers have set aside (11.5, logs that were set aside). ->
+    TopicsBroughtBack
 
-    topic_ids: those to bring back; empty: all that nobody knows. gone_brokers: as in RecoverMetadata.
+    topic_ids: those to bring back; empty: all that the cluster does not know. gone_brokers: as in
+    RecoverMetadata.
     """
 
     topic_ids: tuple[str, ...] = ()
@@ -323,11 +326,11 @@ class RefusalCode(StrEnum):
     BROKER_IN_USE = "broker_in_use"
     PARTITION_CHANGED = "partition_changed"
     ELECTION_NOT_NEEDED = "election_not_needed"
-    #: The election would lose more records than was accepted, or nobody can tell yet how many.
+    #: The election would lose more records than was accepted, or it is not known yet how many.
     LOSS_TOO_LARGE = "loss_too_large"
     LOSS_UNKNOWN = "loss_unknown"
     NO_REASSIGNMENT_IN_PROGRESS = "no_reassignment_in_progress"
-    #: Carried out now, it would leave too few replicas in sync, or nobody who may lead.
+    #: Carried out now, it would leave too few replicas in sync, or none that may lead.
     REASSIGNMENT_NOT_SAFE = "reassignment_not_safe"
     RECOVERY_NOT_NEEDED = "recovery_not_needed"
     #: A broker that was not given up has not told what it holds.
@@ -360,81 +363,76 @@ class BrokerFenceReply(msgspec.Struct, frozen=True, kw_only=True):
     fenced: bool
 
 
-class BrokersAdmitted(msgspec.Struct, frozen=True, kw_only=True):
+class _Done(msgspec.Struct, frozen=True, kw_only=True):
+    """dry_run: nothing was written; this is what would be."""
+
+    dry_run: bool = False
+
+
+class BrokersAdmitted(_Done, frozen=True, kw_only=True):
     brokers: tuple[BrokerRegistration, ...]
-    dry_run: bool = False
 
 
-class BrokerRemoved(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerRemoved(_Done, frozen=True, kw_only=True):
     broker_id: int
-    dry_run: bool = False
 
 
-class BrokersMaintained(msgspec.Struct, frozen=True, kw_only=True):
+class BrokersMaintained(_Done, frozen=True, kw_only=True):
     """leaders_moved: leaderships that demoted brokers gave up, or would."""
 
     brokers: tuple[BrokerRegistration, ...]
     leaders_moved: int = 0
-    dry_run: bool = False
 
 
-class BrokerDescribed(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerDescribed(_Done, frozen=True, kw_only=True):
     """The broker as it is now; of a dry run, as it would be."""
 
     broker: BrokerRegistration
-    dry_run: bool = False
 
 
-class BrokersConfigured(msgspec.Struct, frozen=True, kw_only=True):
+class BrokersConfigured(_Done, frozen=True, kw_only=True):
     brokers: tuple[BrokerRegistration, ...]
-    dry_run: bool = False
 
 
-class TopicCreated(msgspec.Struct, frozen=True, kw_only=True):
+class TopicCreated(_Done, frozen=True, kw_only=True):
     state: TopicState
     partitions: tuple[PartitionState, ...]
-    dry_run: bool = False
 
 
-class PartitionsAdded(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionsAdded(_Done, frozen=True, kw_only=True):
     """partitions: the new ones."""
 
     state: TopicState
     partitions: tuple[PartitionState, ...]
-    dry_run: bool = False
 
 
-class TopicConfigured(msgspec.Struct, frozen=True, kw_only=True):
+class TopicConfigured(_Done, frozen=True, kw_only=True):
     """partitions: those whose minimum in sync changed with it."""
 
     state: TopicState
     partitions: tuple[PartitionState, ...] = ()
-    dry_run: bool = False
 
 
-class TopicDeletionStarted(msgspec.Struct, frozen=True, kw_only=True):
+class TopicDeletionStarted(_Done, frozen=True, kw_only=True):
     """waiting_for: brokers that hold a replica; the tombstone goes when each has confirmed or was removed."""
 
     state: TopicState
     waiting_for: tuple[int, ...]
-    dry_run: bool = False
 
 
-class ClusterConfigured(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterConfigured(_Done, frozen=True, kw_only=True):
     configs: dict[str, str]
-    dry_run: bool = False
 
 
-class LeadersElected(msgspec.Struct, frozen=True, kw_only=True):
+class LeadersElected(_Done, frozen=True, kw_only=True):
     """loss: of an election that was unclean indeed, what was known of the logs when it was decided."""
 
     partitions: tuple[PartitionState, ...]
     loss: LossPreview | None = None
-    dry_run: bool = False
 
 
 class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one partition of a request. state: afterwards, or as it is when refused and known."""
+    """The outcome for one partition of a request. state: afterwards, or as it is when refused and known."""
 
     topic_id: str
     partition: int
@@ -442,23 +440,21 @@ class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
     refusal: Refusal | None = None
 
 
-class PreferredLeadersElected(msgspec.Struct, frozen=True, kw_only=True):
+class PreferredLeadersElected(_Done, frozen=True, kw_only=True):
     """A result for each partition, in the request's order."""
 
     results: tuple[PartitionResult, ...]
-    dry_run: bool = False
 
 
-class ReassignmentsAltered(msgspec.Struct, frozen=True, kw_only=True):
+class ReassignmentsAltered(_Done, frozen=True, kw_only=True):
     """A result for each target, in the request's order."""
 
     results: tuple[PartitionResult, ...]
-    dry_run: bool = False
 
 
-class MetadataRecovered(msgspec.Struct, frozen=True, kw_only=True):
-    """undecided: partitions of which nobody provably holds every committed record. topics_brought_back: their
-    names. controller_epoch_min, records_min: the shell starts the next term above these."""
+class MetadataRecovered(_Done, frozen=True, kw_only=True):
+    """undecided: partitions of which no replica provably holds every committed record. topics_brought_back:
+    their names. controller_epoch_min, records_min: the shell starts the next term above these."""
 
     brokers: tuple[int, ...]
     topics_brought_back: tuple[str, ...]
@@ -466,16 +462,14 @@ class MetadataRecovered(msgspec.Struct, frozen=True, kw_only=True):
     undecided: tuple[PartitionKey, ...]
     controller_epoch_min: int
     records_min: int
-    dry_run: bool = False
 
 
-class TopicsBroughtBack(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written, or would be. undecided: as in MetadataRecovered."""
+class TopicsBroughtBack(_Done, frozen=True, kw_only=True):
+    """The topics and partitions that were written, or would be. undecided: as in MetadataRecovered."""
 
     topics: tuple[TopicState, ...]
     partitions: tuple[PartitionState, ...]
     undecided: tuple[PartitionKey, ...]
-    dry_run: bool = False
 
 
 OperatorReply = (

@@ -1,13 +1,15 @@
-"""What is known to be committed, held against who may lead: a tripwire, not a proof (3.8).
+"""A check of candidates' logs against what is known to be committed: a tripwire, not a proof (3.8, how a
+broker returns).
 
-A member of the ELR holds every committed record by the rules, and is elected for that (3.2). Should its log
-be shorter all the same than a high watermark that this controller has heard of, its disk has lost something
-that nothing else showed. So where one was heard of, a member of the ELR is elected only when it has told how
-far its log goes, under the present state and by its present incarnation, and that is far enough. One that
-falls short loses its seat, in a record, for the next controller knows nothing of what this one heard.
+A member of the ELR holds every committed record by the rules, and is elected for that (3.2, election from the
+ELR). If its log is still shorter than a high watermark that this controller has heard of, its disk has lost
+something that nothing else showed. So where the controller has heard of one, it elects a member of the ELR
+only when the member's present incarnation has told, under the present state, how far its log goes, and that
+is far enough. A member that falls short loses its seat in a record, because the next controller knows nothing
+of what this one heard.
 
-High watermarks come from leaders' reports, and from replicas that tell of their logs. One is as old as it may
-be: what was committed stays so, until an operator elects uncleanly.
+High watermarks come from leaders' reports, and from replicas that tell of their logs. An old one counts as
+well: what was committed stays so, until an unclean election.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ class Floors:
 
     def __init__(self, log_ends: LogEnds) -> None:
         self._log_ends = log_ends
-        #: With the unclean election under which it was heard: what came before another binds nobody.
+        #: With the unclean election under which it was heard: what came before another does not count.
         self._highest: dict[PartitionKey, tuple[int, int]] = {}
 
     def note_lag(self, state: PartitionState, lag: PartitionLag) -> None:
@@ -35,7 +37,7 @@ class Floors:
     def note_log_end(self, state: PartitionState, log_end: ReplicaLogEnd) -> None:
         """Note the log end that a replica reports. What it learnt before an unclean election that it has not
         heard of is void."""
-        newest = log_end.epochs[-1][0] if log_end.epochs else -1
+        newest = log_end.latest_epoch
         if newest >= state.unclean_leader_epoch:
             self._note(state, log_end.high_watermark)
 

@@ -8,7 +8,7 @@ equal, positions included: the machine's speculative one and the published one t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal, NamedTuple, assert_never
 
 from controller.contract.partition_state import (
@@ -57,37 +57,6 @@ class ClusterImage:
     partitions: state by (topic id, partition). configs: cluster-wide defaults.
     """
 
-    __slots__ = (
-        "_changes",
-        "_changes_start",
-        "_entries_max",
-        "announced_at",
-        "below_min",
-        "broker_sequences",
-        "brokers",
-        "cluster_id",
-        "configs",
-        "deletions",
-        "demoted",
-        "last_broker_epoch",
-        "leader_of",
-        "leaderless",
-        "next_producer_id",
-        "not_preferred",
-        "partitions",
-        "preferred_counts",
-        "reassigning",
-        "records_before",
-        "recovering",
-        "registered_sequences",
-        "replicas_of",
-        "seats_of",
-        "sequence",
-        "topic_ids",
-        "topics",
-        "unconfirmed_new",
-    )
-
     def __init__(
         self, *, start_sequence: int = 0, change_log_entries_max: int = CHANGE_LOG_ENTRIES_MAX
     ) -> None:
@@ -107,7 +76,7 @@ class ClusterImage:
         #: Sequence of each broker's latest row, and of the row that began its present incarnation.
         self.broker_sequences: dict[int, int] = {}
         self.registered_sequences: dict[int, int] = {}
-        #: Sequence of each topic's latest row: its partitions are nobody's business before the first.
+        #: Sequence of each topic's latest row: its partitions are told to no broker before the first.
         self.announced_at: dict[str, int] = {}
         self.deletions: dict[str, Deletion] = {}
         # Indexes over partitions of living topics. Dicts with no values serve as ordered sets: a step must
@@ -123,7 +92,7 @@ class ClusterImage:
         self.not_preferred: dict[PartitionKey, None] = {}
         self.recovering: dict[PartitionKey, None] = {}
         self.reassigning: dict[PartitionKey, None] = {}
-        #: Brokers that are to lead only what nobody else may.
+        #: Brokers that are to lead only what no other broker may.
         self.demoted: dict[int, None] = {}
         #: Records persisted in the cluster's life, less `sequence`.
         self.records_before = 0
@@ -134,6 +103,11 @@ class ClusterImage:
         self._changes_start = start_sequence  # sequence before the first remembered change
 
     # --- the only way state moves -----------------------------------------------------------------------
+
+    @property
+    def records(self) -> int:
+        """Return how many records were ever persisted for the cluster."""
+        return self.records_before + self.sequence
 
     def replay(self, record: Record) -> None:
         self.sequence += 1
@@ -168,10 +142,6 @@ class ClusterImage:
             del self._changes[:drop]
             self._changes_start += drop
 
-    def replay_all(self, records: Iterable[Record]) -> None:
-        for record in records:
-            self.replay(record)
-
     def _replay_broker(self, registration: BrokerRegistration) -> Changed:
         broker_id = registration.broker_id
         before = self.brokers.get(broker_id)
@@ -204,7 +174,7 @@ class ClusterImage:
 
     def _replay_topic_removal(self, topic_id: str) -> Changed:
         topic = self.topics.pop(topic_id, None)
-        if topic is None:  # partitions whose topic was never announced (4.7): rare, so the scan is all right
+        if topic is None:  # never announced (4.7, creation): rare, so the scan is all right
             keys = [key for key in self.partitions if key[0] == topic_id]
         else:
             keys = [(topic_id, number) for number in range(topic.partitions)]

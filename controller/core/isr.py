@@ -1,10 +1,11 @@
 """The in-sync set: how a partition's state moves on, and what a leader may propose.
 
 Every change of a partition goes through `advance`, which keeps what belongs together together: ISR, ELR and
-what remains of excluded members change at once, under one higher partition epoch (I6, I12), and the leader
-epoch rises exactly when the leader changes (2.8). The controller has no knowledge of logs, so nothing here
-adds a member to an ISR but a leader's accepted proposal (I10); election from the ELR is in election.py, and
-creation in topics.py.
+what remains of excluded members change at once, under one higher partition epoch (I6, partition epochs order
+everything; I12, the ELR changes only with the ISR), and the leader epoch rises exactly when the leader
+changes (2.8, applying batches). The controller has no knowledge of logs, so nothing here adds a member to an
+ISR but a leader's accepted proposal (I10, only leaders expand the ISR); election from the ELR is in
+election.py, and creation in topics.py.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def advance(
     isr: the new in-sync set, in assignment order. excluded: a broker that can't vouch for its log; it leaves
     the ELR too and is remembered in last_known_elr. confirmed: members of new_replicas known to have a log.
     A member that leaves an ISR which falls below the minimum joins the ELR: it holds every committed record,
-    because the high watermark is frozen there (KIP-966; I1 and I12 rest on that freeze).
+    because the high watermark is frozen there (KIP-966); I1 (candidates are complete) and I12 (the ELR
+    changes only with the ISR) rest on that freeze.
     """
     if recovery is None:
         recovery = state.recovery
@@ -74,15 +76,8 @@ def advance(
         last_known_leader = state.leader
     else:
         last_known_leader = state.last_known_leader
-    return PartitionState(
-        topic_id=state.topic_id,
-        topic=state.topic,
-        partition=state.partition,
-        replicas=state.replicas,
-        adding_replicas=state.adding_replicas,
-        removing_replicas=state.removing_replicas,
-        original_replicas=state.original_replicas,
-        throttle=state.throttle,
+    return msgspec.structs.replace(
+        state,
         new_replicas=new_replicas,
         leader=leader,
         leader_epoch=state.leader_epoch + (leader != state.leader),
@@ -91,15 +86,13 @@ def advance(
         elr=elr,
         last_known_elr=last_known_elr,
         last_known_leader=last_known_leader,
-        min_insync_replicas=state.min_insync_replicas,
         recovery=recovery,
-        unclean_leader_epoch=state.unclean_leader_epoch,
     )
 
 
 def on_proposal(draft: Draft, broker_id: int, proposal: IsrProposal) -> IsrProposalResult:
-    """A leader's promise or request (docs/replication.md 2.4). The sender's broker epoch was checked before.
-    The result carries the current state whenever it is known."""
+    """A leader's promise or request (docs/replication.md 2.4, what is checked in a proposal). The sender's
+    broker epoch was checked before. The result carries the current state whenever it is known."""
     key = (proposal.topic_id, proposal.partition)
     image = draft.image
     state = image.partitions.get(key)
@@ -118,8 +111,9 @@ def on_proposal(draft: Draft, broker_id: int, proposal: IsrProposal) -> IsrPropo
                 error = ControllerError.NEW_LEADER_ELECTED
         elif error is ControllerError.INELIGIBLE_REPLICA:
             # The leader will stop waiting for the member it promised. A copy of this proposal that the
-            # network still holds must then never be accepted, not even by the next controller, or someone
-            # might be elected whom the leader did not wait for (I2). A new partition epoch makes it stale.
+            # network still holds must then never be accepted, not even by the next controller, or a replica
+            # might be elected whom the leader did not wait for (I2, the leader is never laxer). A new
+            # partition epoch makes it stale.
             state = msgspec.structs.replace(state, partition_epoch=state.partition_epoch + 1)
             draft.write_partition(state, draft.change(Cause.ISR_CHANGE_REFUSED, actor=actor_of(broker_id)))
     return IsrProposalResult(
@@ -134,7 +128,7 @@ def on_proposal(draft: Draft, broker_id: int, proposal: IsrProposal) -> IsrPropo
 def check_proposal(
     image: ClusterImage, state: PartitionState, broker_id: int, proposal: IsrProposal
 ) -> ControllerError:
-    """The checks of 2.4, whose order matters; NONE: accept, or already so."""
+    """The checks of 2.4 (what is checked in a proposal), whose order matters; NONE: accept, or already so."""
     if (
         proposal.leader_epoch > state.leader_epoch or proposal.partition_epoch > state.partition_epoch
     ):  # I am the one behind: never "fenced", or the leader waits for an epoch that never comes (KAFKA-14154)
@@ -195,12 +189,12 @@ def _accept(draft: Draft, state: PartitionState, broker_id: int, proposal: IsrPr
         cause = Cause.ISR_SHRUNK
     else:
         cause = Cause.LEADER_RECOVERED
-    # Whoever joins has fetched, so its log exists: from now on its absence is a loss, not a beginning.
+    # A replica that joins has fetched, so its log exists: from now on its absence is a loss, not a beginning.
     joined = tuple(b for b in members if b not in state.isr)
     after = advance(state, isr=members, leader=broker_id, confirmed=joined, recovery=proposal.recovery)
     assert after is not None
-    # With the last target in the ISR a reassignment is complete, in this very write (4.2): there is no moment
-    # in which the controller could die and leave it half done.
+    # With the last target in the ISR a reassignment is complete, in this very write (4.2, reassignment):
+    # there is no moment in which the controller could die and leave it half done.
     done = completed(draft.image, after)
     if done is not None:
         after, cause = next_epoch(state, done), Cause.REASSIGNMENT_COMPLETED
@@ -208,9 +202,10 @@ def _accept(draft: Draft, state: PartitionState, broker_id: int, proposal: IsrPr
 
 
 def with_unclean_leader(state: PartitionState, broker_id: int) -> PartitionState:
-    """3.5: the chosen log becomes the truth. ISR is the leader alone, nobody else is eligible any more, the
-    leader must confirm its log (KIP-704), and followers may cut below their high watermark under the mark
-    that `unclean_leader_epoch` is (I15)."""
+    """3.5 (unclean election): the chosen log becomes the truth. ISR is the leader alone, no other replica is
+    eligible any more, the leader must confirm its log (KIP-704), and followers may cut below their high
+    watermark under the mark that `unclean_leader_epoch` is (I15, no cut below the high watermark without a
+    mark)."""
     leader_epoch = state.leader_epoch + 1
     return msgspec.structs.replace(
         state,

@@ -1,9 +1,10 @@
-"""What an unclean election would lose: each replica's log against each other's (docs/replication.md 3.5).
+"""The records that an unclean election would lose: each replica's log against each other's
+(docs/replication.md 3.5, unclean election).
 
-Nobody decides by this but a person, or a tool that a person told to. Only what replicas have said of their
-logs since the partition lost its leader counts, by the incarnation that is registered now: a broker that came
-back may have less than the one before it. What an unreachable replica holds can't be known; what the last
-leader reported before it went is shown as a bound from below.
+Only an operator, or an operator's tool, decides by such a preview. Only what a replica's registered
+incarnation has said of its log since the partition lost its leader counts: a broker that came back may hold
+less than its incarnation before. What an unreachable replica holds can't be known; what the last leader
+reported before it went is shown as a bound from below.
 
 Two logs are the same up to where the latest leader epoch that both have ends in one of them (KIP-101); what
 either holds beyond that, the other lacks, even at the same offsets.
@@ -26,7 +27,7 @@ SEALS_MIN: Final = 2
 
 class HeldBy(msgspec.Struct, frozen=True, kw_only=True):
     """Records that a replica holds and the candidate lacks: [first_offset, next_offset). committed: how many
-    of them lie below the highest high watermark that anybody told: those were acknowledged with acks=all.
+    of them lie below the highest high watermark that was told: those were acknowledged with acks=all.
     is_exact: False when the candidate's and this replica's histories are too long to find where they part."""
 
     broker_id: int
@@ -76,17 +77,23 @@ class LossPreview(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def least(self) -> CandidateLoss | None:
-        """Whoever may lead and loses least: acknowledged records count first, the first in assignment order
-        among equals. None: nobody whose log is known may lead."""
-        known = [c for c in self.candidates if c.may_lead and c.lost_records is not None]
-        return min(known, key=lambda c: (c.lost_committed or 0, c.lost_records or 0), default=None)
+        """Return the candidate that may lead and loses least; None if no candidate's log is known. Records
+        known to be acknowledged count first, then the latest leader epoch, whose leader was elected with all
+        that was committed, then all records; among equals it is the first in assignment order."""
+        known = [(c, c.log) for c in self.candidates if c.may_lead and c.log is not None]
+        least = min(
+            known,
+            key=lambda one: (one[0].lost_committed or 0, -one[1].latest_epoch, one[0].lost_records or 0),
+            default=None,
+        )
+        return None if least is None else least[0]
 
 
 def sealed_candidate(
     image: ClusterImage, state: PartitionState, told: Mapping[int, ReplicaLogEnd]
 ) -> int | None:
     """Return the replica that provably holds every committed record of a partition that has lost all its
-    seats; None if there is none (3.9).
+    seats; None if there is none (3.9, after total power loss).
 
     Nothing was committed since the ISR last had the minimum, so each member of last_known_elr held all of it
     when its seat was taken, and one whose log is sealed under the broker's chain epoch still does. A disk
@@ -122,7 +129,7 @@ class _Told(NamedTuple):
 
 
 class LogEnds:
-    """What replicas of leaderless partitions told. Bounded: forgotten once a partition has a leader."""
+    """The log ends that replicas of leaderless partitions told. Bounded: forgotten once there is a leader."""
 
     __slots__ = ("_told",)
 
@@ -226,13 +233,17 @@ def _candidate(
 
 
 def _held_beyond(log: ReplicaLogEnd, other_id: int, other: ReplicaLogEnd, high_watermark: int) -> HeldBy:
+    """Nothing beyond is committed where the candidate has records of a later leader epoch: the leader of that
+    epoch was elected with every committed record (I1, leader completeness)."""
     parting, is_exact = parting_offset(log, other)
     first = min(max(parting, other.log_start_offset), other.log_end_offset)
     return HeldBy(
         broker_id=other_id,
         first_offset=first,
         next_offset=other.log_end_offset,
-        committed=max(0, min(high_watermark, other.log_end_offset) - first),
+        committed=0
+        if log.latest_epoch > other.latest_epoch
+        else max(0, min(high_watermark, other.log_end_offset) - first),
         is_exact=is_exact,
     )
 

@@ -29,8 +29,7 @@ from controller.core.alarms import (
     explain_replicas,
     replica_alarm,
 )
-from controller.core.broker_configs import configure_brokers
-from controller.core.configs import INT64_MAX, is_leader_rebalance_enabled
+from controller.core.configs import is_leader_rebalance_enabled
 from controller.core.draft import Draft, actor_of
 from controller.core.effects import Alarm, AlarmCode, AlarmKey, Effect
 from controller.core.election import (
@@ -78,7 +77,7 @@ from controller.core.floor import Floors
 from controller.core.image import ClusterImage
 from controller.core.isr import advance, on_proposal
 from controller.core.loss import LogEnds, LossPreview, preview_loss
-from controller.core.maintenance import describe_broker, maintain_brokers
+from controller.core.maintenance import configure_brokers, describe_broker, maintain_brokers
 from controller.core.minimum import follow_minimum
 from controller.core.operators import (
     admit_brokers,
@@ -98,6 +97,7 @@ from controller.core.records import BrokerRecord, Cause, PartitionRecord, Produc
 from controller.core.recovery import HeardBook, recover
 from controller.core.sessions import Sessions
 from controller.core.set_aside import SetAsideBook, bring_back
+from controller.core.settings_table import INT64_MAX
 from controller.core.topic_changes import add_partitions, announce_added, configure_topic
 from controller.core.topics import (
     configure_cluster,
@@ -113,8 +113,8 @@ CONFIRMATIONS_MAX = 2_000
 
 
 class Step(NamedTuple):
-    """What one event led to. records: to be persisted in this order; already replayed on the machine's image.
-    effects: to be carried out after that. reply: to be released after that (None for Tick)."""
+    """The outcome of one event. records: to be persisted in this order; already replayed on the machine's
+    image. effects: to be carried out after that. reply: to be released after that (None for Tick)."""
 
     records: tuple[Record, ...]
     effects: tuple[Effect, ...]
@@ -129,29 +129,8 @@ class ClusterMachine:
     set_aside: what brokers have in quarantine.
     went_back: the evidence that ZooKeeper lost some of them; the machine decides nothing from then on, and
         only a new one, under another term, may.
-    The first step, whatever its event, also finishes what a predecessor left undone: submit a Tick at once.
+    The first step, on any event, also finishes what a predecessor left undone: submit a Tick at once.
     """
-
-    __slots__ = (
-        "_advances",
-        "_alarms",
-        "_confirm_at_ms",
-        "_floors",
-        "_has_taken_over",
-        "_heard",
-        "_log_ends",
-        "_preferred_at_ms",
-        "_preferred_since_ms",
-        "_sessions",
-        "cluster",
-        "controller_epoch",
-        "image",
-        "lags",
-        "options",
-        "set_aside",
-        "terms",
-        "went_back",
-    )
 
     def __init__(
         self,
@@ -308,7 +287,8 @@ class ClusterMachine:
         if error is not ControllerError.NONE:
             return AppliedReply(error=error)
         if self._sessions.is_outdated(event.broker_id, event.heartbeat_count):
-            # It learns nothing, least of all that it leads, before it has learnt that it went back (3.10).
+            # It learns nothing, least of all that it leads, before it has learnt that it went back (3.10, a
+            # host that goes back).
             return AppliedReply(error=ControllerError.OUTCOME_UNKNOWN)
         # Failures first: a broker must not regain its seats in the step that learns what it lost.
         for failure in event.failures:
@@ -353,7 +333,8 @@ class ClusterMachine:
         )
 
     def _on_log_end(self, draft: Draft, report: LagReport, log_end: ReplicaLogEnd) -> None:
-        """Who turns out to lack what was committed loses its seat before anybody is elected."""
+        """Note how far a log goes. A replica that lacks what was committed loses its seat before the next
+        election."""
         key = (log_end.topic_id, log_end.partition)
         if not self._log_ends.note(self.image, report.broker_id, report.broker_epoch, log_end):
             return
@@ -421,9 +402,10 @@ class ClusterMachine:
         self, draft: Draft, broker_id: int, key: PartitionKey, code: str, detail: str
     ) -> None:
         """A replica whose log is gone leaves ISR and ELR and starts again as a learner: its next state has
-        it outside both, where it may create an empty log (3.8). One in quarantine keeps its seat if it has
-        one: it refused to lose records, so its log may be the better one; that is for a person to judge. A
-        rotten one gives its seat up, to be mended, as long as another may lead (5.7)."""
+        it outside both, where it may create an empty log (3.8, how a broker returns). One in quarantine keeps
+        its seat if it has one: it refused to lose records, so its log may be the better one; that is for a
+        person to judge. A rotten one gives its seat up, to be mended, as long as another may lead (5.7,
+        scrubbing)."""
         state = self.image.partitions[key]
         topic = self.image.topics.get(key[0])
         if topic is None or topic.deleting or broker_id not in state.replicas:
@@ -488,8 +470,9 @@ class ClusterMachine:
     def _confirm_new_replicas(self, draft: Draft) -> None:
         """Clear `new_replicas` of those that have told of their log: one that is missing later counts as
         lost, not as new. It changes what brokers may do, so it takes a partition epoch like
-        any other change (I6); to be cheap it waits until every live one has confirmed, which makes one record
-        in a partition's life, and members that join an ISR sooner are cleared in that record (isr.py)."""
+        any other change (I6, partition epochs order everything); to be cheap it waits until every live one
+        has confirmed, which makes one record in a partition's life, and members that join an ISR sooner are
+        cleared in that record (isr.py)."""
         eligible = eligible_ids(self.image)
         created = self._sessions.created
         change = draft.change(Cause.REPLICAS_CREATED)
@@ -509,8 +492,8 @@ class ClusterMachine:
         self._sessions.forget_confirmed(self.image)
 
     def _return_to_preferred(self, draft: Draft, now_ms: int) -> None:
-        """3.6: a preferred replica that has been in sync and eligible for the delay leads again, a bounded
-        number per round."""
+        """3.6 (preferred leaders): a preferred replica that has been in sync and eligible for the delay leads
+        again, a bounded number per round."""
         since = self._preferred_since_ms
         self._preferred_since_ms = {
             key: since.get(key, now_ms)
@@ -605,14 +588,10 @@ class ClusterMachine:
         since it was fenced or this controller took over."""
         return self._sessions.last_seen_ms(broker_id)
 
-    def applied_sequences(self) -> dict[int, int]:
-        """Return how far each broker has applied this controller's stream."""
-        return dict(sorted(self._sessions.applied.items()))
-
 
 def _may_end_a_wait(record: Record) -> bool:
-    """Who must tell of a log before all are confirmed changes with a broker's standing, and with the
-    partition: a new replica that joins an ISR has nothing left to tell."""
+    """Return whether the record changes who must tell of a log before all are confirmed: with a broker's
+    standing, and with the partition: a new replica that joins an ISR has nothing left to tell."""
     if isinstance(record, PartitionRecord):
         return bool(record.state.new_replicas) and record.state.partition_epoch > 0
     return isinstance(record, BrokerRecord)

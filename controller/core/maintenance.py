@@ -1,25 +1,30 @@
-"""Brokers under maintenance: cordoned, draining, demoted. States that an operator sets on a broker and that
-outlive its process, so that a restart in the middle of the work does not undo them.
+"""The properties that operators set on a broker: maintenance, rack and labels, settings. All of them outlive
+the broker's process, so that a restart in the middle of the work does not undo them.
 
     cordoned    gets no new replicas, by placement or by reassignment; keeps what it has
-    draining    cordoned, and whoever plans moves is to empty it; drained: it holds no replica
-    demoted     leads only what nobody else may; what it leads is handed over, at once or, where nobody is in
-                sync yet, in later rounds
+    draining    cordoned, and plans empty it; drained: it holds no replica
+    demoted     leads only what no other broker may; what it leads is handed over, at once or, where no other
+                replica is in sync yet, in later rounds
 
 None of this touches an ISR: a broker under maintenance stays in sync and can be elected when all others fail.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from controller.contract.partition_state import NO_LEADER
 from controller.core.assignment import first_leader
+from controller.core.configs import changed_configs
 from controller.core.draft import Draft
 from controller.core.election import eligible_ids, hand_over_demoted
 from controller.core.events import (
     BrokerDescribed,
+    BrokersConfigured,
     BrokersMaintained,
+    ConfigureBrokers,
     DescribeBroker,
     MaintainBrokers,
     Refusal,
@@ -27,18 +32,15 @@ from controller.core.events import (
 )
 from controller.core.image import ClusterImage
 from controller.core.records import BrokerRegistration, Cause
+from controller.core.settings_table import BROKER_SETTINGS
 from controller.core.topics import operator_change
 
 
 def maintain_brokers(draft: Draft, event: MaintainBrokers) -> BrokersMaintained | Refusal:
     image = draft.image
-    for broker_id in event.broker_ids:
-        if broker_id not in image.brokers:
-            return Refusal(
-                code=RefusalCode.UNKNOWN_BROKER,
-                field="broker_ids",
-                detail=f"broker {broker_id} is not registered",
-            )
+    refusal = check_registered(image, event.broker_ids, "broker_ids")
+    if refusal is not None:
+        return refusal
     changed = {b: _maintained(image.brokers[b], event) for b in event.broker_ids}
     if event.dry_run:
         moved = sum(_movable(image, b, changed) for b, after in changed.items() if after.demoted)
@@ -54,14 +56,10 @@ def maintain_brokers(draft: Draft, event: MaintainBrokers) -> BrokersMaintained 
 
 def describe_broker(draft: Draft, event: DescribeBroker) -> BrokerDescribed | Refusal:
     """Store the description. It moves nothing: placement and plans go by it from now on."""
-    before = draft.image.brokers.get(event.broker_id)
-    if before is None:
-        return Refusal(
-            code=RefusalCode.UNKNOWN_BROKER,
-            field="broker_id",
-            detail=f"broker {event.broker_id} is not registered",
-        )
-    after = before
+    refusal = check_registered(draft.image, [event.broker_id], "broker_id")
+    if refusal is not None:
+        return refusal
+    after = before = draft.image.brokers[event.broker_id]
     if not isinstance(event.rack, msgspec.UnsetType):
         own = before.rack if before.assigned_rack is None else before.own_rack
         after = msgspec.structs.replace(
@@ -80,6 +78,38 @@ def describe_broker(draft: Draft, event: DescribeBroker) -> BrokerDescribed | Re
     return BrokerDescribed(broker=after, dry_run=event.dry_run)
 
 
+def configure_brokers(draft: Draft, event: ConfigureBrokers) -> BrokersConfigured | Refusal:
+    """Set how much replication traffic of moves each broker may bear. The settings stand in the broker's row,
+    so they outlive its process and every controller, and reach all brokers with its endpoint."""
+    image = draft.image
+    wrong = check_registered(image, event.broker_ids, "broker_ids") or changed_configs(
+        {}, event.configs, BROKER_SETTINGS
+    )
+    if isinstance(wrong, Refusal):
+        return wrong
+    configured = []
+    for broker_id in dict.fromkeys(event.broker_ids):
+        before = image.brokers[broker_id]
+        configs = changed_configs(before.configs, event.configs, BROKER_SETTINGS)
+        assert not isinstance(configs, Refusal)
+        after = msgspec.structs.replace(before, configs=configs)
+        if after != before and not event.dry_run:
+            draft.write_broker(after, operator_change(event, Cause.BROKER_CONFIGURED))
+        configured.append(after)
+    return BrokersConfigured(brokers=tuple(configured), dry_run=event.dry_run)
+
+
+def check_registered(image: ClusterImage, broker_ids: Iterable[int], field: str) -> Refusal | None:
+    for broker_id in broker_ids:
+        if broker_id not in image.brokers:
+            return Refusal(
+                code=RefusalCode.UNKNOWN_BROKER,
+                field=field,
+                detail=f"broker {broker_id} is not registered",
+            )
+    return None
+
+
 def _maintained(broker: BrokerRegistration, event: MaintainBrokers) -> BrokerRegistration:
     return msgspec.structs.replace(
         broker,
@@ -90,7 +120,7 @@ def _maintained(broker: BrokerRegistration, event: MaintainBrokers) -> BrokerReg
 
 
 def _movable(image: ClusterImage, broker_id: int, changed: dict[int, BrokerRegistration]) -> int:
-    """Leaderships that somebody else in sync could take."""
+    """Return how many of the broker's leaderships another replica in sync could take."""
     demoted = {b for b in image.demoted if b not in changed} | {b for b in changed if changed[b].demoted}
     eligible = eligible_ids(image)
     successors = (
@@ -98,9 +128,3 @@ def _movable(image: ClusterImage, broker_id: int, changed: dict[int, BrokerRegis
         for key in image.leader_of.get(broker_id, {})
     )
     return sum(b != NO_LEADER and b not in demoted for b in successors)
-
-
-def is_drained(image: ClusterImage, broker_id: int) -> bool:
-    """Return whether a draining broker holds no replica of a living topic, neither one that goes nor one that
-    comes."""
-    return image.brokers[broker_id].draining and not image.replicas_of.get(broker_id)

@@ -1,5 +1,5 @@
-"""What operators do to brokers and leaders. Each request changes all it names or nothing, and a dry run
-computes the same answer and writes nothing."""
+"""Operators' requests about brokers and leaders. Each changes all it names or nothing, except that preferred
+leaders of many partitions are elected one by one. A dry run computes the same answer and writes nothing."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.isr import advance, with_unclean_leader
 from controller.core.loss import LossPreview
+from controller.core.maintenance import check_registered
 from controller.core.records import Cause, ClusterRecord, RemoveBrokerRecord
 from controller.core.sessions import Sessions
 from controller.core.topics import broker_facts, operator_change
@@ -60,13 +61,10 @@ def remove_broker(
     draft: Draft, sessions: Sessions, event: RemoveBroker, now_ms: int
 ) -> BrokerRemoved | Refusal:
     image = draft.image
-    broker = image.brokers.get(event.broker_id)
-    if broker is None:
-        return Refusal(
-            code=RefusalCode.UNKNOWN_BROKER,
-            field="broker_id",
-            detail=f"broker {event.broker_id} is not registered",
-        )
+    refusal = check_registered(image, [event.broker_id], "broker_id")
+    if refusal is not None:
+        return refusal
+    broker = image.brokers[event.broker_id]
     replicas = len(image.replicas_of.get(event.broker_id, {}))
     if replicas:
         return Refusal(
@@ -157,7 +155,7 @@ def _elect_preferred(draft: Draft, event: ElectPreferred, state: PartitionState)
         if state.is_reassigning:
             why = "may change: the partition's replicas are being moved"
         elif preferred in image.demoted:
-            why = "is demoted: it leads only what nobody else may"
+            why = "is demoted: it leads only what no other broker may"
         return Refusal(
             code=RefusalCode.INELIGIBLE_BROKER,
             field="partition",
@@ -177,8 +175,8 @@ def _elect_preferred(draft: Draft, event: ElectPreferred, state: PartitionState)
 def _elect_unclean(
     draft: Draft, event: ElectUnclean, state: PartitionState, loss: LossPreview | None
 ) -> LeadersElected | Refusal:
-    """3.5. Refused while a leader exists, when the partition has changed since the operator looked, for a
-    broker that could not carry it out, and when it costs more than was accepted."""
+    """3.5 (unclean election). Refused while a leader exists, when the partition has changed since the
+    operator looked, for a broker that could not carry it out, and when it costs more than was accepted."""
     image = draft.image
     if state.partition_epoch != event.partition_epoch:
         return Refusal(

@@ -31,10 +31,11 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     preferred_leader_moves_max: leaderships moved back per round, a round each `preferred_leader_interval_ms`.
     preferred_leader_lag_records_max: reported lag above which it is not moved.
     new_replica_confirm_ms: how long to collect confirmations of new replicas, so that one record serves all.
+    vacated_per_step_max: seats that a fenced broker loses in one step, besides what it leads.
     shutdown_wait_ms_max: how long a controlled shutdown may wait for others to take over.
     reassignment_stall_ms: a reassignment is shown as blocked when a target has not advanced for so long.
     throttle_behind_ms: a throttled learner must have fallen behind for so long before that is called blocked.
-    producer_id_block_size: ids handed to a broker at a time (6.8).
+    producer_id_block_size: ids handed to a broker at a time (6.8, blocks of ids).
     preflight: what a broker must show before it is admitted.
     """
 
@@ -50,6 +51,7 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     preferred_leader_moves_max: int = 50
     preferred_leader_lag_records_max: int = 1_000
     new_replica_confirm_ms: int = 1_000
+    vacated_per_step_max: int = 1_000
     shutdown_wait_ms_max: int = 10_000
     reassignment_stall_ms: int = 60_000
     throttle_behind_ms: int = 30_000

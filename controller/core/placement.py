@@ -1,4 +1,4 @@
-"""Where new replicas go. A function of brokers and counts only: no image, no clock, no state.
+"""The placement of new replicas. A function of brokers and counts only: no image, no clock, no state.
 
 Brokers stand in a circle, sorted by id. Partition i's preferred replica is on the broker i places after
 `start`; its j-th replica stands a shifted distance further, so that the partitions one broker leads have
@@ -146,19 +146,21 @@ def _place_apart(
     held: Sequence[int],
 ) -> Assignment:
     n = len(brokers)
+    hosts = [broker.host for broker in brokers]
+    racks = [_rack(broker) for broker in brokers]
     load = Counter(leaders)
     successors: Counter[tuple[int, int]] = Counter()
     placed: list[list[int]] = []
     for leader in leaders:
         chosen = [leader]
         while len(chosen) < replication_factor:
-            hosts = Counter(brokers[c].host for c in chosen)
-            racks = Counter(_rack(brokers[c]) for c in chosen)
+            used_hosts = [hosts[c] for c in chosen]
+            used_racks = [racks[c] for c in chosen]
             follower = min(
                 (c for c in range(n) if c not in chosen),
                 key=lambda c: (
-                    hosts[brokers[c].host],
-                    racks[_rack(brokers[c])],
+                    used_hosts.count(hosts[c]),
+                    used_racks.count(racks[c]),
                     load[c],
                     held[c],
                     successors[leader, c],

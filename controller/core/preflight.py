@@ -1,9 +1,9 @@
-"""Whether waiting brokers may be admitted, judged from what they and their future peers found. Pure.
+"""The checks of brokers that wait for admission, judged from what they and their future peers found. Pure.
 
     image, reports, limits -> checks, each passed, failed or pending
 
-A check that is pending waits for a report; one that failed waits for somebody to mend what it names. Both
-hold the admission up, so that no replica is placed on a broker that its peers can't reach.
+A check that is pending waits for a report; one that failed waits until what it names is mended. Both hold the
+admission up, so that no replica is placed on a broker that its peers can't reach.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CheckState(StrEnum):
     PENDING = "pending"
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
+class PreflightCheck(msgspec.Struct, frozen=True, kw_only=True):
     """name: `report`, `listener`, `peers`, `clock`, `disk_space`, `disk_flush`, `rack`. code: of a check that
     has not passed, what operators' tools may branch on."""
 
@@ -37,7 +37,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
+class HeardReport(msgspec.Struct, frozen=True, kw_only=True):
     """A broker's latest report. received_ms: monotonic. controller_reaches: whether the broker's listener
     let the controller in, None if that was not tried."""
 
@@ -46,11 +46,11 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
     controller_reaches: bool | None = None
 
 
-Reports = Mapping[int, Heard]
+Reports = Mapping[int, HeardReport]
 
 
 def targets(image: ClusterImage, broker_id: int) -> tuple[PreflightTarget, ...] | None:
-    """The listeners that a broker shall try. None: nobody waits, or it is not its turn."""
+    """The listeners that a broker shall try. None: no broker waits, or this one need not try."""
     me = image.brokers.get(broker_id)
     waiting = [b for b in image.brokers.values() if not b.admitted and b.broker_id != broker_id]
     if me is None:
@@ -62,10 +62,10 @@ def targets(image: ClusterImage, broker_id: int) -> tuple[PreflightTarget, ...] 
 
 def judge(
     image: ClusterImage, reports: Reports, candidates: Sequence[int], limits: PreflightLimits, *, now_ms: int
-) -> tuple[Check, ...]:
+) -> tuple[PreflightCheck, ...]:
     """Return all checks of the candidates that are registered and wait; an admitted broker has none."""
     waiting = [image.brokers[b] for b in candidates if b in image.brokers and not image.brokers[b].admitted]
-    checks: list[Check] = []
+    checks: list[PreflightCheck] = []
     for broker in waiting:
         checks += _own_checks(image, broker, _fresh(reports, broker, limits, now_ms), limits)
         checks += _peer_checks(image, broker, waiting, reports, limits=limits, now_ms=now_ms)
@@ -87,7 +87,7 @@ def _target(broker: BrokerRegistration) -> PreflightTarget:
 
 def _fresh(
     reports: Reports, broker: BrokerRegistration, limits: PreflightLimits, now_ms: int
-) -> Heard | None:
+) -> HeardReport | None:
     """This incarnation's report, unless it is too old to be believed."""
     heard = reports.get(broker.broker_id)
     if heard is None or heard.report.broker_epoch != broker.broker_epoch:
@@ -96,8 +96,8 @@ def _fresh(
 
 
 def _own_checks(
-    image: ClusterImage, broker: BrokerRegistration, heard: Heard | None, limits: PreflightLimits
-) -> Iterator[Check]:
+    image: ClusterImage, broker: BrokerRegistration, heard: HeardReport | None, limits: PreflightLimits
+) -> Iterator[PreflightCheck]:
     me = broker.broker_id
     if heard is None:
         yield _pending(
@@ -150,7 +150,7 @@ def _own_checks(
         yield _passed(me, "disk_flush", f"{disk.flush_us} us for a small append, {disk.flush_us_max} at most")
 
 
-def _listener_check(image: ClusterImage, broker: BrokerRegistration, heard: Heard) -> Check:
+def _listener_check(image: ClusterImage, broker: BrokerRegistration, heard: HeardReport) -> PreflightCheck:
     """Check the listener as the controller sees it; proving a death rests on it later."""
     me = broker.broker_id
     address = f"{broker.host}:{broker.port}"
@@ -174,7 +174,7 @@ def _peer_checks(
     *,
     limits: PreflightLimits,
     now_ms: int,
-) -> Iterator[Check]:
+) -> Iterator[PreflightCheck]:
     """Both ways: it tries each peer, and each peer tries it. What has not been tried lately is pending."""
     me = broker.broker_id
     peers = [b for b in (*_live(image), *waiting) if b.broker_id != me]
@@ -209,7 +209,7 @@ def _reach(report: PreflightReport, target: BrokerRegistration) -> PeerReach | N
 
 def _rack_check(
     image: ClusterImage, broker: BrokerRegistration, waiting: Sequence[BrokerRegistration]
-) -> Check:
+) -> PreflightCheck:
     """Racks count only where all have one: a broker without is placed as if it stood alone."""
     me = broker.broker_id
     others = [b for b in image.brokers.values() if b.admitted and b.broker_id != me]
@@ -230,15 +230,15 @@ def _rack_check(
     return _passed(me, "rack", "no racks are named" if broker.rack is None else f"in rack {broker.rack!r}")
 
 
-def _passed(broker_id: int, name: str, detail: str) -> Check:
-    return Check(broker_id=broker_id, name=name, state=CheckState.PASSED, detail=detail)
+def _passed(broker_id: int, name: str, detail: str) -> PreflightCheck:
+    return PreflightCheck(broker_id=broker_id, name=name, state=CheckState.PASSED, detail=detail)
 
 
-def _failed(broker_id: int, name: str, code: str, detail: str) -> Check:
-    return Check(broker_id=broker_id, name=name, state=CheckState.FAILED, code=code, detail=detail)
+def _failed(broker_id: int, name: str, code: str, detail: str) -> PreflightCheck:
+    return PreflightCheck(broker_id=broker_id, name=name, state=CheckState.FAILED, code=code, detail=detail)
 
 
-def _pending(broker_id: int, name: str, detail: str) -> Check:
-    return Check(
+def _pending(broker_id: int, name: str, detail: str) -> PreflightCheck:
+    return PreflightCheck(
         broker_id=broker_id, name=name, state=CheckState.PENDING, code="preflight_pending", detail=detail
     )

@@ -1,7 +1,7 @@
 """Operators move replicas. How a state changes is in assignment.py; how it ends without them, in isr.py.
 
-Everything that a reassignment needs lies in the partition's own row, so whichever controller leads goes on
-with it, and there is no list of reassignments that could contradict the rows (KAFKA-9672).
+Everything that a reassignment needs lies in the partition's own row, so any controller that takes over goes
+on with it, and there is no list of reassignments that could contradict the rows (KAFKA-9672).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from controller.contract.partition_state import MoveThrottle, PartitionKey, PartitionState
 from controller.contract.throttles import FOLLOWER_RATE
 from controller.core.assignment import Obstacle, completed, grown, next_epoch, rolled_back
-from controller.core.configs import BROKER_SETTINGS, check_value
+from controller.core.configs import BadValueError, checked_value
 from controller.core.draft import Draft
 from controller.core.events import (
     AlterReassignments,
@@ -24,8 +24,10 @@ from controller.core.events import (
     RefusalCode,
 )
 from controller.core.image import ClusterImage
+from controller.core.minimum import MINIMUM, below_minimum, own_minimum
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord, Record, TopicRecord, partition_key
+from controller.core.settings_table import BROKER_SETTINGS
 from controller.core.topics import operator_change
 
 #: A throttle stands in each row of its operation.
@@ -99,15 +101,17 @@ def _check_named(
 
 
 def _check_rate(rate: int | None) -> Refusal | None:
-    problem = None if rate is None else check_value(BROKER_SETTINGS[FOLLOWER_RATE], str(rate))
-    if problem is None:
-        return None
-    return Refusal(
-        code=RefusalCode.INVALID_CONFIG,
-        field="throttled_rate",
-        detail=f"throttled_rate {problem}",
-        hint="bytes per second; leave it out to copy unthrottled",
-    )
+    try:
+        if rate is not None:
+            checked_value(BROKER_SETTINGS[FOLLOWER_RATE], str(rate))
+    except BadValueError as error:
+        return Refusal(
+            code=RefusalCode.INVALID_CONFIG,
+            field="throttled_rate",
+            detail=f"throttled_rate {error}",
+            hint="bytes per second; leave it out to copy unthrottled",
+        )
+    return None
 
 
 def _throttle(event: AlterReassignments, key: PartitionKey) -> MoveThrottle | None:
@@ -159,6 +163,15 @@ def _check_replicas(
         return refuse("a partition has at least one replica", 1)
     if len(set(replicas)) != len(replicas):
         return refuse(f"{list(replicas)} names a broker twice")
+    minimum = own_minimum(image.topics[before.topic_id])
+    if len(replicas) < min(minimum, max(before.replication_factor, len(before.target_replicas))):
+        return Refusal(
+            code=RefusalCode.INVALID_REPLICATION_FACTOR,
+            field="replicas",
+            limit=minimum,
+            detail=below_minimum(len(replicas), minimum),
+            hint=f"lower {MINIMUM} first",
+        )
     # While it grows a partition has both; a chunk of rows must fit in a znode.
     both = {*replicas, *(before.original_replicas or before.replicas)}
     if len(both) > options.replication_factor_max:

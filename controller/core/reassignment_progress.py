@@ -1,5 +1,5 @@
-"""How far reassignments are, and why one does not get on. A query: it decides nothing, and what it remembers
-(when a replica last advanced, how fast it copied) lasts for one controller's life."""
+"""The progress of reassignments, and the reason that holds one up. A query: it decides nothing, and what it
+remembers (when a replica last advanced, how fast it copied) lasts for one controller's life."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from controller.core.image import ClusterImage
 class BlockedReason(StrEnum):
     """Why a reassignment does not get on by itself, the root first. The names are stable."""
 
-    #: Nobody can be copied from, and nobody can propose the targets for the ISR.
+    #: There is no leader to copy from, nor to propose the targets for the ISR.
     LEADERLESS = "leaderless"
-    #: The leader was chosen uncleanly and has not confirmed its log yet: nobody joins its ISR.
+    #: The leader was chosen uncleanly and has not confirmed its log yet: no replica joins its ISR.
     LEADER_RECOVERING = "leader_recovering"
     #: A target is down, or shutting down.
     TARGET_OFFLINE = "target_offline"
@@ -85,8 +85,8 @@ class ReassignmentProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdvanceBook:
-    """When each replica on its way into an ISR last advanced, as its leader reported it. copies: how fast
-    the learners among them do."""
+    """The time at which each replica on its way into an ISR last advanced, as its leader reported it. copies:
+    how fast the learners among them copy."""
 
     __slots__ = ("_since", "copies")
 

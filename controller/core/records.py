@@ -1,10 +1,10 @@
-"""What the controller persists: one record replaces one entity whole.
+"""The records that the controller persists: each replaces one entity whole.
 
 A step of the machine returns records; the shell persists them *in the order given* and only then replays
 them onto the published image. Replaying is the only way state moves, on the active controller, on a standby
 and at start alike, so nothing that decides durability may live outside these values. Order is part of the
 meaning: a broker's new registration never precedes the records that take away the seats which its new
-incarnation can't vouch for (I11).
+incarnation can't vouch for (I11, unproven logs lose their seats first).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Cause(StrEnum):
     BROKER_DIED = "broker_died"
     #: A new incarnation registered: the old one's seats follow the rules of fencing.
     BROKER_RESTARTED = "broker_restarted"
-    #: A new incarnation that can't prove that its logs are whole: out of ISR and ELR (I11).
+    #: A new incarnation that can't prove that its logs are whole: out of ISR and ELR (I11, unproven logs lose
+    #: their seats first).
     UNCLEAN_RESTART = "unclean_restart"
     LOG_DIRS_OFFLINE = "log_dirs_offline"
     BROKER_REMOVED = "broker_removed"
@@ -43,7 +44,7 @@ class Cause(StrEnum):
     #: An operator says in which rack a broker stands, or labels it.
     BROKER_DESCRIBED = "broker_described"
     BROKER_CONFIGURED = "broker_configured"
-    #: A demoted broker hands a leadership to somebody who is in sync.
+    #: A demoted broker hands a leadership to another that is in sync.
     LEADER_DEMOTED = "leader_demoted"
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
     TOPIC_CREATED = "topic_created"
@@ -79,8 +80,8 @@ class Cause(StrEnum):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Who changed an entity, when and why. Stored in the entity's own row, so that the audit can be filled
-    from ZooKeeper alone (docs/replication.md 4.8).
+    """The actor, time and cause of an entity's change. Stored in the entity's own row, so that the audit can
+    be filled from ZooKeeper alone (docs/replication.md 4.8, history).
 
     actor: "controller", "broker:3", or the operator's name. at_ms: wall clock, given by the event.
     """
@@ -102,15 +103,15 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     log_dir_ids: usable at registration. offline_log_dir_ids: failed then or since.
     last_shutdown: how the incarnation before this one stopped, as judged at registration.
     cordoned: gets no new replicas and keeps those it has. draining: the same, and it is to be emptied; it is
-        drained when it holds none. demoted: leads only what nobody else may lead. Set by operators, and kept
-        over restarts.
-    configs: its own settings, over the cluster's, under Kafka's names (configs.BROKER_SETTINGS).
+        drained when it holds none. demoted: leads only what no other broker may lead. Set by operators, and
+        kept over restarts.
+    configs: its own settings, over the cluster's, under Kafka's names (settings_table.BROKER_SETTINGS).
     rack: what counts. assigned_rack: set by an operator, over what the process says, which is own_rack then.
     labels: an operator's notes; nothing here reads them.
     chain_epoch: the broker epoch with which an unbroken chain of incarnations on these directories began; -1:
-        unknown, until the next registration. Seals of logs name it (3.9).
+        unknown, until the next registration. Seals of logs name it (3.9, after total power loss).
     epoch_before_recovery: by which the incarnation knew itself when a recovery gave it `broker_epoch`, until
-        it is unfenced under that (11.4); -1: none.
+        it is unfenced under that (11.4, recovery); -1: none.
     """
 
     broker_id: int
@@ -180,8 +181,8 @@ class RemoveBrokerRecord(msgspec.Struct, frozen=True, kw_only=True, tag="remove_
 
 
 class TopicRecord(msgspec.Struct, frozen=True, kw_only=True, tag="topic"):
-    """A topic is announced *after* its partitions (4.7): a crash between leaves partitions without a topic,
-    which a rebuild ignores and removes, never a topic that lacks some."""
+    """A topic is announced *after* its partitions (4.7, creation): a crash between leaves partitions without
+    a topic, which a rebuild ignores and removes, never a topic that lacks some."""
 
     state: TopicState
     change: Change
@@ -204,7 +205,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, tag="partition"
 
 
 class ProducerIdsRecord(msgspec.Struct, frozen=True, kw_only=True, tag="producer_ids"):
-    """The first producer id that was never given out (6.8)."""
+    """The first producer id that was never given out (6.8, blocks of ids)."""
 
     next_producer_id: int
     change: Change

@@ -1,4 +1,5 @@
-"""Rows for a cluster whose ZooKeeper went back, from what its brokers hold (docs/replication.md 11.4).
+"""Rows for a cluster whose ZooKeeper went back, from what its brokers hold (docs/replication.md 11.4,
+recovery).
 
 Everything is minted above everything heard, by a margin for what was not: broker, leader and partition
 epochs, producer ids, the number of records; the shell does the same with the controller epoch. A partition
@@ -6,13 +7,17 @@ gets the state with the highest partition epoch that a broker holds, which is a 
 history, and an in-sync set of one: the replica that provably holds every committed record. Everyone else
 copies from it and joins as any learner does. It is
 
-1. the leader of the highest leader epoch, if it is still running: nobody else can have committed since; else
-2. the longest log, by leader epoch and end, if every replica told of its log, and each is in sync by the
+1. the leader of the highest leader epoch, if it is still running: no other can have committed since; else
+2. the longest log of the seats (ISR and ELR) of a state that a running broker holds, if no other broker can
+   have lost what it wrote under a later one: each holds the same state, or was not told of another since it
+   registered, or lost nothing since a registration that the first broker knew of; else
+3. the longest log, by leader epoch and end, if every replica told of its log, and each is in sync by the
    latest state, which it holds itself, or lost neither page cache nor disk since the rows were written. Where
-   nobody has one of a partition whose replicas all are new, it was never written, and its first leader begins
-   it; not if a broker was given up, which may have had it.
+   no broker has one of a partition whose replicas all are new, it was never written, and its first leader
+   begins it; not if a broker was given up, which may have had it.
 
-Of any other partition nobody is put in sync: it has no leader, says so, and a person chooses (3.5).
+Logs that were set aside whole count as any other, if their topic is known. No replica of any other partition
+is put in sync: it has no leader, says so, and an operator chooses (3.5, unclean elections).
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from controller.contract.holdings import HeldLog, Holdings
+from controller.contract.holdings import HeldLog, Holdings, SetAsideLog
 from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, TopicState
 from controller.contract.session import ShutdownKind, Witness
 from controller.core.draft import Draft
@@ -46,6 +51,7 @@ from controller.core.records import (
     ClusterRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveTopicRecord,
     TopicRecord,
 )
 
@@ -53,6 +59,8 @@ from controller.core.records import (
 EPOCH_MARGIN: Final = 1_000
 RECORDS_MARGIN: Final = 1_000_000
 PRODUCER_IDS_MARGIN: Final = 1_000_000_000
+#: Leader epochs are int32 in the Kafka protocol; no partition has changed so often.
+PARTITION_EPOCH_FLOOR_MAX: Final = 2**30
 #: Holdings count for so long: brokers repeat them every two seconds.
 HOLDINGS_MS_MAX: Final = 10_000
 
@@ -63,7 +71,7 @@ class _Held(NamedTuple):
 
 
 class HeardBook:
-    """What a halted controller heard: the highest of everything, and what each broker holds."""
+    """The facts that a halted controller heard: the highest of everything, and what each broker holds."""
 
     __slots__ = ("_held", "broker_epoch", "broker_ids", "controller_epoch", "records")
 
@@ -75,7 +83,7 @@ class HeardBook:
         self._held: dict[int, _Held] = {}
 
     def note(self, image: ClusterImage, event: Event, now_ms: int) -> None:
-        """Takes what the event brings, if it is of this cluster."""
+        """Take what the event brings, if it is of this cluster."""
         witness: Witness | None
         match event:
             case RegisterBroker(request=request):
@@ -113,14 +121,14 @@ class HeardBook:
 def recover(
     draft: Draft, heard: HeardBook, event: RecoverMetadata, now_ms: int
 ) -> MetadataRecovered | Refusal:
-    """Writes the rows, unless it is a dry run. Refused while a broker is silent that was not given up."""
+    """Write the rows, unless it is a dry run. Refused while a broker is silent that was not given up."""
     image = draft.image
     held = heard.held(now_ms)
     states = states_by_partition(held)
     view = _latest_view(held)
     rows = (b for b, broker in image.brokers.items() if broker.admitted)
     known = set(rows if view is None else view.broker_ids) | heard.broker_ids
-    known.update(b for group in states.values() for state in group for b in state.replicas)
+    known.update(b for group in states.values() for state in group.values() for b in state.replicas)
     silent = sorted(known - held.keys() - set(event.gone_brokers))
     if silent:
         return Refusal(
@@ -133,9 +141,11 @@ def recover(
     for broker_id in event.gone_brokers:
         held.pop(broker_id, None)
     topics = _topics(image, held)
+    logs = logs_by_partition(held)
+    noted, damaged = _add_set_aside(held, topics, logs)
+    epoch_min = partition_epoch_floor(max(heard.records, image.records) + EPOCH_MARGIN)
     back = tuple(sorted(t.topic for t in topics.values() if t.topic_id not in image.topics))
     rebuilt: list[PartitionState] = []
-    logs = logs_by_partition(held)
     for topic in topics.values():
         for number in range(topic.partitions):
             key = (topic.topic_id, number)
@@ -144,11 +154,14 @@ def recover(
                     image,
                     topic,
                     number,
-                    states=states.get(key, ()),
+                    states=states.get(key, {}),
+                    noted=noted.get(key, ()),
                     logs=logs.get(key, {}),
                     held=held,
                     holders=list(held),
                     has_all=not event.gone_brokers,
+                    damaged=damaged.get(key, ()),
+                    epoch_min=epoch_min,
                 )
             )
     if not event.dry_run:
@@ -160,8 +173,8 @@ def recover(
             request_id=event.request_id,
             operation_id=event.operation_id,
         )
-        floor = max(image.last_broker_epoch, heard.broker_epoch) + EPOCH_MARGIN
-        _write(draft, held, topics, rebuilt, broker_epoch_min=floor, change=change)
+        broker_epoch_min = max(image.last_broker_epoch, heard.broker_epoch) + EPOCH_MARGIN
+        _write(draft, held, topics, rebuilt, broker_epoch_min=broker_epoch_min, change=change)
     undecided = tuple((s.topic_id, s.partition) for s in rebuilt if not s.isr)
     return MetadataRecovered(
         brokers=tuple(held),
@@ -174,11 +187,21 @@ def recover(
     )
 
 
-def states_by_partition(held: Mapping[int, Holdings]) -> dict[PartitionKey, list[PartitionState]]:
-    states: dict[PartitionKey, list[PartitionState]] = {}
-    for holdings in held.values():
+def partition_epoch_floor(records: int) -> int:
+    """Return an epoch above all that any partition can have had, by how many records the cluster ever had:
+    each partition epoch was one of them, and no leader epoch is above its partition epoch."""
+    return min(records + 1, PARTITION_EPOCH_FLOOR_MAX)
+
+
+def states_by_partition(held: Mapping[int, Holdings]) -> dict[PartitionKey, dict[int, PartitionState]]:
+    """Return the state that each broker holds of each partition."""
+    states: dict[PartitionKey, dict[int, PartitionState]] = {}
+    for broker_id, holdings in held.items():
         for state in holdings.states:
-            states.setdefault((state.topic_id, state.partition), []).append(state)
+            of_brokers = states.setdefault((state.topic_id, state.partition), {})
+            known = of_brokers.get(broker_id)
+            if known is None or state.partition_epoch > known.partition_epoch:
+                of_brokers[broker_id] = state
     return states
 
 
@@ -190,8 +213,50 @@ def logs_by_partition(held: Mapping[int, Holdings]) -> dict[PartitionKey, dict[i
     return logs
 
 
+def _add_set_aside(
+    held: Mapping[int, Holdings],
+    topics: Mapping[str, TopicState],
+    logs: dict[PartitionKey, dict[int, HeldLog]],
+) -> tuple[dict[PartitionKey, list[PartitionState]], dict[PartitionKey, set[int]]]:
+    """Add to `logs` what is set aside whole, of known topics, where its broker has no other log of the
+    partition: named as a replica, the broker takes it up again (11.5, logs that were set aside). Return the
+    states that were noted with these logs, and the brokers whose log of a partition is set aside and is not
+    whole."""
+    noted: dict[PartitionKey, list[PartitionState]] = {}
+    damaged: dict[PartitionKey, set[int]] = {}
+    for broker_id, holdings in held.items():
+        for log in best_set_aside(log for log in holdings.set_aside if log.topic_id in topics):
+            key = (log.topic_id, log.partition)
+            if broker_id in logs.get(key, ()):
+                continue
+            if not log.is_whole:
+                damaged.setdefault(key, set()).add(broker_id)
+                continue
+            logs.setdefault(key, {})[broker_id] = held_log(log)
+            if log.state is not None:
+                noted.setdefault(key, []).append(log.state)
+    return noted, damaged
+
+
+def best_set_aside(logs: Iterable[SetAsideLog]) -> list[SetAsideLog]:
+    """Return one broker's best of each partition: more than one were set aside only if the others are not
+    whole."""
+    ascending = sorted(logs, key=lambda log: (log.is_whole, log.leader_epoch))
+    return list({(log.topic_id, log.partition): log for log in ascending}.values())
+
+
+def held_log(log: SetAsideLog) -> HeldLog:
+    return HeldLog(
+        topic_id=log.topic_id,
+        topic=log.topic,
+        partition=log.partition,
+        leader_epoch=log.leader_epoch,
+        log_end_offset=log.log_end_offset,
+    )
+
+
 def _latest_view(held: Mapping[int, Holdings]) -> Holdings | None:
-    """Of the broker that was told of most."""
+    """Return the holdings of the broker with a view that was told of most; None if no broker has a view."""
 
     def told(holdings: Holdings) -> tuple[int, int]:
         witness = holdings.identity.witness
@@ -201,13 +266,16 @@ def _latest_view(held: Mapping[int, Holdings]) -> Holdings | None:
 
 
 def _topics(image: ClusterImage, held: Mapping[int, Holdings]) -> dict[str, TopicState]:
-    """Those of the rows, of the latest view over them, and those that are known by their logs alone."""
+    """Return the topics of the rows, of the latest view over them, and those known by their logs alone."""
     topics = {t.topic_id: t for t in image.topics.values() if not t.deleting}
     view = _latest_view(held)
     if view is not None:
-        # A deletion that the rows know of stands, whatever a view that is older has.
-        told = (topic for topic in view.topics if topic.topic_id not in image.deletions)
-        topics.update((topic.topic_id, topic) for topic in told if not topic.deleting)
+        # A deletion that the rows know of stands, even if an older view has the topic.
+        for topic in view.topics:
+            if topic.topic_id not in image.deletions and not topic.deleting:
+                row = topics.get(topic.topic_id, topic)  # partitions may have been added after the restore
+                partitions = max(topic.partitions, row.partitions)
+                topics[topic.topic_id] = msgspec.structs.replace(topic, partitions=partitions)
     found: dict[str, list[HeldLog]] = {}
     holders: dict[str, set[int]] = {}
     for broker_id, holdings in held.items():
@@ -230,7 +298,15 @@ def _topics(image: ClusterImage, held: Mapping[int, Holdings]) -> dict[str, Topi
             )
         elif before.partitions < partitions:
             topics[topic_id] = msgspec.structs.replace(before, partitions=partitions)
-    return topics
+    return _one_of_each_name(topics, () if view is None else view.topics)
+
+
+def _one_of_each_name(topics: dict[str, TopicState], latest: Iterable[TopicState]) -> dict[str, TopicState]:
+    """Return the topics without those whose name another one has now: of two, the one in `latest` stays.
+    Brokers set the logs of the others aside, and the operator is told (11.5, logs that were set aside)."""
+    stays = {topic.topic: topic_id for topic_id, topic in topics.items()}
+    stays.update((topic.topic, topic.topic_id) for topic in latest if topic.topic_id in topics)
+    return {topic_id: topic for topic_id, topic in topics.items() if stays[topic.topic] == topic_id}
 
 
 def _base(
@@ -240,8 +316,8 @@ def _base(
     states: Iterable[PartitionState],
     holders: list[int],
 ) -> PartitionState:
-    """What the partition is, but for its epochs and seats. holders: of its log, or, where nobody has one,
-    whoever is there."""
+    """Return the state of the partition, but for its epochs and seats. holders: brokers that have its log;
+    where no broker has one, those that are there."""
     row = image.partitions.get((topic.topic_id, number))
     base = max(states, key=lambda state: state.partition_epoch, default=row)
     if base is not None:
@@ -265,81 +341,108 @@ def rebuilt_partition(
     topic: TopicState,
     number: int,
     *,
-    states: Sequence[PartitionState],
+    states: Mapping[int, PartitionState],
     logs: Mapping[int, HeldLog],
     held: Mapping[int, Holdings],
     holders: list[int],
     has_all: bool,
+    epoch_min: int,
+    noted: Sequence[PartitionState] = (),
+    damaged: Collection[int] = (),
 ) -> PartitionState:
-    """The row of one partition, by the states and logs that brokers hold of it. holders: become its replicas
-    where neither states nor logs of it are there. has_all: no broker was given up."""
-    base = _base(image, topic, number, states, list(logs) or holders)
+    """The row of one partition, by the states and logs that brokers hold of it. noted: states that stand
+    beside logs in quarantine. holders: become its replicas
+    where neither states nor logs of it are there. has_all: no broker was given up. damaged: brokers whose log
+    of it is not whole. epoch_min: at least its new epochs; above all that it can have had, since each of them
+    was a record of the cluster."""
+    told = [*states.values(), *noted]
+    base = _base(image, topic, number, told, list(logs) or holders)
     key = (topic.topic_id, number)
-    intact = {b for b, holdings in held.items() if _is_intact_of(image, holdings, base)}
-    has_rows = bool(states) or key in image.partitions
-    whole = _whole(base, list(states), logs, held, intact, has_rows=has_rows, has_all=has_all)
-    leader_epochs = (
-        base.leader_epoch,
-        *(s.leader_epoch for s in states),
-        *(g.leader_epoch for g in logs.values()),
-    )
+    intact = {
+        b for b, holdings in held.items() if _is_intact_of(image, holdings, base, states.get(b))
+    }.difference(damaged)
+    has_rows = bool(told) or key in image.partitions
+    whole = _whole(base, told, states, logs, held, intact=intact, has_rows=has_rows, has_all=has_all)
+    known = [epoch for state in (base, *told) for epoch in (state.leader_epoch, state.partition_epoch)]
+    known += [log.leader_epoch for log in logs.values()]
+    minted = max(max(known) + 1, epoch_min)
     return msgspec.structs.replace(
         base,
         leader=NO_LEADER,
         last_known_leader=whole if whole is not None else base.leader,
-        leader_epoch=max(leader_epochs) + EPOCH_MARGIN,
-        partition_epoch=max((s.partition_epoch for s in states), default=base.partition_epoch) + EPOCH_MARGIN,
+        leader_epoch=minted,
+        partition_epoch=minted,
         isr=() if whole is None else (whole,),
         elr=(),
-        last_known_elr=(),  # Seats of rows that went back prove nothing, not even by a seal (3.9).
-        # With a seat it may make its log only while it is new; anybody else needs no leave.
+        # Seats of rows that went back prove nothing, not even by a seal (3.9, after total power loss).
+        last_known_elr=(),
+        # With a seat it may make its log only while it is new; any other replica needs no leave.
         new_replicas=tuple(b for b in base.new_replicas if b == whole and b not in logs),
     )
 
 
 def _whole(
     base: PartitionState,
-    states: list[PartitionState],
+    told: Sequence[PartitionState],
+    states: Mapping[int, PartitionState],
     logs: Mapping[int, HeldLog],
     held: Mapping[int, Holdings],
-    intact: Collection[int],
     *,
+    intact: Collection[int],
     has_rows: bool,
     has_all: bool,
 ) -> int | None:
-    """The replica that provably holds every committed record; None: nobody can tell which. intact: those
+    """Return the replica that provably holds every committed record; None if none can be told. intact: those
     whose logs are all that they ever held. has_rows: the base is no guess. has_all: no broker was given up,
     not even one that the partition may have been moved to."""
-    leaders = {state.leader for state in states if state.leader_epoch == base.leader_epoch} - {NO_LEADER}
+    leaders = {state.leader for state in told if state.leader_epoch == base.leader_epoch} - {NO_LEADER}
     if len(leaders) > 1:
         return None  # two histories were led
-    leads = held.get(base.leader)
+    leads = states.get(base.leader) if base.leader in held else None  # not one that was given up
     is_latest = all(log.leader_epoch <= base.leader_epoch for log in logs.values())
-    if (
-        leads is not None
-        and is_latest
-        and any(
-            (s.topic_id, s.partition, s.leader, s.leader_epoch)
-            == (base.topic_id, base.partition, base.leader, base.leader_epoch)
-            for s in leads.states
-        )
-    ):
+    leadership = (base.leader, base.leader_epoch)
+    if is_latest and leads is not None and (leads.leader, leads.leader_epoch) == leadership:
         return base.leader
     if has_rows and is_latest and not base.isr and not base.elr:
-        return None  # nor could anybody tell before ZooKeeper went back
+        return None  # nor could one be told before ZooKeeper went back
+    seated = [b for b in (*base.isr, *base.elr) if b in logs]
+    if seated and is_latest and has_all and _none_lost_more(base, states, held, intact):
+        return _longest(seated, logs)
     if not all(b in intact for b in base.replicas):
         return None
     if not logs:
         return _first(base, intact) if has_all else None
     if any(b not in logs for b in (*base.isr, *base.elr)) and base.new_replicas != base.replicas:
         return None
-    holders = [b for b in base.replicas if b in logs]
-    return max(holders, key=lambda b: (logs[b].leader_epoch, logs[b].log_end_offset), default=None)
+    return _longest([b for b in base.replicas if b in logs], logs)
+
+
+def _longest(brokers: Iterable[int], logs: Mapping[int, HeldLog]) -> int | None:
+    return max(brokers, key=lambda b: (logs[b].leader_epoch, logs[b].log_end_offset), default=None)
+
+
+def _none_lost_more(
+    base: PartitionState,
+    states: Mapping[int, PartitionState],
+    held: Mapping[int, Holdings],
+    intact: Collection[int],
+) -> bool:
+    """Return whether a running broker holds `base`, and no other can have lost what it wrote under a later
+    state. What a broker lost before it registered, the seats of `base` take into account if it holds `base`
+    itself, or if a broker that does was told of that registration. It must not have restarted since and lost
+    something then."""
+    holders = {b for b in held if states.get(b) == base}
+    known = max((held[b].broker_epoch_max for b in holders if held[b].has_view), default=-1)
+    return known >= 0 and all(
+        b in holders
+        or (holdings.identity.previous_broker_epoch <= known and (holdings.has_view or b in intact))
+        for b, holdings in held.items()
+    )
 
 
 def _first(base: PartitionState, intact: Collection[int]) -> int | None:
-    """Who begins a partition of which nobody has a log; None: it may have had one. Its first leader was the
-    only one that could be told to begin it."""
+    """Return the replica that begins a partition of which no broker has a log; None: it may have had one. Its
+    first leader was the only one that could be told to begin it."""
     if base.new_replicas != base.replicas:
         return None
     if not all(b in intact for b in base.replicas):
@@ -347,12 +450,14 @@ def _first(base: PartitionState, intact: Collection[int]) -> int | None:
     return base.leader if base.leader in base.replicas else base.replicas[0]
 
 
-def _is_intact_of(image: ClusterImage, holdings: Holdings, base: PartitionState) -> bool:
-    """Whether what a broker tells of this partition's log is all that it ever held: by its own state, if that
-    is the latest and has it in sync; else by its disk's word, if that is the disk that the rows know."""
+def _is_intact_of(
+    image: ClusterImage, holdings: Holdings, base: PartitionState, state: PartitionState | None
+) -> bool:
+    """Return whether a broker's log of this partition is all that it ever held: by its own state, if that is
+    the latest and has it in sync; else by its last shutdown, if its disk is the one that the rows know."""
     identity = holdings.identity
     broker_id = identity.broker_id
-    if broker_id in base.isr and base in holdings.states:
+    if broker_id in base.isr and state == base:
         return True
     row = image.brokers.get(broker_id)
     known = () if row is None else (*row.log_dir_ids, *row.offline_log_dir_ids)
@@ -374,12 +479,11 @@ def _write(
     """In the order in which they may be persisted. Not by `write_partition`: epochs jump here."""
     image = draft.image
     view = _latest_view(held)
-    floor = broker_epoch_min
     draft.write(
         ClusterRecord(
             cluster_id=image.cluster_id,
             configs=image.configs if view is None else view.cluster_configs or image.configs,
-            last_broker_epoch=floor,
+            last_broker_epoch=broker_epoch_min,
             change=change,
         )
     )
@@ -392,7 +496,14 @@ def _write(
                 BrokerRecord(registration=msgspec.structs.replace(broker, fenced=True), change=change)
             )
     for number, holdings in enumerate(held.values(), start=1):
-        draft.write(BrokerRecord(registration=_registration(image, holdings, floor + number), change=change))
+        draft.write(
+            BrokerRecord(
+                registration=_registration(image, holdings, broker_epoch_min + number), change=change
+            )
+        )
+    for topic in list(image.topics.values()):
+        if topic.topic_id not in topics and not topic.deleting:
+            draft.write(RemoveTopicRecord(topic_id=topic.topic_id, topic=topic.topic, change=change))
     for state in rebuilt:
         draft.write(PartitionRecord(state=state, change=change))
     for topic in topics.values():

@@ -1,5 +1,5 @@
-"""What a registration request proves, and what is wrong with it. Predicates over values; sessions.py acts on
-them. All of a broker's claims about its own disks are judged here (3.8)."""
+"""Checks of a registration request: what it proves, and what is wrong with it. Predicates over values, for
+sessions.py to act on. All claims of a broker about its disks are judged here (3.8, how a broker returns)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def has_usable_dir(broker: BrokerRegistration) -> bool:
 
 
 def vouches_for_seats(before: BrokerRegistration, request: RegisterRequest) -> bool:
-    """Return whether the new incarnation provably holds all that the old one had acknowledged (3.8). It
-    stopped cleanly or only its process died; it was the incarnation we know (or followed one that never
-    learnt its epoch); and every directory that was usable is there. A directory that had failed proves
-    nothing by working again: after a failed write its content is unknown."""
+    """Return whether the new incarnation provably holds all that the old one had acknowledged (3.8, how a
+    broker returns). It stopped cleanly or only its process died; it was the incarnation we know (or followed
+    one that never learnt its epoch); and every directory that was usable is there. A directory that had
+    failed proves nothing by working again: after a failed write its content is unknown."""
     usable = set(before.log_dir_ids) - set(before.offline_log_dir_ids)
     now_usable = set(request.log_dir_ids) - set(request.offline_log_dir_ids)
     return (
@@ -36,7 +36,7 @@ def follows(before: BrokerRegistration, request: RegisterRequest) -> bool:
     """Return whether the directories last served the incarnation we know. One that died between being
     registered and learning its epoch has left its id, written before it asked; it never acted under that
     epoch. An older copy of the directories has neither the epoch nor the id. One that a recovery gave its
-    epoch, and that died before it was unfenced under that, has left the one before (11.4)."""
+    epoch, and that died before it was unfenced under that, has left the one before (11.4, recovery)."""
     return (
         request.previous_broker_epoch == before.broker_epoch
         or (before.fenced and -1 < before.epoch_before_recovery == request.previous_broker_epoch)

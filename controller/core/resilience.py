@@ -1,8 +1,8 @@
-"""What the loss of brokers would do to partitions: a pure question about an image, by the rules of election.
+"""The effect of losing brokers on partitions: a pure question about an image, by the rules of election.
 
-Lost is lost at once and without a word, as in a power cut: seats and leaderships go as when the broker is
-fenced, and whoever is fenced already has nothing left to lose. What would follow, partition by partition, is
-decided by the very functions that decide it when it happens (election.py), so this can't be of another mind.
+A lost broker stops at once and without a word, as in a power cut: its seats and leaderships go as when it is
+fenced, and a broker that is fenced already has nothing left to lose. The outcome for each partition is found
+by the same functions that decide it when it happens (election.py), so the two can't differ.
 
 `lose` tells of one loss in full. `losses_by_group` compares all of one kind, and looks closely only at those
 partitions that a single loss can hurt: a cluster's summary must not hold up its heartbeats.
@@ -33,7 +33,7 @@ class Condition(IntEnum):
     UNDER_MIN_ISR = 2
     #: Its leader was chosen uncleanly: acknowledged records may be lost.
     RECOVERING = 3
-    #: Nobody may lead: can be neither written nor read.
+    #: No replica may lead: it can be neither written nor read.
     LEADERLESS = 4
 
 
@@ -49,7 +49,7 @@ class PartitionLoss(NamedTuple):
 class Tally(NamedTuple):
     """Partitions that a loss makes worse, by what it makes of them; compared from the left, the worst first.
 
-    stops_acks_all: those that take acks=all now and then would not, whatever else becomes of them.
+    stops_acks_all: those that take acks=all now and then would not, in any condition.
     """
 
     leaderless: int = 0
@@ -110,7 +110,7 @@ def tally(losses: Collection[PartitionLoss]) -> Tally:
 
 
 def losses_by_group(image: ClusterImage, group_of: Mapping[int, Group]) -> dict[Group, Tally]:
-    """What losing each group of brokers would do: a broker, a host, a rack.
+    """Return the effect of losing each group of brokers: a broker, a host, a rack.
 
     group_of: the group of each broker that belongs to one; others are never lost. Groups whose loss makes
     nothing worse have an empty tally."""
@@ -171,7 +171,7 @@ def _vulnerable(
 ) -> Iterator[PartitionState]:
     """Partitions to which the loss of some group may do more, or less, than turn them from whole to one
     replica short with a minimum to spare. One cheap look at each of the others: this decides the cost."""
-    # Whoever is in sync and may not lead (it is shutting down) is not enough to remain.
+    # A replica that is in sync and may not lead (it is shutting down) is not enough to remain.
     doubtful: dict[PartitionKey, None] = {}
     for broker_id, seats in image.seats_of.items():
         if broker_id not in eligible:
@@ -195,7 +195,8 @@ def _vulnerable(
 
 
 def _is_plain(state: PartitionState, eligible: frozenset[int]) -> bool:
-    """Led, proven, nobody waiting to return, and everybody in sync may lead."""
+    """Return whether the partition is led and proven, no replica waits to return, and all in sync may
+    lead."""
     return (
         state.leader != NO_LEADER
         and not state.elr

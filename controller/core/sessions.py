@@ -4,11 +4,12 @@
         active --silence for the grace, or proven death--> fenced
         active --wants shutdown--> shutting down --leads nothing, applied everywhere--> may stop
 
-A new incarnation takes its id only when the old one's session is over (S37), or when its disk proves the old
-one finished: a clean marker is written last of all. Whatever it can't vouch for is taken away in records
-that precede the one with its new broker epoch (I11). Silence counts from when a heartbeat *arrived*; a new
-controller treats unfenced brokers as heard from when it took over, and one that was held or had no authority
-takes that time off every silence (2.10, S18). Nothing here weighs on
+A new incarnation takes its id only when the old one's session is over (S37, a second process under one id),
+or when its disk proves the old one finished: a clean marker is written last of all. What it can't vouch for
+is taken away in records that precede the one with its new broker epoch (I11, unproven logs lose their seats
+first). Silence counts from when a heartbeat *arrived*; a new controller treats unfenced brokers as heard from
+when it took over, and one that was held or had no authority takes that time off every silence (2.10, the
+controller's authority; S18, a successor right after heartbeats). Nothing here weighs on
 durability: fencing early is always safe, and late costs only time.
 """
 
@@ -33,10 +34,10 @@ from controller.contract.session import (
 from controller.core.alarms import AlarmBook
 from controller.core.draft import Draft, actor_of
 from controller.core.effects import AlarmCode, AlarmKey, ProbeBroker
-from controller.core.election import drain, elect_leaderless, vacate_seats
+from controller.core.election import drain, elect_leaderless, seats_in_order, vacate_seats
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
-from controller.core.records import BrokerRegistration, Cause
+from controller.core.records import BrokerRegistration, Cause, Change
 from controller.core.registration import (
     check_registration,
     continues_chain,
@@ -46,30 +47,17 @@ from controller.core.registration import (
 )
 
 WITNESSED_MAX = 3
-"""Of so many other brokers each broker is told how many heartbeats were heard."""
+"""The number of other brokers of which each broker is told how many heartbeats were heard."""
 HEARD_MAX = 16
-"""So many of a broker's heartbeats are held against what others tell of it later."""
+"""The number of a broker's last heartbeats that are held against what others tell of it later."""
 
 
 class Session:
-    """What is known of one broker's present incarnation, for this controller's life only.
+    """The controller's knowledge of one broker's present incarnation, for this controller's life only.
 
     last_seen_ms: when its last heartbeat arrived; None: over (never heard from, or proven dead).
     required_sequence: how far it must have applied before it is trusted.
     """
-
-    __slots__ = (
-        "_heard",
-        "drained_sequence",
-        "has_gone_back",
-        "heard_answered",
-        "heard_count",
-        "last_seen_ms",
-        "probed_at_ms",
-        "refused_since_ms",
-        "required_sequence",
-        "shutdown_since_ms",
-    )
 
     def __init__(self, *, last_seen_ms: int | None, required_sequence: int) -> None:
         self.last_seen_ms = last_seen_ms
@@ -107,19 +95,12 @@ class Sessions:
     applied: how far each broker's present incarnation has applied this controller's stream.
     created: per broker, the partitions that it is new for and whose log its present incarnation has told of.
     has_news: such a log was told of, or who has to tell has changed, since the machine last took note.
-    """
 
-    __slots__ = (
-        "_alarms",
-        "_by_id",
-        "_deadline_ms",
-        "_is_stale",
-        "_options",
-        "applied",
-        "controller_epoch",
-        "created",
-        "has_news",
-    )
+    A fenced broker loses what it leads at once, and its other seats in slices, one a tick: each is a promise
+    less, but a step for thousands of them would hold every other broker's heartbeat up. Until it has lost
+    them all it is not trusted again; a successor of this controller finishes the rest (2.10, the controller's
+    authority), and so does the registration of another incarnation.
+    """
 
     def __init__(
         self,
@@ -136,6 +117,8 @@ class Sessions:
         self.applied: dict[int, int] = {}
         self.created: dict[int, dict[PartitionKey, None]] = {}
         self.has_news = False
+        #: Seats that fenced brokers still have to lose, and why.
+        self._vacating: dict[int, tuple[Change, list[PartitionKey]]] = {}
         self._by_id = {
             # A fenced broker holds no lease that matters: it is believed when it is heard.
             broker_id: Session(
@@ -258,6 +241,7 @@ class Sessions:
         )
         if not before.fenced:
             draft.write_broker(msgspec.structs.replace(before, fenced=True), change)
+        self._vacating.pop(before.broker_id, None)
         created = self.created.get(before.broker_id, ())
         keys = vacate_seats(draft, before.broker_id, change, excluded=not vouched, created=created)
         if not vouched and keys:
@@ -369,7 +353,8 @@ class Sessions:
         session = self._by_id[broker_id]
         self._note_others(image, request.others)
         if self.is_outdated(broker_id, request.count, request.answered):
-            # It is late, and nobody waits for the answer; or its process went back, and learns so (3.10).
+            # It is late, and its sender waits no more; or its process went back, and learns so (3.10, a host
+            # that goes back).
             return HeartbeatResponse(
                 error=ControllerError.STALE_BROKER_EPOCH,
                 controller_epoch=self.controller_epoch,
@@ -406,8 +391,8 @@ class Sessions:
         )
 
     def forgive_silence(self, deaf_ms: int, now_ms: int) -> None:
-        """Silence is counted only while the controller listens (2.10). Fencing later costs only time: a
-        broker's lease ends by its own clock."""
+        """Silence is counted only while the controller listens (2.10, the controller's authority). Fencing
+        later costs only time: a broker's lease ends by its own clock."""
         self._is_stale = True
         for session in self._by_id.values():
             if session.last_seen_ms is not None:
@@ -435,7 +420,8 @@ class Sessions:
 
     def record_created(self, image: ClusterImage, broker_id: int, created: Iterable[CreatedLogs]) -> None:
         """Note the logs that a broker has made, as its own word about each; a position says nothing of them:
-        partitions come before the row that announces them (4.7), and creations lag behind (2.8)."""
+        partitions come before the row that announces them (4.7, creation), and creations lag behind (2.8,
+        applying batches)."""
         known = self.created.setdefault(broker_id, {})
         for logs in created:
             for partition in logs.partitions:
@@ -445,7 +431,7 @@ class Sessions:
                     self.has_news = True
 
     def forget_confirmed(self, image: ClusterImage) -> None:
-        """Nobody is new there any more, and never will be again."""
+        """Forget partitions without new replicas: they never get any again."""
         for broker_id, keys in self.created.items():
             self.created[broker_id] = {key: None for key in keys if key in image.unconfirmed_new}
 
@@ -456,6 +442,7 @@ class Sessions:
             not broker.admitted
             or not broker.fenced
             or broker.shutting_down
+            or broker_id in self._vacating
             or not has_usable_dir(broker)
             or not self.is_valid(broker_id, now_ms)
             or self.applied.get(broker_id, -1) < self._by_id[broker_id].required_sequence
@@ -483,12 +470,28 @@ class Sessions:
             draft.write_broker(msgspec.structs.replace(broker, fenced=True), change)
             if broker.admitted and not broker.shutting_down:
                 self._raise_fenced(draft, broker_id, reason)
-        created = self.created.get(broker_id, ())
-        count = len(vacate_seats(draft, broker_id, change, excluded=excluded, created=created))
-        self._by_id[broker_id].required_sequence = image.sequence
+        seats = seats_in_order(image, broker_id)
+        draft.note(cause.value, f"broker {broker_id} {reason}", broker=broker_id, partitions=len(seats))
+        if excluded:
+            created = self.created.get(broker_id, ())
+            vacate_seats(draft, broker_id, change, excluded=True, created=created)
+            self._vacating.pop(broker_id, None)
+            self._by_id[broker_id].required_sequence = image.sequence
+        else:
+            self._vacating[broker_id] = (change, seats)
+            self._vacate_some(draft, broker_id, at_least=len(image.leader_of.get(broker_id, {})))
         self._is_stale = True
-        draft.note(cause.value, f"broker {broker_id} {reason}", broker=broker_id, partitions=count)
         return True
+
+    def _vacate_some(self, draft: Draft, broker_id: int, *, at_least: int = 0) -> None:
+        change, seats = self._vacating[broker_id]
+        count = max(at_least, self._options.vacated_per_step_max)
+        created = self.created.get(broker_id, ())
+        vacate_seats(draft, broker_id, change, excluded=False, created=created, keys=seats[:count])
+        del seats[:count]
+        if not seats:
+            del self._vacating[broker_id]
+        self._by_id[broker_id].required_sequence = draft.image.sequence
 
     def on_proven_dead(self, draft: Draft, broker_id: int, broker_epoch: int) -> bool:
         if self.check_broker(draft.image, broker_id, broker_epoch) is not ControllerError.NONE:
@@ -499,8 +502,10 @@ class Sessions:
 
     def on_tick(self, draft: Draft, now_ms: int) -> None:
         """Fence who was silent for the grace, longest silence first, each seeing the effect of the one before
-        (S36); ask for a probe of who is late."""
+        (S36, two expire in one tick); ask for a probe of who is late."""
         self._is_stale = True
+        for broker_id in list(self._vacating):
+            self._vacate_some(draft, broker_id)
         silent: list[tuple[int, int]] = []
         for broker_id, session in self._by_id.items():
             broker = draft.image.brokers[broker_id]
@@ -533,6 +538,8 @@ class Sessions:
     def next_deadline_ms(self, image: ClusterImage) -> int | None:
         """Return when `on_tick` has something to do. Heartbeats only postpone that, so the answer is kept
         until a tick or a change of trust: it may be early, never late."""
+        if self._vacating:
+            return 0
         if self._is_stale:
             self._deadline_ms = min(
                 (
@@ -582,9 +589,9 @@ class Sessions:
     # --- controlled shutdown ----------------------------------------------------------------------------
 
     def _on_wants_shutdown(self, draft: Draft, broker_id: int, now_ms: int) -> bool:
-        """One step of 3.7; True: the broker may stop. It may once it has nothing left that someone else could
-        take, and every other active broker has applied that; after `shutdown_wait_ms_max` it no longer waits
-        for others to catch up."""
+        """One step of 3.7 (controlled shutdown); True: the broker may stop. It may once it has nothing left
+        that another broker could take, and every other active broker has applied that; after
+        `shutdown_wait_ms_max` it no longer waits for others to catch up."""
         image = draft.image
         session = self._by_id[broker_id]
         broker = image.brokers[broker_id]
@@ -636,6 +643,7 @@ class Sessions:
 
     def forget(self, draft: Draft, broker_id: int) -> None:
         self._by_id.pop(broker_id, None)
+        self._vacating.pop(broker_id, None)
         self.applied.pop(broker_id, None)
         self.created.pop(broker_id, None)
         self._alarms.clear_broker(draft, broker_id)

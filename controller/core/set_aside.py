@@ -1,11 +1,13 @@
-"""Logs that brokers have set aside, and topics that an operator brings back from them (11.5).
+"""Logs that brokers have set aside, and topics that an operator brings back from them (11.5, logs that were
+set aside).
 
-A broker sets a log aside when the metadata does not mention it (I22): its topic was made after a backup of
-ZooKeeper, on brokers that were given up when the metadata was recovered, or it was deleted while the broker
-was away. Brokers tell each controller what they have in quarantine. To bring a topic back is to write the
-rows that a recovery (recovery.py) would have written had it known of these logs: the same epochs above
-everything heard, the same proof of who holds every committed record. Brokers that then find themselves named
-as replicas take their logs up again. Nothing is decided while a broker is silent: its log may be the longest.
+A broker sets a log aside when the metadata does not mention it (I22, deletion needs evidence): its topic was
+made after a backup of ZooKeeper, on brokers that were given up when the metadata was recovered, or it was
+deleted while the broker was away. Brokers tell each controller what they have in quarantine. To bring a topic
+back is to write the rows that a recovery (recovery.py) would have written had it known of these logs: the
+same epochs above everything heard, the same proof of who holds every committed record. Brokers that then find
+themselves named as replicas take their logs up again. Nothing is decided while a broker is silent: its log
+may be the longest.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from controller.contract.holdings import HeldLog, Holdings, SetAsideLog
+from controller.contract.holdings import Holdings, SetAsideLog
 from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from controller.contract.session import RegisterRequest, ShutdownKind
 from controller.core.alarms import AlarmBook, replica_alarm
@@ -26,7 +28,10 @@ from controller.core.image import ClusterImage
 from controller.core.records import BrokerRegistration, Cause, PartitionRecord, ProducerIdsRecord, TopicRecord
 from controller.core.recovery import (
     PRODUCER_IDS_MARGIN,
+    best_set_aside,
+    held_log,
     logs_by_partition,
+    partition_epoch_floor,
     rebuilt_partition,
     states_by_partition,
 )
@@ -45,7 +50,7 @@ class SetAsideBook:
     def note(
         self, draft: Draft, alarms: AlarmBook, broker_id: int, set_aside: tuple[SetAsideLog, ...]
     ) -> None:
-        """A log with records of a topic that nobody knows is an alarm, until it is taken up or removed."""
+        """A log with records of an unknown topic is an alarm, until it is taken up or removed."""
         self.told[broker_id] = set_aside
         raised = set()
         for log in set_aside:
@@ -137,10 +142,8 @@ def _wanted(
 def _holdings(broker: BrokerRegistration, logs: Iterable[SetAsideLog], topic_id: str) -> Holdings:
     """Return the holdings as the broker would have reported them in a recovery. A broker with a damaged log
     has lost something."""
-    mine = [log for log in logs if log.topic_id == topic_id]
-    # The best of each partition: more than one were set aside only if the others are not whole.
-    best = {log.partition: log for log in sorted(mine, key=lambda log: (log.is_whole, log.leader_epoch))}
-    is_whole = all(log.is_whole for log in best.values())
+    best = best_set_aside(log for log in logs if log.topic_id == topic_id)
+    is_whole = all(log.is_whole for log in best)
     identity = RegisterRequest(
         broker_id=broker.broker_id,
         incarnation_id=broker.incarnation_id,
@@ -151,17 +154,8 @@ def _holdings(broker: BrokerRegistration, logs: Iterable[SetAsideLog], topic_id:
     )
     return Holdings(
         identity=identity,
-        states=tuple(log.state for log in best.values() if log.state is not None and log.is_whole),
-        logs=tuple(
-            HeldLog(
-                topic_id=log.topic_id,
-                topic=log.topic,
-                partition=log.partition,
-                leader_epoch=log.leader_epoch,
-                log_end_offset=log.log_end_offset,
-            )
-            for log in best.values()
-        ),
+        states=tuple(log.state for log in best if log.state is not None and log.is_whole),
+        logs=tuple(held_log(log) for log in best),
     )
 
 
@@ -191,11 +185,12 @@ def _partitions(
             image,
             topic,
             number,
-            states=states.get(key, ()),
+            states=states.get(key, {}),
             logs=logs.get(key, {}),
             held=held,
             holders=holders,
             has_all=has_all,
+            epoch_min=partition_epoch_floor(image.records),
         )
         replicas = tuple(b for b in state.replicas if b in image.brokers) or tuple(holders)
         leader = next((b for b in state.isr if image.is_eligible(b)), NO_LEADER)

@@ -2,10 +2,11 @@
 
 A broker asks with the position it has applied. It gets a delta when this image still remembers everything
 after that position and the position was reached by the present incarnation under this controller; otherwise
-the FULL state. Deltas merge several changes of one partition into its latest state (safe: I3, I14) and are
-bounded, the rest following under the next poll. A FULL batch is one batch, because absence from it means
-"not yours any more" (I22). Batches differ between brokers in nothing but `broker_epoch`, so that the shell
-can encode one and serve many.
+the FULL state. Deltas merge several changes of one partition into its latest state, which is safe (I3, only
+this epoch's evidence counts; I14, truncate before fetching), and are bounded, the rest following under the
+next poll. A FULL batch is one batch, because absence from it means "not yours any more" (I22, deletion needs
+evidence). Batches differ between brokers in nothing but `broker_epoch`, so that the shell can encode one and
+serve many.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from controller.core.image import ClusterImage
 from controller.core.records import BrokerRegistration
 
 #: Entries of a delta; the rest follows with the next poll.
-DELTA_PARTITIONS_MAX = 5_000
+DELTA_PARTITIONS_MAX = 1_000
 
 
 class UpdateRange(NamedTuple):
     """Which part of the stream answers a poll: FULL state at `to_sequence`, or what changed in
-    (from_sequence, to_sequence]. Equal ranges have equal content, whoever asks: a key for a cache."""
+    (from_sequence, to_sequence]. Equal ranges have equal content for every broker: a key for a cache."""
 
     full: bool
     from_sequence: int
@@ -91,7 +92,8 @@ def build_range(
     lineage: str = "",
 ) -> UpdateBatch:
     """The content of a range. The states are those of `image`, which may be newer than `to_sequence`: a
-    later delta then repeats them, and an equal partition epoch is ignored (I6)."""
+    later delta then repeats them, and an equal partition epoch is ignored (I6, partition epochs order
+    everything)."""
     if update.full:
         return UpdateBatch(
             controller_epoch=controller_epoch,
@@ -154,30 +156,6 @@ def build_range(
         cluster_configs=image.configs,  # whole every time: an empty one could not be told from unchanged
         lineage=lineage,
         records=image.records_before + update.to_sequence,
-    )
-
-
-def build_update(
-    image: ClusterImage,
-    request: PollRequest,
-    *,
-    controller_epoch: int,
-    partitions_max: int = DELTA_PARTITIONS_MAX,
-    lineage: str = "",
-) -> UpdateBatch | None:
-    """The whole answer to a poll; None: nothing new, wait."""
-    error = check_poll(image, request)
-    if error is not ControllerError.NONE:
-        return UpdateBatch(error=error, controller_epoch=controller_epoch)
-    update = plan_update(image, request, controller_epoch=controller_epoch, partitions_max=partitions_max)
-    if update is None:
-        return None
-    return build_range(
-        image,
-        update,
-        controller_epoch=controller_epoch,
-        broker_epoch=request.broker_epoch,
-        lineage=lineage,
     )
 
 

@@ -1,8 +1,8 @@
 """Topics that change: more partitions, other settings.
 
-New partitions are written before the topic's row, which announces them (4.7). A controller that finds some
-beyond what the row says announces those that are there: each is whole, brokers may have heard of it already,
-and whoever asked was not answered.
+New partitions are written before the topic's row, which announces them (4.7, creation). A controller that
+finds some beyond what the row says announces those that are there: each is whole, brokers may have heard of
+it already, and the request was not answered.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.contract.partition_state import TopicState
-from controller.core.configs import TOPIC_SETTINGS, check_configs
+from controller.core.configs import changed_configs
 from controller.core.draft import Draft
 from controller.core.events import (
     AddPartitions,
@@ -21,9 +21,10 @@ from controller.core.events import (
     TopicConfigured,
 )
 from controller.core.image import ClusterImage
-from controller.core.minimum import changed_minimums, follow_minimum
+from controller.core.minimum import changed_minimums, check_minimum, follow_minimum
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord, TopicRecord
+from controller.core.settings_table import TOPIC_SETTINGS
 from controller.core.topics import (
     check_assignments,
     check_spread,
@@ -115,14 +116,15 @@ def configure_topic(draft: Draft, event: ConfigureTopic) -> TopicConfigured | Re
     topic = find_topic(image, event.topic, event.topic_id)
     if isinstance(topic, Refusal):
         return topic
-    configs = {name: value for name, value in topic.configs.items() if name not in event.configs}
-    wanted = {name: value for name, value in event.configs.items() if value is not None}
-    # A name that is to be unset is checked too: a typing error must not pass for "done".
-    unknown = {name: "" for name in event.configs if name not in TOPIC_SETTINGS}
-    refusal = check_configs({**wanted, **unknown})
+    configs = changed_configs(topic.configs, event.configs, TOPIC_SETTINGS)
+    if isinstance(configs, Refusal):
+        return configs
+    # The fewest replicas that a partition has, or is being given.
+    factors = (len(state.target_replicas) for state in image.partitions_of(topic.topic_id))
+    refusal = check_minimum(event.configs, replication_factor=min(factors, default=topic.replication_factor))
     if refusal is not None:
         return refusal
-    after = msgspec.structs.replace(topic, configs=dict(sorted({**configs, **wanted}.items())))
+    after = msgspec.structs.replace(topic, configs=configs)
     if event.dry_run:
         return TopicConfigured(state=after, partitions=tuple(changed_minimums(image, [after])), dry_run=True)
     change = operator_change(event, Cause.TOPIC_CONFIGURED)

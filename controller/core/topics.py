@@ -3,20 +3,19 @@
 A new partition's ISR is its *live* replicas only (KAFKA-13083): an ISR with a dead member could commit
 nothing and would elect nothing. A deleted topic leaves play with one record: its partitions leave every
 index, so that no election or ISR change can touch them, and brokers are told its id to delete until each of
-them has applied that (4.6). The name is free at once, because logs, epochs and requests carry the id (I21).
+them has applied that (4.6, deletion). The name is free at once, because logs, epochs and requests carry the
+id (I21, topic ids decide).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from controller.contract.partition_state import PartitionState, TopicState
 from controller.core.assignment import first_leader
-from controller.core.configs import (
-    CLUSTER_SETTINGS,
-    check_configs,
-    effective_min_insync_replicas,
-)
+from controller.core.configs import changed_configs, checked_configs, effective_min_insync_replicas
 from controller.core.draft import Draft
 from controller.core.events import (
     ClusterConfigured,
@@ -30,7 +29,7 @@ from controller.core.events import (
     TopicDeletionStarted,
 )
 from controller.core.image import ClusterImage
-from controller.core.minimum import follow_minimum
+from controller.core.minimum import check_minimum, follow_minimum
 from controller.core.options import ControllerOptions
 from controller.core.placement import PlacementBroker, place_from_emptiest
 from controller.core.records import (
@@ -41,11 +40,12 @@ from controller.core.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from controller.core.settings_table import CLUSTER_SETTINGS
 
 TOPIC_NAME_LENGTH_MAX = 249
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
-CLUSTER_ID_LENGTH = TOPIC_ID_LENGTH = 22
+TOPIC_ID_LENGTH = 22
 
 
 def operator_change(event: OperatorEvent, cause: Cause) -> Change:
@@ -59,28 +59,13 @@ def operator_change(event: OperatorEvent, cause: Cause) -> Change:
     )
 
 
-def found_cluster(*, cluster_id: str, configs: Mapping[str, str], change: Change) -> ClusterRecord | Refusal:
-    """A new cluster's first record. cluster_id: 22 characters, as a topic id; it marks log directories."""
-    refusal = check_configs(configs, CLUSTER_SETTINGS)
-    if refusal is not None:
-        return refusal
-    if not is_id(cluster_id):
-        return Refusal(code=RefusalCode.INVALID_CONFIG, field="cluster_id", detail="not a 22-character id")
-    return ClusterRecord(cluster_id=cluster_id, configs=dict(configs), change=change)
-
-
 def configure_cluster(draft: Draft, event: ConfigureCluster) -> ClusterConfigured | Refusal:
     """New defaults, for every topic that does not set its own. `min.insync.replicas` is part of each
-    partition's versioned state, so those that follow it change too (2.6)."""
+    partition's versioned state, so those that follow it change too (2.6, the minimum)."""
     image = draft.image
-    unknown = {name: "" for name, value in event.configs.items() if name not in CLUSTER_SETTINGS}
-    wanted = {name: value for name, value in event.configs.items() if value is not None}
-    refusal = check_configs({**wanted, **unknown}, CLUSTER_SETTINGS)
-    if refusal is not None:
-        return refusal
-    configs = {name: value for name, value in image.configs.items() if name not in event.configs}
-    configs |= wanted
-    configs = dict(sorted(configs.items()))
+    configs = changed_configs(image.configs, event.configs, CLUSTER_SETTINGS)
+    if isinstance(configs, Refusal):
+        return configs
     if configs != image.configs and not event.dry_run:
         change = operator_change(event, Cause.CLUSTER_CONFIGURED)
         draft.write(
@@ -97,13 +82,12 @@ def configure_cluster(draft: Draft, event: ConfigureCluster) -> ClusterConfigure
 
 def create_topic(draft: Draft, event: CreateTopic, options: ControllerOptions) -> TopicCreated | Refusal:
     image = draft.image
-    refusal = (
-        check_topic_name(image, event.topic)
-        or _check_topic_id(image, event.topic_id)
-        or check_configs(event.configs)
-    )
+    refusal = check_topic_name(image, event.topic) or _check_topic_id(image, event.topic_id)
     if refusal is not None:
         return refusal
+    configs = checked_configs(event.configs)
+    if isinstance(configs, Refusal):
+        return configs
     if event.assignments is None:
         plan = _placed(image, event, options)
     else:
@@ -111,12 +95,15 @@ def create_topic(draft: Draft, event: CreateTopic, options: ControllerOptions) -
     if isinstance(plan, Refusal):
         return plan
     replication_factor = len(plan[0])
+    refusal = check_minimum(configs, replication_factor=replication_factor)
+    if refusal is not None:
+        return refusal
     topic = TopicState(
         topic_id=event.topic_id,
         topic=event.topic,
         partitions=len(plan),
         replication_factor=replication_factor,
-        configs=dict(sorted(event.configs.items())),
+        configs=configs,
     )
     states = new_partitions(image, topic, plan, first=0)
     if isinstance(states, Refusal):
@@ -390,14 +377,7 @@ def delete_topic(draft: Draft, event: DeleteTopic) -> TopicDeletionStarted | Ref
     topic = find_topic(image, event.topic, event.topic_id)
     if isinstance(topic, Refusal):
         return topic
-    deleting = TopicState(
-        topic_id=topic.topic_id,
-        topic=topic.topic,
-        partitions=topic.partitions,
-        replication_factor=topic.replication_factor,
-        configs=topic.configs,
-        deleting=True,
-    )
+    deleting = msgspec.structs.replace(topic, deleting=True)
     if event.dry_run:
         assigned = {b for state in image.partitions_of(topic.topic_id) for b in state.replicas}
         waiting_for = tuple(sorted(assigned))
@@ -409,7 +389,7 @@ def delete_topic(draft: Draft, event: DeleteTopic) -> TopicDeletionStarted | Ref
 
 def finish_deletions(draft: Draft, applied: Mapping[int, int]) -> int:
     """Remove tombstones whose every replica has applied the deletion, or belongs to a removed broker.
-    applied: each broker's applied sequence under this controller. Returns how many were removed."""
+    applied: each broker's applied sequence under this controller. Return how many were removed."""
     image = draft.image
     count = 0
     for topic_id, deletion in list(image.deletions.items()):

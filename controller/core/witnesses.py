@@ -1,15 +1,15 @@
-"""Whether ZooKeeper went back: what brokers were told once, against what its rows say now.
+"""Evidence that ZooKeeper went back: what brokers were told once, against what its rows say now.
 
 ZooKeeper may have been restored from a backup, or have come up from a server that lagged. The controller
 that finds itself there has nothing to compare with but brokers. Each is a witness of the latest term and
-record that it was ever told of (session.Witness), and a controller only ever tells what is persisted; so
-whatever a broker was told and ZooKeeper does not have was lost by ZooKeeper.
+record that it was ever told of (session.Witness), and a controller only ever tells what is persisted; so if
+ZooKeeper does not have what a broker was told, ZooKeeper lost it.
 
 Sound evidence, each impossible in one history: a controller epoch above the one that still holds its claim;
 one controller epoch with two lineages; more records under a term than there were when the next one began;
 a broker epoch that was never minted, or that names another incarnation; a partition's state above its row.
-No evidence: logs of topics that nobody knows. A broker that was away while a topic was deleted, and no longer
-among its replicas by then, brings such logs in an ordinary life.
+Logs of unknown topics are no evidence. A broker that was away while a topic was deleted, and no longer among
+its replicas by then, brings such logs in an ordinary life.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HINT = "docs/backup.md tells how to go on"
 
 
 class TermStart(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a term's history of one cluster began. lineage: "" is not known. records: how many had ever been
+    """The start of a term's history of one cluster. lineage: "" is not known. records: how many had ever been
     persisted by then; -1: not known."""
 
     controller_epoch: int
@@ -173,7 +173,7 @@ def _in_proposals(image: ClusterImage, report: LagReport) -> str | None:
 
 def reply_of_halted(event: Event, *, evidence: str, controller_epoch: int) -> Reply | None:
     """Return the reply of a controller that decides nothing. No lease is renewed, none is ended: leaders go
-    on while their in-sync followers vouch for them, as in a controller's absence (2.9)."""
+    on while their in-sync followers vouch for them, as in a controller's absence (2.9, leases)."""
     error = ControllerError.METADATA_WENT_BACK
     match event:
         case RegisterBroker():

@@ -17,7 +17,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from controller.database.tables import idempotency_keys
 
 KEEP_MS = 24 * 3600 * 1000
-#: Longer than any request may take: after this, nobody is working on it any more.
+#: Longer than any request may take.
 CLAIM_MS = 60_000
 KEY_CHARS_MAX = 255
 SCOPE_CHARS_MAX = 512
@@ -38,7 +38,8 @@ class Replay(msgspec.Struct, frozen=True):
 
 
 class InProgress(msgspec.Struct, frozen=True):
-    """Somebody is carrying it out. retry_after_ms: until a dead holder's claim may be taken over, at most."""
+    """Another attempt is carrying it out. retry_after_ms: until a dead holder's claim may be taken over, at
+    most."""
 
     retry_after_ms: int
 
@@ -60,7 +61,7 @@ def claim(
     now_ms: int,
     expiry_ms: int | None,
 ) -> Claim:
-    """Claims the key, or says why not. expiry_ms: by what time answers have expired; None: none has."""
+    """Claim the key, or say why not. expiry_ms: by what time answers have expired; None: none has."""
     if expiry_ms is not None:
         connection.execute(idempotency_keys.delete().where(idempotency_keys.c.expires_at_ms <= expiry_ms))
     insert = postgres_insert if connection.dialect.name == "postgresql" else sqlite_insert
@@ -95,7 +96,7 @@ def claim(
 def keep_answer(
     connection: sa.Connection, *, scope: str, key: str, status: int, headers: Mapping[str, str], body: bytes
 ) -> None:
-    """Stores the answer that every repetition gets."""
+    """Store the answer that every repetition gets."""
     connection.execute(
         idempotency_keys.update()
         .where(idempotency_keys.c.scope == scope, idempotency_keys.c.key == key)
@@ -104,7 +105,7 @@ def keep_answer(
 
 
 def release(connection: sa.Connection, *, scope: str, key: str) -> None:
-    """Gives the claim up without an answer, keeping its seed: the next attempt may start at once."""
+    """Give the claim up without an answer, keeping its seed: the next attempt may start at once."""
     connection.execute(
         idempotency_keys.update()
         .where(

@@ -12,7 +12,6 @@ import sys
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 
 import migrations
@@ -21,7 +20,7 @@ from controller.database.sql import create_sql_engine
 
 
 def upgrade(database_url: str, revision: str = "head") -> None:
-    """Blocking. Creates what is missing; an up-to-date database is left alone. Raises MigrationFailed."""
+    """Bring the database up to date, blocking: create what is missing. Raise MigrationFailed."""
     with locked(database_url) as connection:
         upgrade_within(connection, revision)
 
@@ -47,10 +46,6 @@ def current_revision(database_url: str) -> str | None:
             return revision_of(connection)
     finally:
         engine.dispose()
-
-
-def script_directory() -> ScriptDirectory:
-    return ScriptDirectory.from_config(_config(None))
 
 
 def _config(connection: sa.Connection | None) -> Config:

@@ -1,8 +1,8 @@
 """Stores plans: what was to be moved and why, and, move by move, what has become of it.
 
 A plan is written in pages, so that a large one holds no lock for long: first its row, marked incomplete, then
-its moves, then the mark goes. Nobody is shown a plan that is incomplete. The fates of an operation's moves
-are written together with the operation's own row, by whoever holds its revision.
+its moves, then the mark goes. An incomplete plan is shown to no reader. The fates of an operation's moves are
+written together with the operation's own row, under its revision.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from controller.core.planning.plan import Move, Plan, content_hash
 from controller.database.rows import MoveRow, PlanRow
-from controller.database.tables import inert, plan_moves, plans
+from controller.database.tables import all_rows, inert, newest_first, one_row, plan_moves, plans, values_of
 
 #: Rows a transaction.
 MOVES_PER_WRITE: Final = 5_000
@@ -51,7 +51,7 @@ def plan_row(
 
 
 def decode_plan(row: PlanRow, moves: Sequence[MoveRow]) -> Plan:
-    """The plan as it was made. Its hash is the row's, unless somebody changed the rows."""
+    """Return the plan as it was made. Its hash is the row's, unless the rows were changed."""
     return msgspec.structs.replace(
         msgspec.convert(row.body, Plan), moves=tuple(found.move for found in moves)
     )
@@ -62,15 +62,14 @@ def plan_without_moves(row: PlanRow) -> Plan:
 
 
 def begin_plan(connection: sa.Connection, row: PlanRow) -> bool:
-    """Stores the incomplete row; False: the plan is there already, whole. What an attempt that did not get to
+    """Store the incomplete row; False: the plan is there already, whole. What an attempt that did not get to
     its end has left is replaced."""
     there = connection.execute(sa.select(plans.c.complete).where(plans.c.id == row.id)).scalar_one_or_none()
     if there:
         return False
     _delete(connection, [row.id])
-    values = msgspec.structs.asdict(row)
-    values |= {"actor": inert(row.actor), "reason": inert(row.reason), "body": dict(row.body)}
-    connection.execute(plans.insert().values(**values | {"complete": False}))
+    values = values_of(row, "actor", "reason") | {"body": dict(row.body), "complete": False}
+    connection.execute(plans.insert().values(**values))
     return True
 
 
@@ -84,32 +83,19 @@ def complete_plan(connection: sa.Connection, plan_id: str) -> None:
 
 
 def get_plan(connection: sa.Connection, cluster: str, plan_id: str) -> PlanRow | None:
-    found = (
-        connection.execute(
-            sa.select(plans).where(
-                plans.c.id == inert(plan_id), plans.c.cluster == inert(cluster), plans.c.complete
-            )
-        )
-        .mappings()
-        .one_or_none()
+    statement = sa.select(plans).where(
+        plans.c.id == inert(plan_id), plans.c.cluster == inert(cluster), plans.c.complete
     )
-    return None if found is None else PlanRow(**found)
+    return one_row(connection, statement, PlanRow)
 
 
 def list_plans(
     connection: sa.Connection, cluster: str, *, below: tuple[int, str] | None, limit: int
 ) -> list[PlanRow]:
     """Newest first. below: (created_at_ms, id) of the last one seen."""
-    conditions: list[sa.ColumnElement[bool]] = [plans.c.cluster == inert(cluster), plans.c.complete]
-    if below is not None:
-        conditions.append(sa.tuple_(plans.c.created_at_ms, plans.c.id) < (below[0], inert(below[1])))
-    statement = (
-        sa.select(plans)
-        .where(*conditions)
-        .order_by(plans.c.created_at_ms.desc(), plans.c.id.desc())
-        .limit(limit)
-    )
-    return [PlanRow(**found) for found in connection.execute(statement).mappings()]
+    statement = sa.select(plans).where(plans.c.cluster == inert(cluster), plans.c.complete)
+    statement = newest_first(statement, plans.c.created_at_ms, plans.c.id, below=below)
+    return all_rows(connection, statement.limit(limit), PlanRow)
 
 
 def get_moves(
@@ -151,7 +137,7 @@ def plans_of(connection: sa.Connection, operation_id: str) -> list[PlanRow]:
 
 
 def plan_ids_of(connection: sa.Connection, operation_id: str) -> list[str]:
-    """As `plans_of`, by their ids."""
+    """Return the ids of the plans that `plans_of` returns, in the same order."""
     statement = (
         sa.select(plans.c.id)
         .where(plans.c.operation_id == inert(operation_id), plans.c.complete)
@@ -161,7 +147,7 @@ def plan_ids_of(connection: sa.Connection, operation_id: str) -> list[str]:
 
 
 def claim_plan(connection: sa.Connection, plan_id: str, operation_id: str) -> bool:
-    """Gives the plan to the operation that carries it out; False: another one has it, or it is gone."""
+    """Give the plan to the operation that carries it out; False: another one has it, or it is gone."""
     statement = (
         plans.update()
         .where(
@@ -221,7 +207,7 @@ def delete_plan(connection: sa.Connection, plan_id: str) -> bool:
 
 
 def forget_expired(connection: sa.Connection, *, before_ms: int, limit: int) -> int:
-    """Deletes plans that nobody carried out and that expired before; returns how many."""
+    """Delete expired plans that no operation carried out; return how many."""
     ids = (
         connection.execute(
             sa.select(plans.c.id)
@@ -241,25 +227,9 @@ def _delete(connection: sa.Connection, plan_ids: Sequence[str]) -> None:
 
 
 def _values(plan_id: str, found: MoveRow) -> dict[str, Any]:
-    move = found.move
-    return {
-        "plan_id": plan_id,
-        "position": found.position,
-        "topic_id": move.topic_id,
-        "topic": move.topic,
-        "partition": move.partition,
-        "partition_epoch": move.partition_epoch,
-        "replicas_before": list(move.replicas_before),
-        "replicas_after": list(move.replicas_after),
-        "reasons": [reason.value for reason in move.reasons],
-        "size_bytes": move.size_bytes,
-        "bytes": move.bytes,
-        "gain": str(move.gain),
-        "fate": found.fate,
-        "detail": found.detail,
-        "begun_at_ms": found.begun_at_ms,
-        "ended_at_ms": found.ended_at_ms,
-    }
+    values: dict[str, Any] = msgspec.to_builtins(found)
+    move: dict[str, Any] = values.pop("move")
+    return values | move | {"plan_id": plan_id, "gain": str(found.move.gain)}
 
 
 _MOVE_FIELDS: Final = tuple(field for field in Move.__struct_fields__ if field != "gain")

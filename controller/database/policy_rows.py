@@ -5,12 +5,12 @@ What a policy was before is in the audit: the request that replaced it says so.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import sqlalchemy as sa
 
-from controller.database.tables import inert, policies
+from controller.database.tables import all_rows, inert, one_row, policies, values_of
 
 #: Of one cluster: each plan is judged by all of them.
 POLICIES_MAX: Final = 50
@@ -31,22 +31,20 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_policies(connection: sa.Connection, cluster: str) -> list[PolicyRow]:
-    """By name; at most POLICIES_MAX."""
+    """Return the cluster's policies, ordered by name; there are at most POLICIES_MAX."""
     statement = sa.select(policies).where(policies.c.cluster == inert(cluster)).order_by(policies.c.name)
-    return [PolicyRow(**found) for found in connection.execute(statement).mappings()]
+    return all_rows(connection, statement, PolicyRow)
 
 
 def get_policy(connection: sa.Connection, cluster: str, name: str) -> PolicyRow | None:
     statement = sa.select(policies).where(policies.c.cluster == inert(cluster), policies.c.name == name)
-    found = connection.execute(statement).mappings().one_or_none()
-    return None if found is None else PolicyRow(**found)
+    return one_row(connection, statement, PolicyRow)
 
 
 def put_policy(connection: sa.Connection, row: PolicyRow, *, replaces: PolicyRow | None) -> bool:
     """replaces: as it was read; None: there was none. False: it is another one now, read it again; or there
     would be too many."""
-    values: dict[str, Any] = msgspec.structs.asdict(row)
-    values |= {name: inert(values[name]) for name in ("sql", "description", "actor", "reason")}
+    values = values_of(row, "sql", "description", "actor", "reason")
     if replaces is not None:
         statement = policies.update().where(*_same(replaces)).values(**values)
         return connection.execute(statement).rowcount == 1

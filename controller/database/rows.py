@@ -9,7 +9,7 @@ import msgspec
 
 from controller.core.planning.plan import Move
 
-#: Fate of a move that nobody has begun.
+#: Fate of a move that has not begun.
 PLANNED: Final = "planned"
 
 

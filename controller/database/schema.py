@@ -18,7 +18,7 @@ from controller.database.sql import create_sql_engine
 #: The newest of `migrations/versions`.
 HEAD: Final = "0008"
 
-#: Any number that nobody else in the database uses: "springtide" on a telephone's keys.
+#: A number that nothing else in the database uses: "springtide" on a telephone's keys.
 _POSTGRES_LOCK: Final = 7777464843
 
 
@@ -27,7 +27,7 @@ class MigrationFailed(Exception):
 
 
 def upgrade(database_url: str) -> None:
-    """Blocking. Creates what is missing; an up-to-date database is left alone. Raises MigrationFailed, and
+    """Bring the database up to date, blocking: create what is missing. Raise MigrationFailed, and
     SQLAlchemy's errors when the database can't be asked."""
     with locked(database_url) as connection:
         if revision_of(connection) != HEAD:
@@ -38,7 +38,7 @@ def upgrade(database_url: str) -> None:
 
 @contextmanager
 def locked(database_url: str) -> Iterator[sa.Connection]:
-    """A transaction in which nobody else migrates."""
+    """Open a transaction in which no other process migrates."""
     engine = create_sql_engine(database_url)
     try:
         with engine.execution_options(springtide_write=True).begin() as connection:
@@ -51,7 +51,7 @@ def locked(database_url: str) -> Iterator[sa.Connection]:
 
 
 def revision_of(connection: sa.Connection) -> str | None:
-    """As Alembic noted it; None for a database that it has never seen, or has taken back to nothing."""
+    """Return the revision that Alembic noted; None if it never saw this database or took it back to none."""
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
     revision: str | None = connection.scalar(sa.text("select version_num from alembic_version"))

@@ -3,10 +3,14 @@
 A unit of work is a plain function of a `Connection`; it commits whole or not at all. Threads end here:
 `run_sync` decides where the function runs (a simulation passes one that calls it in place). This module
 never retries: whether to refuse (an operator's write) or to wait (the outbox) is the caller's to know.
+
+It knows whether SQL takes writes, from those that are made and, for `check`, from one of its own. Each change
+of that is one line in the log, with the cause.
 """
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable
@@ -19,7 +23,11 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 
+from controller.database.tables import audit_heads, idempotency_keys
+
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 #: One writer at a time in this process: SQLite has one writer anyway, and the audit's order needs one.
 WRITERS_MAX = 1
@@ -31,12 +39,22 @@ SQLITE_ATTEMPTS_MAX = 500
 POSTGRES_CONNECT_TIMEOUT_S = 3
 POSTGRES_STATEMENT_TIMEOUT_MS = 5_000
 POOL_TIMEOUT_S = 5
+#: How old the last write may be that `check` goes by.
+CHECK_EVERY_S = 5
+#: How long its own write waits for a lock or a statement, and how long all of it may take. Those who ask
+#: (docker-compose.yml) wait for two seconds.
+CHECK_SQL_MS = 1_000
+CHECK_S_MAX = 1.5
+#: More pages of SQLite's than a request needs: a database that is too full for one is too full for `check`.
+CHECK_BYTES = 65_536
 
 _IS_WRITE = "springtide_write"
+_BUSY_MS = "springtide_busy_ms"
 
 
 class DatabaseUnavailable(Exception):
-    """SQL can't be reached, is read-only, full, locked for too long, or not migrated."""
+    """SQL can't be reached, is read-only, full, locked for too long, or not migrated. The message is the
+    cause, in the database's words and without the password."""
 
 
 class DatabaseRejected(Exception):
@@ -44,13 +62,14 @@ class DatabaseRejected(Exception):
 
 
 class RunSync(Protocol):
-    """Where blocking work runs. `exclusive` asks that no other exclusive work runs meanwhile."""
+    """A runner of blocking work. `exclusive` asks that no other exclusive work runs meanwhile."""
 
     def __call__(self, work: Callable[[], T], *, exclusive: bool) -> Awaitable[T]: ...
 
 
 class WorkerThreads:
-    """Runs work in anyio's worker threads, at most one writer and a few readers at once."""
+    """Runs work in anyio's worker threads, at most one writer and a few readers at once. A reader is not
+    waited for by a cancelled task; a writer is."""
 
     def __init__(self) -> None:
         self._writers = anyio.CapacityLimiter(WRITERS_MAX)
@@ -58,13 +77,7 @@ class WorkerThreads:
 
     async def __call__(self, work: Callable[[], T], *, exclusive: bool) -> T:
         limiter = self._writers if exclusive else self._readers
-        return await anyio.to_thread.run_sync(work, limiter=limiter)
-
-
-async def run_in_place(work: Callable[[], T], *, exclusive: bool) -> T:
-    """For simulations: no thread, so the order of things is the seed's alone."""
-    await anyio.lowlevel.checkpoint()
-    return work()
+        return await anyio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=not exclusive)
 
 
 def _on_sqlite_connect(dbapi_connection: Any, _entry: ConnectionPoolEntry) -> None:
@@ -95,8 +108,9 @@ def _use_write_ahead_log(cursor: sqlite3.Cursor) -> None:
 
 
 def _on_sqlite_begin(connection: sa.Connection) -> None:
-    is_write = connection.get_execution_options().get(_IS_WRITE, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_write else "BEGIN")
+    options = connection.get_execution_options()
+    connection.exec_driver_sql(f"PRAGMA busy_timeout={options.get(_BUSY_MS, SQLITE_BUSY_MS)}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(_IS_WRITE, False) else "BEGIN")
 
 
 def create_sql_engine(database_url: str) -> sa.Engine:
@@ -127,8 +141,10 @@ def create_sql_engine(database_url: str) -> sa.Engine:
     )
 
 
-#: Failures of the world around SQL, as against a statement that SQL understood and refused.
-_UNAVAILABLE = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError, sa.exc.ProgrammingError)
+#: What SQL says about the row that it was given.
+_REJECTED = (sa.exc.IntegrityError, sa.exc.DataError, sa.exc.NotSupportedError)
+#: Failures of the world around SQL: the rest of what a database says, and silence.
+_UNAVAILABLE = (sa.exc.DatabaseError, sa.exc.InterfaceError, sa.exc.TimeoutError)
 
 
 class Database:
@@ -137,47 +153,107 @@ class Database:
     def __init__(self, engine: sa.Engine, run_sync: RunSync) -> None:
         self._reader = engine
         self._writer = engine.execution_options(**{_IS_WRITE: True})
+        self._checker = self._writer.execution_options(**{_BUSY_MS: CHECK_SQL_MS})
         self._run_sync = run_sync
+        self._checking = anyio.Lock()
+        #: When the last write ended, by the event loop's clock, and why it failed.
+        self._written_s: float | None = None
+        self._cause: str | None = None
 
     @classmethod
     def open(cls, database_url: str, *, run_sync: RunSync | None = None) -> Database:
-        """Connects lazily: a database that is down now is a refusal later, not a failure to start."""
+        """Connect lazily: a database that is down now is a refusal later, not a failure to start."""
         return cls(create_sql_engine(database_url), run_sync or WorkerThreads())
 
     async def write(self, work: Callable[[sa.Connection], T]) -> T:
-        """Runs `work` in one transaction. Raises DatabaseUnavailable (nothing is known to have been written;
-        a lost answer to COMMIT counts) or DatabaseRejected (nothing was written)."""
-        return await self._run_sync(partial(_transact, self._writer, work), exclusive=True)
+        """Run `work` in one transaction. Raise DatabaseUnavailable (nothing is known to have been written; a
+        lost answer to COMMIT counts) or DatabaseRejected (nothing was written)."""
+        return await self._write(self._writer, work, exclusive=True)
 
     async def read(self, work: Callable[[sa.Connection], T]) -> T:
-        """As `write`, for work that only reads."""
+        """Run work that only reads, as `write` does."""
         return await self._run_sync(partial(_transact, self._reader, work), exclusive=False)
 
     async def compute(self, work: Callable[[], T]) -> T:
-        """Runs long work that needs no SQL where blocking work runs, beside the readers."""
+        """Run long work that needs no SQL where blocking work runs, beside the readers."""
         return await self._run_sync(work, exclusive=False)
 
     async def check(self) -> None:
-        """Raises DatabaseUnavailable unless SQL answers and the tables are there."""
-        await self.read(_probe)
+        """Raise DatabaseUnavailable unless SQL takes writes. That is known from the last write; if it is too
+        long ago, one is made that leaves nothing."""
+        with anyio.move_on_after(CHECK_S_MAX) as patience:
+            async with self._checking:
+                if self._written_s is None:
+                    # Tables that are still being made are looked for each time: they are there at once.
+                    await self.read(_look)
+                if self._written_s is None or anyio.current_time() - self._written_s >= CHECK_EVERY_S:
+                    await self._write(self._checker, _write_and_forget, exclusive=False)
+        if patience.cancelled_caught:
+            self._note(f"no answer within {CHECK_S_MAX} s")
+        if self._cause is not None:
+            raise DatabaseUnavailable(self._cause)
 
     def close(self) -> None:
         self._reader.dispose()
+
+    async def _write(self, engine: sa.Engine, work: Callable[[sa.Connection], T], *, exclusive: bool) -> T:
+        try:
+            written = await self._run_sync(partial(_transact, engine, work), exclusive=exclusive)
+        except DatabaseUnavailable as error:
+            self._note(str(error))
+            raise
+        self._note(None)
+        return written
+
+    def _note(self, cause: str | None) -> None:
+        """Remember what a write came to; log it if that is new. cause: None: it was made."""
+        self._written_s = anyio.current_time()
+        if cause == self._cause:
+            return
+        self._cause = cause
+        if cause is None:
+            _log.warning("database_takes_writes_again")
+        else:
+            _log.error("database_refuses_writes cause=%r", cause)
 
 
 def _transact(engine: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
     try:
         with engine.begin() as connection:
             return work(connection)
+    except _REJECTED as error:
+        raise DatabaseRejected(cause_of(error, engine.url)) from error
     except _UNAVAILABLE as error:
-        raise DatabaseUnavailable(_first_line(error)) from error
+        raise DatabaseUnavailable(cause_of(error, engine.url)) from error
     except sa.exc.SQLAlchemyError as error:
-        raise DatabaseRejected(_first_line(error)) from error
+        raise DatabaseRejected(cause_of(error, engine.url)) from error
 
 
-def _probe(connection: sa.Connection) -> None:
-    connection.execute(sa.text("select count(*) from audit_heads where cluster = ''"))
+def _look(connection: sa.Connection) -> None:
+    connection.execute(sa.select(audit_heads).limit(1))
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def _write_and_forget(connection: sa.Connection) -> None:
+    """Ask for room, then write a row and remove it. That is committed: only then does SQLite write to the
+    disk."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.text(f"set local statement_timeout = {CHECK_SQL_MS}"))
+    _look(connection)
+    this = {"scope": "readiness", "key": ""}  # a request's scope has an actor, a method and a path
+    row = idempotency_keys.insert().values(**this, body_hash="", seed="", claimed_at_ms=0, expires_at_ms=0)
+    connection.exec_driver_sql("savepoint room")  # by hand: of a full SQLite's refusal no savepoint is left
+    connection.execute(row.values(body=bytes(CHECK_BYTES)))
+    connection.exec_driver_sql("rollback to savepoint room")
+    connection.execute(row)
+    connection.execute(idempotency_keys.delete().filter_by(**this))
+
+
+def cause_of(error: Exception, url: sa.URL) -> str:
+    """Return the first line of what the database said, without the password. In a URL whose password holds an
+    unescaped @, the end of the password is taken for the beginning of the host."""
+    said = str(getattr(error, "orig", None) or error).strip()
+    cause = said.splitlines()[0] if said else type(error).__name__
+    for secret in (url.password, url.query.get("password"), (url.host or "").rpartition("@")[0]):
+        if secret:
+            cause = cause.replace(str(secret), "***")
+    return cause

@@ -8,8 +8,9 @@ Times are wall-clock milliseconds since 1970 UTC. Nothing here is ever read to d
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import sqlalchemy as sa
 
 #: The hash that stands before the first entry of a cluster's chain.
@@ -34,8 +35,8 @@ _Json = sa.JSON(none_as_null=True)
 #: next append chains them.
 _UNCHAINED = sa.text("chain_position is null")
 
-#: One row a cluster, locked by whoever appends: ids, seqs and places in the chain grow in commit order within
-#: a cluster. chain_position, hash: of the chain's last entry.
+#: One row a cluster, locked by each append: ids, seqs and places in the chain grow in commit order within a
+#: cluster. chain_position, hash: of the chain's last entry.
 audit_heads = sa.Table(
     "audit_heads",
     metadata,
@@ -46,8 +47,8 @@ audit_heads = sa.Table(
     sa.PrimaryKeyConstraint("cluster", name="pk_audit_heads"),
 )
 
-#: kind `change`: an entity took a new version. kind `request`: somebody asked for a change (the intent,
-#: written before the change is tried); `cause` is then the action and `after` the body of the request.
+#: kind `change`: an entity took a new version. kind `request`: a change was asked for (the intent, written
+#: before the change is tried); `cause` is then the action and `after` the body of the request.
 audit = sa.Table(
     "audit",
     metadata,
@@ -170,7 +171,7 @@ plans = sa.Table(
     sa.Column("body", _Json, nullable=False),
     #: Whether all moves are stored: they are written in pages, and a plan without them is not there yet.
     sa.Column("complete", sa.Boolean(create_constraint=False), nullable=False),
-    #: What the guardrails said, and who agreed; NULL: nobody was asked.
+    #: What the guardrails said, and who agreed; NULL: not asked.
     sa.Column("policies", _Json, nullable=True),
     sa.Column("approval", _Json, nullable=True),
     #: The operation that carries it out: a plan is carried out once.
@@ -271,7 +272,7 @@ verification_findings = sa.Table(
 idempotency_keys = sa.Table(
     "idempotency_keys",
     metadata,
-    #: Actor, method and path: a key means nothing to anybody else.
+    #: Actor, method and path: a key means nothing to other actors.
     sa.Column("scope", sa.String(512), nullable=False),
     sa.Column("key", sa.String(255), nullable=False),
     sa.Column("body_hash", sa.String(64), nullable=False),
@@ -286,6 +287,33 @@ idempotency_keys = sa.Table(
     sa.PrimaryKeyConstraint("scope", "key", name="pk_idempotency_keys"),
     sa.Index("ix_idempotency_keys_expires_at_ms", "expires_at_ms"),
 )
+
+
+Row = TypeVar("Row", bound=msgspec.Struct)
+
+
+def values_of(row: msgspec.Struct, *texts: str) -> dict[str, Any]:
+    """Return a row's values by column, with these texts made inert."""
+    values = msgspec.structs.asdict(row)
+    return values | {name: inert(values[name]) for name in texts}
+
+
+def one_row(connection: sa.Connection, statement: sa.Select[Any], kind: type[Row]) -> Row | None:
+    found = connection.execute(statement).mappings().one_or_none()
+    return None if found is None else kind(**found)
+
+
+def all_rows(connection: sa.Connection, statement: sa.Select[Any], kind: type[Row]) -> list[Row]:
+    return [kind(**found) for found in connection.execute(statement).mappings()]
+
+
+def newest_first(
+    statement: sa.Select[Any], at_ms: sa.Column[Any], key: sa.Column[Any], *, below: tuple[int, str] | None
+) -> sa.Select[Any]:
+    """Order by time and id. below: of the last row seen; only what is older follows."""
+    if below is not None:
+        statement = statement.where(sa.tuple_(at_ms, key) < (below[0], inert(below[1])))
+    return statement.order_by(at_ms.desc(), key.desc())
 
 
 def inert(text: str | None) -> Any:

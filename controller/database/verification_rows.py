@@ -1,7 +1,7 @@
 """Stores what verifications of replicas have found: a row for each, and one for each finding.
 
-They come from outside, from whoever ran `pipeline verify`; nothing here is ever read to decide about data.
-The newest of each cluster are kept.
+They come from `pipeline verify`; nothing here is ever read to decide about data. The newest of each cluster
+are kept.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ from typing import Any, Final
 import msgspec
 import sqlalchemy as sa
 
-from controller.database.tables import inert, verification_findings, verifications
+from controller.database.tables import (
+    all_rows,
+    inert,
+    newest_first,
+    one_row,
+    values_of,
+    verification_findings,
+    verifications,
+)
 
 #: Of one cluster: two a day for half a year.
 VERIFICATIONS_MAX: Final = 400
@@ -60,20 +68,15 @@ class FindingRow(msgspec.Struct, frozen=True, kw_only=True):
 def insert_verification(
     connection: sa.Connection, row: VerificationRow, findings: Sequence[FindingRow]
 ) -> VerificationRow:
-    """Stores it, and lets the oldest go. An earlier attempt's row of this id stays, and is returned."""
+    """Store it, and let the oldest go. An earlier attempt's row of this id stays, and is returned."""
     there = get_verification(connection, row.cluster, row.id)
     if there is not None:
         return there
-    values = msgspec.structs.asdict(row)
-    values |= {name: inert(values[name]) for name in ("actor", "reason")}
-    connection.execute(verifications.insert().values(**values))
+    connection.execute(verifications.insert().values(**values_of(row, "actor", "reason")))
     if findings:
         connection.execute(
             verification_findings.insert(),
-            [
-                msgspec.structs.asdict(found) | {"verification_id": row.id, "detail": inert(found.detail)}
-                for found in findings
-            ],
+            [values_of(found, "detail") | {"verification_id": row.id} for found in findings],
         )
     _forget_oldest(connection, row.cluster)
     return row
@@ -83,8 +86,7 @@ def get_verification(connection: sa.Connection, cluster: str, verification_id: s
     statement = sa.select(verifications).where(
         verifications.c.cluster == inert(cluster), verifications.c.id == inert(verification_id)
     )
-    found = connection.execute(statement).mappings().one_or_none()
-    return None if found is None else VerificationRow(**found)
+    return one_row(connection, statement, VerificationRow)
 
 
 def list_verifications(
@@ -92,20 +94,12 @@ def list_verifications(
 ) -> list[VerificationRow]:
     """Newest first, without their partitions. below: (recorded_at_ms, id) of the last one seen."""
     columns = [column for column in verifications.c if column.name != "partitions"]
-    statement = (
-        sa.select(*columns)
-        .where(verifications.c.cluster == inert(cluster))
-        .order_by(verifications.c.recorded_at_ms.desc(), verifications.c.id.desc())
-        .limit(limit)
-    )
-    if below is not None:
-        at_ms, last_id = below
-        statement = statement.where(
-            sa.or_(
-                verifications.c.recorded_at_ms < at_ms,
-                sa.and_(verifications.c.recorded_at_ms == at_ms, verifications.c.id < inert(last_id)),
-            )
-        )
+    statement = newest_first(
+        sa.select(*columns).where(verifications.c.cluster == inert(cluster)),
+        verifications.c.recorded_at_ms,
+        verifications.c.id,
+        below=below,
+    ).limit(limit)
     return [VerificationRow(**found, partitions=[]) for found in connection.execute(statement).mappings()]
 
 
@@ -123,17 +117,17 @@ def list_findings(
         .order_by(verification_findings.c.position)
         .limit(limit)
     )
-    return [FindingRow(**found) for found in connection.execute(statement).mappings()]
+    return all_rows(connection, statement, FindingRow)
 
 
 def _forget_oldest(connection: sa.Connection, cluster: str) -> None:
-    statement = (
-        sa.select(verifications.c.id)
-        .where(verifications.c.cluster == inert(cluster))
-        .order_by(verifications.c.recorded_at_ms.desc(), verifications.c.id.desc())
-        .offset(VERIFICATIONS_MAX)
-        .limit(_REMOVED_AT_ONCE)
+    statement = newest_first(
+        sa.select(verifications.c.id).where(verifications.c.cluster == inert(cluster)),
+        verifications.c.recorded_at_ms,
+        verifications.c.id,
+        below=None,
     )
+    statement = statement.offset(VERIFICATIONS_MAX).limit(_REMOVED_AT_ONCE)
     old = list(connection.execute(statement).scalars())
     if old:
         connection.execute(

@@ -1,5 +1,5 @@
 """Work on a cluster that outlives its request: stored, and resumed by the controller that is active.
 
-The modules here decide and are pure; `controller.operations.shell` reads, submits and stores what they
+The modules here decide; `controller.operations.shell` reads, submits and stores what they
 decide.
 """

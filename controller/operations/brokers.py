@@ -1,4 +1,4 @@
-"""How operations on brokers go on: adding some, emptying one. Pure.
+"""The progress of operations on brokers: adding some, emptying one. Pure.
 
     add:    preflight --all pass--> register --active--> plan --> move --> elect
     drain:  mark --> plan --> move --> elect, again until it holds nothing
@@ -18,7 +18,7 @@ from controller.contract.endpoints import endpoint_of
 from controller.contract.session import BrokerStatus
 from controller.core.image import ClusterImage
 from controller.core.planning.goals import Drain, Goal, Rebalance, RebalanceMode, Replace
-from controller.core.preflight import Check, CheckState
+from controller.core.preflight import CheckState, PreflightCheck
 from controller.core.records import BrokerRegistration
 from controller.operations.campaign import Look, advance_campaign
 from controller.operations.model import (
@@ -28,9 +28,9 @@ from controller.operations.model import (
     BrokerToAdd,
     OperationError,
     OperationState,
-    Step,
     StepState,
     Work,
+    begun,
     with_steps,
 )
 from controller.operations.outcome import Advance, DrainMark, cancelled, fail, succeed, wait
@@ -42,15 +42,12 @@ _MOVE_STEPS: Final = ("plan", "move", "elect")
 
 def begin_broker_add(spec: BrokerAdd) -> Work:
     """Return the work at its beginning, with the steps that will be skipped already marked."""
-    names = ("preflight", "register", *_MOVE_STEPS)
-    work = with_steps(
-        Work(spec=spec, steps=tuple(Step(name=name) for name in names)), preflight=StepState.RUNNING
-    )
+    work = begun(spec, "register", *_MOVE_STEPS, preflight=StepState.RUNNING)
     return work if goals_of(spec) else _without_moves(work)
 
 
 def begin_broker_drain(spec: BrokerDrain) -> Work:
-    return Work(spec=spec, steps=tuple(Step(name=name) for name in ("mark", *_MOVE_STEPS)))
+    return begun(spec, "mark", *_MOVE_STEPS)
 
 
 def goals_of(spec: BrokerAdd) -> tuple[Goal, ...]:
@@ -87,7 +84,7 @@ def mismatch(wanted: BrokerToAdd, found: BrokerRegistration) -> OperationError |
 
 
 def advance_broker_add(
-    work: Work, spec: BrokerAdd, look: Look, *, checks: Sequence[Check], late: bool
+    work: Work, spec: BrokerAdd, look: Look, *, checks: Sequence[PreflightCheck], late: bool
 ) -> Advance:
     """checks: of those that wait. late: the deadline for getting them admitted and active has passed."""
     if _state_of(work, "register") is not StepState.SUCCEEDED:
@@ -119,7 +116,7 @@ def advance_broker_add(
 
 
 def advance_broker_drain(work: Work, spec: BrokerDrain, look: Look) -> Advance:
-    """Never given up: what can't leave now leaves when its obstacle is gone."""
+    """Empty the broker, without giving up: what can't leave now leaves when its obstacle is gone."""
     broker = look.image.brokers.get(spec.broker_id)
     if broker is None:
         return succeed(work, f"broker {spec.broker_id} holds nothing and was forgotten")
@@ -131,7 +128,7 @@ def advance_broker_drain(work: Work, spec: BrokerDrain, look: Look) -> Advance:
         if _state_of(work, "mark") is StepState.PENDING:
             mark = DrainMark(broker_ids=(spec.broker_id,), draining=True)
             return Advance(state=state, work=work, mark=mark)
-        # Taken back by somebody: what is on its way goes back as well.
+        # The mark was taken back: what is on its way goes back as well.
         state = OperationState.CANCELLING
     if broker.draining:
         work = with_steps(work, mark=StepState.SUCCEEDED)
@@ -147,9 +144,9 @@ def advance_broker_drain(work: Work, spec: BrokerDrain, look: Look) -> Advance:
 
 
 def _admitting(
-    work: Work, spec: BrokerAdd, look: Look, *, checks: Sequence[Check], late: bool
+    work: Work, spec: BrokerAdd, look: Look, *, checks: Sequence[PreflightCheck], late: bool
 ) -> Advance | None:
-    """Until all are active: None."""
+    """Return what to do until all brokers are active; None once they are."""
     brokers = look.image.brokers
     state = look.state
     for wanted in spec.brokers:

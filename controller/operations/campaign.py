@@ -1,5 +1,5 @@
-"""How an operation reaches its goals, plan by plan: what one plan could not do, because the cluster changed
-meanwhile or something was down, another one does later. Pure.
+"""The way of an operation to its goals, plan by plan. What one plan could not do, because the cluster changed
+meanwhile or a broker was down, a later plan does. Pure.
 
     ordered --made--> executed --goal reached--> next goal, or done
        ^                 |
@@ -37,7 +37,7 @@ REPLAN_MS_MAX: Final = 60_000
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What a campaign is looked at with. unplannable: why no plan should be made yet."""
+    """The inputs of one look at a campaign. unplannable: why no plan should be made yet."""
 
     state: OperationState
     image: ClusterImage
@@ -92,7 +92,7 @@ def _done(step: Advance, campaign: Campaign) -> Advance:
     work = msgspec.structs.replace(step.work, campaign=campaign)
     if step.state is OperationState.SUCCEEDED:
         return msgspec.structs.replace(step, work=work)
-    # The plan failed, and somebody else has done what it could not.
+    # The plan failed, and the goal was reached in another way.
     failed = {found.name: StepState.SUCCEEDED for found in work.steps if found.state is StepState.FAILED}
     work = msgspec.structs.replace(_settled(with_steps(work, **failed)), error=None)
     return msgspec.structs.replace(succeed(work, _moved(work)), changed=step.changed)

@@ -1,4 +1,4 @@
-"""How an operation carries out a plan: which moves begin now, what became of those that have. Pure.
+"""The execution of an operation's plan: which moves begin now, what became of those that have begun. Pure.
 
     planned --its turn--> starting --submitted--> moving --targets all in sync--> moved
                              |                      |--> rolled_back, replaced, topic_deleted
@@ -6,13 +6,13 @@
                              |--> refused: it can't be had (any more)
                              +--> not_begun: the operation was cancelled
 
-Write-ahead: that a move is starting is stored before it is submitted. A controller that finds one in this
-state sees in the partition's row whether it was, and submits it if not; so a move is begun at least once, and
-beginning it twice changes nothing. Only what begins next, and what is on its way, is looked at: a plan may
-have a hundred thousand moves, and they are not in the operation's row.
+Write-ahead: a move's state `starting` is stored before the move is submitted. A controller that finds a move
+in this state sees in the partition's row whether it was submitted, and submits it if not; so a move is begun
+at least once, and beginning it twice changes nothing. Only the moves that begin next and those on their way
+are looked at: a plan may have a hundred thousand moves, and they are not in the operation's row.
 
 A kind that carries out a plan has the steps `move` and `elect` and calls `advance_execution` until that says
-`succeeded`; what comes after is its own. Pausing begins nothing new and lets arrive what is on its way.
+`succeeded`; what comes after is its own. A paused operation begins no move; those on their way arrive.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from controller.operations.model import (
     PlanExecution,
     Refused,
     ReplicationFactorChange,
-    Step,
     StepState,
     Work,
+    begun,
     with_steps,
 )
 from controller.operations.outcome import Advance, PlanOrder, cancelled, fail, succeed, wait
@@ -61,8 +61,8 @@ _SEEN_IN_THE_ROW: Final = frozenset({RefusalCode.PARTITION_CHANGED, RefusalCode.
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a plan that matters now. current: begun and not ended. upcoming: those from the cursor on,
-    in order; may be empty when nothing is to begin. arrived: from `elected_to` on, whatever their fate, once
-    all have ended.
+    in order; may be empty when nothing is to begin. arrived: from `elected_to` on, of any fate, once all have
+    ended.
 
     What this controller remembers besides, by position: confirmed: accepted by the cluster, so what the row
     shows came after. waits: what kept them from beginning. refused: for good.
@@ -100,7 +100,7 @@ def begin_execution(
 
 
 def begin_plan_execution(spec: PlanExecution | ReplicationFactorChange, execution: Execution) -> Work:
-    return Work(spec=spec, steps=(Step(name="move"), Step(name="elect")), execution=execution)
+    return msgspec.structs.replace(begun(spec, "move", "elect"), execution=execution)
 
 
 def rejections_of(plan: Plan) -> tuple[Refused, ...]:
@@ -312,7 +312,7 @@ def _startable(
         move = found.move
         state = image.partitions.get(move.key)
         if state is None or _fate(window, image, found)[0] is not Fate.STARTING:
-            continue  # deleted, or changed by somebody, before its turn came; the next look says so
+            continue  # deleted or changed before its turn came; the next look says so
         obstacle = _obstacle(image, move)
         if obstacle is not None:
             waits[found.position] = obstacle
@@ -349,7 +349,8 @@ def _blocked_at(found: MoveRow, waits: Mapping[int, Blocked]) -> Blocked:
 def _off_rate(
     image: ClusterImage, execution: Execution, current: Sequence[MoveRow], operation_id: str
 ) -> tuple[ReassignmentTarget, ...]:
-    """Moves on their way at another rate than the operation's, unless the rate is somebody else's."""
+    """Return the moves on their way at another rate than the operation's, unless another request set that
+    rate."""
     targets = []
     for found in current:
         state = image.partitions.get(found.move.key)
@@ -410,7 +411,7 @@ def _electing(
     window: Window,
     changed: tuple[MoveRow, ...],
 ) -> Advance:
-    """Leads back to the preferred leaders what has arrived; whoever can't be elected now stays as it is."""
+    """Elect the preferred leaders of what has arrived; a leader that can't be elected now is left out."""
     execution = work.execution
     assert execution is not None
     work = with_steps(work, move=StepState.SUCCEEDED, elect=StepState.RUNNING)

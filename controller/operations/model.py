@@ -1,4 +1,4 @@
-"""What an operation is: values that are stored in SQL and advanced by pure functions.
+"""The parts of an operation: values that are stored in SQL and advanced by pure functions.
 
     preflight --all there--> running --done--> succeeded
         |  deadline, mismatch    |  deadline
@@ -6,7 +6,7 @@
                                  |  cancelled --> cancelling --rolled back--> cancelled
                                  +--what it works on was taken back or replaced--> cancelled
 
-Of those that carry out a plan (execution.py), besides:
+Operations that carry out a plan (execution.py) have these states, besides:
 
     awaiting_approval --> scheduled --its time has come--> running <--> paused
 """
@@ -58,13 +58,13 @@ class StepState(StrEnum):
     SKIPPED = "skipped"
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class OperationStep(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     state: StepState = StepState.PENDING
 
 
 class Blocked(msgspec.Struct, frozen=True, kw_only=True):
-    """What it waits for. code: `broker_unreachable`, `broker_not_active`, `replica_unreachable`,
+    """The cause of a wait. code: e.g. `broker_unreachable`, `broker_not_active`, `replica_unreachable`,
     `no_other_leader`; of a reassignment, a `BlockedReason`, or why it can't be rolled back now."""
 
     code: str
@@ -82,14 +82,14 @@ class OperationError(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-#: Moves of one operation that are on their way at once, unless somebody says otherwise.
+#: Moves of one operation that are on their way at once, unless the operator says otherwise.
 CONCURRENT_MOVES: Final = 50
 CONCURRENT_MOVES_MAX: Final = 1_000
 
 
 class MoveOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How data may be moved. throttle_bytes_per_s: of each broker; None: unthrottled. not_before_ms: wall
-    clock; plans are made then, too."""
+    """The limits for moving data. throttle_bytes_per_s: of each broker; None: unthrottled. not_before_ms:
+    wall clock; an operation that makes its own plans makes them no earlier, either."""
 
     throttle_bytes_per_s: int | None = None
     max_concurrent_moves: int = CONCURRENT_MOVES
@@ -107,7 +107,7 @@ class BrokerToAdd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerAdd(msgspec.Struct, frozen=True, kw_only=True, tag="broker_add"):
-    """mode: `new_only`, `full` or `none`; of those that replace nobody."""
+    """mode: `new_only`, `full` or `none`; of those that replace no other."""
 
     brokers: tuple[BrokerToAdd, ...]
     mode: str
@@ -156,7 +156,7 @@ class PartitionsAdd(msgspec.Struct, frozen=True, kw_only=True, tag="partitions_a
     partitions: int
 
 
-class Move(msgspec.Struct, frozen=True, kw_only=True):
+class ReassignmentMove(msgspec.Struct, frozen=True, kw_only=True):
     """One partition's way. original: its replicas before; replicas: the targets, preferred leader first."""
 
     topic: str
@@ -174,7 +174,7 @@ REASSIGNMENT: Final = "reassignment"
 
 
 class Reassignment(msgspec.Struct, frozen=True, kw_only=True, tag=REASSIGNMENT):
-    moves: tuple[Move, ...]
+    moves: tuple[ReassignmentMove, ...]
 
 
 class ReassignmentCancel(msgspec.Struct, frozen=True, kw_only=True, tag="reassignment_cancel"):
@@ -214,22 +214,22 @@ Spec = (
 
 
 class Fate(StrEnum):
-    """What became of one move, as the partition's row tells. All but the first three are final."""
+    """The fate of one move, as the partition's row tells it. All but the first three are final."""
 
-    #: Of a plan's moves: nobody has begun it.
+    #: A plan's move that has not begun.
     PLANNED = "planned"
-    #: Of a plan's moves: it is written down that it begins now; the partition's row may not show it yet.
+    #: A plan's move that is written down to begin now; the partition's row may not show it yet.
     STARTING = "starting"
     MOVING = "moving"
     MOVED = "moved"
     ROLLED_BACK = "rolled_back"
-    #: Somebody sent the partition elsewhere.
+    #: Another request sent the partition elsewhere.
     REPLACED = "replaced"
     TOPIC_DELETED = "topic_deleted"
-    #: Of a plan's moves: the partition had been changed before its turn came, or the move was refused.
+    #: A plan's move whose partition had been changed before its turn came, or that was refused.
     DRIFTED = "drifted"
     REFUSED = "refused"
-    #: Of a plan's moves: the operation was cancelled before.
+    #: A plan's move that had not begun when the operation was cancelled.
     NOT_BEGUN = "not_begun"
 
 
@@ -250,7 +250,7 @@ class CancelMode(StrEnum):
 
 
 class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
-    """Who wants the operation undone, for the audit rows of that."""
+    """The request to undo an operation, for the audit rows of the undoing."""
 
     actor: str
     reason: str | None = None
@@ -259,10 +259,10 @@ class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a plan has been carried out; what became of each move is in the plan's own rows.
+    """The progress of a plan's execution; the fate of each move is in the plan's own rows.
 
-    moves_total, bytes_total: of the moves that are to be made: a plan may be cut. cursor: moves before it
-    have begun, or ended. ended: how many by fate. bytes_moved: planned bytes of those that have arrived.
+    moves_total, bytes_total: of the moves to be made, maybe only the first of the plan. cursor: moves before
+    it have begun, or ended. ended: how many by fate. bytes_moved: planned bytes of those that have arrived.
     elected_to: leaders have been elected for moves before it. elected: how many. not_before_ms: wall clock.
     turn: counts the plans that one operation has made. outcome: the plan's.
     """
@@ -282,18 +282,14 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     turn: int = 0
 
     @property
-    def ended_total(self) -> int:
-        return sum(self.ended.values())
-
-    @property
     def moved(self) -> int:
         return self.ended.get(Fate.MOVED, 0)
 
 
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an operation is that may need several plans. goal: those before it are reached. plans: made so
-    far, for all goals. tries: plans that did not reach the present one. replan_at_ms: the latest plan has
-    been carried out as far as it could be, and the next one is made then; wall clock."""
+    """The progress of an operation that may need several plans. goal: the goals before it are reached.
+    plans: how many were made so far, for all goals. tries: plans that did not reach the present goal.
+    replan_at_ms: wall clock; the latest plan was carried out as far as possible, the next is made then."""
 
     goal: int = 0
     plans: int = 0
@@ -310,7 +306,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     spec: Spec
-    steps: tuple[Step, ...]
+    steps: tuple[OperationStep, ...]
     blocked: tuple[Blocked, ...] = ()
     error: OperationError | None = None
     summary: str | None = None
@@ -333,8 +329,16 @@ def decode_work(row: OperationRow) -> Work:
 
 def with_steps(work: Work, **states: StepState) -> Work:
     """The same work with the named steps in other states."""
-    steps = tuple(Step(name=step.name, state=states.get(step.name, step.state)) for step in work.steps)
+    steps = tuple(
+        OperationStep(name=step.name, state=states.get(step.name, step.state)) for step in work.steps
+    )
     return msgspec.structs.replace(work, steps=steps)
+
+
+def begun(spec: Spec, *pending: str, **begun: StepState) -> Work:
+    """Return new work: the named steps in these states, then those that are pending."""
+    steps = tuple(OperationStep(name=name, state=state) for name, state in begun.items())
+    return Work(spec=spec, steps=(*steps, *(OperationStep(name=name) for name in pending)))
 
 
 def kind_of(work: Work) -> str:

@@ -1,5 +1,7 @@
-"""What a look at an operation decides: its next state, what is stored, what is to be submitted. Values, and
-the ways to end or to wait that every kind shares."""
+"""The decision of a look at an operation: its next state, what is stored, what is to be submitted. Pure.
+
+Also the ways to end or to wait that every kind shares.
+"""
 
 from __future__ import annotations
 

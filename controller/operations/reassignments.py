@@ -1,12 +1,12 @@
-"""How a reassignment's operation goes on: what became of each of its moves, read from the partitions' rows,
-whoever changed them and under whichever controller. Pure.
+"""The progress of a reassignment's operation: the fate of each of its moves, read from the partitions' rows,
+which any request may have changed under any controller. Pure.
 
     moving --targets all in sync--> moved
        |---- cancelled: the original replicas again ----> rolled_back
        |---- another target ----> replaced
        +---- topic deleted ----> topic_deleted
 
-A fate that is final is kept, so that what happens to the partition later is no part of this operation.
+A final fate is kept: what happens to the partition later is no part of this operation.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from controller.operations.model import (
     BLOCKED_SHOWN,
     Blocked,
     Fate,
-    Move,
     OperationState,
     Reassignment,
     ReassignmentCancel,
-    Step,
+    ReassignmentMove,
     StepState,
     Work,
+    begun,
 )
 from controller.operations.outcome import Advance, cancelled, fail, succeed, wait
 
@@ -47,20 +47,17 @@ _SETTLED_BY_THE_ROWS: Final = frozenset(
 
 
 def begin_reassignment(spec: Reassignment) -> Work:
-    steps = (Step(name="assign", state=StepState.SUCCEEDED), Step(name="move", state=StepState.RUNNING))
-    return Work(spec=spec, steps=steps, fates=(Fate.MOVING,) * len(spec.moves))
+    work = begun(spec, assign=StepState.SUCCEEDED, move=StepState.RUNNING)
+    return msgspec.structs.replace(work, fates=(Fate.MOVING,) * len(spec.moves))
 
 
 def finished_cancel(spec: ReassignmentCancel) -> Work:
     replicas = ", ".join(map(str, spec.replicas))
-    return Work(
-        spec=spec,
-        steps=(Step(name="roll_back", state=StepState.SUCCEEDED),),
-        summary=f"{spec.topic}-{spec.partition} is on brokers {replicas} again",
-    )
+    summary = f"{spec.topic}-{spec.partition} is on brokers {replicas} again"
+    return msgspec.structs.replace(begun(spec, roll_back=StepState.SUCCEEDED), summary=summary)
 
 
-def fate_of(image: ClusterImage, move: Move) -> Fate:
+def fate_of(image: ClusterImage, move: ReassignmentMove) -> Fate:
     """Return the fate of the move. It is right even if the controller has not looked for a while: the start
     of a later reassignment shows where this one ended."""
     return fate_in(image, move.key, original=move.original, replicas=move.replicas)

@@ -16,7 +16,7 @@ import msgspec
 
 from controller.contract.partition_state import PartitionKey
 from controller.core.planning.plan import Plan
-from controller.core.planning.snapshot import BrokerSnapshot, Snapshot
+from controller.core.planning.snapshot import Snapshot
 
 Value = str | int | float | None
 Row = tuple[Value, ...]
@@ -49,13 +49,13 @@ TABLES: Final[Mapping[str, str]] = {
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What policies judge. plan: None: the cluster alone."""
+    """The facts that policies judge. plan: None: they judge the cluster alone."""
 
     snapshot: Snapshot
     plan: Plan | None
 
     def rows(self, table: str) -> Iterator[Row]:
-        """Of one of TABLES, in its columns' order."""
+        """Return the rows of one of TABLES, with values in the order of its columns."""
         return _ROWS[table](self)
 
 
@@ -65,12 +65,8 @@ def _where(facts: Facts) -> Mapping[int, tuple[str | None, str | None]]:
 
 
 def _brokers(facts: Facts) -> Iterator[Row]:
-    for broker in facts.snapshot.brokers:
-        yield _broker(broker)
-
-
-def _broker(broker: BrokerSnapshot) -> Row:
-    return (broker.broker_id, broker.host, broker.rack, int(broker.receives), int(broker.leaving))
+    for one in facts.snapshot.brokers:
+        yield (one.broker_id, one.host, one.rack, int(one.receives), int(one.leaving))
 
 
 def _topics(facts: Facts) -> Iterator[Row]:

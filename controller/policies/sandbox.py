@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -68,7 +68,7 @@ class BadPolicy(Exception):
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """What a policy returns, and the tables that it reads, by name."""
+    """The names of the columns that a policy returns, and of the tables that it reads."""
 
     columns: tuple[str, ...]
     tables: tuple[str, ...]
@@ -128,7 +128,7 @@ class _Guard:
 
 
 def check_policy(sql: str) -> Shape:
-    """Prepares and runs it over no facts. Raises BadPolicy."""
+    """Prepare the policy and run it over no facts. Raise BadPolicy."""
     if len(sql) > SQL_CHARS_MAX:
         raise BadPolicy(PolicyFault.INVALID, f"a policy may have {SQL_CHARS_MAX} characters")
     connection = _open(())
@@ -172,6 +172,25 @@ def judge(policies: Iterable[tuple[str, str]], facts: Facts) -> tuple[Verdict, .
         )
     finally:
         connection.close()
+
+
+def breaches(verdicts: Sequence[Verdict]) -> str | None:
+    """Return in words what the verdicts refuse; None if all policies are kept."""
+    broken = [verdict for verdict in verdicts if not verdict.ok]
+    if not broken:
+        return None
+    return "; ".join(say(verdict) for verdict in broken[:5]) + (
+        f"; and {len(broken) - 5} more" if len(broken) > 5 else ""
+    )
+
+
+def say(verdict: Verdict) -> str:
+    """Return one policy's verdict in words."""
+    if verdict.error is not None:
+        return f"policy {verdict.name} can't be judged: {verdict.error}"
+    first = ", ".join(f"{name} {value}" for name, value in zip(verdict.columns, verdict.rows[0], strict=True))
+    more = f" and {verdict.rows_total - 1} more" if verdict.rows_total > 1 else ""
+    return f"policy {verdict.name}: {first}{more}"
 
 
 def _judge_one(connection: sqlite3.Connection, name: str, sql: str) -> Verdict:
@@ -223,7 +242,7 @@ def _confine(connection: sqlite3.Connection) -> _Guard:
 
 
 def _metered(connection: sqlite3.Connection) -> _Meter:
-    """For one policy."""
+    """Return a new meter for one policy, which now counts its steps."""
     meter = _Meter()
     connection.set_progress_handler(meter, _STEPS_PER_LOOK)
     return meter

@@ -1,2 +1,2 @@
-"""Where the controller meets the world: ZooKeeper, the clock, brokers' requests, other controllers. Decides
-nothing."""
+"""The controller's contact with the world: ZooKeeper, the clock, brokers' requests, other controllers. It
+decides nothing."""

@@ -5,7 +5,7 @@ a proxy's 503 must not be mistaken for one. Only a body that can't be read is 40
 one that is too large 413.
 
 The open poll is the broker's session connection. When it closes on the broker's side, the broker's listener
-is asked whether anybody is there (driver.on_session_closed): that, and no timeout, is how a killed process
+is asked whether a process is there (driver.on_session_closed): that, and no timeout, is how a killed process
 is noticed. So the disconnect must reach this code the moment it happens: no middleware that buffers or wraps
 `receive` may stand before it."""
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import anyio
@@ -55,7 +55,7 @@ SMALL_BODY_BYTES_MAX: Final = 64 * 1024
 #: A poll carries the failures of a batch, a report the lag of every partition that its sender leads, a
 #: preflight's what came of trying every peer.
 LARGE_BODY_BYTES_MAX: Final = 32 * 1024 * 1024
-#: Brokers give up on an answer long before; this is for whoever is none.
+#: Brokers give up on an answer long before; this is for other clients.
 BODY_TIMEOUT_MS: Final = 30_000
 POLL_WAIT_MS_MAX: Final = 60_000
 RETRY_AFTER_MS: Final = 250
@@ -92,12 +92,12 @@ AnswerType = (
 
 
 class _Question(NamedTuple, Generic[RequestBody]):
-    """What one of the plain endpoints takes, gives, and asks the machine."""
+    """The types that a plain endpoint takes and gives, and the event by which it asks the machine."""
 
     broker_id: int
     request_type: type[RequestBody]
     answer_type: AnswerType
-    event: Callable[[RequestBody], Event]
+    event: Callable[..., Event]
 
 
 class BodyRefused(Exception):
@@ -161,46 +161,31 @@ class BrokerApi:
 
     async def register(self, cluster: str, broker_id: int, request: Request) -> Response:
         """Begin or repeat a broker's registration; idempotent per incarnation id."""
-
-        def event(body: RegisterRequest) -> Event:
-            return RegisterBroker(request=body, wall_ms=self._wall_ms())
-
         return await self._ask(
-            cluster, request, _Question(broker_id, RegisterRequest, RegisterResponse, event)
+            cluster, request, _Question(broker_id, RegisterRequest, RegisterResponse, RegisterBroker)
         )
 
     async def heartbeat(self, cluster: str, broker_id: int, request: Request) -> Response:
         """Renew the lease. Acknowledged only while this controller can prove that it is the active one."""
-        received_ms = self._engine.clock.now_mono_ms()
-
-        def event(body: HeartbeatRequest) -> Event:
-            return Heartbeat(request=body, received_ms=received_ms, wall_ms=self._wall_ms())
-
+        event = partial(Heartbeat, received_ms=self._engine.clock.now_mono_ms())
         return await self._ask(
             cluster, request, _Question(broker_id, HeartbeatRequest, HeartbeatResponse, event)
         )
 
     async def report(self, cluster: str, broker_id: int, request: Request) -> Response:
         """Follower lag, ISR proposals and replica problems, from a leader."""
-
-        def event(body: LagReport) -> Event:
-            return Report(request=body, wall_ms=self._wall_ms())
-
-        return await self._ask(cluster, request, _Question(broker_id, LagReport, LagReportResponse, event))
+        return await self._ask(cluster, request, _Question(broker_id, LagReport, LagReportResponse, Report))
 
     async def allocate_producer_ids(self, cluster: str, broker_id: int, request: Request) -> Response:
-        """Reserve a block of producer ids that nobody else was or will be given."""
-
-        def event(body: ProducerIdsRequest) -> Event:
-            return AllocateProducerIds(request=body, wall_ms=self._wall_ms())
-
+        """Reserve a block of producer ids that no other broker was or will be given."""
         return await self._ask(
-            cluster, request, _Question(broker_id, ProducerIdsRequest, ProducerIdsResponse, event)
+            cluster,
+            request,
+            _Question(broker_id, ProducerIdsRequest, ProducerIdsResponse, AllocateProducerIds),
         )
 
     async def preflight(self, cluster: str, broker_id: int, request: Request) -> Response:
-        """What a broker found of its disk, its clock and its peers' listeners, while brokers wait to be
-        added."""
+        """Take a broker's findings on its disk, clock and peers' listeners while brokers wait to be added."""
         try:
             body = await self._read(request, PreflightReport, broker_id)
         except BodyRefused as error:
@@ -269,7 +254,7 @@ class BrokerApi:
             raise not_active
         if has_left:
             driver.on_session_closed(body.broker_id, body.broker_epoch)
-            return Response(status_code=499)  # Nobody reads it.
+            return Response(status_code=499)  # The broker has left and reads no answer.
         if answer is None:
             # Nothing happened: the same position again, so that the broker sees a live controller.
             answer = self._encode(
@@ -283,8 +268,8 @@ class BrokerApi:
         return _json(answer)
 
     def _update(self, driver: ClusterDriver, body: PollRequest) -> bytes | None:
-        """The encoded answer, or None to go on waiting. Raises NotActive when the term is over: a batch is
-        only worth something while we can prove that we are active (2.10)."""
+        """The encoded answer, or None to go on waiting. Raise NotActive when the term is over: a batch is
+        only worth something while we can prove that we are active (2.10, the controller's authority)."""
         if self._engine.role != "active" or driver is not self._engine.driver(driver.cluster):
             raise NotActive(None)
         image = driver.published.image
@@ -314,7 +299,7 @@ class BrokerApi:
         except BodyRefused as error:
             return refused_body(error)
         try:
-            reply = await self._engine.submit(cluster, question.event(body))
+            reply = await self._engine.submit(cluster, question.event(request=body, wall_ms=self._wall_ms()))
         except (NotActive, UnknownCluster, Overloaded, OutcomeUnknown) as error:
             return self._render(self._refusal(answer_type, error))
         assert isinstance(reply, answer_type), f"{type(reply).__name__} answers {type(body).__name__}"
@@ -421,7 +406,7 @@ _MARKED_FIELD: Final = b'"broker_epoch":-1'
 
 
 async def read_body(request: Request, body_type: type[RequestBody], broker_id: int) -> RequestBody:
-    """Reads and checks a body within its bound. Raises BodyRefused."""
+    """Read and check a body within its bound. Raise BodyRefused."""
     limit = (
         LARGE_BODY_BYTES_MAX
         if body_type in (PollRequest, LagReport, PreflightReport, AdminRequest)
@@ -470,7 +455,7 @@ def _content(kind: type) -> dict[str, Any]:
 
 @cache
 def _schema(kind: type) -> Any:
-    """Worked out once: in a simulation, many controllers live in one process. Nobody changes it."""
+    """Return the schema, worked out once: in a simulation, many controllers live in one process."""
     (schema,), components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     return _inline(schema, components)
 

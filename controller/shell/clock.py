@@ -16,13 +16,13 @@ from typing import Protocol
 import anyio
 
 #: CLOCK_BOOTTIME goes on while the machine sleeps; CLOCK_MONOTONIC stops, and a laptop that wakes up would
-#: believe in leases that ended hours ago (docs/replication.md 2.9).
+#: believe in leases that ended hours ago (docs/replication.md 2.9, leases).
 _ELAPSED_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 ID_BYTES = 16
 
 
-class Clock(Protocol):
+class ControllerClock(Protocol):
     """Milliseconds, always whole."""
 
     def now_mono_ms(self) -> int:
@@ -36,7 +36,7 @@ class Clock(Protocol):
     async def sleep_ms(self, duration_ms: int) -> None: ...
 
     def timeout_ms(self, duration_ms: int) -> AbstractContextManager[anyio.CancelScope]:
-        """Cancels its block after the duration, silently; the scope's `cancelled_caught` tells."""
+        """Cancel its block after the duration, silently; the scope's `cancelled_caught` tells."""
         ...
 
 

@@ -4,7 +4,7 @@
     answered
 
 Events are stepped the moment they arrive, even while a large write is on its way: a heartbeat therefore
-counts when it is received, whatever the queue (KAFKA-15019). What steps want persisted collects meanwhile
+counts when it is received, however long the queue (KAFKA-15019). What steps want persisted collects meanwhile
 and goes out together with the next write. Replies wait until everything that was decided before them is
 persisted and published, for they may speak of it; only a heartbeat that changed nothing, from a broker whose
 row is the same in both images, is answered at once.
@@ -76,7 +76,7 @@ AUDIT_FEED_MAX: Final = 400_000
 
 
 class Outbox(Protocol):
-    """What the audit offers: neither call blocks or raises."""
+    """The part of the audit that a driver calls. Neither call blocks or raises."""
 
     def record_changes(self, changes: Sequence[AuditedChange], /) -> None: ...
     def backfill(self, cluster: str, /) -> None: ...
@@ -168,7 +168,7 @@ class ClusterDriver:
     # -- building --
 
     async def build(self) -> None:
-        """Fills both images from the store. Separate from `run`, so that it is done before anyone is told
+        """Fill both images from the store. Separate from `run`, so that it is done before any broker is told
         that the cluster is here."""
         orphans = self._store.orphans()
         if orphans:
@@ -202,7 +202,7 @@ class ClusterDriver:
     # -- asking --
 
     async def submit(self, event: Event) -> Reply | None:
-        """Steps the event and returns its reply once everything it rests on is persisted.
+        """Step the event and return its reply once everything it rests on is persisted.
 
         Raises:
             NotActive: no authority; nothing was done.
@@ -237,7 +237,7 @@ class ClusterDriver:
         return await waiting.reply()
 
     async def settled(self) -> None:
-        """Waits until nothing that was decided is unpublished. Of a halted machine that lasts: it decides no
+        """Wait until nothing that was decided is unpublished. Of a halted machine that lasts: it decides no
         more."""
         while not self._is_settled:
             await self._clock.sleep_ms(TICK_PAUSE_MIN_MS)
@@ -266,7 +266,7 @@ class ClusterDriver:
         try:
             step = self.machine.step(event, now_ms)
         except Exception as error:
-            # A fault of ours. What the machine holds now is anybody's guess; what ZooKeeper holds is whole.
+            # A fault of ours. What the machine holds now is not known; what ZooKeeper holds is whole.
             log.exception("step_failed cluster=%s event=%s", self.cluster, type(event).__name__)
             self._term.resign(f"the machine of cluster {self.cluster!r} failed")
             raise NotActive(None) from error
@@ -283,7 +283,7 @@ class ClusterDriver:
     # -- the loop --
 
     async def run(self) -> None:
-        """Runs until cancelled. Raises Resigned when a write shows that the term is over."""
+        """Run until cancelled. Raise Resigned when a write shows that the term is over."""
         resigned: Resigned | None = None
         try:
             async with anyio.create_task_group() as tasks:
@@ -330,7 +330,7 @@ class ClusterDriver:
             waiting.release(OutcomeUnknown() if waiting.step.records else NotActive(None))
 
     async def _persist_and_publish(self, records: list[Record]) -> None:
-        """Publishes each part of a split batch as soon as it stands: it is a prefix, so whoever reads
+        """Publish each part of a split batch as soon as it stands: it is a prefix, so a broker that reads
         meanwhile sees nothing but an earlier moment, and brokers need not wait for the rest."""
         first = self._store.record_number
         done = 0
@@ -376,12 +376,12 @@ class ClusterDriver:
             raise self._resigned(f"ZooKeeper holds something unexpected: {error}") from error
 
     def _resigned(self, reason: str) -> Resigned:
-        """Ends the term before anyone who waits here learns that it is over."""
+        """End the term before a request that waits here learns that it is over."""
         self._term.resign(reason)
         return Resigned(reason)
 
     async def _tick(self) -> None:
-        """Feeds time to the machine: once at the start, then whenever it asked to be woken."""
+        """Feed time to the machine: once at the start, then whenever it asked to be woken."""
         try:
             await self._tick_for_ever()
         except NotActive:
@@ -400,7 +400,7 @@ class ClusterDriver:
                     await self._deadline_moved.wait()
                 continue
             ticked_ms = self._clock.now_mono_ms()
-            # Without authority heartbeats are not counted, so nobody may be judged by them either.
+            # Without authority heartbeats are not counted, so no broker may be judged by them either.
             if self._term.has_authority:
                 self._tick_once()
             await self._clock.sleep_ms(TICK_PAUSE_MIN_MS)
@@ -458,8 +458,8 @@ class ClusterDriver:
     def _note_heard(self, event: BrokerApplied) -> None:
         """A broker polls. The first time, try its listener too: only where a connection was once accepted
         does a later refusal speak against a broker that we hear from. An address that the controller can't
-        reach (a broker that advertises localhost, a firewall that rejects) refuses for ever, whoever lives
-        there."""
+        reach (a broker that advertises localhost, a firewall that rejects) refuses for ever, even if the
+        process lives there."""
         row = self.published.image.brokers.get(event.broker_id)
         if (
             row is None
@@ -532,7 +532,7 @@ class ClusterDriver:
     # -- reading --
 
     async def published_beyond(self, sequence: int) -> None:
-        """Waits until the published image is past `sequence`. Raises NotActive when the driver stops."""
+        """Wait until the published image is past `sequence`. Raise NotActive when the driver stops."""
         while self.published.image.sequence <= sequence:
             if self._has_stopped:
                 raise NotActive(None)
@@ -563,7 +563,7 @@ class ClusterDriver:
     # -- audit --
 
     async def _feed_audit(self, outbox: Outbox) -> None:
-        """Renders changes for the audit in slices, behind the replies: nobody waits for history."""
+        """Render changes for the audit in slices, behind the replies: no request waits for history."""
         while True:
             if not self._audit_feed:
                 self._audit_work = anyio.Event()

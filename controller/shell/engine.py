@@ -28,10 +28,10 @@ from controller.core.events import Event, MetadataRecovered, RecoverMetadata, Re
 from controller.core.image import ClusterImage
 from controller.core.loss import LossPreview
 from controller.core.options import ControllerOptions
-from controller.core.preflight import Check, Heard, judge, targets
+from controller.core.preflight import HeardReport, PreflightCheck, judge, targets
 from controller.core.reassignment_progress import ReassignmentProgress
 from controller.core.records import Cause, Change, ClusterRecord
-from controller.shell.clock import Clock, Ids, RandomBytes
+from controller.shell.clock import ControllerClock, Ids, RandomBytes
 from controller.shell.driver import SLICE_RECORDS, ClusterDriver, Outbox
 from controller.shell.leadership import CLUSTERS_PATH, ActiveController, Leadership, Resigned, Term
 from controller.shell.listeners import ListenerAnswer, Listeners
@@ -41,9 +41,9 @@ from controller.shell.meta import (
     Meta,
     MetaUnavailable,
     Rejected,
-    Rejection,
     SessionState,
     Unknown,
+    WriteRejection,
 )
 from controller.shell.metadata_store import ClusterStore, MetadataCorrupt, cluster_creation
 from controller.shell.outcomes import ClusterExists, NotActive, OutcomeUnknown, Overloaded, UnknownCluster
@@ -73,7 +73,7 @@ class Engine:
         self,
         *,
         meta: Meta,
-        clock: Clock,
+        clock: ControllerClock,
         random_bytes: RandomBytes,
         listeners: Listeners,
         url: str,
@@ -101,7 +101,7 @@ class Engine:
         )
         self._drivers: dict[str, ClusterDriver] = {}
         #: By cluster and broker, in this term: what was found before brokers are admitted.
-        self._preflights: dict[str, dict[int, Heard]] = {}
+        self._preflights: dict[str, dict[int, HeardReport]] = {}
         self._copies: dict[str, tuple[int, Published]] = {}
         self._has_copies = False
         self._new_clusters: list[ClusterDriver] = []
@@ -137,7 +137,7 @@ class Engine:
 
     @property
     def controller_epoch(self) -> int:
-        """Of the term being served, else of the active controller as last seen, else -1."""
+        """Return the epoch of the term being served, else of the active controller as last seen, else -1."""
         if self._serving is not None:
             return self._serving.controller_epoch
         active = self._leadership.active
@@ -145,7 +145,7 @@ class Engine:
 
     @property
     def lineage(self) -> str:
-        """Of the term being served; "": none is."""
+        """Return the lineage of the term being served; "" if none is."""
         return "" if self._serving is None else self._serving.lineage
 
     @property
@@ -167,7 +167,7 @@ class Engine:
     # -- asking --
 
     async def submit(self, cluster: str, event: Event) -> Reply:
-        """Gives the event to the cluster's machine; returns once everything its reply rests on is persisted.
+        """Give the event to the cluster's machine; return once everything its reply rests on is persisted.
 
         Raises:
             NotActive, UnknownCluster, Overloaded: nothing was done.
@@ -181,8 +181,8 @@ class Engine:
         return reply
 
     def driver(self, cluster: str) -> ClusterDriver:
-        """For broker_api, which waits for news and tells of closed connections. Raises NotActive,
-        UnknownCluster."""
+        """Return the driver, for broker_api, which waits for news and tells of closed connections. Raise
+        NotActive, UnknownCluster."""
         return self._driver(cluster)
 
     def _driver(self, cluster: str) -> ClusterDriver:
@@ -203,12 +203,12 @@ class Engine:
     # -- before brokers are admitted --
 
     def preflight_targets(self, cluster: str, broker_id: int) -> tuple[PreflightTarget, ...] | None:
-        """The listeners that this broker shall try; None: there is nothing to be reported. Raises NotActive,
+        """The listeners that this broker shall try; None: there is nothing to be reported. Raise NotActive,
         UnknownCluster."""
         return targets(self._driver(cluster).published.image, broker_id)
 
     async def take_preflight(self, cluster: str, report: PreflightReport) -> PreflightResponse:
-        """Keeps what a broker found; of one that waits, tries the listener as well. Raises NotActive,
+        """Keep what a broker found; of one that waits, try the listener as well. Raise NotActive,
         UnknownCluster."""
         broker = self._driver(cluster).published.image.brokers.get(report.broker_id)
         error = ControllerError.NONE
@@ -222,14 +222,14 @@ class Engine:
                 answer = await self._listeners.ask(broker.host, broker.port)
                 reaches = answer is ListenerAnswer.ACCEPTED
             self._driver(cluster)  # the term may have ended meanwhile
-            self._preflights.setdefault(cluster, {})[broker.broker_id] = Heard(
+            self._preflights.setdefault(cluster, {})[broker.broker_id] = HeardReport(
                 report=report, received_ms=self._clock.now_mono_ms(), controller_reaches=reaches
             )
         return PreflightResponse(error=error, controller_epoch=self.controller_epoch)
 
-    def preflight(self, cluster: str, broker_ids: Sequence[int]) -> tuple[Check, ...]:
-        """What is known of these brokers before they are admitted. Raises NotActive on a standby, which
-        hears no reports; UnknownCluster."""
+    def preflight(self, cluster: str, broker_ids: Sequence[int]) -> tuple[PreflightCheck, ...]:
+        """Return what is known of these brokers before they are admitted. Raise NotActive on a standby,
+        which hears no reports; UnknownCluster."""
         return judge(
             self._driver(cluster).published.image,
             self._preflights.get(cluster, {}),
@@ -248,7 +248,7 @@ class Engine:
         request_id: str | None = None,
         operation_id: str | None = None,
     ) -> None:
-        """Makes an empty cluster: one write, which fails when the name is taken. The caller has validated the
+        """Make an empty cluster: one write, which fails when the name is taken. The caller has validated the
         name (it becomes a znode) and the configs.
 
         Raises:
@@ -279,7 +279,7 @@ class Engine:
         match await self._meta.start_write(operations).outcome():
             case Committed():
                 pass
-            case Rejected(_, Rejection.NODE_EXISTS, _):
+            case Rejected(_, WriteRejection.NODE_EXISTS, _):
                 raise ClusterExists(name)
             case Rejected(0, _, detail):
                 term.resign(f"another controller took over: {detail}")
@@ -298,9 +298,9 @@ class Engine:
         log.warning("cluster_created cluster=%s cluster_id=%s actor=%s", name, record.cluster_id, actor)
 
     async def recover_metadata(self, cluster: str, event: RecoverMetadata) -> MetadataRecovered | Refusal:
-        """Persists what the machine rebuilt, then ends the term under a controller epoch that the next one
+        """Persist what the machine rebuilt, then end the term under a controller epoch that the next one
         starts above. Dying in between leaves a cluster that is halted again, and may be recovered again.
-        Raises as `submit` does."""
+        Raise as `submit` does."""
         driver = self._driver(cluster)
         await driver.settled()
         reply = await self.submit(cluster, event)
@@ -314,7 +314,7 @@ class Engine:
     # -- reading --
 
     def clusters(self) -> list[str]:
-        """Sorted names. Raises NotActive on a standby that has not read them yet: "none" would be a claim."""
+        """Sorted names. Raise NotActive on a standby that has not read them yet: "none" would be a claim."""
         if self._serving is not None:
             return sorted(self._drivers)
         if not self._has_copies:
@@ -323,7 +323,7 @@ class Engine:
 
     def image(self, cluster: str) -> Published:
         """The cluster as this controller can show it; `as_of_ms` is None on the active one, where it is
-        current. It follows the cluster: take what belongs together without awaiting. Raises UnknownCluster.
+        current. It follows the cluster: take what belongs together without awaiting. Raise UnknownCluster.
         """
         if self._serving is not None:
             driver = self._drivers.get(cluster)
@@ -336,33 +336,36 @@ class Engine:
         return copy[1]
 
     def decided(self, cluster: str) -> ClusterImage:
-        """The image with what has been decided and not been persisted yet, for whoever must not miss a change
-        that is on its way. Raises NotActive, UnknownCluster."""
+        """The image with what has been decided and not been persisted yet, for callers that must not miss a
+        change that is on its way. Raise NotActive, UnknownCluster."""
         return self._driver(cluster).machine.image
 
     def alarms(self, cluster: str) -> tuple[Alarm, ...]:
-        """Most severe first. Raises NotActive on a standby, which has no machine to ask; UnknownCluster."""
+        """Most severe first. Raise NotActive on a standby, which has no machine to ask; UnknownCluster."""
         return self._driver(cluster).machine.alarms()
 
     def set_aside(self, cluster: str) -> dict[int, tuple[SetAsideLog, ...]]:
-        """What each broker has in quarantine. Raises NotActive on a standby, which hears no reports;
+        """Return what each broker has in quarantine. Raise NotActive on a standby, which hears no reports;
         UnknownCluster."""
         machine = self._driver(cluster).machine
         return machine.set_aside.of(machine.image)
 
     def went_back(self, cluster: str) -> str | None:
         """Why ZooKeeper must have lost metadata of this cluster, for which nothing is decided any more; None:
-        nothing speaks for it, or this controller is not active."""
+        nothing speaks for it. On a standby: what the active controller last wrote of it into its claim."""
         driver = self._drivers.get(cluster)
-        return None if driver is None else driver.machine.went_back
+        if driver is not None:
+            return driver.machine.went_back
+        active = self._leadership.active
+        return None if active is None else active.halted.get(cluster)
 
     def reassignments(self, cluster: str) -> tuple[ReassignmentProgress, ...]:
-        """Every running reassignment: how far, and what holds it up. Raises NotActive on a standby, which
+        """Every running reassignment: how far, and what holds it up. Raise NotActive on a standby, which
         hears no reports; UnknownCluster."""
         return self._driver(cluster).machine.reassignments(self._clock.now_mono_ms())
 
     def verdicts(self, cluster: str, key: PartitionKey) -> tuple[ReplicaVerdict, ...]:
-        """Why each replica does not lead; empty when one does. On a standby too. Raises UnknownCluster."""
+        """Why each replica does not lead; empty when one does. On a standby too. Raise UnknownCluster."""
         image = self.image(cluster).image
         state = image.partitions.get(key)
         return () if state is None else explain_replicas(image, state)
@@ -375,8 +378,8 @@ class Engine:
         return "; ".join([*said, todo] if todo else said) or None
 
     def loss_preview(self, cluster: str, key: PartitionKey) -> LossPreview | None:
-        """What each choice of a leader would lose; None when the partition has one. Raises NotActive on a
-        standby, which hears no reports; UnknownCluster."""
+        """Return what each choice of a leader would lose; None when the partition has a leader. Raise
+        NotActive on a standby, which hears no reports; UnknownCluster."""
         return self._driver(cluster).machine.loss_preview(key)
 
     def lag(self, cluster: str, key: PartitionKey) -> PartitionLag | None:
@@ -387,11 +390,11 @@ class Engine:
 
     def first_unreported(self, cluster: str) -> PartitionKey | None:
         """A partition that this controller took over, whose leader is there and has not reported since; None:
-        no more. Raises NotActive, UnknownCluster."""
+        no more. Raise NotActive, UnknownCluster."""
         return self._driver(cluster).first_unreported()
 
     def served_for_ms(self, cluster: str) -> int:
-        """Since this controller took the cluster over, or created it. Raises NotActive, UnknownCluster."""
+        """Since this controller took the cluster over, or created it. Raise NotActive, UnknownCluster."""
         return self._clock.now_mono_ms() - self._driver(cluster).taken_over_ms
 
     def truth(self, cluster: str) -> Iterable[AuditedChange]:
@@ -403,16 +406,16 @@ class Engine:
         return truth(driver.published, controller_epoch=self._serving.controller_epoch)
 
     def drivers(self) -> Iterator[ClusterDriver]:
-        """Of a term being served, by name: for metrics."""
+        """Yield the drivers of the term being served, ordered by cluster name, for metrics."""
         for cluster in sorted(self._drivers):
             yield self._drivers[cluster]
 
     # -- running --
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Takes part in the election and serves terms until cancelled."""
+        """Take part in the election and serve terms until cancelled."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._refresh_copies)
+            tasks.start_soon(self._refresh)
             tasks.start_soon(self.loop_watch.run, self._clock)
             tasks.start_soon(self._clock.run)
             task_status.started()
@@ -422,7 +425,7 @@ class Engine:
                 standing.cancel_scope.cancel()
 
     def stand_down(self) -> None:
-        """Resigns and stands for no more elections; goes on showing clusters. Called before the listener
+        """Resign and stand for no more elections; go on showing clusters. Called before the listener
         closes, so that by the time it does another controller is active."""
         self._stands_down.set()
 
@@ -472,7 +475,7 @@ class Engine:
                 log.error("cluster_incomplete cluster=%s detail='it has no head'", cluster)
                 return
         except MetadataCorrupt as error:
-            # The others must go on. This one is not served, by anyone, until its znodes are repaired.
+            # The others must go on. No controller serves this one until its znodes are repaired.
             log.error("cluster_corrupt cluster=%s detail=%r", cluster, str(error))
             return
         driver = ClusterDriver(
@@ -491,14 +494,22 @@ class Engine:
 
     # -- standby --
 
-    async def _refresh_copies(self) -> None:
+    async def _refresh(self) -> None:
         while True:
-            if self._serving is None:
-                try:
+            try:
+                if self._serving is None:
                     await self._refresh_once()
-                except MetaUnavailable as error:
-                    log.debug("standby_refresh_failed detail=%r", str(error))
+                else:
+                    await self._tell_standbys(self._serving)
+            except MetaUnavailable as error:
+                log.debug("standby_refresh_failed detail=%r", str(error))
             await self._clock.sleep_ms(STANDBY_REFRESH_MS)
+
+    async def _tell_standbys(self, term: Term) -> None:
+        found = {driver.cluster: driver.machine.went_back for driver in self.drivers()}
+        halted = {cluster: evidence for cluster, evidence in found.items() if evidence is not None}
+        if halted != term.claim.halted:
+            await self._leadership.tell_halted(term, halted)
 
     async def _refresh_once(self) -> None:
         clusters = await self._meta.children(CLUSTERS_PATH)
@@ -519,9 +530,11 @@ class Engine:
         self._has_copies = self._serving is None
 
 
-async def read_published(meta: Meta, clock: Clock, ids: Ids, cluster: str) -> tuple[int, Published] | None:
+async def read_published(
+    meta: Meta, clock: ControllerClock, ids: Ids, cluster: str
+) -> tuple[int, Published] | None:
     """A cluster as ZooKeeper has it, with its head's version, from reads alone; None when it does not exist,
-    can't be read, or changed meanwhile. Raises MetaUnavailable."""
+    can't be read, or changed meanwhile. Raise MetaUnavailable."""
     store = ClusterStore(meta=meta, clock=clock, ids=ids, cluster=cluster)
     try:
         if not await store.load():

@@ -1,9 +1,9 @@
 """kazoo behind the `Meta` port. All of kazoo, its threads and its traps stay in this file.
 
-Five things kazoo does that would hurt (docs/replication.md 8.6), and what is done about them here:
+Five things kazoo does that would hurt (docs/replication.md 8.6, kazoo), and what is done about them here:
 
 - `TransactionRequest.commit()` *returns* the exception of each operation instead of raising; a failed
-  compare-and-set looks like success to whoever does not look. `_outcome_of_multi` looks at each one.
+  compare-and-set looks like success to a caller that does not look. `_outcome_of_multi` looks at each one.
 - `KazooRetry` runs a command again after a lost connection. No command here goes through it: only the
   `*_async` calls, which send once, are used. (Reconnecting, which is safe, does retry.)
 - Its callbacks run in kazoo's threads. They only append to one queue; a single thread of ours carries the
@@ -12,8 +12,9 @@ Five things kazoo does that would hurt (docs/replication.md 8.6), and what is do
 - What proves that our claim still stands is asked and judged in threads alone (`keep_reading`), so it
   waits for nothing that the loop does.
 - It tells every server the highest zxid that it has seen, and a server that has seen less closes the
-  connection, so that nobody reads backwards. In a ZooKeeper that was put back to an earlier copy every server
-  does, for ever. After `REFUSALS_MAX` in a row one is asked for a new session; who grants it was serving.
+  connection, so that no client reads backwards. In a ZooKeeper that was put back to an earlier copy every
+  server does, for ever. After `REFUSALS_MAX` in a row one is asked for a new session; who grants it was
+  serving.
 
 A request made while the connection is down would sit in kazoo's queue and be sent whenever it returns; so
 requests are refused here unless the session is connected.
@@ -25,6 +26,7 @@ import functools
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from queue import SimpleQueue
 from types import NoneType
 from typing import Any, Final, assert_never
@@ -46,22 +48,22 @@ from kazoo.exceptions import (
 )
 from kazoo.retry import KazooRetry
 
-from controller.shell.clock import Clock
+from controller.shell.clock import ControllerClock
 from controller.shell.meta import (
-    Check,
+    CheckVersion,
     Committed,
     Create,
     Delete,
+    MetaSession,
     MetaUnavailable,
     Node,
     Operation,
     Outcome,
     Rejected,
-    Rejection,
-    Session,
     SessionState,
     SetData,
     Unknown,
+    WriteRejection,
 )
 
 log = logging.getLogger(__name__)
@@ -81,11 +83,11 @@ _STATES: Final = {
     KazooState.LOST: SessionState.LOST,
 }
 #: Types of failure that ZooKeeper *stated* about an operation: definite.
-_REJECTIONS: Final[tuple[tuple[type[KazooException], Rejection], ...]] = (
-    (BadVersionError, Rejection.BAD_VERSION),
-    (NoNodeError, Rejection.NO_NODE),
-    (NodeExistsError, Rejection.NODE_EXISTS),
-    (NotEmptyError, Rejection.NOT_EMPTY),
+_REJECTIONS: Final[tuple[tuple[type[KazooException], WriteRejection], ...]] = (
+    (BadVersionError, WriteRejection.BAD_VERSION),
+    (NoNodeError, WriteRejection.NO_NODE),
+    (NodeExistsError, WriteRejection.NODE_EXISTS),
+    (NotEmptyError, WriteRejection.NOT_EMPTY),
 )
 
 
@@ -107,32 +109,28 @@ class _Answer:
         await self._done.wait()
 
 
+@dataclass(frozen=True, slots=True)
 class _Write:
     """A multi on its way; see `PendingWrite`."""
 
-    __slots__ = ("_answer", "_operations")
-
-    def __init__(self, operations: int, answer: _Answer) -> None:
-        self._operations = operations
-        self._answer = answer
+    _operations: int
+    _answer: _Answer
 
     async def outcome(self) -> Outcome:
         await self._answer.wait()
         if self._answer.error is not None:
-            # Connection lost, session expired, client closed: whatever it is, it is not ZooKeeper's word on
-            # the operations.
+            # Connection lost, session expired, client closed: none of these is ZooKeeper's word on the
+            # operations.
             return Unknown(_describe(self._answer.error))
         return _outcome_of_multi(self._answer.value, self._operations)
 
 
+@dataclass(frozen=True, slots=True)
 class _Watch:
     """See `Watch`."""
 
-    __slots__ = ("_changed", "node")
-
-    def __init__(self, node: Node | None, changed: anyio.Event) -> None:
-        self.node = node
-        self._changed = changed
+    node: Node | None
+    _changed: anyio.Event
 
     async def changed(self) -> None:
         await self._changed.wait()
@@ -142,7 +140,11 @@ class _RepeatedRead:
     """See `Meta.keep_reading`. Everything but `stop` runs in threads."""
 
     def __init__(
-        self, client: KazooClient, path: str, clock: Clock, on_read: Callable[[int, Node | None], bool]
+        self,
+        client: KazooClient,
+        path: str,
+        clock: ControllerClock,
+        on_read: Callable[[int, Node | None], bool],
     ) -> None:
         self.nudge = threading.Event()
         self._client = client
@@ -200,9 +202,9 @@ class KazooMeta:
         self._negotiated_ms = session_timeout_ms
         self._refusals = 0
         self._wrap_connecting()
-        self._session = Session(SessionState.LOST, 0, 0, session_timeout_ms)
+        self._session = MetaSession(SessionState.LOST, 0, 0, session_timeout_ms)
         self._session_changed = anyio.Event()
-        #: Set by each change of the connection: whoever reads repeatedly reads now.
+        #: Set by each change of the connection: repeated reads read at once.
         self._nudges: dict[threading.Event, None] = {}
         self._arrivals: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
@@ -211,8 +213,8 @@ class KazooMeta:
         one than the server granted. `_connect` returns (read timeout, connect timeout) in milliseconds, and
         the second is the negotiated timeout divided by the number of hosts.
 
-        It also holds on to a session for as long as nobody says that it has expired, and a ZooKeeper that
-        went back never says so."""
+        It also holds on to a session until a server says that it has expired, and a ZooKeeper that went back
+        never says so."""
         connection = self._client._connection
         original = connection._connect
 
@@ -222,7 +224,7 @@ class KazooMeta:
                 read_timeout, connect_timeout = original(*args)
             except ConnectionDropped:
                 if connection._socket is None:
-                    raise  # nobody listens
+                    raise  # no server listens
                 self._refusals += 1
                 if self._refusals < REFUSALS_MAX or not self._client.last_zxid:
                     raise
@@ -255,8 +257,8 @@ class KazooMeta:
     # -- life --
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Opens the session and serves it until cancelled; then closes it, which removes our ephemeral znodes
-        at once instead of after the session timeout."""
+        """Open the session and serve it until cancelled; then close it, which removes our ephemeral znodes at
+        once instead of after the session timeout."""
         self._client.add_listener(self._on_state_in_kazoo_thread)
         try:
             async with anyio.create_task_group() as tasks:
@@ -272,7 +274,7 @@ class KazooMeta:
             self._set_session(SessionState.LOST, 0)
 
     def _stop_in_worker_thread(self) -> None:
-        """Ends in bounded time even without a connection: kazoo waits for its own threads, and those never
+        """End in bounded time even without a connection: kazoo waits for its own threads, and those never
         wait for the loop."""
         try:
             self._client.stop()
@@ -299,10 +301,10 @@ class KazooMeta:
     # -- session --
 
     @property
-    def session(self) -> Session:
+    def session(self) -> MetaSession:
         return self._session
 
-    async def session_changed(self, seen: Session) -> Session:
+    async def session_changed(self, seen: MetaSession) -> MetaSession:
         while self._session.generation == seen.generation:
             await self._session_changed.wait()
         return self._session
@@ -314,7 +316,7 @@ class KazooMeta:
             nudge.set()
 
     def _set_session(self, state: SessionState, session_id: int) -> None:
-        self._session = Session(state, self._session.generation + 1, session_id, self._negotiated_ms)
+        self._session = MetaSession(state, self._session.generation + 1, session_id, self._negotiated_ms)
         self._session_changed.set()
         self._session_changed = anyio.Event()
 
@@ -333,7 +335,7 @@ class KazooMeta:
         multi = self._client.transaction()
         for operation in operations:
             match operation:
-                case Check(path, version):
+                case CheckVersion(path, version):
                     multi.check(self._root + path, version)
                 case Create(path, data, ephemeral):
                     multi.create(self._root + path, data, ephemeral=ephemeral)
@@ -354,13 +356,11 @@ class KazooMeta:
         synced = _Answer()
         self._link(self._client.sync_async(self._root + path), synced)
         read = self._start_get(path)  # Requests of one session are answered in order: no need to wait.
-        await synced.wait()
-        if synced.error is not None and not isinstance(synced.error, NoNodeError):
-            raise MetaUnavailable(_describe(synced.error)) from synced.error
+        await self._answered(synced)
         return await self._read(read)
 
     async def keep_reading(
-        self, path: str, *, pause_ms: int, clock: Clock, on_read: Callable[[int, Node | None], bool]
+        self, path: str, *, pause_ms: int, clock: ControllerClock, on_read: Callable[[int, Node | None], bool]
     ) -> None:
         reading = _RepeatedRead(self._client, self._root + path, clock, on_read)
         self._nudges[reading.nudge] = None
@@ -386,12 +386,8 @@ class KazooMeta:
         self._require_connection()
         answer = _Answer()
         self._link(self._client.get_children_async(self._root + path), answer)
-        await answer.wait()
-        if isinstance(answer.error, NoNodeError):
-            return []
-        if answer.error is not None:
-            raise MetaUnavailable(_describe(answer.error)) from answer.error
-        return sorted(answer.value)
+        names = await self._answered(answer)
+        return [] if names is None else sorted(names)
 
     async def watch(self, path: str) -> _Watch:
         """kazoo sets a data watch with a successful read and an existence watch with `exists`; the latter
@@ -406,9 +402,7 @@ class KazooMeta:
         answer = _Answer()
         self._link(self._client.exists_async(self._root + path, watch=on_event_in_kazoo_thread), answer)
         read = self._start_get(path)
-        await answer.wait()
-        if answer.error is not None:
-            raise MetaUnavailable(_describe(answer.error)) from answer.error
+        await self._answered(answer)
         return _Watch(await self._read(read), changed)
 
     def _start_get(self, path: str) -> _Answer:
@@ -418,12 +412,17 @@ class KazooMeta:
         return answer
 
     async def _read(self, answer: _Answer) -> Node | None:
+        value = await self._answered(answer)
+        return None if value is None else _node(value)
+
+    async def _answered(self, answer: _Answer) -> Any:
+        """Return the answer; None if there is no such znode. Raise MetaUnavailable."""
         await answer.wait()
         if isinstance(answer.error, NoNodeError):
             return None
         if answer.error is not None:
             raise MetaUnavailable(_describe(answer.error)) from answer.error
-        return _node(answer.value)
+        return answer.value
 
     def _require_connection(self) -> None:
         if not self._is_connected:
@@ -441,7 +440,7 @@ class KazooMeta:
     # -- bootstrap --
 
     async def ensure_root(self) -> None:
-        """Creates the root path and its parents. Raises MetaUnavailable."""
+        """Create the root path and its parents. Raise MetaUnavailable."""
         parts = self._root.strip("/").split("/")
         for depth in range(1, len(parts) + 1):
             if not parts[0]:
@@ -455,7 +454,7 @@ class KazooMeta:
 
 
 def _node(value: Any) -> Node:
-    """Of what kazoo's `get` gives."""
+    """Return the node that an answer of kazoo's `get` describes."""
     data, stat = value
     return Node(
         data=data,
@@ -483,7 +482,7 @@ def _outcome_of_multi(results: Sequence[object], operations: int) -> Outcome:
         for kind, reason in _REJECTIONS:
             if isinstance(error, kind):
                 return Rejected(index, reason, _describe(error))
-        return Rejected(index, Rejection.REFUSED, _describe(error))
+        return Rejected(index, WriteRejection.REFUSED, _describe(error))
     return Unknown(f"ZooKeeper answered {len(results)} results for {operations} operations")
 
 

@@ -3,12 +3,12 @@
     standby --claim committed--> active --resign | session lost | claim gone--> standby
 
 Winning writes the next controller epoch and the ephemeral claim in one multi, so there is never a claim
-without a new epoch, and every write of an earlier active controller fails from then on (I5). Being active is
-therefore never what makes a write safe; the epoch check inside each write is. What a term adds is
-*authority*: heartbeats are acknowledged and decisions taken only while this controller can prove that its
-claim still stands (2.10). The proof is an answered read that went through ZooKeeper's leader, counted from
-when it was sent. kazoo's `Election.run` is not used: the function it runs is not interrupted when the
-session is lost.
+without a new epoch, and every write of an earlier active controller fails from then on (I5, one writer of
+metadata). Being active is therefore never what makes a write safe; the epoch check inside each write is. What
+a term adds is *authority*: heartbeats are acknowledged and decisions taken only while this controller can
+prove that its claim still stands (2.10, the controller's authority). The proof is an answered read that went
+through ZooKeeper's leader, counted from when it was sent. kazoo's `Election.run` is not used: the function it
+runs is not interrupted when the session is lost.
 
 A term ends for good when the session is lost or the claim has gone; the next one reads everything anew. A
 lost connection, a slow ZooKeeper or a held loop only suspend authority, and the next proof gives it back,
@@ -23,7 +23,7 @@ wrong conclusion costs an election, nothing else.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -31,11 +31,11 @@ from urllib.parse import urlsplit
 import anyio
 import msgspec
 
-from controller.shell.clock import Clock, Ids
+from controller.shell.clock import ControllerClock, Ids
 from controller.shell.listeners import Listeners, is_proven_dead
 from controller.shell.meta import (
     ANY_VERSION,
-    Check,
+    CheckVersion,
     Committed,
     Create,
     Delete,
@@ -78,13 +78,15 @@ class EpochRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
-    """`/controllers/active`, ephemeral. `claim_id` tells a claim from an earlier one of the same
-    controller."""
+    """`/controllers/active`, ephemeral. `claim_id` tells a claim from an earlier one of the same controller.
+    halted: clusters for which nothing is decided in this term, and the evidence that their metadata went
+    back."""
 
     controller_id: str
     url: str
     controller_epoch: int
     claim_id: str
+    halted: dict[str, str] = {}
 
 
 class Resigned(Exception):
@@ -93,11 +95,12 @@ class Resigned(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ActiveController:
-    """Who is active, as last read."""
+    """The active controller as last read. halted: see ClaimRow."""
 
     controller_id: str
     url: str
     controller_epoch: int
+    halted: Mapping[str, str]
 
 
 class Term:
@@ -110,14 +113,14 @@ class Term:
         epoch_version: int,
         session_id: int,
         session_timeout_ms: int,
-        clock: Clock,
+        clock: ControllerClock,
     ) -> None:
         self.controller_epoch = claim.controller_epoch
         self.lineage = claim.claim_id
         self.claim = claim
         self.session_id = session_id
         #: Goes into every write.
-        self.epoch_check = Check(EPOCH_PATH, epoch_version)
+        self.epoch_check = CheckVersion(EPOCH_PATH, epoch_version)
         self._clock = clock
         self._authority_ms = session_timeout_ms - session_timeout_ms // MARGIN_FRACTION
         self._proof_sent_ms: int | None = None
@@ -128,7 +131,7 @@ class Term:
 
     @property
     def has_authority(self) -> bool:
-        """Whether this controller may decide and acknowledge, tested at each use."""
+        """Return whether this controller may decide and acknowledge at this moment; test it at each use."""
         return (
             not self._ended.is_set()
             and self._proof_sent_ms is not None
@@ -147,7 +150,7 @@ class Term:
             self._proved = anyio.Event()
 
     async def proven_after(self, asked_ms: int) -> None:
-        """Waits until something sent after `asked_ms` has shown the claim standing, or the term has ended."""
+        """Wait until something sent after `asked_ms` has shown the claim standing, or the term has ended."""
         while not self._ended.is_set() and (self._proof_sent_ms is None or self._proof_sent_ms <= asked_ms):
             await self._proved.wait()
 
@@ -157,7 +160,7 @@ class Term:
         self._proof_sent_ms = None
 
     def resign(self, reason: str) -> None:
-        """Ends the term. Safe to call again; the first reason stays."""
+        """End the term. Safe to call again; the first reason stays."""
         if not self._ended.is_set():
             self.end_reason = reason
             self._ended.set()
@@ -180,7 +183,7 @@ class Leadership:
         self,
         *,
         meta: Meta,
-        clock: Clock,
+        clock: ControllerClock,
         ids: Ids,
         listeners: Listeners,
         controller_id: str,
@@ -200,8 +203,8 @@ class Leadership:
         self.elections_won = 0
 
     async def run(self, serve: Callable[[Term], Awaitable[None]]) -> None:
-        """Stands for election for ever. `serve` is started with each term won and cancelled when it ends;
-        that it returns or raises `Resigned` ends the term too."""
+        """Stand for election for ever. `serve` is started with each term won and cancelled when it ends; that
+        it returns or raises `Resigned` ends the term too."""
         try:
             while True:
                 term = await self._campaign()
@@ -223,12 +226,20 @@ class Leadership:
             self.active = None
 
     async def raise_epoch(self, term: Term, controller_epoch_min: int) -> None:
-        """Ends the term so that the next one's controller epoch is above `controller_epoch_min`."""
+        """End the term so that the next one's controller epoch is above `controller_epoch_min`."""
         epoch = max(term.controller_epoch, controller_epoch_min)
         row = EpochRow(controller_epoch=epoch, controller_id=self._controller_id, lineage=term.lineage)
         write = SetData(EPOCH_PATH, msgspec.json.encode(row), term.epoch_check.version)
         outcome = await self._meta.start_write([write]).outcome()
         term.resign(f"the metadata was recovered, the next controller epoch is above {epoch}: {outcome}")
+
+    async def tell_halted(self, term: Term, halted: dict[str, str]) -> None:
+        """Write into the claim which clusters are halted, for standbys to show. Try again if it was not
+        done: `term.claim` says what the claim holds."""
+        claim = msgspec.structs.replace(term.claim, halted=halted)
+        write = SetData(ACTIVE_PATH, msgspec.json.encode(claim), ANY_VERSION)
+        if isinstance(await self._meta.start_write([term.epoch_check, write]).outcome(), Committed):
+            term.claim = claim
 
     # -- standing for election --
 
@@ -259,7 +270,7 @@ class Leadership:
             claim = msgspec.json.decode(watch.node.data, type=ClaimRow)
             if watch.node.owner == session.session_id:
                 return await self._recognise(claim, watch.node)
-            self.active = ActiveController(claim.controller_id, claim.url, claim.controller_epoch)
+            self.active = _holder(claim)
             await self._outwait(claim, watch.node, watch.changed)
             return None
         self.active = None
@@ -328,7 +339,7 @@ class Leadership:
             term.resign("the ZooKeeper session was lost while it was being won")
         else:
             term.prove(sent_ms)
-        self.active = ActiveController(claim.controller_id, claim.url, claim.controller_epoch)
+        self.active = _holder(claim)
         log.warning("elected controller_epoch=%d url=%s", claim.controller_epoch, claim.url)
         return term
 
@@ -352,7 +363,7 @@ class Leadership:
     # -- waiting behind another controller --
 
     async def _outwait(self, claim: ClaimRow, node: Node, changed: Callable[[], Awaitable[None]]) -> None:
-        """Returns when the claim may have changed, or once its holder was proven dead and the claim
+        """Return when the claim may have changed, or once its holder was proven dead and the claim
         removed."""
         log.info("standby active_url=%s controller_epoch=%d", claim.url, claim.controller_epoch)
         async with anyio.create_task_group() as tasks:
@@ -385,8 +396,8 @@ class Leadership:
                 tasks.cancel_scope.cancel()
 
     async def _is_holder_dead(self, claim: ClaimRow) -> bool:
-        """Waits until the holder's listener, once seen accepting, refuses: before it was reached, a refusal
-        says more about the address than about the process. Returns False when there is nothing to watch."""
+        """Wait until the holder's listener, once seen accepting, refuses: before it was reached, a refusal
+        says more about the address than about the process. Return False when there is nothing to watch."""
         address = urlsplit(claim.url)
         if address.hostname is None or not self._may_stand or claim.controller_id == self._controller_id:
             return False
@@ -419,7 +430,7 @@ class Leadership:
                 except Resigned as reason:
                     term.resign(str(reason))
                 except Exception:
-                    # Whatever it was, what stands in ZooKeeper is whole: the next term starts from there.
+                    # What stands in ZooKeeper is whole after any error: the next term starts from there.
                     log.exception("term_failed controller_epoch=%d", term.controller_epoch)
                     term.resign("an unexpected error")
                 term.resign("serving ended")
@@ -454,7 +465,7 @@ class Leadership:
             session = await self._meta.session_changed(session)
 
     async def _withdraw(self, term: Term) -> None:
-        """Removes our claim, so that a standby need not wait for the session to end. Best effort."""
+        """Remove our claim, so that a standby need not wait for the session to end. Best effort."""
         await _swallow_unavailable(lambda: self._delete_claim(term))
 
     async def _delete_claim(self, term: Term) -> None:
@@ -466,6 +477,10 @@ class Leadership:
         if node is None or node.owner != term.session_id:
             return False
         return msgspec.json.decode(node.data, type=ClaimRow).claim_id == term.claim.claim_id
+
+
+def _holder(claim: ClaimRow) -> ActiveController:
+    return ActiveController(claim.controller_id, claim.url, claim.controller_epoch, claim.halted)
 
 
 async def _swallow_unavailable(act: Callable[[], Awaitable[None]]) -> None:

@@ -1,4 +1,4 @@
-"""Asks another process's TCP listener whether anybody is there.
+"""Asks another process's TCP listener whether the process lives.
 
 A refused connection is the one proof of death that needs no timeout: the kernel of that machine says that no
 process listens on the port. Everything else (accepted, no answer, unreachable, a name that does not resolve)
@@ -16,7 +16,7 @@ from typing import Protocol
 import anyio
 import anyio.abc
 
-from controller.shell.clock import Clock
+from controller.shell.clock import ControllerClock
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +36,11 @@ class Listeners(Protocol):
     """Outgoing TCP connections, as far as asking who lives needs them."""
 
     async def ask(self, host: str, port: int) -> ListenerAnswer:
-        """Connects and closes. Bounded in time."""
+        """Connect and close. Bounded in time."""
         ...
 
     async def hold(self, host: str, port: int, *, on_accepted: Callable[[], None]) -> bool:
-        """Connects, says so, and waits until the other side ends the connection; False when it was never
+        """Connect, say so, and wait until the other side ends the connection; False when it was never
         accepted."""
         ...
 
@@ -48,7 +48,7 @@ class Listeners(Protocol):
 class TcpListeners:
     """Real sockets."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: ControllerClock) -> None:
         self._clock = clock
 
     async def ask(self, host: str, port: int) -> ListenerAnswer:
@@ -81,7 +81,7 @@ class TcpListeners:
 
 
 def is_refusal(error: OSError) -> bool:
-    """Whether every address of the host refused; anyio wraps what happened at each of them."""
+    """Return whether every address of the host refused; anyio wraps what happened at each of them."""
     if isinstance(error, ConnectionRefusedError):
         return True
     cause = error.__cause__
@@ -90,7 +90,7 @@ def is_refusal(error: OSError) -> bool:
     return isinstance(cause, ConnectionRefusedError)
 
 
-async def is_proven_dead(listeners: Listeners, clock: Clock, *, host: str, port: int) -> bool:
+async def is_proven_dead(listeners: Listeners, clock: ControllerClock, *, host: str, port: int) -> bool:
     """Two refusals a moment apart."""
     if await listeners.ask(host, port) is not ListenerAnswer.REFUSED:
         return False

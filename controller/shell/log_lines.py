@@ -33,7 +33,7 @@ class LineFormatter(logging.Formatter):
 
 
 def configure_logging(level: str) -> None:
-    """Sends everything to stderr. Called once, by the process."""
+    """Send everything to stderr. Called once, by the process."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

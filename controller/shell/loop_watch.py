@@ -1,9 +1,9 @@
-"""Measures how long the event loop was held, and for how long this controller could therefore hear nobody.
+"""Measures how long the event loop was held, and for how long this controller could therefore hear no broker.
 
 A broker's silence counts against it only while its heartbeats would have been counted. They are not counted
 while the loop is held (a long step, a starved process, a paused one) and not while the controller has no
 authority (it refuses them then). This account is the sum of both. Drivers take the difference to the last
-time they asked off each broker's silence before they judge anyone by it.
+time they asked off each broker's silence before they judge by it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from controller.shell.clock import Clock
+from controller.shell.clock import ControllerClock
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +56,8 @@ class LoopWatch:
         if late_ms >= LOGGED_MS_MIN:
             log.warning("loop_held ms=%d", late_ms)
 
-    async def run(self, clock: Clock) -> None:
-        """Beats until cancelled."""
+    async def run(self, clock: ControllerClock) -> None:
+        """Beat until cancelled."""
         while True:
             before_ms = self._now_ms()
             await clock.sleep_ms(BEAT_MS)

@@ -6,8 +6,8 @@ library passes through.
 
 The one rule that shapes it: the outcome of a write is a *value* with three cases. `Committed` and `Rejected`
 are definite; `Unknown` means that the answer was lost, and the write may have happened, may not have, or may
-still happen as long as the session lives. Whoever gets `Unknown` reads back before it decides anything
-(S17).
+still happen as long as the session lives. A caller that gets `Unknown` reads back before it decides anything
+(S17, a write's answer was lost).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from controller.shell.clock import Clock
+from controller.shell.clock import ControllerClock
 
 #: A version that no znode has: the operation does not look at versions.
 ANY_VERSION = -1
@@ -35,7 +35,7 @@ class SessionState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class MetaSession:
     """The session as last heard of.
 
     generation: +1 per change, so that a reader who was away notices changes that were undone since.
@@ -62,7 +62,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckVersion:
     """Fails the whole write unless `path` exists in `version`."""
 
     path: str
@@ -89,10 +89,10 @@ class Delete:
     version: int
 
 
-Operation = Check | Create | SetData | Delete
+Operation = CheckVersion | Create | SetData | Delete
 
 
-class Rejection(StrEnum):
+class WriteRejection(StrEnum):
     """Why an operation of a write could not be done."""
 
     BAD_VERSION = "bad_version"
@@ -113,7 +113,7 @@ class Rejected:
     """Nothing was applied, because of the operation at `index`."""
 
     index: int
-    reason: Rejection
+    reason: WriteRejection
     detail: str = ""
 
 
@@ -144,7 +144,7 @@ class Watch(Protocol):
     def node(self) -> Node | None: ...
 
     async def changed(self) -> None:
-        """Returns at the first change after `node` was read, or as soon as changes can't be noticed any more
+        """Return at the first change after `node` was read, or as soon as changes can't be noticed any more
         (the connection was lost): read again either way."""
         ...
 
@@ -153,46 +153,46 @@ class Meta(Protocol):
     """A ZooKeeper session. Paths are absolute, below the configured root."""
 
     @property
-    def session(self) -> Session: ...
+    def session(self) -> MetaSession: ...
 
     async def ensure_root(self) -> None:
-        """Creates the path below which everything is, with its parents. Raises MetaUnavailable."""
+        """Create the path below which everything is, with its parents. Raise MetaUnavailable."""
         ...
 
-    async def session_changed(self, seen: Session) -> Session:
-        """Waits until the session is another one than `seen`, and returns it."""
+    async def session_changed(self, seen: MetaSession) -> MetaSession:
+        """Wait until the session is another one than `seen`, and return it."""
         ...
 
     def start_write(self, operations: Sequence[Operation]) -> PendingWrite:
-        """Sends one atomic write. Writes are applied in the order in which they were started, but a later one
+        """Send one atomic write. Writes are applied in the order in which they were started, but a later one
         does not fail because an earlier one did: chain them by versions."""
         ...
 
     async def get(self, path: str) -> Node | None:
-        """Raises MetaUnavailable. May lag behind other sessions' writes, never behind our own."""
+        """Raise MetaUnavailable. May lag behind other sessions' writes, never behind our own."""
         ...
 
     async def get_synced(self, path: str) -> Node | None:
-        """Reads after ZooKeeper's leader has seen us: what is returned was true after the call began, and our
-        session was alive then. Raises MetaUnavailable."""
+        """Read after ZooKeeper's leader has seen us: what is returned was true after the call began, and our
+        session was alive then. Raise MetaUnavailable."""
         ...
 
     async def keep_reading(
-        self, path: str, *, pause_ms: int, clock: Clock, on_read: Callable[[int, Node | None], bool]
+        self, path: str, *, pause_ms: int, clock: ControllerClock, on_read: Callable[[int, Node | None], bool]
     ) -> None:
-        """Reads as `get_synced` does, every `pause_ms` and at once after a reconnection, and tells when each
-        read was sent and what it found. Returns when `on_read` returns False. It is called in another thread
+        """Read as `get_synced` does, every `pause_ms` and at once after a reconnection, and tell when each
+        read was sent and what it found. Return when `on_read` returns False. It is called in another thread
         where the store has threads: an answer waits neither for the loop nor for what the loop does."""
         ...
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Several reads at once, in the order of `paths`; not a snapshot. Raises MetaUnavailable."""
+        """Several reads at once, in the order of `paths`; not a snapshot. Raise MetaUnavailable."""
         ...
 
     async def children(self, path: str) -> list[str]:
-        """Sorted names; none when the path does not exist. Raises MetaUnavailable."""
+        """Sorted names; none when the path does not exist. Raise MetaUnavailable."""
         ...
 
     async def watch(self, path: str) -> Watch:
-        """Raises MetaUnavailable."""
+        """Raise MetaUnavailable."""
         ...

@@ -1,9 +1,9 @@
 """Persists records to ZooKeeper and reads a cluster back: the durable half of the controller.
 
-Guarantees, to whoever calls `persist`:
+Guarantees, to the caller of `persist`:
 
 - fenced: every write checks the controller epoch's znode, so a controller that was replaced changes nothing
-  (I5);
+  (I5, one writer of metadata);
 - ordered: records are applied in the order given. What does not fit into one write is split, and the splits
   form a chain over the version of the cluster's head: after a crash or a lost answer ZooKeeper holds the
   effect of a prefix of the records, never of a later one without an earlier one;
@@ -39,7 +39,7 @@ from controller.core.records import (
     TopicRecord,
 )
 from controller.core.witnesses import TermStart
-from controller.shell.clock import Clock, Ids
+from controller.shell.clock import ControllerClock, Ids
 from controller.shell.leadership import Term
 from controller.shell.meta import (
     Committed,
@@ -50,10 +50,10 @@ from controller.shell.meta import (
     Operation,
     PendingWrite,
     Rejected,
-    Rejection,
     SessionState,
     SetData,
     Unknown,
+    WriteRejection,
 )
 from controller.shell.rows import (
     PARTITIONS_PER_CHUNK,
@@ -145,7 +145,7 @@ class ClusterStore:
     `load` reads them; `records` gives them as records to replay; `persist` adds to them.
     """
 
-    def __init__(self, *, meta: Meta, clock: Clock, ids: Ids, cluster: str) -> None:
+    def __init__(self, *, meta: Meta, clock: ControllerClock, ids: Ids, cluster: str) -> None:
         self.cluster = cluster
         self._meta = meta
         self._clock = clock
@@ -164,10 +164,10 @@ class ClusterStore:
     # -- reading --
 
     async def load(self) -> bool:
-        """Reads the whole cluster; False when there is none of this name.
+        """Read the whole cluster; False when there is none of this name.
 
-        A consistent picture only while nobody else writes: true for a controller whose election bumped the
-        epoch. A standby compares `head_version` before and after.
+        A consistent picture only while no other process writes: true for a controller whose election bumped
+        the epoch. A standby compares `head_version` before and after.
 
         Raises:
             MetaUnavailable, MetadataCorrupt
@@ -199,9 +199,9 @@ class ClusterStore:
         return (*self._terms[1 - TERMS_MAX :], mine)
 
     def begin_history(self, records_min: int) -> None:
-        """What is persisted from now on is another history than any that was told of: once all of the next
-        records are, no term before is compared with what brokers say (11.4). Half a recovery must be seen to
-        be one. Only while no write is under way."""
+        """Begin another history than any that was told of: once all of the next records are persisted,
+        no earlier term is compared with what brokers say (11.4, recovery). Not before: half a recovery must
+        be seen to be half of one. Call it only while no write is under way."""
         self.record_number = max(self.record_number, records_min)
         self._forgets_terms = True
 
@@ -299,8 +299,8 @@ class ClusterStore:
             yield topic.record, topic.number
 
     def orphans(self) -> tuple[RemoveTopicRecord, ...]:
-        """Removals of topics that a crash left with partitions and no announcement (4.7). For `persist`, not
-        for replaying: no image ever knew them."""
+        """Removals of topics that a crash left with partitions and no announcement (4.7, creation). For
+        `persist`, not for replaying: no image ever knew them."""
         change = Change(cause=Cause.TAKEOVER_REPAIR, at_ms=self._clock.now_wall_ms())
         return tuple(
             RemoveTopicRecord(topic_id=topic_id, topic="", change=change)
@@ -313,7 +313,7 @@ class ClusterStore:
     async def persist(
         self, records: Sequence[Record], term: Term, *, on_persisted: Callable[[int], None] | None = None
     ) -> None:
-        """Applies the records, in order, before it returns.
+        """Apply the records, in order; return once all of them are applied.
 
         on_persisted: told how many of them are applied, each time there are more.
 
@@ -339,8 +339,8 @@ class ClusterStore:
             await settle()
 
     async def _settle(self, in_flight: deque[tuple[_Write, PendingWrite, int]], term: Term) -> int | None:
-        """Takes the oldest write off the queue once it is applied. Returns the number of the last record
-        that is known to be applied by that; None when it is not known of any more than before."""
+        """Take the oldest write off the queue once it is applied. Return the number of the last record that
+        is known to be applied by that; None when it is not known of any more than before."""
         write, pending, sent_ms = in_flight[0]
         match await pending.outcome():
             case Committed():
@@ -349,7 +349,7 @@ class ClusterStore:
                 return write.record_number
             case Rejected(0, _, detail):
                 raise Fenced(detail)
-            case Rejected(1, Rejection.BAD_VERSION, _) if await self._last_write_id() == write.write_id:
+            case Rejected(1, WriteRejection.BAD_VERSION, _) if await self._last_write_id() == write.write_id:
                 # Sent twice after a lost answer, and it was the first that landed.
                 in_flight.popleft()
                 return write.record_number
@@ -360,7 +360,7 @@ class ClusterStore:
                 return await self._resume(in_flight, term)
 
     async def _resume(self, in_flight: deque[tuple[_Write, PendingWrite, int]], term: Term) -> int | None:
-        """Reads back which of the writes were applied, and sends the others again."""
+        """Read back which of the writes were applied, and send the others again."""
         for _, pending, _ in in_flight:
             await (
                 pending.outcome()
@@ -394,8 +394,8 @@ class ClusterStore:
             return msgspec.json.decode(node.data, type=HeadRow).write_id
 
     def _plan(self, records: Sequence[Record], term: Term) -> Iterator[_Write]:
-        """Cuts the records into writes. State moves along: each write holds what stands after its last
-        record, so it must not be computed from anything newer."""
+        """Cut the records into writes. State moves along: each write holds what stands after its last record,
+        so it must not be computed from anything newer."""
         batch = _Batch()
         for record in records:
             if isinstance(record, PartitionRecord) and self._apply_to_open_chunk(record, batch):
@@ -516,7 +516,7 @@ class ClusterStore:
             batch.deletions.append(Delete(path, topic.version))
 
     def _seal(self, batch: _Batch, term: Term, *, is_last: bool = False) -> _Write:
-        """Encodes what the batch touched, and moves the versions on as if it had been applied."""
+        """Encode what the batch touched, and move the versions on as if it had been applied."""
         write_id = self._ids.new_id()
         head = HeadRow(
             write_id=write_id,
@@ -582,7 +582,7 @@ class ClusterStore:
 
 @dataclass(slots=True)
 class _Batch:
-    """What the records of one write have touched so far."""
+    """The rows that the records of one write have touched so far."""
 
     bytes_max: int = 2 * _PATH_BYTES + _SMALL_ROW_BYTES + TERMS_MAX * _TERM_BYTES
     operations_max: int = 2
@@ -606,7 +606,7 @@ class _Batch:
 
 
 def _put(path: str, data: bytes, version: int) -> Operation:
-    """Creates the znode when its version says that there is none."""
+    """Create the znode when its version says that there is none."""
     return Create(path, data) if version < 0 else SetData(path, data, version)
 
 

@@ -7,7 +7,7 @@ anything about clusters; the sum of `activecontrollercount` over all controllers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -36,30 +36,37 @@ class EngineCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         engine = self._engine
         is_active = engine.role == "active"
-        yield _gauge(f"{_KAFKA}activecontrollercount", "1 on the active controller", 1 if is_active else 0)
-        yield _gauge(
+        yield GaugeMetricFamily(
+            f"{_KAFKA}activecontrollercount", "1 on the active controller", 1 if is_active else 0
+        )
+        yield GaugeMetricFamily(
             f"{_OURS}zookeeper_connected", "Whether ZooKeeper is connected", int(engine.zookeeper_connected)
         )
-        yield _gauge(f"{_OURS}controller_epoch", "Of the active controller", engine.controller_epoch)
-        yield _counter(f"{_OURS}elections_won", "Times this process became active", engine.elections_won)
-        yield _gauge(
+        yield GaugeMetricFamily(
+            f"{_OURS}controller_epoch", "Of the active controller", engine.controller_epoch
+        )
+        yield CounterMetricFamily(
+            f"{_OURS}elections_won", "Times this process became active", engine.elections_won
+        )
+        yield GaugeMetricFamily(
             f"{_OURS}loop_held_ms_max",
             "Longest time for which the event loop was held since the start, ms",
             engine.loop_watch.held_ms_max,
         )
         drivers = list(engine.drivers()) if is_active else []
-        yield _counter(
+        yield CounterMetricFamily(
             f"{_OURS}persisted_records",
             "Records written to ZooKeeper by this process",
             engine.persisted_records + sum(driver.persisted_records for driver in engine.drivers()),
         )
-        yield _counter(
+        yield CounterMetricFamily(
             "kafka_controller_controllerstats_uncleanleaderelections",
             "Leaders elected outside the in-sync set",
             engine.unclean_elections + sum(driver.unclean_elections for driver in engine.drivers()),
         )
-        images = [(driver.cluster, driver.published.image) for driver in drivers]
-        yield from _cluster_gauges(images)
+        for name, text, count in _CLUSTER_GAUGES:
+            values = [(driver.cluster, count(driver.published.image)) for driver in drivers]
+            yield _by_cluster(name, text, values)
         yield _by_cluster(
             f"{_OURS}metadata_went_back",
             "1 where ZooKeeper lost metadata that it once held, and nothing is decided any more",
@@ -72,49 +79,40 @@ class EngineCollector(Collector):
         )
 
 
-def _cluster_gauges(images: Sequence[tuple[str, ClusterImage]]) -> Iterable[Metric]:
-    yield _by_cluster(
-        f"{_KAFKA}offlinepartitionscount",
-        "Partitions without a leader",
-        [(cluster, len(image.leaderless)) for cluster, image in images],
-    )
-    yield _by_cluster(
+_CLUSTER_GAUGES: Final[tuple[tuple[str, str, Callable[[ClusterImage], int]], ...]] = (
+    (f"{_KAFKA}offlinepartitionscount", "Partitions without a leader", lambda image: len(image.leaderless)),
+    (
         f"{_KAFKA}preferredreplicaimbalancecount",
         "Partitions led by another than the preferred replica",
-        [(cluster, len(image.not_preferred)) for cluster, image in images],
-    )
-    yield _by_cluster(
-        f"{_KAFKA}globalpartitioncount",
-        "Partitions of all topics",
-        [(cluster, len(image.partitions)) for cluster, image in images],
-    )
-    yield _by_cluster(
-        f"{_KAFKA}globaltopiccount",
-        "Topics",
-        [(cluster, len(image.topic_ids)) for cluster, image in images],
-    )
-    yield _by_cluster(
+        lambda image: len(image.not_preferred),
+    ),
+    (f"{_KAFKA}globalpartitioncount", "Partitions of all topics", lambda image: len(image.partitions)),
+    (f"{_KAFKA}globaltopiccount", "Topics", lambda image: len(image.topic_ids)),
+    (
         f"{_KAFKA}topicstodeletecount",
         "Topics whose replicas have not all confirmed their deletion",
-        [(cluster, len(image.deletions)) for cluster, image in images],
-    )
-    for name, statuses, text in (
-        ("activebrokercount", (BrokerStatus.ACTIVE, BrokerStatus.SHUTTING_DOWN), "Brokers that serve"),
-        ("fencedbrokercount", (BrokerStatus.FENCED,), "Admitted brokers that do not serve"),
-    ):
-        yield _by_cluster(
-            f"{_KAFKA}{name}",
-            text,
-            [
-                (cluster, sum(1 for broker in image.brokers.values() if broker.status in statuses))
-                for cluster, image in images
-            ],
-        )
-    yield _by_cluster(
+        lambda image: len(image.deletions),
+    ),
+    (
+        f"{_KAFKA}activebrokercount",
+        "Brokers that serve",
+        lambda image: _count(image, BrokerStatus.ACTIVE, BrokerStatus.SHUTTING_DOWN),
+    ),
+    (
+        f"{_KAFKA}fencedbrokercount",
+        "Admitted brokers that do not serve",
+        lambda image: _count(image, BrokerStatus.FENCED),
+    ),
+    (
         f"{_OURS}underminisrpartitions",
         "Partitions with fewer in-sync replicas than the minimum",
-        [(cluster, len(image.below_min)) for cluster, image in images],
-    )
+        lambda image: len(image.below_min),
+    ),
+)
+
+
+def _count(image: ClusterImage, *statuses: BrokerStatus) -> int:
+    return sum(broker.status in statuses for broker in image.brokers.values())
 
 
 def render(engine: Engine) -> bytes:
@@ -122,14 +120,6 @@ def render(engine: Engine) -> bytes:
     registry = CollectorRegistry()
     registry.register(EngineCollector(engine))
     return generate_latest(registry)
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value=value)
-
-
-def _counter(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(name, text, value=value)
 
 
 def _by_cluster(name: str, text: str, values: Iterable[tuple[str, float]]) -> Metric:

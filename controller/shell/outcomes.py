@@ -1,4 +1,4 @@
-"""How asking the engine can fail, apart from the machine's own refusals."""
+"""The ways in which asking the engine can fail, apart from the machine's own refusals."""
 
 from __future__ import annotations
 

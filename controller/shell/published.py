@@ -1,4 +1,4 @@
-"""What readers see of a cluster: the image as far as it is persisted, and each entity's last change.
+"""A cluster as readers see it: the image as far as it is persisted, and each entity's last change.
 
 Brokers' polls, REST and the audit read this and nothing else. On the active controller it follows the writes;
 on a standby it is a copy read from ZooKeeper, with its age.
@@ -65,7 +65,7 @@ class Published:
             case ClusterRecord(change=change):
                 self._remember((Entity.CLUSTER, self.cluster), change, number)
             case ProducerIdsRecord():
-                pass  # Blocks of numbers: nobody's history.
+                pass  # Blocks of numbers have no history.
             case _:
                 assert_never(record)
 
@@ -78,13 +78,13 @@ class Published:
         self.versions.pop(key, None)
 
     def version_of(self, entity: Entity, entity_id: str) -> int | None:
-        """For ETags."""
+        """Return the number of the record that last changed the entity, for ETags; None if none is known."""
         return self.versions.get((entity, entity_id))
 
 
 class PersistedChange(NamedTuple):
     """One record with what stood before it, kept as the structs they are: rendering them costs more than
-    making them, and happens where nobody waits."""
+    making them, and happens where no request waits for it."""
 
     record: Record
     number: int
@@ -93,7 +93,7 @@ class PersistedChange(NamedTuple):
 
 
 def observe(published: Published, record: Record, number: int) -> PersistedChange | None:
-    """What `record` is about to replace; call it before replaying. None for what has no history."""
+    """Return `record` and what it is about to replace; None if it has no history. Call before replaying."""
     image = published.image
     match record:
         case PartitionRecord(state=state):
@@ -109,7 +109,7 @@ def observe(published: Published, record: Record, number: int) -> PersistedChang
         case RemoveBrokerRecord(broker_id=broker_id):
             return PersistedChange(record, number, image.brokers.get(broker_id))
         case ClusterRecord():
-            previous = ClusterView.of(image) if image.cluster_id else None
+            previous = AuditedCluster.of(image) if image.cluster_id else None
             return PersistedChange(record, number, previous)
         case ProducerIdsRecord():
             return None
@@ -117,14 +117,14 @@ def observe(published: Published, record: Record, number: int) -> PersistedChang
             assert_never(record)
 
 
-class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
+class AuditedCluster(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster's own row, as the audit shows it."""
 
     cluster_id: str
     configs: dict[str, str]
 
     @classmethod
-    def of(cls, source: ClusterImage | ClusterRecord) -> ClusterView:
+    def of(cls, source: ClusterImage | ClusterRecord) -> AuditedCluster:
         return cls(cluster_id=source.cluster_id, configs=dict(source.configs))
 
 
@@ -145,37 +145,31 @@ def render(change: PersistedChange, *, cluster: str, controller_epoch: int) -> l
         case RemoveBrokerRecord(broker_id=broker_id):
             entity, entity_id = Entity.BROKER, str(broker_id)
         case ClusterRecord():
-            entity, entity_id, after = Entity.CLUSTER, cluster, ClusterView.of(record)
+            entity, entity_id, after = Entity.CLUSTER, cluster, AuditedCluster.of(record)
         case ProducerIdsRecord():
             return []
         case _:
             assert_never(record)
-    rendered = [
+    entities: list[tuple[Entity, str, int, msgspec.Struct | None, msgspec.Struct | None]] = [
+        (entity, entity_id, number, before, after)
+    ]
+    entities += [
+        (Entity.PARTITION, partition_id(p.topic_id, p.partition), p.partition_epoch + 1, p, None)
+        for p in partitions_before
+    ]
+    return [
         _audited(
-            cluster=cluster,
-            entity=entity,
-            entity_id=entity_id,
-            version=number,
-            change=record.change,
+            cluster,
+            entity,
+            entity_id,
+            version,
             before=before,
             after=after,
-            controller_epoch=controller_epoch,
-        )
-    ]
-    rendered += [
-        _audited(
-            cluster=cluster,
-            entity=Entity.PARTITION,
-            entity_id=partition_id(partition.topic_id, partition.partition),
-            version=partition.partition_epoch + 1,
             change=record.change,
-            before=partition,
-            after=None,
             controller_epoch=controller_epoch,
         )
-        for partition in partitions_before
+        for entity, entity_id, version, before, after in entities
     ]
-    return rendered
 
 
 def truth(published: Published, *, controller_epoch: int) -> Iterator[AuditedChange]:
@@ -186,29 +180,31 @@ def truth(published: Published, *, controller_epoch: int) -> Iterator[AuditedCha
     entities: list[tuple[Entity, str | PartitionKey, Change, int, msgspec.Struct]] = []
     for (entity, entity_id), change in published.changes.items():
         version = published.versions[(entity, entity_id)]
+        after: msgspec.Struct
         match entity:
             case Entity.CLUSTER:
-                entities.append((entity, entity_id, change, version, ClusterView.of(image)))
+                after = AuditedCluster.of(image)
             case Entity.BROKER:
-                entities.append((entity, entity_id, change, version, image.brokers[int(entity_id)]))
+                after = image.brokers[int(entity_id)]
             case Entity.TOPIC:
-                entities.append((entity, entity_id, change, version, image.topics[entity_id]))
+                after = image.topics[entity_id]
             case Entity.PARTITION:
                 raise AssertionError("partitions keep their changes apart")
             case _:
                 assert_never(entity)
+        entities.append((entity, entity_id, change, version, after))
     for key, change in published.partition_changes.items():
         state = image.partitions[key]
         entities.append((Entity.PARTITION, key, change, state.partition_epoch, state))
     return (
         _audited(
-            cluster=cluster,
-            entity=entity,
-            entity_id=name if isinstance(name, str) else partition_id(*name),
-            version=version,
-            change=change,
+            cluster,
+            entity,
+            name if isinstance(name, str) else partition_id(*name),
+            version,
             before=None,
             after=after,
+            change=change,
             controller_epoch=controller_epoch,
         )
         for entity, name, change, version, after in entities
@@ -216,14 +212,14 @@ def truth(published: Published, *, controller_epoch: int) -> Iterator[AuditedCha
 
 
 def _audited(
-    *,
     cluster: str,
     entity: Entity,
     entity_id: str,
     version: int,
-    change: Change,
+    *,
     before: msgspec.Struct | None,
     after: msgspec.Struct | None,
+    change: Change,
     controller_epoch: int,
 ) -> AuditedChange:
     return AuditedChange(

@@ -1,4 +1,4 @@
-"""How a cluster's entities look in ZooKeeper, and where they are.
+"""The rows of a cluster's entities in ZooKeeper, and their paths.
 
     /clusters/{cluster}                                   ClusterRow
     /clusters/{cluster}/head                              HeadRow: the last write
@@ -52,8 +52,9 @@ TERMS_MAX: Final = 16
 class HeadRow(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster's last write. Every write sets it under the version that the write before left behind, so
     writes form a chain: one can't be applied without its predecessors, and after a lost answer this row says
-    which was the last to be applied (S17). records: how many records were ever persisted. terms: the latest
-    TERMS_MAX that wrote here, ascending, to hold what brokers were told against (core/witnesses.py)."""
+    which was the last to be applied (S17, a write's answer was lost). records: how many records were ever
+    persisted. terms: the latest TERMS_MAX that wrote here, ascending, to hold what brokers were told against
+    (core/witnesses.py)."""
 
     write_id: str
     controller_epoch: int
@@ -212,7 +213,7 @@ _chunk_decoder = msgspec.json.Decoder(ChunkRow)
 
 
 def decode_chunk(data: bytes) -> list[PartitionRecord]:
-    """Raises msgspec.ValidationError or DecodeError for bytes that are not a chunk."""
+    """Raise msgspec.ValidationError or DecodeError for bytes that are not a chunk."""
     chunk = _chunk_decoder.decode(data)
     try:
         return [

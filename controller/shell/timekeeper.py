@@ -14,7 +14,7 @@ import anyio
 
 from controller.contract.agreed_time import AgreedTime
 from controller.contract.session import ClockLeap
-from controller.shell.clock import Clock
+from controller.shell.clock import ControllerClock
 from controller.shell.meta import (
     ANY_VERSION,
     Committed,
@@ -23,8 +23,8 @@ from controller.shell.meta import (
     MetaUnavailable,
     Operation,
     Rejected,
-    Rejection,
     SetData,
+    WriteRejection,
 )
 
 CLOCK_PATH: Final = "/clock"
@@ -33,9 +33,9 @@ RETRY_MS: Final = 1_000
 
 
 class Timekeeper:
-    """A Clock. `run` asks ZooKeeper; until it has, nothing expires."""
+    """A ControllerClock. `run` asks ZooKeeper; until it has, nothing expires."""
 
-    def __init__(self, clock: Clock, meta: Meta) -> None:
+    def __init__(self, clock: ControllerClock, meta: Meta) -> None:
         self._clock = clock
         self._meta = meta
         self._agreed = AgreedTime()
@@ -64,7 +64,7 @@ class Timekeeper:
         return self._agreed.leap(wall_ms=self.own_wall_ms(), mono_ms=self.now_mono_ms())
 
     async def run(self) -> None:
-        """For ever."""
+        """Ask ZooKeeper every READ_EVERY_MS, and RETRY_MS after a failure, without end."""
         while True:
             is_told = await self._ask()
             await self.sleep_ms(READ_EVERY_MS if is_told else RETRY_MS)
@@ -87,6 +87,6 @@ class Timekeeper:
     async def _write(self) -> bool:
         operation: Operation = SetData(CLOCK_PATH, b"", ANY_VERSION)
         outcome = await self._meta.start_write([operation]).outcome()
-        if isinstance(outcome, Rejected) and outcome.reason is Rejection.NO_NODE:
+        if isinstance(outcome, Rejected) and outcome.reason is WriteRejection.NO_NODE:
             outcome = await self._meta.start_write([Create(CLOCK_PATH, b"")]).outcome()
         return isinstance(outcome, Committed)

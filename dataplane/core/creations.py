@@ -2,7 +2,7 @@
 
 Logs are made outside the metadata stream: thousands of them take their time, and a change of leader must not
 wait for them (2.8, applying LeaderAndIsr batches). Until its log exists, a replica has no effect: it leads
-nothing, follows nobody and vouches for nothing. A newer state replaces the one that a log waits under.
+nothing, follows no leader and vouches for nothing. A newer state replaces the one that a log waits under.
 Deletion, or a state or FULL state without this replica, gives the log up; a log that is being made at that
 moment is deleted as soon as it exists.
 

@@ -1,4 +1,4 @@
-"""What a replica asks its shell to do. Values only: a replica never calls out.
+"""The effects of a replica: what it asks its shell to do. Values only: a replica never calls out.
 
 Every call on a replica returns its effects in order; the shell carries them out in that order, for the
 replica it called (effects don't name the partition). An effect's docstring says what must be durable before
@@ -6,7 +6,8 @@ it and what must be reported back. Effects without fields are shared objects, so
 none per batch, and an idle one makes none at all.
 
 All standing effects (`StartFetching`, `StopFetching`) are idempotent: the shell compares with what runs. A
-state delivered twice repeats them, which is how a half-carried-out transition gets finished (I25, S33).
+state delivered twice repeats them, which is how a half-carried-out transition gets finished (I25 (applied is
+said afterwards), S33 (an exception in a transition)).
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from springtide.wire.errors import ErrorCode
 
 class CompleteProduce(msgspec.Struct, frozen=True):
     """Answer these waiting producers, all with `error`. `waiters` are the objects given to `append`, in
-    offset order. With NONE, every record they wait for is committed (I4). With any other error the outcome is
-    unknown to the producer: its records may be in the log and may yet commit."""
+    offset order. With NONE, every record they wait for is committed (I4, acknowledged means committed). With
+    any other error the outcome is unknown to the producer: its records may be in the log and may yet
+    commit."""
 
     waiters: tuple[object, ...]
     error: ErrorCode
@@ -47,9 +49,9 @@ class ProposalReady(msgspec.Struct, frozen=True):
 
 
 class StartFetching(msgspec.Struct, frozen=True):
-    """Fetch this partition from `leader_id` in `leader_epoch`, from `next_fetch()` on, and from nobody else.
-    Replaces any earlier StartFetching. Answers of requests sent before are harmless: `on_fetched` drops
-    them."""
+    """Fetch this partition from `leader_id` in `leader_epoch`, from `next_fetch()` on, and from no other
+    broker. Replaces any earlier StartFetching. Answers of requests sent before are harmless: `on_fetched`
+    drops them."""
 
     leader_id: int
     leader_epoch: int
@@ -88,7 +90,7 @@ class WriteAside(msgspec.Struct, frozen=True):
 
 class MendLog(msgspec.Struct, frozen=True):
     """Fetch what is rotten in the log from the leader, write it over, and call `on_mended`. The replica holds
-    no seat and follows nobody meanwhile (5.7). Idempotent, like a standing effect."""
+    no seat and follows no leader meanwhile (5.7, scrubbing). Idempotent, like a standing effect."""
 
     leader_id: int
     leader_epoch: int
@@ -102,9 +104,10 @@ class CheckAtRest(msgspec.Struct, frozen=True):
 
 
 class PersistEpochs(msgspec.Struct, frozen=True):
-    """A leader epoch began, or a mark had its effect: fsync the leader-epoch file in a thread (I20, I15,
-    KAFKA-15046). Nothing waits for it:
-    the port wrote it already, so only a machine crash can lose it, and that costs the replica its seat."""
+    """A leader epoch began, or a mark had its effect: write the leader-epoch file if it is behind, and fsync
+    it, in a thread (I20, I15, KAFKA-15046). Nothing waits for it. What a killed process loses is an epoch
+    without a record, and no log has to be told from another by that; a machine crash costs the replica its
+    seat."""
 
 
 class Vouch(msgspec.Struct, frozen=True):
@@ -118,7 +121,7 @@ class ReportProblem(msgspec.Struct, frozen=True):
     problem: ReplicaProblem
 
 
-class Note(msgspec.Struct, frozen=True):
+class Remark(msgspec.Struct, frozen=True):
     """Something for the log file. `text` is complete; the shell adds topic and partition."""
 
     text: str
@@ -140,7 +143,7 @@ Effect = (
     | PersistEpochs
     | Vouch
     | ReportProblem
-    | Note
+    | Remark
 )
 
 Effects = tuple[Effect, ...]

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -25,7 +27,7 @@ import msgspec
 from controller.contract.partition_state import PartitionKey
 from springtide.node.lease import NEVER_MS
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch import LogMark
+from springtide.wire.fetch_request import LogMark
 
 CONSUMER = -1
 """`replica_id` of a fetcher that is no replica."""
@@ -39,8 +41,8 @@ _EPOCH_MAX = 2**31 - 1
 
 
 class Contact:
-    """When a fetch session was last heard from (monotonic ms). Shared by reference with the replicas whose
-    followers fetch through it.
+    """The times (monotonic ms) at which a fetch session was last heard from. Shared by reference with the
+    replicas whose followers fetch through it.
 
     last_fetch_ms: when its last request *arrived*. The fetcher may have sent it long before, because this
     process may have been paused meanwhile. It proves only that there is no hurry to evict the follower.
@@ -68,7 +70,7 @@ class Contact:
         self.last_fetch_ms = self.vouched_ms = self._answered_ms = NEVER_MS
 
 
-class FetchPartition(NamedTuple):
+class AskedPartition(NamedTuple):
     """One partition of a Fetch request, its topic already resolved to an id. `leader_epoch` and
     `last_fetched_epoch` are -1 if not stated."""
 
@@ -82,7 +84,7 @@ class FetchPartition(NamedTuple):
     mark: LogMark | None = None
 
 
-class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
+class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a Fetch request that concerns sessions. `uses_topic_ids`: version 13 and later."""
 
     session_id: int
@@ -90,36 +92,24 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
     replica_id: int = CONSUMER
     broker_epoch: int = -1
     uses_topic_ids: bool = True
-    partitions: Sequence[FetchPartition] = ()
+    partitions: Sequence[AskedPartition] = ()
     forgotten: Sequence[PartitionKey] = ()
 
 
+@dataclass(slots=True, eq=False)
 class FollowedPartition:
-    """What a session remembers of one partition. The shell reads it to call the replica; only the session
-    writes it. `sent_*`: what the fetcher was last told, -1 if it must be told again."""
+    """One partition as its session remembers it. The shell reads it to call the replica; only the session
+    writes it. `sent_*`: the value last sent to the fetcher, -1 if it must be sent again."""
 
-    __slots__ = (
-        "fetch_offset",
-        "key",
-        "last_fetched_epoch",
-        "leader_epoch",
-        "log_start_offset",
-        "mark",
-        "max_bytes",
-        "sent_high_watermark",
-        "sent_log_start_offset",
-    )
-
-    def __init__(self, key: PartitionKey) -> None:
-        self.key = key
-        self.leader_epoch = -1
-        self.fetch_offset = 0
-        self.last_fetched_epoch = -1
-        self.log_start_offset = -1
-        self.max_bytes = 0
-        self.mark: LogMark | None = None
-        self.sent_high_watermark = -1
-        self.sent_log_start_offset = -1
+    key: PartitionKey
+    leader_epoch: int = -1
+    fetch_offset: int = 0
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    max_bytes: int = 0
+    mark: LogMark | None = None
+    sent_high_watermark: int = -1
+    sent_log_start_offset: int = -1
 
     def take_mark(self) -> LogMark | None:
         """Return the fetcher's mark and forget it: it is compared once."""
@@ -128,8 +118,8 @@ class FollowedPartition:
 
 
 HIGH_WATERMARK_TELL_MS = 50
-"""How long a parked replica may not know that the high watermark moved. While records flow the next answer
-carries it; this bounds the delay when they stop, at the price of one small answer."""
+"""The longest time for which a parked replica may not know that the high watermark moved. While records flow,
+the next answer carries it; this bounds the delay when they stop, at the price of one small answer."""
 
 
 class FetchSession:
@@ -140,21 +130,7 @@ class FetchSession:
     carry (the answer is full, or the fetch goes on waiting): they stay due, first in line.
     """
 
-    __slots__ = (
-        "_due",
-        "_partitions",
-        "broker_epoch",
-        "contact",
-        "is_full_answer",
-        "last_used_ms",
-        "next_epoch",
-        "parked",
-        "replica_id",
-        "session_id",
-        "uses_topic_ids",
-    )
-
-    def __init__(self, session_id: int, request: FetchRequest, *, now_ms: int) -> None:
+    def __init__(self, session_id: int, request: SessionRequest, *, now_ms: int) -> None:
         self.session_id = session_id
         self.next_epoch = 1
         self.replica_id = request.replica_id
@@ -233,7 +209,7 @@ class FetchSession:
         if is_more_left and followed.key in self._partitions:
             self._due[followed.key] = followed
 
-    def _mention(self, mentioned: FetchPartition) -> bool:
+    def _mention(self, mentioned: AskedPartition) -> bool:
         """Take in a partition of the request. Return whether it is new to the session."""
         key = (mentioned.topic_id, mentioned.partition)
         followed = self._partitions.get(key)
@@ -273,18 +249,6 @@ class FetchSessions:
     with room for all brokers of a cluster that only makes consumers compete.)
     """
 
-    __slots__ = (
-        "_consumers",
-        "_idle_ms",
-        "_partition_count",
-        "_partitions_max",
-        "_replicas",
-        "_session_ids",
-        "_sessions",
-        "_sessions_max",
-        "evictions",
-    )
-
     def __init__(
         self,
         session_ids: Iterator[int],
@@ -307,7 +271,7 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: FetchRequest, *, now_ms: int) -> FetchSession | ErrorCode:
+    def open(self, request: SessionRequest, *, now_ms: int) -> FetchSession | ErrorCode:
         """Return the session to answer this request from, updated with it: an existing one, a new one, or a
         temporary one (session_id 0). Return an error code to answer with as the top-level error:
         FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR. A request
@@ -347,7 +311,7 @@ class FetchSessions:
                 self._unwatch(session, key)
         return session
 
-    def _open_full(self, request: FetchRequest, now_ms: int) -> FetchSession:
+    def _open_full(self, request: SessionRequest, now_ms: int) -> FetchSession:
         replaced = self._sessions.get(request.session_id)
         if replaced is not None and replaced.replica_id == request.replica_id:
             self.close(replaced)
@@ -366,7 +330,7 @@ class FetchSessions:
                 self._watch(session, key)
         return session
 
-    def _make_room(self, request: FetchRequest, now_ms: int) -> bool:
+    def _make_room(self, request: SessionRequest, now_ms: int) -> bool:
         if not request.partitions:
             return False
         while (
@@ -464,7 +428,7 @@ FETCH_BYTES_MAX = 1024 * 1024
 
 
 class FetchPosition(NamedTuple):
-    """What a follower asks of one partition. max_bytes is less than usual while the follower is throttled."""
+    """A follower's request for a partition. max_bytes is less than usual while the follower is throttled."""
 
     fetch_offset: int
     last_fetched_epoch: int
@@ -477,34 +441,33 @@ class FetchPosition(NamedTuple):
         return told is None or self.leader_epoch != told.leader_epoch or self.fetch_offset < told.fetch_offset
 
 
+MENTIONED_MAX = 1_000
+"""Partitions that one request of a follower mentions: both brokers handle a request and its answer without a
+pause."""
+
+
 class FollowerRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the next Fetch to a leader. unproven: partitions where the leader has not yet compared,
-    in this session and leader epoch, what lies before the position; each goes with a mark."""
+    in this session and leader epoch, what lies before the position; each goes with a mark. has_more: there
+    was no room for other partitions, so the leader must not wait with its answer."""
 
     session_id: int
     session_epoch: int
     partitions: tuple[tuple[PartitionKey, FetchPosition], ...]
     forgotten: tuple[PartitionKey, ...]
     unproven: frozenset[PartitionKey] = frozenset()
+    has_more: bool = False
 
 
 class FollowerSession:
     """The follower's end: everything it fetches from one leader. At most one request is in flight."""
 
-    __slots__ = (
-        "_changed",
-        "_followed",
-        "_forgotten",
-        "_is_in_flight",
-        "_next_epoch",
-        "_session_id",
-        "_told",
-    )
-
     def __init__(self) -> None:
         self._session_id = NO_SESSION
         self._next_epoch = INITIAL_EPOCH
         self._is_in_flight = False
+        #: The leader had no room for a session.
+        self._is_refused = False
         self._followed: dict[PartitionKey, FetchPosition] = {}
         # What the next request has to say, and what the leader's session holds once the last one has arrived.
         self._changed: dict[PartitionKey, None] = {}
@@ -541,34 +504,40 @@ class FollowerSession:
         """Return whether the next request says more than the last one."""
         return self._next_epoch == INITIAL_EPOCH or bool(self._changed) or bool(self._forgotten)
 
+    def asked(self, key: PartitionKey) -> FetchPosition | None:
+        """Return the position that an answer to the last request is about. None if the partition was removed
+        since, or was not mentioned yet."""
+        return self._told.get(key) if key in self._followed else None
+
     def build(self) -> FollowerRequest:
-        """Return the next request: full if there is no session, else only what changed. The caller keeps it
-        until it is answered, then calls exactly one of on_answer and on_failure."""
+        """Return the next request: a full one if there is no session, else only what changed; MENTIONED_MAX
+        partitions of it, and the others with the requests that follow. The caller keeps it until it is
+        answered, then calls exactly one of on_answer and on_failure."""
         assert not self._is_in_flight
         self._is_in_flight = True
-        followed = self._followed
-        if self._next_epoch == INITIAL_EPOCH:
-            partitions = tuple(followed.items())
-            forgotten: tuple[PartitionKey, ...] = ()
-        else:
-            partitions = tuple((key, followed[key]) for key in self._changed)
-            forgotten = tuple(self._forgotten)
-        told = self._told
+        followed, told = self._followed, self._told
+        is_full = self._next_epoch == INITIAL_EPOCH
+        if is_full:
+            self._changed = dict.fromkeys(followed)
+        changed = self._changed
+        # Without a session the leader remembers no partition of an earlier request.
+        count_max = len(followed) if self._is_refused else MENTIONED_MAX
+        partitions = tuple((key, followed[key]) for key in islice(changed, count_max))
         unproven = frozenset(key for key, position in partitions if position.has_turned(told.get(key)))
-        if self._next_epoch == INITIAL_EPOCH:
-            self._told = dict(followed)
-        else:
-            self._told.update(partitions)
-            for key in forgotten:
-                self._told.pop(key, None)
-        self._changed.clear()
+        told.update(partitions)
+        for key, _ in partitions:
+            del changed[key]
+        forgotten = tuple(self._forgotten)
+        for key in forgotten:
+            told.pop(key, None)
         self._forgotten.clear()
         return FollowerRequest(
             session_id=self._session_id,
             session_epoch=self._next_epoch,
             partitions=partitions,
-            forgotten=forgotten,
+            forgotten=() if is_full else forgotten,
             unproven=unproven,
+            has_more=bool(changed),
         )
 
     def on_answer(self, error: ErrorCode, *, session_id: int) -> bool:
@@ -584,7 +553,8 @@ class FollowerSession:
         if self._next_epoch == INITIAL_EPOCH:
             # A leader without room answers with id 0: then every request is a full one.
             self._session_id = session_id
-            self._next_epoch = INITIAL_EPOCH if session_id == NO_SESSION else 1
+            self._is_refused = session_id == NO_SESSION
+            self._next_epoch = INITIAL_EPOCH if self._is_refused else 1
             return True
         if session_id != self._session_id:
             self._begin_anew()

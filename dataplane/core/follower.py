@@ -7,28 +7,28 @@
 Truncation is decided by leader epochs, never by the high watermark (KIP-101, KIP-279). Every fetch states the
 newest epoch of the follower's history; a leader whose log does not contain that prefix answers with its own
 latest epoch at or below it and where that ends, and no data. The follower cuts to what both have and asks
-again; each round removes at least one epoch or record, so it ends (5.2, S8). The first answer in a new leader
-epoch thus settles the truncation before anything is appended (I14), also when the leader is the same (S10).
+again; each round removes at least one epoch or record, so it ends (5.2 (the exchange), S8 (two failovers)).
+The first answer in a new leader epoch thus settles the truncation before anything is appended (I14, truncate
+before fetching), also when the leader is the same (S10, a follower misses an epoch).
 
 Nothing is dropped silently: the records to be cut are first written aside, durably; until that is reported
 the replica holds still and its log is whole. And nothing that it knows to be committed is dropped at all,
-unless the partition carries an unclean-election mark newer than its log (I15): it stops and an operator is
-told, because a follower that obeys a leader that lost data turns a local loss into the cluster's.
+unless the partition carries an unclean-election mark newer than its log (I15, no cut below the high
+watermark): it stops and an operator is told, because a follower that obeys a leader that lost data turns a
+local loss into the cluster's.
 
 An answer counts only if leader epoch and fetch offset of its request are still current. A diverging answer's
 high watermark and log start are not looked at (I16, KAFKA-14704).
 
 Consumers may read here, too, below this replica's own high watermark (2.11, KIP-392): what it knows to be
-committed is, as old as it may be. It answers who asks for a follower on purpose, while it is in sync as far
-as it knows and its log was found to be a prefix of the present leader's. LogError leaves every method.
+committed is, as old as it may be. It answers clients that ask a follower on purpose, while it is in sync as
+far as it knows and its log was found to be a prefix of the present leader's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import Enum, auto
 
-from controller.contract.lag_report import ReplicaProblem
 from controller.contract.partition_state import NO_LEADER, PartitionState
 from dataplane.core.effects import (
     HIGH_WATERMARK_MOVED,
@@ -39,20 +39,19 @@ from dataplane.core.effects import (
     BackOff,
     Effects,
     MendLog,
-    Note,
+    Remark,
     ReportProblem,
     StartFetching,
     WriteAside,
 )
 from dataplane.core.fetch_session import FetchPosition
-from dataplane.core.leader_epochs import EpochEnd
-from dataplane.core.log_port import LogPort
-from dataplane.core.reads import check_position, out_of_range, read_committed
-from dataplane.core.results import FetchedPartition, FetchResult, ReplicaOptions
-from dataplane.core.watermarks import HighWatermark
-from springtide.node.lease import Lease
+from dataplane.core.leader_epochs import UNDEFINED_END
+from dataplane.core.log_port import LogError
+from dataplane.core.results import FetchResult, LeaderAnswer
+from dataplane.core.role import ReplicaParts, ReplicaRole, check_position, out_of_range
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch import LogMark
+from springtide.wire.fetch_request import LogMark
+from springtide.wire.fetch_response import EpochEnd
 from springtide.wire.record_batch import BatchHeader, CorruptBatch, crc_is_valid, iter_headers
 
 
@@ -63,53 +62,25 @@ class Phase(Enum):
     QUARANTINED = auto()
 
 
-class Follower:
+class Follower(ReplicaRole):
     """One object is one leader epoch of following; a hold or a quarantine ends with it. The log is untouched
-    by either, so trying again under another leader is safe (L6)."""
+    by either, so trying again under another leader is safe (L6, every follower is fetched for)."""
 
-    __slots__ = (
-        "_broker_id",
-        "_has_agreed",
-        "_hold",
-        "_hold_ids",
-        "_lease",
-        "_log",
-        "_refused_offset",
-        "_retry_aside_ms",
-        "_state",
-        "_watermark",
-        "last_fetched_ms",
-        "options",
-        "phase",
-    )
+    __slots__ = ("_has_agreed", "_hold", "_refused_offset", "_retry_aside_ms", "_state", "phase")
 
-    def __init__(
-        self,
-        state: PartitionState,
-        *,
-        broker_id: int,
-        log: LogPort,
-        watermark: HighWatermark,
-        lease: Lease,
-        options: ReplicaOptions,
-        hold_ids: Iterator[int],
-    ) -> None:
-        self.options = options
-        self._broker_id = broker_id
-        self._lease = lease
+    name = "follower"
+    is_assigned = True
+
+    def __init__(self, replica: ReplicaParts, state: PartitionState) -> None:
+        super().__init__(replica)
         #: The leader of this leader epoch has found this log to be a prefix of its own.
         self._has_agreed = False
         self.phase = Phase.IDLE if state.leader == NO_LEADER else Phase.FETCHING
         self._state = state
-        self._log = log
-        self._watermark = watermark
-        self._hold_ids = hold_ids
         self._hold: WriteAside | None = None
         self._retry_aside_ms: int | None = None
         #: Where it refused a batch last: told once, asked for again and again.
         self._refused_offset = -1
-        #: When the leader last answered without an error; for operators.
-        self.last_fetched_ms: int | None = None
 
     def on_state(self, state: PartitionState) -> Effects:
         """A newer state of the same leader epoch and leader."""
@@ -120,11 +91,10 @@ class Follower:
     @property
     def _is_mending(self) -> bool:
         """Rotten, and without a seat: until it is mended it does not fetch, so no leader can propose it
-        (5.7). With a seat it goes on: its leader waits for it until the seat is taken."""
+        (5.7, scrubbing). With a seat it goes on: its leader waits for it until the seat is taken."""
         state = self._state
-        return (
-            bool(self._log.rotten) and self._broker_id not in state.isr and self._broker_id not in state.elr
-        )
+        broker_id = self._replica.broker_id
+        return bool(self._log.rotten) and broker_id not in state.isr and broker_id not in state.elr
 
     def standing_effects(self) -> Effects:
         if self.phase is Phase.FETCHING and self._is_mending:
@@ -137,6 +107,9 @@ class Follower:
             return (STOP_FETCHING, self._hold)
         return (STOP_FETCHING,)
 
+    def on_vouched(self, *, now_ms: int) -> Effects:
+        return self.standing_effects()
+
     def next_fetch(self) -> FetchPosition | None:
         log = self._log
         if self.phase is not Phase.FETCHING or log.must_vouch or (log.rotten and self._is_mending):
@@ -146,18 +119,21 @@ class Follower:
             log.epochs.latest,
             self._state.leader_epoch,
             log.log_start_offset,
-            self.options.fetch_bytes_max,
+            self._replica.options.fetch_bytes_max,
         )
 
-    def mark(self) -> LogMark:
-        """What this log holds before its end, for a leader with which a fetch session begins."""
+    def log_mark(self) -> LogMark | None:
+        """Return a mark of what this log holds before its end, for the leader of a new fetch session."""
         end_offset = self._log.log_end_offset
-        headers = self._log.last_batches(end_offset) or ()
+        try:
+            headers = self._log.last_batches(end_offset) or ()
+        except LogError:
+            return None
         first_offset = headers[0].base_offset if headers else end_offset
         return LogMark(first_offset, self._state.partition_epoch, tuple(header.crc for header in headers))
 
     def on_fetched(
-        self, fetched: FetchedPartition, *, leader_epoch: int, fetch_offset: int, now_ms: int, wall_ms: int
+        self, fetched: LeaderAnswer, *, leader_epoch: int, fetch_offset: int, now_ms: int, wall_ms: int
     ) -> Effects:
         if (
             self.phase is not Phase.FETCHING
@@ -165,21 +141,27 @@ class Follower:
             or fetch_offset != self._log.log_end_offset
         ):
             return NO_EFFECTS
+        try:
+            return self._take(fetched, wall_ms=wall_ms)
+        except LogError as error:
+            return self._replica.go_offline(str(error))
+
+    def _take(self, fetched: LeaderAnswer, *, wall_ms: int) -> Effects:
         if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._on_out_of_range(fetched.log_start_offset)
         if fetched.error is not ErrorCode.NONE:
-            return (BackOff(self.options.fetch_backoff_ms, fetched.error),)
-        self.last_fetched_ms = now_ms
+            return (BackOff(self._replica.options.fetch_backoff_ms, fetched.error),)
         if fetched.diverging is not None:
             return self._on_diverging(fetched.diverging)
         self._has_agreed = True
         effects = self._reconcile()
+        fetch_offset = self._log.log_end_offset
         if len(fetched.records):
             refusal = self._append(memoryview(fetched.records), wall_ms=wall_ms)
             if refusal is not None:
                 return (
                     *effects,
-                    BackOff(self.options.fetch_backoff_ms, ErrorCode.CORRUPT_MESSAGE),
+                    BackOff(self._replica.options.fetch_backoff_ms, ErrorCode.CORRUPT_MESSAGE),
                     *self._tell_of_refusal(refusal),
                 )
             if self._refused_offset >= 0:
@@ -192,7 +174,8 @@ class Follower:
         ):
             effects = (*effects, HIGH_WATERMARK_MOVED)
         if fetched.log_start_offset > log.log_start_offset:
-            # Never past our own high watermark (I26); the rest follows with it.
+            # Never past our own high watermark (I26, start, high watermark and end in order); the rest
+            # follows with it.
             start = min(fetched.log_start_offset, self._watermark.offset)
             if start > log.log_start_offset:
                 log.advance_log_start(start)
@@ -201,19 +184,20 @@ class Follower:
         return effects
 
     def _tell_of_refusal(self, refusal: str) -> Effects:
-        """Once an offset. Who is damaged, this broker can't know: the leader, which sees the same offset
-        asked for again, looks at its own bytes."""
+        """Report it once an offset. This broker can't know which of the two is damaged: the leader, which is
+        asked for the same offset again, looks at its own bytes."""
         end_offset = self._log.log_end_offset
         if self._refused_offset == end_offset:
             return NO_EFFECTS
         self._refused_offset = end_offset
         detail = f"leader {self._state.leader} sent {refusal}"
         problem = self._problem("batch_refused", detail, end_offset, -1)
-        return (problem, Note(detail, is_warning=True))
+        return (problem, Remark(detail, is_warning=True))
 
     def _reconcile(self) -> Effects:
         """The leader found our log to be a prefix of its own: a mark of an unclean election that our state
-        carries has had its effect, and must not have it again under another leader (I15)."""
+        carries has had its effect, and must not have it again under another leader (I15, no cut below the
+        high watermark)."""
         log = self._log
         if self._state.unclean_leader_epoch <= log.epochs.reconciled:
             return NO_EFFECTS
@@ -264,27 +248,27 @@ class Follower:
         last_fetched_epoch: int,
         max_bytes: int,
         now_ms: int,
-        at_least_one: bool,
-        is_debugging: bool,
-    ) -> FetchResult:
+        at_least_one: bool = True,
+        is_debugging: bool = False,
+    ) -> tuple[FetchResult, Effects]:
         """Changes nothing here, and nothing that the leader knows of this follower."""
         if leader_epoch not in (-1, self._state.leader_epoch):
-            return FetchResult(
-                ErrorCode.FENCED_LEADER_EPOCH
-                if leader_epoch < self._state.leader_epoch
-                else ErrorCode.UNKNOWN_LEADER_EPOCH
-            )
+            is_old = leader_epoch < self._state.leader_epoch
+            error = ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
+            return FetchResult(error), NO_EFFECTS
         if not is_debugging and (leader_epoch == -1 or not self._may_be_read(now_ms)):
-            return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), NO_EFFECTS
         log = self._log
         high_watermark = self._watermark.offset  # once, before the read (I18)
         if fetch_offset < log.log_start_offset:
-            return out_of_range(log)
+            return out_of_range(log), NO_EFFECTS
         if fetch_offset > high_watermark:
             # Committed or not, here or not yet: a leader knows. Out of range would be a guess.
-            return FetchResult(ErrorCode.OFFSET_NOT_AVAILABLE)
-        return check_position(log, fetch_offset, last_fetched_epoch) or read_committed(
-            log,
+            return FetchResult(ErrorCode.OFFSET_NOT_AVAILABLE), NO_EFFECTS
+        refusal = check_position(log, fetch_offset, last_fetched_epoch)
+        if refusal is not None:
+            return refusal, NO_EFFECTS
+        return self._read_committed(
             high_watermark,
             fetch_offset,
             max_bytes=max_bytes,
@@ -296,8 +280,8 @@ class Follower:
         return (
             self._has_agreed
             and self.phase is Phase.FETCHING
-            and self._broker_id in self._state.isr
-            and self._lease.is_held(now_ms)
+            and self._replica.broker_id in self._state.isr
+            and self._replica.lease.is_held(now_ms)
         )
 
     # Where the logs part.
@@ -306,10 +290,10 @@ class Follower:
         log = self._log
         end_offset = log.log_end_offset
         local = log.epochs.end_offset_for(leader_end.leader_epoch, log_end_offset=end_offset)
-        if not local.is_defined or leader_end.end_offset < 0:
+        if local == UNDEFINED_END or leader_end.end_offset < 0:
             return (
-                BackOff(self.options.fetch_backoff_ms, ErrorCode.UNKNOWN_SERVER_ERROR),
-                Note(f"leader {self._state.leader} diverges at an unknown {leader_end}", is_warning=True),
+                BackOff(self._replica.options.fetch_backoff_ms, ErrorCode.UNKNOWN_SERVER_ERROR),
+                Remark(f"leader {self._state.leader} diverges at an unknown {leader_end}", is_warning=True),
             )
         cut = min(local.end_offset, end_offset)
         if local.leader_epoch == leader_end.leader_epoch:
@@ -317,11 +301,12 @@ class Follower:
         if cut == end_offset and log.epochs.latest_start_offset < end_offset:
             # It would remove neither a record nor an epoch, and so be asked for again and again.
             return (
-                BackOff(self.options.fetch_backoff_ms, ErrorCode.UNKNOWN_SERVER_ERROR),
-                Note(f"leader {self._state.leader} diverges nowhere: {leader_end}", is_warning=True),
+                BackOff(self._replica.options.fetch_backoff_ms, ErrorCode.UNKNOWN_SERVER_ERROR),
+                Remark(f"leader {self._state.leader} diverges nowhere: {leader_end}", is_warning=True),
             )
         if leader_end.leader_epoch == log.epochs.latest == self._state.leader_epoch and cut < end_offset:
-            # What we have of this leader epoch came from this very leader: it went back, not we (3.10).
+            # What we have of this leader epoch came from this very leader: it went back, not we (3.10, a host
+            # that goes back).
             return self._quarantine(cut, f"ahead of leader {self._state.leader} in its own leader epoch")
         if cut < self._watermark.offset and not self._is_marked_unclean:
             return self._quarantine(cut, f"leader {self._state.leader} diverges below the high watermark")
@@ -334,7 +319,7 @@ class Follower:
         self.phase = Phase.HOLDING
         self._retry_aside_ms = None
         self._hold = WriteAside(
-            hold_id=next(self._hold_ids),
+            hold_id=next(self._replica.hold_ids),
             first_offset=first_offset,
             next_offset=self._log.log_end_offset,
             leader_epoch=self._state.leader_epoch,
@@ -346,9 +331,9 @@ class Follower:
     def on_written_aside(self, hold_id: int, *, error: str | None, now_ms: int) -> Effects:
         hold = self._hold
         if self.phase is not Phase.HOLDING or hold is None or hold.hold_id != hold_id:
-            return NO_EFFECTS  # of an earlier leader epoch: the copy harms nobody, the cut is off
+            return NO_EFFECTS  # of an earlier leader epoch: the copy does no harm, the cut is off
         if error is not None:
-            self._retry_aside_ms = now_ms + self.options.aside_retry_ms
+            self._retry_aside_ms = now_ms + self._replica.options.aside_retry_ms
             return (
                 self._problem(
                     "storage_error",
@@ -363,10 +348,17 @@ class Follower:
             hold.first_offset,
             hold.next_offset,
         )
-        self._cut_to(hold.cut_offset)
+        try:
+            self._cut_to(hold.cut_offset)
+        except LogError as failure:
+            return self._replica.go_offline(str(failure))
         self._hold = None
         self.phase = Phase.FETCHING
         return (problem, *self.standing_effects())
+
+    @property
+    def is_at_rest(self) -> bool:
+        return self._retry_aside_ms is None
 
     def on_tick(self, now_ms: int) -> Effects:
         if self._retry_aside_ms is None or now_ms < self._retry_aside_ms or self._hold is None:
@@ -374,18 +366,15 @@ class Follower:
         self._retry_aside_ms = None
         return (self._hold,)
 
-    @property
-    def next_deadline_ms(self) -> int | None:
-        return self._retry_aside_ms
-
     def _on_out_of_range(self, leader_start_offset: int) -> Effects:
-        """Below the leader's log start: what stood at our offsets, the leader has deleted; begin anew there.
-        Its epochs of that time are gone with it, so nobody can tell whether our records were the same: what
-        is not known to be committed, or under a mark all of it, is written aside. Otherwise we are ahead of
-        the leader without evidence of another epoch, which only corruption explains."""
+        """Begin anew at the leader's log start if this log ends below it: the leader has deleted what
+        stood at these offsets. Its epochs of that time are gone, too, so it is unknown whether the records
+        were the same: what is not known to be committed, or under a mark all of it, is written aside.
+        Otherwise this log is ahead of the leader without evidence of another epoch, which only corruption
+        explains."""
         log = self._log
         if leader_start_offset < 0:
-            return (BackOff(self.options.fetch_backoff_ms, ErrorCode.OFFSET_OUT_OF_RANGE),)
+            return (BackOff(self._replica.options.fetch_backoff_ms, ErrorCode.OFFSET_OUT_OF_RANGE),)
         is_marked = self._is_marked_unclean
         if log.log_end_offset < leader_start_offset or (
             log.log_end_offset == log.log_start_offset and is_marked
@@ -425,15 +414,10 @@ class Follower:
         )
 
     def _problem(self, code: str, detail: str, first_offset: int, next_offset: int) -> ReportProblem:
-        return ReportProblem(
-            ReplicaProblem(
-                topic_id=self._state.topic_id,
-                partition=self._state.partition,
-                code=code,
-                detail=detail,
-                leader_epoch=self._state.leader_epoch,
-                first_offset=first_offset,
-                next_offset=next_offset,
-                high_watermark=self._watermark.offset,
-            )
+        return self._replica.problem(
+            code,
+            detail,
+            leader_epoch=self._state.leader_epoch,
+            first_offset=first_offset,
+            next_offset=next_offset,
         )

@@ -1,11 +1,11 @@
-"""The in-sync set as its leader sees it: who must be waited for, who may join, who has to go.
+"""The in-sync set as its leader sees it: which replicas must be waited for, may join, or have to go.
 
     committed --due_proposal--> pending --newer partition epoch (answer or push)--> committed
 
 *Maximal ISR* = committed ISR plus what the pending proposal would add. The high watermark waits for all of
 it. An addition counts from the moment its proposal is built, before it is sent; a removal counts only once
-the controller has persisted it. So the leader is never laxer than the controller, whatever is lost, delayed
-or delivered twice (I2, KIP-497).
+the controller has persisted it. So the leader is never laxer than the controller, also when messages are
+lost, delayed or delivered twice (I2, KIP-497).
 
 Only a state with a partition epoch above the proposal's base ends a promise, or the answer that the present
 state is as proposed already (I6, docs/replication.md 2.5). Not an error, not silence, not time. So the
@@ -13,12 +13,13 @@ controller raises the partition epoch even when it refuses a member: a delayed c
 reach it, or the next controller, later.
 
 One value lives for one leader epoch. The next epoch starts from nothing known about any follower, also when
-the leader stays the same (I3, S7).
+the leader stays the same (I3 (only this epoch's evidence counts), S7 (an epoch in between was missed)).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from controller.contract.lag_report import FollowerLag, IsrMember, IsrProposal, IsrProposalResult
 from controller.contract.partition_state import LeaderRecovery, PartitionState
@@ -31,6 +32,7 @@ from springtide.node.lease import NEVER_MS
 _NO_FETCH_YET = 2**62
 
 
+@dataclass(slots=True, eq=False)
 class FollowerProgress:
     """One follower in the current leader epoch, from its successful fetches only (I17, only successful reads
     teach).
@@ -40,30 +42,18 @@ class FollowerProgress:
     last_caught_up_ms: when it last had everything that the log held at the time.
     """
 
-    __slots__ = (
-        "broker_epoch",
-        "broker_id",
-        "contact",
-        "last_caught_up_ms",
-        "last_fetch_end_offset",
-        "last_fetch_ms",
-        "log_end_offset",
-        "repeats",
-    )
-
-    def __init__(self, broker_id: int) -> None:
-        self.broker_id = broker_id
-        self.broker_epoch = -1
-        self.log_end_offset = UNKNOWN_OFFSET
-        self.last_caught_up_ms = NEVER_MS
-        self.last_fetch_ms = NEVER_MS
-        #: The leader's log end at the last fetch. A follower is caught up if it reaches *that* by its next
-        #: fetch, so a steady trickle of small writes does not evict it (2.3, lagging).
-        self.last_fetch_end_offset = _NO_FETCH_YET
-        self.contact: Contact | None = None
-        #: How often in a row it asked from the same offset although there was more: it may refuse what it is
-        #: given.
-        self.repeats = 0
+    broker_id: int
+    broker_epoch: int = -1
+    log_end_offset: int = UNKNOWN_OFFSET
+    last_caught_up_ms: int = NEVER_MS
+    last_fetch_ms: int = NEVER_MS
+    #: The leader's log end at the last fetch. A follower is caught up if it reaches *that* by its next
+    #: fetch, so a steady trickle of small writes does not evict it (2.3, lagging).
+    last_fetch_end_offset: int = _NO_FETCH_YET
+    contact: Contact | None = None
+    #: How often in a row it asked from the same offset although there was more: it may refuse what it is
+    #: given.
+    repeats: int = 0
 
     @property
     def last_heard_ms(self) -> int:
@@ -125,12 +115,10 @@ class FollowerProgress:
         return self.log_end_offset != leader_end_offset and now_ms - self.last_caught_up_ms > lag_ms_max
 
 
+@dataclass(slots=True, eq=False)
 class PendingProposal:
-    __slots__ = ("proposal", "sent_ms")
-
-    def __init__(self, proposal: IsrProposal, *, sent_ms: int) -> None:
-        self.proposal = proposal
-        self.sent_ms = sent_ms
+    proposal: IsrProposal
+    sent_ms: int
 
 
 class InSyncSet:
@@ -332,7 +320,7 @@ class InSyncSet:
             isr=tuple(IsrMember(broker_id=r, broker_epoch=self._member_epoch(r)) for r in members),
             recovery=LeaderRecovery.RECOVERED,
         )
-        self.pending = PendingProposal(proposal, sent_ms=now_ms)
+        self.pending = PendingProposal(proposal, now_ms)
         self._arrange(now_ms)
         return proposal
 
@@ -349,6 +337,16 @@ class InSyncSet:
                 lag_ms_max=lag_ms_max,
             )
             is not None
+        )
+
+    def is_whole_at(self, leader_end_offset: int) -> bool:
+        """Return whether every replica is in sync and has fetched up to this offset: then no proposal becomes
+        due by time alone."""
+        return (
+            self.pending is None
+            and not self.outsiders
+            and self.state.recovery is LeaderRecovery.RECOVERED
+            and all(follower.log_end_offset == leader_end_offset for follower in self.waited_for)
         )
 
     def next_isr(

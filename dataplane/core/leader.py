@@ -1,25 +1,24 @@
 """A replica while it leads: it appends, lets others read, and commits.
 
-One object is one leadership, that is one leader epoch; everything it knows of followers dies with it (I3).
-The log, the high watermark and the waiting producers are the replica's and outlive it.
+One object is one leadership, that is one leader epoch; everything it knows of followers dies with it (I3,
+only this epoch's evidence counts). The log, the high watermark and the waiting producers are the replica's
+and outlive it.
 
-What must never happen here: an offset acknowledged under acks=all that is not below the high watermark (I4);
-a high watermark moved on anything but fetches of this leader epoch (I3), with fewer committed in-sync
-members than the minimum, or in silence (no lease and no in-sync set that stands in for it); follower state
-changed by a fetch that failed, diverged, was out of range or came from a fenced incarnation (I8, I17).
-
-LogError leaves every method; the replica goes offline with it.
+What must never happen here: an offset acknowledged under acks=all that is not below the high watermark (I4,
+acknowledged means committed); a high watermark moved on anything but fetches of this leader epoch (I3, only
+this epoch's evidence counts), with fewer committed in-sync members than the minimum, or in silence (no lease
+and no in-sync set that stands in for it); follower state changed by a fetch that failed, diverged, was out of
+range or came from a fenced incarnation (I8 (broker epochs fence incarnations), I17 (only successful reads
+count)).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 
 from controller.contract.errors import ControllerError
-from controller.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag, ReplicaProblem
+from controller.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag
 from controller.contract.partition_state import PartitionState
-from controller.contract.updates import BrokerEndpoint
 from dataplane.core.effects import (
     DATA_APPENDED,
     HIGH_WATERMARK_MOVED,
@@ -30,16 +29,13 @@ from dataplane.core.effects import (
     CompleteProduce,
     Effect,
     Effects,
-    Note,
+    Remark,
     ReportProblem,
 )
 from dataplane.core.fetch_session import Contact
 from dataplane.core.isr import FollowerProgress, InSyncSet
-from dataplane.core.leader_epochs import EpochEnd
-from dataplane.core.log_port import LogChanged, LogPort, TimestampHit
+from dataplane.core.log_port import LogChanged, LogError, TimestampHit
 from dataplane.core.producer_state import Duplicate
-from dataplane.core.purgatory import Purgatory
-from dataplane.core.reads import check_position, read_committed
 from dataplane.core.results import (
     ACKS_ALL,
     EARLIEST_LOCAL_TIMESTAMP,
@@ -52,13 +48,13 @@ from dataplane.core.results import (
     FetchResult,
     OffsetResult,
     ProducersResult,
-    ReplicaOptions,
     TimestampLookup,
 )
-from dataplane.core.watermarks import HighWatermark, committable_offset
-from springtide.node.lease import Lease
+from dataplane.core.role import ReplicaParts, ReplicaRole, check_position
+from dataplane.core.watermarks import committable_offset
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch import LogMark
+from springtide.wire.fetch_request import LogMark
+from springtide.wire.fetch_response import EpochEnd
 from springtide.wire.record_batch import (
     HEADER_BYTES,
     BatchHeader,
@@ -79,55 +75,36 @@ _NOT_ENOUGH_REPLICAS = AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
 _TOO_MANY_WAITERS = AppendResult(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
 
-class Leader:
+class Leader(ReplicaRole):
     """`epoch_start_offset`: the log end when this leader epoch began."""
 
-    __slots__ = (
-        "_has_gone_back",
-        "_in_sync",
-        "_lease",
-        "_log",
-        "_purgatory",
-        "_watermark",
-        "leader_epoch",
-        "options",
-    )
+    __slots__ = ("_has_gone_back", "_lease", "_purgatory", "in_sync", "leader_epoch")
+
+    name = "leader"
+    is_assigned = True
 
     def __init__(
-        self,
-        state: PartitionState,
-        *,
-        broker_id: int,
-        log: LogPort,
-        watermark: HighWatermark,
-        purgatory: Purgatory,
-        lease: Lease,
-        brokers: Mapping[int, BrokerEndpoint],
-        options: ReplicaOptions,
-        proposal_ids: Iterator[int],
-        epoch_start_offset: int,
-        now_ms: int,
+        self, replica: ReplicaParts, state: PartitionState, *, epoch_start_offset: int, now_ms: int
     ) -> None:
+        super().__init__(replica)
         self.leader_epoch = state.leader_epoch
-        self.options = options
-        #: A replica has shown that this log once was longer in this leader epoch (3.10).
+        #: A replica has shown that this log once was longer in this leader epoch (3.10, a host that goes
+        #: back).
         self._has_gone_back = False
-        self._log = log
-        self._watermark = watermark
-        self._purgatory = purgatory
-        self._lease = lease
-        self._in_sync = InSyncSet(
+        self._purgatory = replica.purgatory
+        self._lease = replica.lease
+        self.in_sync = InSyncSet(
             state,
-            broker_id=broker_id,
-            brokers=brokers,
+            broker_id=replica.broker_id,
+            brokers=replica.brokers,
             epoch_start_offset=epoch_start_offset,
-            proposal_ids=proposal_ids,
+            proposal_ids=replica.proposal_ids,
             now_ms=now_ms,
         )
 
     @property
-    def in_sync(self) -> InSyncSet:
-        return self._in_sync
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self.in_sync.maximal_isr
 
     def may_serve(self, now_ms: int) -> bool:
         """The lease is held; or it ran out in silence, and the in-sync set stands in for it. A broker that
@@ -137,7 +114,7 @@ class Leader:
             return False
         return lease.is_held(now_ms) or (
             not lease.is_revoked
-            and self._in_sync.stands_in_for_the_lease(now_ms=now_ms, lease_ms=lease.lease_ms)
+            and self.in_sync.stands_in_for_the_lease(now_ms=now_ms, lease_ms=lease.lease_ms)
         )
 
     # Produce.
@@ -153,13 +130,13 @@ class Leader:
         now_ms: int,
         wall_ms: int,
     ) -> tuple[AppendResult, Effects]:
-        in_sync = self._in_sync
+        in_sync, options = self.in_sync, self._replica.options
         if not self.may_serve(now_ms):
             return _NOT_LEADER, NO_EFFECTS
         if acks == ACKS_ALL:
             if in_sync.is_under_min:
                 return _NOT_ENOUGH_REPLICAS, NO_EFFECTS
-            if len(self._purgatory) >= self.options.waiters_max:
+            if len(self._purgatory) >= options.waiters_max:
                 return _TOO_MANY_WAITERS, NO_EFFECTS
         log = self._log
         if header.producer_id >= 0:
@@ -170,7 +147,7 @@ class Leader:
                 return AppendResult(verdict, log_start_offset=log.log_start_offset), NO_EFFECTS
         base_offset = log.log_end_offset
         append_time_ms = -1
-        if self.options.is_append_time:
+        if options.is_append_time:
             append_time_ms = wall_ms
             head = restamp_append_time(
                 batch,
@@ -185,7 +162,10 @@ class Leader:
             head = stamp_head(base_offset=base_offset, header=header, leader_epoch=self.leader_epoch)
             stamped = BatchHeader(base_offset, header[1], self.leader_epoch, *header[3:])
             rest = batch[_HEAD_BYTES:]
-        log.append((stamped,), (head, rest), now_ms=wall_ms)
+        try:
+            log.append((stamped,), (head, rest), now_ms=wall_ms)
+        except LogError as error:
+            return AppendResult(ErrorCode.KAFKA_STORAGE_ERROR), self._replica.go_offline(str(error))
         for follower in in_sync.waited_for:
             if follower.log_end_offset == base_offset:
                 follower.on_leader_append()
@@ -213,9 +193,9 @@ class Leader:
     def _answer_duplicate(
         self, duplicate: Duplicate, *, acks: int, waiter: object, expires_ms: int
     ) -> tuple[AppendResult, Effects]:
-        """Stored is not committed: a retry waits exactly like the original (6.3). As Kafka's, the answer has
-        the stored batch's time, whichever kind of timestamps the topic has: so a client that names its own
-        producer id can tell it from an append (6.9)."""
+        """Stored is not committed: a retry waits exactly like the original (6.3, duplicates wait). As
+        Kafka's, the answer has the stored batch's time, whichever kind of timestamps the topic has: so a
+        client that names its own producer id can tell it from an append (6.9, named producer ids)."""
         required_offset = duplicate.last_offset + 1
         is_waiting = acks == ACKS_ALL and self._watermark.offset < required_offset
         if is_waiting:
@@ -237,7 +217,7 @@ class Leader:
         )
 
     def describe_producers(self, now_ms: int) -> ProducersResult:
-        """What `append` would judge the next batches by: the log's end, committed or not."""
+        """Return what `append` judges the next batch by: the states at the log's end, committed or not."""
         if not self.may_serve(now_ms):
             return ProducersResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return ProducersResult(ErrorCode.NONE, tuple(self._log.producers.active_producers()))
@@ -245,9 +225,9 @@ class Leader:
     # Commit.
 
     def commit(self, now_ms: int) -> Effects:
-        """Move the high watermark as far as the evidence goes, and complete who waited for it."""
+        """Move the high watermark as far as the evidence goes, and complete waiting producers."""
         watermark = self._watermark
-        in_sync = self._in_sync
+        in_sync = self.in_sync
         end_offset = self._log.log_end_offset
         committable = committable_offset(self._log.vouched_end_offset, in_sync.waited_for)
         if committable <= watermark.offset or in_sync.is_under_min or not self.may_serve(now_ms):
@@ -257,7 +237,7 @@ class Leader:
                 follower,
                 leader_end_offset=end_offset,
                 now_ms=now_ms,
-                lag_ms_max=self.options.lag_ms_max,
+                lag_ms_max=self._replica.options.lag_ms_max,
             ):
                 committable = follower.log_end_offset
         if not watermark.raise_to(committable):
@@ -286,13 +266,13 @@ class Leader:
         last_fetched_epoch: int,
         max_bytes: int,
         now_ms: int,
-        at_least_one: bool,
-        contact: Contact | None,
-        mark: LogMark | None,
+        at_least_one: bool = True,
+        contact: Contact | None = None,
+        mark: LogMark | None = None,
     ) -> tuple[FetchResult, Effects]:
         if leader_epoch != self.leader_epoch:
             return FetchResult(self._epoch_error(leader_epoch)), NO_EFFECTS
-        in_sync = self._in_sync
+        in_sync = self.in_sync
         follower = in_sync.follower(replica_id)
         if follower is None:
             # Assigned by a state that has not arrived here yet, or no longer: it retries (KAFKA-13837).
@@ -309,9 +289,13 @@ class Leader:
         if mark is not None:
             if mark.partition_epoch > in_sync.state.partition_epoch:
                 # What it knows of the in-sync set has not arrived here yet; or was known here, and was lost
-                # with everything else (3.10). Until it is known nothing counts.
+                # with everything else (3.10, a host that goes back). Until it is known nothing counts.
                 return FetchResult(ErrorCode.UNKNOWN_LEADER_EPOCH), NO_EFFECTS
-            parted = self._parts_from(mark, fetch_offset)
+            try:
+                parted = self._parts_from(mark, fetch_offset)
+            except LogError as error:
+                error_code, effects = self._on_read_error(error)
+                return FetchResult(error_code), effects
             if parted is not None:
                 epoch = log.epochs.epoch_at(parted)
                 if epoch == leader_epoch:
@@ -320,10 +304,15 @@ class Leader:
                 return FetchResult(ErrorCode.NONE, diverging=EpochEnd(epoch, parted)), NO_EFFECTS
         went_back = fetch_offset < follower.log_end_offset
         lost = self._lost_by(follower, fetch_offset, broker_epoch) if went_back else NO_EFFECTS
-        records = log.read(
-            fetch_offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=at_least_one
-        )
-        # Only now, after a successful read (I17), and only what the request itself says (8.4).
+        try:
+            records = log.read(
+                fetch_offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=at_least_one
+            )
+        except LogError as error:
+            error_code, effects = self._on_read_error(error)
+            return FetchResult(error_code), effects
+        # Only now, after a successful read (I17, only successful reads count), and only what the request
+        # itself says (8.4, evidence from receipt).
         follower.on_fetch(
             fetch_offset=fetch_offset,
             broker_epoch=broker_epoch,
@@ -351,9 +340,9 @@ class Leader:
         )
 
     def _parts_from(self, mark: LogMark, fetch_offset: int) -> int | None:
-        """From where on this log holds other batches than the follower's does before its fetch offset, though
-        under the same leader epochs: somebody who led went back, and wrote again (3.10). None: nothing says
-        so."""
+        """Return from where on this log holds other batches than the follower's log, before its fetch offset
+        and under the same leader epochs: a leader went back, and wrote again (3.10, a host that goes back).
+        None if nothing shows that."""
         if not mark.crcs:
             return None
         headers = self._log.last_batches(fetch_offset, first_offset=mark.first_offset)
@@ -367,9 +356,9 @@ class Leader:
         return None
 
     def _give_up(self, replica_id: int, fetch_offset: int) -> Effects:
-        """Only this leader writes under its epoch, and a replica has more of it, or other records: this
-        process was put back to an earlier moment. It answers nobody in this leader epoch any more; the
-        controller takes its seat."""
+        """Answer no request in this leader epoch any more, because a replica has more of it than this log, or
+        other records. Only this leader writes under its epoch, so this process was put back to an earlier
+        moment. The controller takes its seat away."""
         if self._has_gone_back:
             return NO_EFFECTS
         self._has_gone_back = True
@@ -386,8 +375,8 @@ class Leader:
     def _lost_by(self, follower: FollowerProgress, fetch_offset: int, broker_epoch: int) -> Effects:
         """A follower cuts nothing after its log was found to be a prefix of this one: if one process of it
         asks for less than it has had in this leader epoch, it was put back."""
-        state = self._in_sync.state
-        has_seat = follower in self._in_sync.waited_for or follower.broker_id in state.elr
+        state = self.in_sync.state
+        has_seat = follower in self.in_sync.waited_for or follower.broker_id in state.elr
         if broker_epoch != follower.broker_epoch or not has_seat:
             return NO_EFFECTS
         return (
@@ -399,23 +388,17 @@ class Leader:
         )
 
     def _went_back(self, detail: str, *, next_offset: int, broker_id: int = -1) -> ReportProblem:
-        state = self._in_sync.state
-        return ReportProblem(
-            ReplicaProblem(
-                topic_id=state.topic_id,
-                partition=state.partition,
-                code="went_back",
-                detail=detail,
-                leader_epoch=self.leader_epoch,
-                first_offset=self._log.log_end_offset,
-                next_offset=next_offset,
-                high_watermark=self._watermark.offset,
-                broker_id=broker_id,
-            )
+        return self._replica.problem(
+            "went_back",
+            detail,
+            leader_epoch=self.leader_epoch,
+            first_offset=self._log.log_end_offset,
+            next_offset=next_offset,
+            broker_id=broker_id,
         )
 
     def _may_ask_for(self, follower: FollowerProgress, now_ms: int) -> bool:
-        in_sync = self._in_sync
+        in_sync = self.in_sync
         return (
             in_sync.pending is None
             and follower in in_sync.outsiders
@@ -423,13 +406,13 @@ class Leader:
             and not follower.is_lagging(
                 leader_end_offset=self._log.log_end_offset,
                 now_ms=now_ms,
-                lag_ms_max=self.options.lag_ms_max,
+                lag_ms_max=self._replica.options.lag_ms_max,
             )
             and self._lease.is_held(now_ms)
         )
 
     def on_replica_gone(self, replica_id: int, contact: Contact) -> None:
-        follower = self._in_sync.follower(replica_id)
+        follower = self.in_sync.follower(replica_id)
         if follower is not None and follower.contact is contact:
             follower.contact = None
 
@@ -441,18 +424,17 @@ class Leader:
         last_fetched_epoch: int,
         max_bytes: int,
         now_ms: int,
-        at_least_one: bool,
-        is_debugging: bool,
-    ) -> FetchResult:
+        at_least_one: bool = True,
+        is_debugging: bool = False,
+    ) -> tuple[FetchResult, Effects]:
         if leader_epoch not in (-1, self.leader_epoch):
-            return FetchResult(self._epoch_error(leader_epoch))
+            return FetchResult(self._epoch_error(leader_epoch)), NO_EFFECTS
         if not self.may_serve(now_ms):
-            return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), NO_EFFECTS
         refusal = check_position(self._log, fetch_offset, last_fetched_epoch)
         if refusal is not None:
-            return refusal
-        return read_committed(
-            self._log,
+            return refusal, NO_EFFECTS
+        return self._read_committed(
             self._watermark.offset,
             fetch_offset,
             max_bytes=max_bytes,
@@ -474,7 +456,7 @@ class Leader:
             return EpochEndResult(self._epoch_error(current_leader_epoch))
         if not self.may_serve(now_ms):
             return EpochEndResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        end: EpochEnd = self._log.epochs.end_offset_for(leader_epoch, log_end_offset=self._log.log_end_offset)
+        end = self._log.epochs.end_offset_for(leader_epoch, log_end_offset=self._log.log_end_offset)
         return EpochEndResult(ErrorCode.NONE, end.leader_epoch, end.end_offset)
 
     def list_offset(
@@ -502,9 +484,18 @@ class Leader:
         return OffsetResult(ErrorCode.NONE, high_watermark, leader_epoch=log.epochs.epoch_at(high_watermark))
 
     def on_looked_up(
+        self, lookup: TimestampLookup, found: TimestampHit | LogError | None, *, now_ms: int
+    ) -> tuple[OffsetResult | TimestampLookup, Effects]:
+        if isinstance(found, LogError) and not isinstance(found, LogChanged):
+            error_code, effects = self._on_read_error(found)
+            return OffsetResult(error_code), effects
+        return self._judged(lookup, found, now_ms), NO_EFFECTS
+
+    def _judged(
         self, lookup: TimestampLookup, hit: TimestampHit | LogChanged | None, now_ms: int
     ) -> OffsetResult | TimestampLookup:
-        """Time may have passed: who leads, and where the log starts, is asked again."""
+        """Judge what was found. Time may have passed, so the leadership and the log start are checked
+        again."""
         if lookup.leader_epoch != self.leader_epoch or not self.may_serve(now_ms):
             return OffsetResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if hit is None:
@@ -518,52 +509,65 @@ class Leader:
     @property
     def _knows_less_than_is_committed(self) -> bool:
         """More is committed than this leader can prove yet: its answer would go backwards (KIP-207, I19)."""
-        return self._watermark.offset < self._in_sync.epoch_start_offset
+        return self._watermark.offset < self.in_sync.epoch_start_offset
 
-    def delete_records(self, before_offset: int, *, now_ms: int) -> OffsetResult:
+    def delete_records(self, before_offset: int, *, now_ms: int) -> tuple[OffsetResult, Effects]:
         if not self.may_serve(now_ms):
-            return OffsetResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return OffsetResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), NO_EFFECTS
         high_watermark = self._watermark.offset
         offset = high_watermark if before_offset == -1 else before_offset
         if not 0 <= offset <= high_watermark:
-            return OffsetResult(ErrorCode.OFFSET_OUT_OF_RANGE)
+            return OffsetResult(ErrorCode.OFFSET_OUT_OF_RANGE), NO_EFFECTS
         if offset > self._log.log_start_offset:
-            self._log.advance_log_start(offset)
-        return OffsetResult(ErrorCode.NONE, self._log.log_start_offset)
+            try:
+                self._log.advance_log_start(offset)
+            except LogError as error:
+                return OffsetResult(ErrorCode.KAFKA_STORAGE_ERROR), self._replica.go_offline(str(error))
+        return OffsetResult(ErrorCode.NONE, self._log.log_start_offset), NO_EFFECTS
 
     # Control.
 
-    def begin(self, now_ms: int) -> Effects:
-        """Once, when the leadership begins: a sole member commits what it holds."""
+    def on_vouched(self, *, now_ms: int) -> Effects:
+        """Also called once when the leadership begins: a sole member commits what it holds."""
         vouch: Effects = (VOUCH,) if self._log.must_vouch else NO_EFFECTS
         return self.commit(now_ms) + self._ask(now_ms) + vouch
 
     def on_state(self, state: PartitionState, now_ms: int) -> Effects:
         """A newer state of this leader epoch: a smaller maximal ISR or minimum may commit (KAFKA-13091)."""
-        self._in_sync.on_state(state, now_ms=now_ms)
+        self.in_sync.on_state(state, now_ms=now_ms)
         return self.commit(now_ms) + self._ask(now_ms)
 
-    def on_broker_changed(self, broker_id: int, now_ms: int) -> Effects:
-        self._in_sync.on_broker_changed(broker_id)
+    def on_broker_changed(self, broker_id: int, *, now_ms: int) -> Effects:
+        self.in_sync.on_broker_changed(broker_id)
         return self.commit(now_ms) + self._ask(now_ms)
 
     def due_proposal(self, now_ms: int) -> IsrProposal | None:
-        return self._in_sync.due_proposal(
+        return self.in_sync.due_proposal(
             now_ms=now_ms,
             leader_end_offset=self._log.log_end_offset,
             high_watermark=self._watermark.offset,
-            lag_ms_max=self.options.lag_ms_max,
-            retry_ms=self.options.proposal_retry_ms,
+            lag_ms_max=self._replica.options.lag_ms_max,
+            retry_ms=self._replica.options.proposal_retry_ms,
             may_promise=self._lease.is_held(now_ms),
         )
 
-    def on_proposal_result(self, result: IsrProposalResult, now_ms: int) -> Effects:
-        if result.error is not ControllerError.NONE or not self._in_sync.on_accepted(result, now_ms=now_ms):
+    def on_proposal_settled(self, result: IsrProposalResult, *, now_ms: int) -> Effects:
+        if result.error is not ControllerError.NONE or not self.in_sync.on_accepted(result, now_ms=now_ms):
             return NO_EFFECTS
         return self.commit(now_ms) + self._ask(now_ms)
 
-    def on_proposal_refused(self, result: IsrProposalResult, now_ms: int) -> None:
-        self._in_sync.on_refusal(result, now_ms=now_ms, refused_retry_ms=self.options.refused_retry_ms)
+    def on_proposal_refused(self, result: IsrProposalResult, *, now_ms: int) -> None:
+        retry_ms = self._replica.options.refused_retry_ms
+        self.in_sync.on_refusal(result, now_ms=now_ms, refused_retry_ms=retry_ms)
+
+    @property
+    def is_at_rest(self) -> bool:
+        in_sync, end_offset = self.in_sync, self._log.log_end_offset
+        return (
+            self._watermark.offset >= end_offset
+            and in_sync.is_whole_at(end_offset)
+            and not len(self._purgatory)
+        )
 
     def on_tick(self, now_ms: int) -> Effects:
         effects: Effects = NO_EFFECTS
@@ -573,7 +577,7 @@ class Leader:
                 failed = purgatory.take_all()
                 effects = (
                     CompleteProduce(failed, ErrorCode.NOT_LEADER_OR_FOLLOWER),
-                    Note(f"lease lapsed: {len(failed)} waiting producers failed", is_warning=True),
+                    Remark(f"lease lapsed: {len(failed)} waiting producers failed", is_warning=True),
                 )
             elif now_ms >= purgatory.next_expiry_ms:
                 expired = purgatory.expire(now_ms)
@@ -585,45 +589,29 @@ class Leader:
 
     @property
     def _timeout_error(self) -> ErrorCode:
-        """Both are ambiguous; the second says why the wait was in vain (S31)."""
-        if self._in_sync.is_under_min:
+        """Both are ambiguous; the second says why the wait was in vain (S31, the ISR falls below the
+        minimum)."""
+        if self.in_sync.is_under_min:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.REQUEST_TIMED_OUT
 
     def _ask(self, now_ms: int) -> Effects:
         """PROPOSAL_READY if due_proposal would give one."""
-        in_sync = self._in_sync
+        in_sync = self.in_sync
         if in_sync.pending is None and not self._lease.is_held(now_ms):
             return NO_EFFECTS
         is_due = in_sync.is_proposal_due(
             now_ms=now_ms,
             leader_end_offset=self._log.log_end_offset,
             high_watermark=self._watermark.offset,
-            lag_ms_max=self.options.lag_ms_max,
-            retry_ms=self.options.proposal_retry_ms,
+            lag_ms_max=self._replica.options.lag_ms_max,
+            retry_ms=self._replica.options.proposal_retry_ms,
         )
         return (PROPOSAL_READY,) if is_due else NO_EFFECTS
 
-    def next_deadline_ms(self) -> int | None:
-        in_sync = self._in_sync
-        deadlines: list[int] = []
-        if len(self._purgatory):
-            deadlines.append(self._purgatory.next_expiry_ms)
-            if self._lease.held_until_ms > 0:
-                deadlines.append(self._lease.held_until_ms)
-        if in_sync.pending is not None:
-            deadlines.append(in_sync.pending.sent_ms + self.options.proposal_retry_ms)
-        end_offset = self._log.log_end_offset
-        deadlines.extend(
-            follower.last_caught_up_ms + self.options.lag_ms_max + 1
-            for follower in in_sync.waited_for
-            if follower.log_end_offset != end_offset
-        )
-        return min(deadlines, default=None)
-
     def lag(self, now_ms: int) -> PartitionLag:
         log = self._log
-        state = self._in_sync.state
+        state = self.in_sync.state
         return PartitionLag(
             topic_id=state.topic_id,
             partition=state.partition,
@@ -632,7 +620,7 @@ class Leader:
             log_end_offset=log.log_end_offset,
             high_watermark=self._watermark.offset,
             size_bytes=log.size_bytes,
-            followers=self._in_sync.lags(
+            followers=self.in_sync.lags(
                 now_ms=now_ms,
                 leader_end_offset=log.log_end_offset,
                 remaining_bytes=lambda offset: log.size_bytes - log.size_below(offset),

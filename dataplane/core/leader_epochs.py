@@ -2,15 +2,16 @@
 
 It answers the one question that truncation asks (KIP-101, KIP-279): where does epoch e end in this log? And
 it is fed by every append and by every becoming leader, even when no record ever follows (KAFKA-7415): a
-leader that can't name the start of its own epoch sends followers to a wrong truncation point (S9).
+leader that can't name the start of its own epoch sends followers to a wrong truncation point (S9, elections
+without writes).
 
-Invariant (I20): entries increase strictly in epoch *and* in start offset. So an epoch in which nothing was
-written vanishes as soon as the next one begins at the same offset; whoever asks for it gets the one before,
-with the same end.
+Invariant (I20, an epoch's start is recorded): entries increase strictly in epoch *and* in start offset. So an
+epoch in which nothing was written vanishes as soon as the next one begins at the same offset; a request for
+it gets the one before, with the same end.
 
 Pure: values in, values out. Writing the checkpoint is the storage layer's: in the page cache before the
-leader answers with its new epoch, so that a killed process keeps it, and durable before the recovery point
-passes the epoch's first batch (KAFKA-15046, KAFKA-16541; docs/replication.md 5.3).
+epoch's first batch is, so that a killed process forgets at most an epoch in which nothing was written, and
+durable before the recovery point passes that batch (KAFKA-15046, KAFKA-16541; docs/replication.md 5.3).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from crc32c import crc32c
+
+from springtide.wire.fetch_response import EpochEnd
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
@@ -40,18 +43,8 @@ class EpochStart(NamedTuple):
     start_offset: int
 
 
-class EpochEnd(NamedTuple):
-    """Where an epoch ends: `end_offset` is exclusive. (-1, -1) is "undefined": the log can't tell."""
-
-    leader_epoch: int
-    end_offset: int
-
-    @property
-    def is_defined(self) -> bool:
-        return self.leader_epoch != UNDEFINED_EPOCH
-
-
 UNDEFINED_END = EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+"""The log can't tell where the epoch ends."""
 
 
 class LeaderEpochs:
@@ -64,7 +57,8 @@ class LeaderEpochs:
         self._starts: list[int] = []
         self.reconciled = UNDEFINED_EPOCH
         """The latest leader epoch in which this log is known to have agreed with a leader's while the
-        partition bore the mark of an unclean election: marks up to here have had their effect (I15)."""
+        partition bore the mark of an unclean election: marks up to here have had their effect (I15, no cut
+        below the high watermark)."""
         self.version = 0
         """Counts changes, so that a writer in a thread knows whether the file is still behind."""
         for leader_epoch, start_offset in entries:
@@ -81,7 +75,7 @@ class LeaderEpochs:
 
     @property
     def latest_start_offset(self) -> int:
-        """Where the newest epoch began, or UNDEFINED_OFFSET."""
+        """Return the offset at which the newest epoch began, or UNDEFINED_OFFSET."""
         return self._starts[-1] if self._starts else UNDEFINED_OFFSET
 
     def assign(self, leader_epoch: int, *, start_offset: int) -> bool:

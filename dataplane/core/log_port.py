@@ -1,4 +1,4 @@
-"""What a replica needs from its log.
+"""The port through which a replica uses its log.
 
 A replica decides and the log stores; this port is all that they share. It is synchronous, because an append
 to the page cache is cheaper than handing it to a thread, and because check, append and state update of one
@@ -18,6 +18,7 @@ from typing import Protocol
 
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.producer_state import ProducerStates
+from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import BatchHeader
 
 Buffer = bytes | bytearray | memoryview
@@ -58,26 +59,15 @@ class RottenRange:
 
 
 @dataclass(frozen=True, slots=True)
-class FileRange:
-    """Bytes of a closed or older part of a segment, to be sent from the file (sendfile) or read in a thread.
-
-    `file` is the storage layer's own handle, kept alive by this object even when retention deletes the
-    segment meanwhile.
-    """
-
-    file: object
-    position: int
-    length: int
-
-
-@dataclass(frozen=True, slots=True)
 class LogSlice:
     """Whole record batches read from a log, in order: `size_bytes` in all; empty if there is nothing.
 
-    `next_offset` is one past the last offset contained, or the asked offset if empty.
+    `next_offset` is one past the last offset contained, or the asked offset if empty. A FileChunk lies in
+    a closed or older part of a segment; its `source` is the storage layer's own handle, which it keeps alive
+    even when retention deletes the segment meanwhile.
     """
 
-    parts: tuple[memoryview | FileRange, ...]
+    parts: tuple[memoryview | FileChunk, ...]
     size_bytes: int
     next_offset: int
 
@@ -169,7 +159,8 @@ class LogPort(Protocol):
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
         """Record that `leader_epoch` starts at log_end_offset, even if no record ever follows (I20, a
-        leadership without records leaves a trace)."""
+        leadership without records leaves a trace). The caller asks for `PersistEpochs`; a process that dies
+        before that, or before the first append, forgets it."""
 
     def note_reconciled(self, leader_epoch: int) -> None:
         """Remember in `epochs` that marks of unclean elections up to this epoch have had their effect (I15,

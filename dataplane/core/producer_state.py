@@ -1,9 +1,10 @@
-"""What one partition remembers of its idempotent producers, so that a retry is stored once (KIP-98, KIP-360).
+"""One partition's memory of its idempotent producers, so that a retry is stored once (KIP-98, KIP-360).
 
 State per producer id: the epoch, the last five batches (sequences and offsets), and how far back the
 sequences are known without a gap. It is fed by *every* append (client, replication, recovery), never
 mutated before the write succeeded (KAFKA-6683), and rolled back by every truncation: state that outlives its
-bytes calls a retry a duplicate of something that is gone, and that is an acknowledged loss (S22).
+bytes calls a retry a duplicate of something that is gone, and that is an acknowledged loss (S22, appended,
+cut and retried).
 
 Only a leader checks; a follower takes what the log says (KAFKA-6003).
 
@@ -12,12 +13,12 @@ at or below the last sequence of the same epoch is one, wherever it was cut, **a
 gapless run of sequences that this state has seen**. The run is what makes the superset safe. State that
 began in the middle (an expired producer, accepted at any sequence as KIP-360 wants) proves nothing about
 sequences before its first: a batch from there was perhaps never stored, and must not be called a duplicate.
-A duplicate is not committed: whoever answers it waits until the high watermark covers `last_offset`.
+A duplicate is not committed: the leader answers it when the high watermark covers `last_offset`.
 
-Which ids there are is not asked: a client may name its own (the controller hands out small ones only, 6.8).
+Any producer id is taken: a client may name its own (the controller hands out small ones only, 6.8).
 
 Bounds: PRODUCERS_MAX ids a partition, least recently heard of goes first; ids silent for the configured time
-expire when somebody calls `expire` (by time, not by the presence of their records: KAFKA-7190).
+expire when `expire` is called (by time, not by the presence of their records: KAFKA-7190).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import SEQUENCE_MAX, BatchHeader
 
 BATCHES_RETAINED = 5
-"""As many requests as an idempotent client may have in flight on a connection."""
+"""The number of requests that an idempotent client may have in flight on a connection."""
 PRODUCERS_MAX = 100_000
 """Producer ids remembered by one partition: about 60 MB at worst."""
 EXPIRATION_MS = 24 * 60 * 60 * 1000
@@ -129,8 +130,8 @@ class ProducerStates:
         return self._end_offset
 
     def check(self, header: BatchHeader) -> ErrorCode | Duplicate:
-        """What a leader must do with a batch that a client sent: append it (NONE), answer it as a duplicate,
-        or refuse it. Mutates nothing.
+        """Return what a leader must do with a batch that a client sent: append it (NONE), answer it as a
+        duplicate, or refuse it. Mutates nothing.
 
         INVALID_PRODUCER_EPOCH: a newer instance of this producer has written. OUT_OF_ORDER_SEQUENCE_NUMBER:
         a gap, a new epoch that does not begin at 0, or a batch older than all this state can vouch for.
@@ -154,7 +155,7 @@ class ProducerStates:
         )
 
     def update(self, header: BatchHeader, *, now_ms: int) -> None:
-        """Take in a batch that is in the log, whatever it says. `header` has its final offsets."""
+        """Take in a batch that is in the log, without a check. `header` has its final offsets."""
         producer_id = header.producer_id
         if producer_id < 0:
             return
@@ -201,7 +202,7 @@ class ProducerStates:
         return expired
 
     def has_batch_at_or_beyond(self, log_offset: int) -> bool:
-        """Whether a truncation to `log_offset` concerns this state at all."""
+        """Return whether a truncation to `log_offset` concerns this state at all."""
         return self._end_offset > log_offset
 
     def replace_with(self, other: ProducerStates) -> None:
@@ -217,8 +218,8 @@ class ProducerStates:
         self._end_offset = 0
 
     def active_producers(self) -> list[ProducerView]:
-        """For DescribeProducers, in order of id. `last_timestamp_ms` is that of the last batch's records,
-        or of the update when only a control batch was seen."""
+        """Return the producers in order of id, for DescribeProducers. `last_timestamp_ms` is that of the last
+        batch's records, or of the update when only a control batch was seen."""
         return [
             ProducerView(
                 producer_id,
@@ -231,7 +232,7 @@ class ProducerStates:
 
     def encode(self) -> bytes:
         """A snapshot with all five batches of each producer: with one only, as Kafka's file has it, a retry
-        of an older one right after a restart fails as out of order (S23)."""
+        of an older one right after a restart fails as out of order (S23, an older batch is retried)."""
         parts: list[bytes] = []
         for producer_id, producer in self._producers.items():
             parts.append(
@@ -252,7 +253,7 @@ class ProducerStates:
 
 
 def decode_producer_states(encoded: bytes) -> ProducerStates:
-    """What `ProducerStates.encode` wrote. Raises CorruptProducerSnapshot; trusts no count before the CRC."""
+    """Reverse `ProducerStates.encode`; trust no count before the CRC. Raises CorruptProducerSnapshot."""
     if len(encoded) < _SNAPSHOT_HEAD.size:
         raise CorruptProducerSnapshot(f"{len(encoded)} bytes")
     magic, version, crc, end_offset, producers = _SNAPSHOT_HEAD.unpack_from(encoded)

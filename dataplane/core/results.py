@@ -1,14 +1,14 @@
-"""What a replica is given and what it answers, partition by partition. Values only."""
+"""A replica's inputs and its answers, partition by partition. Values only."""
 
 from __future__ import annotations
 
 import msgspec
 
 from dataplane.core.fetch_session import FETCH_BYTES_MAX
-from dataplane.core.leader_epochs import EpochEnd
 from dataplane.core.log_port import Buffer, LogSlice
 from dataplane.core.producer_state import ProducerView
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_response import EpochEnd
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -20,7 +20,7 @@ ACKS_ALL = -1
 
 
 class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What operators may tune, per topic or per broker; times in ms.
+    """The options that operators may tune, per topic or per broker; times in ms.
 
     lag_ms_max: replica.lag.time.max.ms. is_append_time: message.timestamp.type=LogAppendTime.
     proposal_retry_ms: how long an unanswered proposal rests before it is sent again, unchanged.
@@ -97,7 +97,7 @@ class OffsetResult(msgspec.Struct, frozen=True):
 
 
 class TimestampLookup(msgspec.Struct, frozen=True):
-    """What a ListOffsets has to ask the log: the first record at or after `timestamp_ms`, or, if that is
+    """The question of a ListOffsets to the log: the first record at or after `timestamp_ms`, or, if that is
     None, the one with the largest timestamp; below `end_offset`. Its answer goes to `on_looked_up`."""
 
     timestamp_ms: int | None
@@ -105,7 +105,7 @@ class TimestampLookup(msgspec.Struct, frozen=True):
     end_offset: int
 
 
-class FetchedPartition(msgspec.Struct, frozen=True, kw_only=True):
+class LeaderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One partition of a leader's Fetch answer, as the follower got it. `records`: whole batches, perhaps
     a cut-off one at the end, which is ignored."""
 

@@ -1,4 +1,4 @@
-"""What a scrub reads next, and what may be written over a rotten range (5.7, scrubbing).
+"""The log that a scrub reads next, and the bytes that may be written over a rotten range (5.7, scrubbing).
 
 A pass reads one log from its start to its high watermark. One pass runs at a time. The log whose bytes were
 read longest ago is next, but never before its interval is over. Times are wall clock, because they outlive
@@ -92,7 +92,7 @@ def mend_position(log: LogPort, first_offset: int, leader_epoch: int) -> FetchPo
 
 
 class Unfit(Exception):
-    """What the leader sent is not what was here."""
+    """Bytes from the leader that are not those that were here."""
 
 
 def fitting_bytes(

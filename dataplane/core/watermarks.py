@@ -2,11 +2,13 @@
 
 Two rules live here, and nothing else may move the value:
 
-- `committable_offset`: what the followers that must be waited for have fetched *in this leader epoch* (I3).
-  An unknown position counts as "nothing yet", never as an old one: a leader that reused what a follower had
-  in an earlier epoch could acknowledge records that the follower has since truncated (S7).
+- `committable_offset`: what the followers that must be waited for have fetched *in this leader epoch* (I3,
+  only this epoch's evidence counts). An unknown position counts as "nothing yet", never as an old one: a
+  leader that reused what a follower had in an earlier epoch could acknowledge records that the follower has
+  since truncated (S7, an epoch in between was missed).
 - `HighWatermark`: the value itself; it never goes back except with a truncation of the log under it, and
-  log_start_offset <= high watermark <= log_end_offset holds after every step (I26).
+  log_start_offset <= high watermark <= log_end_offset holds after every step (I26, start, high watermark and
+  end in order).
 
 Whether it *may* move (committed ISR at least the minimum, lease held) is the leader's to ask before it calls.
 """
@@ -49,7 +51,7 @@ class HighWatermark:
         self.on_log_cut()
 
     def raise_to(self, offset: int) -> bool:
-        """Whether that was news. A lower offset changes nothing: what is committed stays so."""
+        """Raise it; return whether it moved. A lower offset changes nothing: what is committed stays so."""
         if offset <= self.offset:
             return False
         assert offset <= self._log.log_end_offset, (offset, self._log.log_end_offset)

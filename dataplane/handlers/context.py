@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class BrokerContext(NodeContext):
-    """What handlers of a process that stores records use beside what every process has."""
+    """The objects that handlers of a process that stores records use, beside those of every process."""
 
     broker_id: int
     config: BrokerConfig

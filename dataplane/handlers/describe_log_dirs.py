@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from dataplane.handlers.context import BrokerContext
 from dataplane.shell.asides import Listed
-from dataplane.shell.partitions import HostedPartition
+from dataplane.shell.hosted import HostedPartition
 from springtide.node.handlers.context import Request
 from springtide.wire.errors import ErrorCode
 

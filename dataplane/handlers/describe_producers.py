@@ -1,8 +1,8 @@
 """DescribeProducers: what a partition's leader remembers of its idempotent producers (KIP-664).
 
 A producer that names its own id (docs/replication.md, 6.9) asks this before it sends: the last sequence says
-what of its batches is stored already. That is the log's end, not what is committed; whoever must know that
-sends the last batch once more and waits for its acknowledgement.
+what of its batches is stored already. That is the log's end, not what is committed; a producer that must
+know that sends the last batch once more and waits for its acknowledgement.
 
 Kafka's followers answer, too, for operators who look for hanging transactions. Here only the leader does: a
 client that took a follower's older answer for the truth would send sequences again that are stored.
@@ -55,7 +55,7 @@ def _describe(context: BrokerContext, topic: str, partition: int, now_ms: int) -
     hosted = context.table.get_by_name(topic, partition)
     if hosted is None:
         return ProducersResult(error_of_unhosted(context, topic, partition))
-    return hosted.replica.describe_producers(now_ms)
+    return hosted.replica.role.describe_producers(now_ms)
 
 
 def _fields(partition: int, result: ProducersResult, error_message: str | None) -> dict[str, object]:

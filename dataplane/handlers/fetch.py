@@ -1,18 +1,21 @@
 """Fetch: the sessions' bookkeeping, each partition's replica, and the answer without copying a record.
 
 Followers and consumers take the same road and part only at the replica. Before version 13 topics go by name;
-a name that nobody knows gets a key of its own in the session, so that it can be answered with an error each
-time, like any other partition. Under such a name a debugging consumer may read what a truncation dropped.
+an unknown name gets a key of its own in the session, so that it can be answered with an error each time, like
+any other partition. Under such a name a debugging consumer may read what a truncation dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from controller.contract.partition_state import PartitionKey
-from dataplane.core.fetch_session import FetchPartition, FetchRequest, FetchSession, FollowedPartition
-from dataplane.core.log_port import FileRange as LogRange
-from dataplane.core.replica import FetchResult
+from dataplane.core.fetch_session import (
+    FINAL_EPOCH,
+    AskedPartition,
+    FetchSession,
+    FollowedPartition,
+    SessionRequest,
+)
+from dataplane.core.results import FetchResult
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.produce import leader_hint
 from dataplane.shell.fetches import Fetch, FetchedAnswer
@@ -20,16 +23,13 @@ from springtide.node.handlers.context import Request
 from springtide.node.handlers.metadata import is_legal_topic_name
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch import (
-    TOPIC_ID_SINCE,
-    EpochEnd,
+from springtide.wire.fetch_request import TOPIC_ID_SINCE, Topic, decode_fetch_request
+from springtide.wire.fetch_response import (
     FetchedPartition,
-    Topic,
+    encode_fetch_frame,
     encode_fetch_response,
 )
-from springtide.wire.framing import Chunk, FileRange
 from springtide.wire.leader_hints import NodeEndpoint
-from springtide.wire.replica_fetch import decode_request, encode_answer
 
 MAX_WAIT_MS_MAX = 5 * 60 * 1000
 PARTITION_BYTES_MIN = 1
@@ -40,20 +40,29 @@ _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_L
 
 
 def handle(context: BrokerContext, request: Request) -> None:
-    message = decode_request(request.api_version, request.frame, request.body_position)
+    message = decode_fetch_request(
+        request.api_version, request.frame, request.body_position, on_rest=request.on_rest
+    )
+    connection = request.answer.connection
+    if message.replica_id >= 0 and not message.partitions and message.session_epoch == FINAL_EPOCH:
+        # A follower that fetches nothing, outside its session, ends the wait of its request before this one.
+        if isinstance(connection.fetch_session, FetchSession):
+            context.fetches.hurry(connection.fetch_session)
+        request.reply_chunks(encode_fetch_response(request.api_version, ()))
+        return
     now_ms = request.now_ms
     uses_topic_ids = request.api_version >= TOPIC_ID_SINCE
     fetches = context.fetches
     forgotten = [(_topic_key(context, topic), partition) for topic, partition in message.forgotten]
     opened = fetches.sessions.open(
-        FetchRequest(
+        SessionRequest(
             session_id=message.session_id,
             session_epoch=message.session_epoch,
             replica_id=message.replica_id,
             broker_epoch=message.broker_epoch,
             uses_topic_ids=uses_topic_ids,
             partitions=[
-                FetchPartition(
+                AskedPartition(
                     _topic_key(context, one.topic),
                     one.partition,
                     one.leader_epoch,
@@ -77,8 +86,7 @@ def handle(context: BrokerContext, request: Request) -> None:
         for key in forgotten:
             hosted = context.table.get(*key)
             if hosted is not None:
-                hosted.replica.on_replica_gone(opened.replica_id, opened.contact)
-    connection = request.answer.connection
+                hosted.replica.role.on_replica_gone(opened.replica_id, opened.contact)
     connection.fetch_session = opened
     fetches.start(
         Fetch(
@@ -108,7 +116,7 @@ def evaluate(
     at_least_one: bool,
     now_ms: int,
 ) -> FetchResult:
-    """What one partition of a session may be told now."""
+    """Evaluate one partition of a session: return what the session may be told of it now."""
     topic_id, partition = followed.key
     hosted = context.table.get(topic_id, partition)
     if hosted is None:
@@ -128,7 +136,7 @@ def evaluate(
             if limit is not None:
                 max_bytes = min(max_bytes, limit)
                 at_least_one = at_least_one and limit > 0
-        result, effects = hosted.replica.on_replica_fetch(
+        result, effects = hosted.replica.role.on_replica_fetch(
             replica_id=session.replica_id,
             broker_epoch=session.broker_epoch,
             leader_epoch=followed.leader_epoch,
@@ -141,7 +149,7 @@ def evaluate(
             mark=followed.take_mark(),
         )
     else:
-        result, effects = hosted.replica.on_consumer_fetch(
+        result, effects = hosted.replica.role.on_consumer_fetch(
             leader_epoch=followed.leader_epoch,
             fetch_offset=followed.fetch_offset,
             last_fetched_epoch=followed.last_fetched_epoch,
@@ -199,14 +207,14 @@ def _respond_plainly(
     key, result = answer.followed.key, answer.result
     _count(context, key, session, answer.size_bytes)
     request.answer.complete(
-        encode_answer(
+        encode_fetch_frame(
             correlation_id=request.correlation_id,
             session_id=session.session_id,
             topic_id=topic_id_bytes(key[0]),
             partition=key[1],
             high_watermark=result.high_watermark,
             log_start_offset=result.log_start_offset,
-            records=() if result.records is None else _chunks(result.records.parts),
+            records=() if result.records is None else result.records.parts,
             records_bytes=answer.size_bytes,
         )
     )
@@ -233,7 +241,6 @@ def _encode_partition(
             current_leader=hint,
         )
     _count(context, key, session, answer.size_bytes)
-    diverging = result.diverging
     return FetchedPartition(
         topic,
         key[1],
@@ -241,8 +248,8 @@ def _encode_partition(
         result.high_watermark,
         result.high_watermark,
         result.log_start_offset,
-        () if result.records is None else _chunks(result.records.parts),
-        diverging_epoch=None if diverging is None else EpochEnd(diverging.leader_epoch, diverging.end_offset),
+        () if result.records is None else result.records.parts,
+        diverging_epoch=result.diverging,
     )
 
 
@@ -253,15 +260,8 @@ def _wire_topic(context: BrokerContext, key: PartitionKey, *, uses_topic_ids: bo
     if topic_id.startswith(NAME_PREFIX):
         return topic_id[len(NAME_PREFIX) :]
     known = context.view.topic_by_id(topic_id)
-    # A topic deleted while the session followed it: the client asked by a name that is nobody's now.
+    # A topic deleted while the session followed it: no topic has the name that the client asked for.
     return "" if known is None else known.topic
-
-
-def _chunks(parts: Sequence[memoryview | LogRange]) -> Sequence[Chunk]:
-    return [
-        FileRange(part.file, part.position, part.length) if isinstance(part, LogRange) else part
-        for part in parts
-    ]
 
 
 def _count(context: BrokerContext, key: PartitionKey, session: FetchSession, size_bytes: int) -> None:

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, cast
 
-from dataplane.core.replica import OffsetResult
 from dataplane.core.results import (
     EARLIEST_LOCAL_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
     MAX_TIMESTAMP,
+    OffsetResult,
     TimestampLookup,
 )
 from dataplane.handlers.context import BrokerContext
+from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.lookups import Found, look_up
-from dataplane.shell.partitions import HostedPartition
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.metadata import is_legal_topic_name
 from springtide.wire.errors import ErrorCode
@@ -74,7 +74,7 @@ class _ListOffsets:
         if request.api_version < SPECIAL_SINCE.get(asked.timestamp, 0):
             self._settle(place, OffsetResult(ErrorCode.UNSUPPORTED_VERSION))
             return
-        result = hosted.replica.list_offset(
+        result = hosted.replica.role.list_offset(
             asked.timestamp,
             leader_epoch=getattr(asked, "current_leader_epoch", -1),
             now_ms=request.now_ms,
@@ -98,7 +98,7 @@ class _ListOffsets:
 
         def done(found: Found) -> None:
             now_ms = context.mono_ms()
-            following, effects = hosted.replica.on_looked_up(lookup, found, now_ms=now_ms)
+            following, effects = hosted.replica.role.on_looked_up(lookup, found, now_ms=now_ms)
             context.table.run_effects(hosted, effects)
             self._go_on(place, hosted, following, again_max - 1)
 
@@ -154,7 +154,7 @@ def error_of_unhosted(context: BrokerContext, topic: str, partition: int) -> Err
     known = context.view.topic_by_name(topic)
     if known is not None and context.view.state(known.topic_id, partition) is not None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    # Before the first full state nobody knows what is absent.
+    # Before the first full state this broker does not know what is absent.
     return (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if context.is_view_complete()

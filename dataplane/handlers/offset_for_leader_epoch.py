@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from dataplane.core.replica import EpochEndResult
+from dataplane.core.results import EpochEndResult
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.list_offsets import error_of_unhosted
 from springtide.node.handlers.context import Request
@@ -34,7 +34,7 @@ def _epoch_end(context: BrokerContext, topic: str, asked: Any, now_ms: int) -> d
     if hosted is None:
         result = EpochEndResult(error=error_of_unhosted(context, topic, asked.partition))
     else:
-        result = hosted.replica.offset_for_leader_epoch(
+        result = hosted.replica.role.offset_for_leader_epoch(
             current_leader_epoch=asked.current_leader_epoch, leader_epoch=asked.leader_epoch, now_ms=now_ms
         )
     return {

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from controller.contract.partition_state import NO_LEADER
-from dataplane.core.replica import AppendResult
+from dataplane.core.results import AppendResult
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.list_offsets import error_of_unhosted
-from dataplane.handlers.produce_answer import encode_success
 from dataplane.shell.produces import PartitionOfProduce, ProduceWaiter, WaitingProduce
 from springtide.node.handlers.context import Request
 from springtide.wire.apis import APIS, TOO_OLD_ERROR, ApiKey
@@ -26,6 +25,7 @@ from springtide.wire.produce import (
     ProduceOutcome,
     ProduceRequest,
     decode_produce_request,
+    encode_produce_frame,
     encode_produce_response,
 )
 from springtide.wire.record_batch import HEADER_BYTES, check_produced_batch, decode_header
@@ -71,7 +71,7 @@ class SingleProduce:
         topic, partition, _ = message.partitions[0]
         request.answer.complete(
             (
-                encode_success(
+                encode_produce_frame(
                     request.api_version,
                     correlation_id=request.correlation_id,
                     topic=topic,
@@ -85,7 +85,9 @@ class SingleProduce:
 
 
 def handle(context: BrokerContext, request: Request) -> None:
-    message = decode_produce_request(request.api_version, request.frame, request.body_position)
+    message = decode_produce_request(
+        request.api_version, request.frame, request.body_position, on_rest=request.on_rest
+    )
     partitions = message.partitions
     refusal = _refusal(request.api_version, message)
     expires_ms = request.now_ms + min(max(message.timeout_ms, 0), TIMEOUT_MS_MAX)
@@ -143,7 +145,7 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
     if error is not ErrorCode.NONE or header is None:
         produces.on_appended(waiter, AppendResult(error=error))
         return
-    result, effects = hosted.replica.append(
+    result, effects = hosted.replica.role.append(
         header,
         records,
         acks=acks,
@@ -163,7 +165,7 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
 
 
 def _refusal(api_version: int, message: ProduceRequest) -> ErrorCode:
-    """What is wrong with the whole request, told to each of its partitions."""
+    """Return what is wrong with the whole request, or NONE. Each of its partitions is answered with it."""
     if api_version < SERVED_SINCE:
         return TOO_OLD_ERROR
     if message.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):

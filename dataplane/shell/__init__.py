@@ -1,1 +1,1 @@
-"""The broker process: sockets, tasks, files' threads and the controller session around the pure cores."""
+"""The broker process: sockets, tasks, files' threads and the controller session around the cores."""

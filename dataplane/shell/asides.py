@@ -1,8 +1,8 @@
-"""Copies of what truncations dropped, served to whoever asks for one by its name (docs/replication.md, 5.6).
+"""Copies of what truncations dropped, served by name (docs/replication.md, 5.6).
 
-A copy is opened in a thread, which reads all of it once; who asks meanwhile waits as at the end of a log, and
-is woken. Open copies are few and kept for a while, because a reader comes back for the next piece. What could
-not be opened is told once to those who wait, and tried again for the next who asks.
+A copy is opened in a thread, which reads all of it once; a reader that asks meanwhile waits as at the end
+of a log, and is woken. Open copies are few and kept for a while, because a reader comes back for the next
+piece. If a copy could not be opened, the waiting readers get the error, and the next request tries again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 OPEN_MAX = 32
 """Copies kept open: a descriptor each, and 16 bytes of index for 64 KiB of file."""
 OPENING_MAX = 4
-"""Copies that threads read at a time. Who asks for another meanwhile gets nothing, and asks again."""
+"""Copies that threads read at a time. A request for another one gets nothing, and is repeated."""
 FAILURES_MAX = 1_000
 
 UNKNOWN = FetchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -36,7 +36,7 @@ UNKNOWN = FetchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What there is, by name. usable_bytes: left on the disk, or -1. failure: why nothing could be listed."""
+    """The copies found, by name. usable_bytes: left on the disk, or -1. failure: why none could be listed."""
 
     found: tuple[FoundAside, ...] = ()
     usable_bytes: int = -1
@@ -69,8 +69,8 @@ class Asides:
     def fetch(
         self, name: str, key: PartitionKey, *, fetch_offset: int, max_bytes: int, at_least_one: bool
     ) -> FetchResult:
-        """As a consumer's fetch of a log. `key` is that of the fetch session. The answer's high watermark is
-        what the replica knew to be committed when it cut; what is beyond it is given out all the same."""
+        """Answer as a log answers a consumer's fetch. `key` is that of the fetch session. The high watermark
+        is what the replica knew to be committed when it cut; records beyond it are given out all the same."""
         if not is_aside_name(name):
             return UNKNOWN
         failure = self._failed.pop(key, None)
@@ -122,7 +122,7 @@ class Asides:
             else:
                 for key in waiting:
                     self._failed[key] = opened
-                while len(self._failed) > FAILURES_MAX:  # their fetches have ended: nobody came back for it
+                while len(self._failed) > FAILURES_MAX:  # their fetches have ended, and no reader came back
                     del self._failed[next(iter(self._failed))]
         for key in waiting:
             self._on_opened(key)

@@ -21,10 +21,12 @@ import trio
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from controller.contract.administration import AdminRequest, AdminResponse
-from controller.contract.session import BrokerStatus, RegisterResponse
+from controller.contract.session import BrokerStatus, RegisterRequest, RegisterResponse
 from controller.contract.updates import ProducerIdsRequest, ProducerIdsResponse
+from dataplane.core.creations import PendingCreations
 from dataplane.core.fetch_session import FetchSession, FetchSessions, FollowedPartition
-from dataplane.core.replica import FetchResult, ReplicaOptions, Role
+from dataplane.core.leader import Leader
+from dataplane.core.results import FetchResult, ReplicaOptions
 from dataplane.handlers import fetch as fetch_handler
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.table import HANDLERS
@@ -32,10 +34,11 @@ from dataplane.shell.asides import Asides
 from dataplane.shell.config import BrokerConfig, TopicSettings
 from dataplane.shell.data_directory import DataDirectory, Loaded
 from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
+from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.lookups import Lookups
 from dataplane.shell.maintenance import Maintenance
 from dataplane.shell.metrics import BrokerCounters, collect_counters
-from dataplane.shell.partitions import HostedPartition, PartitionTable
+from dataplane.shell.partitions import PartitionTable
 from dataplane.shell.preflight import Preflight
 from dataplane.shell.producer_ids import ProducerIds
 from dataplane.shell.produces import Produces
@@ -44,17 +47,17 @@ from dataplane.shell.scrubber import Scrubber
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import DIVERGENT, LogDir
 from springtide.node.administration import Administration
-from springtide.node.clock import Clock, SystemClock, Timekeeper
+from springtide.node.clock import BrokerClock, Clock, MachineClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.connection import Connection
 from springtide.node.controller_client import ControllerClient, Seen
-from springtide.node.controller_session import BrokerIdentity, ControllerSession
+from springtide.node.controller_session import ControllerSession
 from springtide.node.handlers.dispatch import make_dispatch
 from springtide.node.lease import Lease
-from springtide.node.net import Net, SystemNet
+from springtide.node.net import Listener, Net, SystemNet
 from springtide.node.server import Server, ServerLimits
 from springtide.node.status import MetricsCollector, StatusServer, gauge
-from springtide.node.threads import Threads, WorkerThreads
+from springtide.node.threads import Threads, TrioThreads
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +66,7 @@ SESSION_ID_BITS = 31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """What `dataplane serve` was told. `advertise` is what clients and peers are told to connect to."""
+    """The settings of `dataplane serve`. `advertise_*` is the address that clients and peers connect to."""
 
     cluster: str
     broker_id: int
@@ -84,31 +87,45 @@ class BrokerSettings:
 class Ports:
     """The world: clocks, network, disk, threads, randomness, and the road to the controller."""
 
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock = field(default_factory=MachineClock)
     net: Net = field(default_factory=SystemNet)
     disk: Disk = field(default_factory=PosixDisk)
-    threads: Threads = field(default_factory=WorkerThreads)
+    threads: Threads = field(default_factory=TrioThreads)
     rng: random.Random = field(default_factory=random.SystemRandom)
     controller_transport: httpx.AsyncBaseTransport | None = None
 
 
-class Broker:
-    """See the module. `log_dir` is open and locked, `loaded` are its recovered logs."""
+class StorageBroker:
+    """See the module. `log_dir` is open and locked, `loaded` are its recovered logs, `seen` is what the last
+    process saw of the controller. Both listeners are bound; `listen` makes them."""
 
-    def __init__(self, settings: BrokerSettings, ports: Ports, log_dir: LogDir, loaded: Loaded) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        ports: Ports,
+        log_dir: LogDir,
+        loaded: Loaded,
+        seen: Seen,
+        *,
+        listener: Listener,
+        metrics_listener: Listener | None = None,
+    ) -> None:
         self.settings = settings
         self._ports = ports
-        self._log_dir = log_dir
-        self._loaded = loaded
+        self._listener = listener
+        self._incarnation_id = f"{ports.rng.getrandbits(128):032x}"
         self._nursery: trio.Nursery | None = None
         self._has_begun = trio.Event()
         #: The cluster's settings that were read last, and what they make of our own.
         self._cluster_configs: Mapping[str, str] = {}
         self._config_in_cluster = settings.config
-        clock = self._clock = Timekeeper(ports.clock)
+        clock = self._clock = BrokerClock(ports.clock)
         config = settings.config
         self.counters = BrokerCounters()
-        self.view = ClusterView()
+        self.counters.started_us = ports.clock.mono_us()
+        poller = ports.net.poller()
+        pending = PendingCreations()
+        self.view = ClusterView(unmade=pending.wanted)
         self.lease = Lease()
         self._produces = Produces(self.counters)
         self.directory = DataDirectory(
@@ -121,6 +138,15 @@ class Broker:
             spawn=self.spawn,
             on_storage_error=self._on_storage_error,
         )
+        self.fetches = Fetches(
+            sessions=FetchSessions(
+                _session_ids(ports.rng),
+                sessions_max=config.number("max.incremental.fetch.session.cache.slots"),
+            ),
+            evaluate=self._evaluate,
+            respond=self._respond,
+            clock=clock,
+        )
         self.table = PartitionTable(
             broker_id=settings.broker_id,
             view=self.view,
@@ -131,16 +157,10 @@ class Broker:
             store=self.directory,
             options_for=self._replica_options,
             on_configs=self._configure,
-            high_watermark_of=self.directory.high_watermark,
-        )
-        self.fetches = Fetches(
-            sessions=FetchSessions(
-                _session_ids(ports.rng),
-                sessions_max=config.number("max.incremental.fetch.session.cache.slots"),
-            ),
-            evaluate=self._evaluate,
-            respond=self._respond,
-            clock=clock,
+            pending=pending,
+            fetches=self.fetches,
+            wake_report=self._wake_report,
+            end_turn=self.end_turn,
         )
         self.fetchers = ReplicaFetchers(
             broker_id=settings.broker_id,
@@ -148,6 +168,7 @@ class Broker:
             table=self.table,
             view=self.view,
             net=ports.net,
+            poller=poller,
             clock=clock,
             rng=ports.rng,
             config=config,
@@ -200,7 +221,7 @@ class Broker:
             ),
             asides=Asides(
                 disk=ports.disk,
-                directory=f"{self.directory.path}/{DIVERGENT}",
+                directory=f"{log_dir.path}/{DIVERGENT}",
                 threads=ports.threads,
                 spawn=self.spawn,
                 on_opened=self.fetches.on_high_watermark_moved,
@@ -208,10 +229,83 @@ class Broker:
             ),
             log_dir_failure=lambda: self.directory.failure,
         )
-        self.server: Server
-        self.session: ControllerSession
-        self._client: ControllerClient
+        self.server = Server(
+            listener=listener,
+            poller=poller,
+            dispatch=make_dispatch(HANDLERS, self.context, ports.clock),
+            clock=ports.clock,
+            threads=ports.threads,
+            counters=self.counters,
+            limits=ServerLimits(
+                connections_max=config.number("max.connections"),
+                connections_per_ip_max=config.number("max.connections.per.ip"),
+                idle_ms_max=config.number("connections.max.idle.ms"),
+                memory_bytes_max=config.number("queued.max.request.bytes"),
+                request_bytes_max=config.number("socket.request.max.bytes"),
+            ),
+            on_turn_end=self.fetches.wake,
+            on_connection_closed=self._on_connection_closed,
+        )
+        host, port = self._advertised(listener.address)
+        self._client = ControllerClient(
+            urls=settings.controllers,
+            cluster=settings.cluster,
+            broker_id=settings.broker_id,
+            clock=ports.clock,
+            seen=seen,
+            on_seen=self.directory.start_saving_seen,
+            transport=ports.controller_transport,
+            token=settings.controller_token,
+        )
+        self.lease.on_controller_epoch(seen.controller_epoch)
+        self._preflight = Preflight(
+            broker_id=settings.broker_id,
+            broker_epoch=lambda: self.session.broker_epoch,
+            client=self._client,
+            net=ports.net,
+            clock=ports.clock,
+            disk=ports.disk,
+            threads=ports.threads,
+            path=log_dir.path,
+        )
+        self.session = ControllerSession(
+            client=self._client,
+            identity=RegisterRequest(
+                broker_id=settings.broker_id,
+                incarnation_id=self._incarnation_id,
+                host=host,
+                port=port,
+                rack=settings.rack,
+                log_dir_ids=(log_dir.meta.dir_id,),
+                last_shutdown=log_dir.last_shutdown,
+                previous_broker_epoch=log_dir.previous_broker_epoch,
+                unanswered_incarnation_ids=log_dir.previous_unanswered,
+                version=settings.version,
+            ),
+            cluster_id=log_dir.meta.cluster_id or None,
+            lease=self.lease,
+            clock=self._clock,
+            rng=ports.rng,
+            reports=self.table,
+            apply=self.table.apply,
+            on_registered=self._on_registered,
+            offline_log_dir_ids=self.directory.offline_ids,
+            on_went_back=self.directory.disown,
+            preflight=self._preflight,
+        )
         self._status: StatusServer | None = None
+        if metrics_listener is not None:
+            self._status = StatusServer(
+                listener=metrics_listener,
+                collector=MetricsCollector([self._collect]),
+                is_ready=self.is_ready,
+                clock=ports.clock,
+            )
+        self.table.connect(fetching=self.fetchers, scrubbing=self._scrubber)
+        for log in loaded.logs:
+            self.table.add_found_log(log)
+        for problem in loaded.problems:
+            self.table.add_problem(problem)
 
     # What parts ask of the whole
 
@@ -225,6 +319,9 @@ class Broker:
 
     def end_turn(self) -> None:
         self.server.end_turn()
+
+    def _wake_report(self) -> None:
+        self.session.wake_report()
 
     def is_view_complete(self) -> bool:
         return self.session.has_full_state
@@ -297,104 +394,14 @@ class Broker:
 
     # Life
 
-    async def run(
-        self, *, seen: Seen, task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED
-    ) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[StorageBroker] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled or told to shut down. Raises RegistrationRefused, LogDirRefused, OSError."""
-        settings, ports = self.settings, self._ports
-        config = settings.config
-        self.counters.started_us = ports.clock.mono_us()
-        listener = await ports.net.listen(settings.listen_host, settings.listen_port)
-        self.server = Server(
-            listener=listener,
-            poller=ports.net.poller(),
-            dispatch=make_dispatch(HANDLERS, self.context, ports.clock),
-            clock=ports.clock,
-            threads=ports.threads,
-            counters=self.counters,
-            limits=ServerLimits(
-                connections_max=config.number("max.connections"),
-                connections_per_ip_max=config.number("max.connections.per.ip"),
-                idle_ms_max=config.number("connections.max.idle.ms"),
-                memory_bytes_max=config.number("queued.max.request.bytes"),
-                request_bytes_max=config.number("socket.request.max.bytes"),
-            ),
-            on_turn_end=self.fetches.wake,
-            on_connection_closed=self._on_connection_closed,
-        )
-        host, port = self._advertised(listener.address)
-        incarnation_id = f"{ports.rng.getrandbits(128):032x}"
-        await self.directory.on_registering(incarnation_id)
-        self._client = ControllerClient(
-            urls=settings.controllers,
-            cluster=settings.cluster,
-            broker_id=settings.broker_id,
-            clock=ports.clock,
-            seen=seen,
-            on_seen=self.directory.start_saving_seen,
-            transport=ports.controller_transport,
-            token=settings.controller_token,
-        )
-        self.lease.on_controller_epoch(seen.controller_epoch)
-        preflight = Preflight(
-            broker_id=settings.broker_id,
-            broker_epoch=lambda: self.session.broker_epoch,
-            client=self._client,
-            net=ports.net,
-            clock=ports.clock,
-            disk=ports.disk,
-            threads=ports.threads,
-            path=self.directory.path,
-        )
-        self.session = ControllerSession(
-            client=self._client,
-            identity=BrokerIdentity(
-                broker_id=settings.broker_id,
-                incarnation_id=incarnation_id,
-                host=host,
-                port=port,
-                rack=settings.rack,
-                log_dir_ids=(self._log_dir.meta.dir_id,),
-                offline_log_dir_ids=(),
-                last_shutdown=self._log_dir.last_shutdown,
-                previous_broker_epoch=self._log_dir.previous_broker_epoch,
-                unanswered_incarnation_ids=self._log_dir.previous_unanswered,
-                version=settings.version,
-            ),
-            cluster_id=self._log_dir.meta.cluster_id or None,
-            lease=self.lease,
-            clock=self._clock,
-            rng=ports.rng,
-            reports=self.table,
-            apply=self.table.apply,
-            on_registered=self._on_registered,
-            offline_log_dir_ids=self.directory.offline_ids,
-            on_went_back=self.directory.disown,
-            preflight=preflight,
-        )
-        self.table.connect(
-            fetches=self.fetches,
-            fetching=self.fetchers,
-            wake_report=self.session.wake_report,
-            end_turn=self.end_turn,
-            scrubbing=self._scrubber,
-        )
-        for log in self._loaded.logs:
-            self.table.add_found_log(log)
-        for problem in self._loaded.problems:
-            self.table.add_problem(problem)
-        if settings.metrics_host is not None:
-            self._status = StatusServer(
-                listener=await ports.net.listen(settings.metrics_host, settings.metrics_port),
-                collector=MetricsCollector([self._collect]),
-                is_ready=self.is_ready,
-                clock=ports.clock,
-            )
         try:
+            await self.directory.on_registering(self._incarnation_id)
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self.server.drive)
-                await nursery.start(self.fetchers.run, self.server.poller)
+                await nursery.start(self.fetchers.run)
                 nursery.start_soon(self._serve_when_alone)
                 nursery.start_soon(self.fetches.run_timers, self.end_turn)
                 nursery.start_soon(self._maintenance.run)
@@ -404,12 +411,12 @@ class Broker:
                     nursery.start_soon(self._status.serve)
                     _log.info("metrics on http://%s:%d/metrics", *self._status.address)
                 nursery.start_soon(self.session.run)
-                nursery.start_soon(preflight.run)
+                nursery.start_soon(self._preflight.run)
                 self._has_begun.set()
                 task_status.started(self)
         finally:
             self._nursery = None
-            listener.close()
+            self._listener.close()
             self.server.poller.close()
             with trio.CancelScope(shield=True):
                 await self._client.aclose()
@@ -443,7 +450,7 @@ class Broker:
                     self.session.remaining_leaderships or self._leader_count(),
                 )
         else:
-            _log.info("shutting down: never registered, so there is nobody to ask for leave")
+            _log.info("shutting down: never registered, so there is no controller to ask for leave")
         self.fetchers.stop()
         self.server.stop_serving()
         self._maintenance.stop()
@@ -455,7 +462,7 @@ class Broker:
         return is_clean
 
     def _leader_count(self) -> int:
-        return sum(hosted.replica.role is Role.LEADER for hosted in self.table)
+        return sum(isinstance(hosted.replica.role, Leader) for hosted in self.table)
 
     def _advertised(self, bound: tuple[str, int]) -> tuple[str, int]:
         host = self.settings.advertise_host or bound[0]
@@ -467,7 +474,7 @@ class Broker:
 
     def _collect(self) -> Iterator[Metric]:
         yield from collect_counters(self.counters, now_us=self._ports.clock.mono_us())
-        leaders = [hosted for hosted in self.table if hosted.replica.role is Role.LEADER]
+        leaders = [hosted for hosted in self.table if isinstance(hosted.replica.role, Leader)]
         states = [(hosted, hosted.replica.state) for hosted in leaders]
         yield gauge("kafka_server_replicamanager_partitioncount", "Replicas here", len(self.table))
         yield gauge("kafka_server_replicamanager_leadercount", "Partitions led here", len(leaders))
@@ -538,6 +545,19 @@ class Broker:
                 family.add_metric([topic], sums[topic][column])
             yield family
         yield sizes
+
+
+async def listen(
+    settings: BrokerSettings, ports: Ports, log_dir: LogDir, loaded: Loaded, seen: Seen
+) -> StorageBroker:
+    """Bind the listeners and put the broker together. Raises OSError."""
+    listener = await ports.net.listen(settings.listen_host, settings.listen_port)
+    metrics_listener = None
+    if settings.metrics_host is not None:
+        metrics_listener = await ports.net.listen(settings.metrics_host, settings.metrics_port)
+    return StorageBroker(
+        settings, ports, log_dir, loaded, seen, listener=listener, metrics_listener=metrics_listener
+    )
 
 
 def _session_ids(rng: random.Random) -> Iterator[int]:

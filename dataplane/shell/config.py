@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dataplane.core.replica import ReplicaOptions
+from dataplane.core.results import ReplicaOptions
 from dataplane.storage.partition_log import LogOptions
 
 LONG_MAX = 2**63 - 1
@@ -21,7 +21,7 @@ HOUR_MS = 60 * 60 * 1000
 CONFIG_FILE_BYTES_MAX = 1024 * 1024
 
 
-class ConfigError(Exception):
+class BrokerConfigError(Exception):
     """The configuration can't be used; the message says which key and what to do."""
 
 
@@ -163,7 +163,7 @@ HINTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """What a topic's overrides and the broker's defaults come to."""
+    """The settings of a topic: its overrides, and the broker's defaults for the rest."""
 
     max_message_bytes: int
     is_append_time: bool
@@ -256,16 +256,16 @@ def _none_if_unlimited(value: int) -> int | None:
 
 
 def parse_config(pairs: Iterable[tuple[str, str]]) -> BrokerConfig:
-    """Later pairs win. Raises ConfigError."""
+    """Later pairs win. Raises BrokerConfigError."""
     values: dict[str, object] = {}
     for name, text in pairs:
         key = BROKER_KEYS.get(name)
         if key is None:
-            raise ConfigError(f"unknown configuration key {name!r}: {_hint(name)}")
+            raise BrokerConfigError(f"unknown configuration key {name!r}: {_hint(name)}")
         try:
             values[name] = key.parse(text.strip())
         except ValueError as error:
-            raise ConfigError(f"{name}={text}: {error} ({key.text})") from error
+            raise BrokerConfigError(f"{name}={text}: {error} ({key.text})") from error
     return BrokerConfig(values)
 
 
@@ -279,15 +279,16 @@ def _hint(name: str) -> str:
 
 
 def split_pair(text: str) -> tuple[str, str]:
-    """KEY=VALUE. Raises ConfigError."""
+    """KEY=VALUE. Raises BrokerConfigError."""
     name, separator, value = text.partition("=")
     if not separator or not name.strip():
-        raise ConfigError(f"{text!r} is not KEY=VALUE")
+        raise BrokerConfigError(f"{text!r} is not KEY=VALUE")
     return name.strip(), value.strip()
 
 
 def read_properties(text: str) -> list[tuple[str, str]]:
-    """The pairs of a server.properties: `key=value` lines, `#` and `!` begin comments. Raises ConfigError."""
+    """Return the pairs of a server.properties: `key=value` lines; `#` and `!` begin comments. Raises
+    BrokerConfigError."""
     pairs = []
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
@@ -295,6 +296,6 @@ def read_properties(text: str) -> list[tuple[str, str]]:
             continue
         try:
             pairs.append(split_pair(stripped))
-        except ConfigError as error:
-            raise ConfigError(f"line {number}: {error}") from error
+        except BrokerConfigError as error:
+            raise BrokerConfigError(f"line {number}: {error}") from error
     return pairs

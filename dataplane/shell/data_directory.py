@@ -21,7 +21,7 @@ from controller.contract.partition_state import PartitionKey, PartitionState, To
 from dataplane.core.effects import WriteAside
 from dataplane.core.log_port import LogChanged, LogError
 from dataplane.shell.config import TopicSettings
-from dataplane.shell.partitions import HostedPartition
+from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.seals import Seals
 from dataplane.storage.checkpoints import CHECKPOINT_BYTES_MAX
 from dataplane.storage.disk import Disk, read_whole, replace_durably
@@ -38,26 +38,30 @@ _log = logging.getLogger(__name__)
 
 CONTROLLER_EPOCH_FILE = "controller-epoch"
 CONTROLLER_EPOCH_BYTES_MAX = 128
+PERSIST_EPOCHS_PAUSE_MS: Final = 1_000
+"""A broker that takes thousands of leaderships over serves them first."""
 SAVE_RECORDS_EVERY_MS = 1_000
 """A witness of the last second is worth less than a durable write for each change in the cluster."""
 SCRUB_FILE = "scrub-checkpoint"
 LOADED_LOGGED_EVERY = 1_000
+UNLINKED_AT_ONCE: Final = 64
+"""Logs that are unlinked in one go of a thread: they share an fsync of the directory."""
 CREATING_THREADS: Final = 4
-"""That make logs side by side, so that one waits for its fsync while another works; one is enough where none
-waits."""
+"""Threads that make logs side by side, so that one waits for its fsync while another works; one is enough
+where none waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What was found at start: open logs, and what had to be set aside and why."""
+    """The logs opened at start, and the problems found: damaged logs that were set aside, missing records."""
 
     logs: tuple[PartitionLog, ...]
     problems: tuple[ReplicaProblem, ...]
 
 
 def read_seen(disk: Disk, path: str) -> Seen:
-    """The latest controller's word that this directory's broker ever had (I5). An older release kept the
-    controller epoch alone."""
+    """The latest controller's word that this directory's broker ever had (I5, one writer of metadata). An
+    older release kept the controller epoch alone."""
     encoded = read_whole(disk, f"{path}/{CONTROLLER_EPOCH_FILE}", bytes_max=CONTROLLER_EPOCH_BYTES_MAX)
     try:
         match (encoded or b"").split():
@@ -151,7 +155,7 @@ def _why_aside(effect: WriteAside) -> str:
 
 
 class DataDirectory:
-    """LogStore for the table, and what maintenance and shutdown need."""
+    """The work of the table, maintenance and shutdown on the log directory: on the loop, with threads."""
 
     def __init__(
         self,
@@ -166,42 +170,41 @@ class DataDirectory:
         on_storage_error: Callable[[str], None],
     ) -> None:
         self._disk = disk
-        self._log_dir = log_dir
+        self.log_dir = log_dir
         self._settings_for = settings_for
         self._clock = clock
         self._threads = threads
         self._spawn = spawn
-        self._on_storage_error = on_storage_error
+        self.on_storage_error = on_storage_error
         self.seals = Seals(
             broker_id=broker_id, threads=threads, spawn=spawn, on_storage_error=on_storage_error
         )
         self._asides: dict[tuple[PartitionKey, int], None] = {}
         self._epochs_unpersisted: dict[PartitionKey, PartitionLog] = {}
         self._is_persisting_epochs = False
+        self._deleted: list[str] = []
+        self._is_unlinking = False
         #: The highest that was to be saved.
         self._seen = Seen()
         self._is_saving_seen = False
 
     @property
-    def path(self) -> str:
-        return self._log_dir.path
-
-    @property
     def failure(self) -> str | None:
-        return self._log_dir.health.failure
+        return self.log_dir.health.failure
 
     def offline_ids(self) -> tuple[str, ...]:
-        return () if self.failure is None else (self._log_dir.meta.dir_id,)
+        return () if self.failure is None else (self.log_dir.meta.dir_id,)
 
-    # LogStore
+    # Logs
 
     async def create_logs(self, states: Sequence[PartitionState]) -> Sequence[PartitionLog]:
+        """Make empty logs, in this order, with durable directories and id files. Raises LogError."""
         partitions = [PartitionId(state.topic_id, state.topic, state.partition) for state in states]
-        make = partial(self._log_dir.make, now_ms=self._clock.wall_ms())
+        make = partial(self.log_dir.make, now_ms=self._clock.wall_ms())
         logs: list[PartitionLog | None] = [None] * len(partitions)
         failures: list[LogError] = []
 
-        width = 1 if self._log_dir.syncs_all else CREATING_THREADS
+        width = 1 if self.log_dir.syncs_all else CREATING_THREADS
 
         async def make_some(first: int) -> None:
             numbers = range(first, len(partitions), width)
@@ -217,7 +220,7 @@ class DataDirectory:
                 nursery.start_soon(make_some, first)
         if failures:
             raise failures[0]
-        await self._threads.run(self._log_dir.sync_names)
+        await self._threads.run(self.log_dir.sync_names)
         made = [log for log in logs if log is not None]
         for state, log in zip(states, made, strict=True):
             log.options = self._settings_for(state.topic_id).log
@@ -226,6 +229,7 @@ class DataDirectory:
     def start_aside(
         self, hosted: HostedPartition, effect: WriteAside, done: Callable[[str | None], None]
     ) -> None:
+        """Copy a range to `divergent/` in a thread; `done` gets None or what went wrong."""
         token = (hosted.key, effect.hold_id)
         if token in self._asides:
             return
@@ -236,14 +240,14 @@ class DataDirectory:
         def copy() -> str | None:
             written = write_aside(
                 self._disk,
-                f"{self._log_dir.path}/{DIVERGENT}",
+                f"{self.log_dir.path}/{DIVERGENT}",
                 hosted.log,
                 first_offset=effect.first_offset,
                 high_watermark=effect.high_watermark,
                 leader_epoch=effect.leader_epoch,
                 reason=reason,
                 now_ms=wall_ms,
-                health=self._log_dir.health,
+                health=self.log_dir.health,
             )
             if isinstance(written, NotWritten):
                 return written.reason
@@ -264,7 +268,7 @@ class DataDirectory:
             except LogError as failure:
                 error = str(failure)
                 if not isinstance(failure, ClosedLog | LogChanged):
-                    self._on_storage_error(error)
+                    self.on_storage_error(error)
             finally:
                 self._asides.pop(token, None)
             done(error)
@@ -272,7 +276,7 @@ class DataDirectory:
         self._spawn(work)
 
     def start_persist_epochs(self, hosted: HostedPartition) -> None:
-        """One round at a time, of all that were asked for during the last one."""
+        """One round at a time, of all that were asked for during the last one and the pause after it."""
         self._epochs_unpersisted[hosted.key] = hosted.log
         if not self._is_persisting_epochs:
             self._is_persisting_epochs = True
@@ -283,35 +287,47 @@ class DataDirectory:
             while self._epochs_unpersisted:
                 logs = list(self._epochs_unpersisted.values())
                 self._epochs_unpersisted.clear()
-                await self._threads.run(partial(self._log_dir.persist_epochs, logs))
+                await self._threads.run(partial(self.log_dir.persist_epochs, logs))
+                if self._epochs_unpersisted:
+                    await self._clock.sleep_ms(PERSIST_EPOCHS_PAUSE_MS)
         except LogError as failure:
             if self.failure is not None:
-                self._on_storage_error(str(failure))
+                self.on_storage_error(str(failure))
         finally:
             self._is_persisting_epochs = False
 
     def start_vouching(self, hosted: HostedPartition, done: Callable[[], None]) -> None:
+        """Open a sealed log, or make it durable, in a thread; then call `done`."""
         self.seals.start_vouching(hosted, done)
 
     def start_disowning(self) -> None:
+        """Note that the machine went back (3.10, a host that goes back): no later process may vouch for these
+        logs."""
+
         async def work() -> None:
             try:
                 await self.disown()
             except LogError as failure:
-                self._on_storage_error(str(failure))
+                self.on_storage_error(str(failure))
 
         self._spawn(work)
 
     async def delete_log(self, log: PartitionLog) -> None:
-        path = self._log_dir.delete((log.partition.topic_id, log.partition.partition))
+        """Take the log out of sight at once (rename); it is unlinked later."""
+        self._deleted.append(self.log_dir.delete((log.partition.topic_id, log.partition.partition)))
+        if not self._is_unlinking:
+            self._is_unlinking = True
+            self._spawn(self._unlink_deleted)
 
-        async def unlink() -> None:
-            try:
-                await self._threads.run(partial(self._log_dir.unlink_deleted, path))
-            except LogError as failure:
-                self._on_storage_error(str(failure))
-
-        self._spawn(unlink)
+    async def _unlink_deleted(self) -> None:
+        try:
+            while self._deleted:
+                paths, self._deleted = self._deleted[:UNLINKED_AT_ONCE], self._deleted[UNLINKED_AT_ONCE:]
+                await self._threads.run(partial(self.log_dir.unlink_deleted, paths))
+        except LogError as failure:
+            self.on_storage_error(str(failure))
+        finally:
+            self._is_unlinking = False
 
     async def quarantine_log(
         self,
@@ -322,9 +338,10 @@ class DataDirectory:
         state: PartitionState | None,
         topic_state: TopicState | None,
     ) -> None:
+        """Move the log into quarantine, durably, with what is known of it."""
         key = (log.partition.topic_id, log.partition.partition)
         quarantine = partial(
-            self._log_dir.quarantine,
+            self.log_dir.quarantine,
             key,
             why=reason,
             now_ms=self._clock.wall_ms(),
@@ -336,13 +353,12 @@ class DataDirectory:
         _log.warning("set %s-%d aside as %s: %s", log.partition.topic, key[1], moved, reason)
 
     def set_aside(self) -> Sequence[SetAsideLog]:
-        return [note.log for _, note in sorted(self._log_dir.set_aside.items())]
-
-    def takeable(self, key: PartitionKey) -> SetAsideLog | None:
-        return self._log_dir.takeable(key)
+        """Return all that is in quarantine."""
+        return [note.log for _, note in sorted(self.log_dir.set_aside.items())]
 
     async def take_up_log(self, key: PartitionKey) -> PartitionLog | None:
-        take_up = partial(self._log_dir.take_up, key, now_ms=self._clock.wall_ms())
+        """Bring the log back from quarantine. None: it is not what was set aside, and stays there."""
+        take_up = partial(self.log_dir.take_up, key, now_ms=self._clock.wall_ms())
         log = await self._threads.run(take_up)
         _log.warning("%s-%d is %s", *key, "not what was set aside" if log is None else "taken up again")
         return log
@@ -351,22 +367,22 @@ class DataDirectory:
 
     async def on_registering(self, incarnation_id: str) -> None:
         """Before the first request for an epoch: a successor must be able to name this incarnation."""
-        await self._threads.run(partial(self._log_dir.on_registering, incarnation_id))
+        await self._threads.run(partial(self.log_dir.on_registering, incarnation_id))
 
     async def disown(self) -> None:
         """This process went back in time: durably, the next one must not vouch for these logs."""
-        await self._threads.run(self._log_dir.disown)
+        await self._threads.run(self.log_dir.disown)
 
     async def on_registered(self, *, cluster_id: str, broker_epoch: int) -> None:
         """Durable before the new incarnation does anything. Raises LogDirRefused."""
         await self._threads.run(
-            lambda: self._log_dir.on_registered(cluster_id=cluster_id, broker_epoch=broker_epoch)
+            lambda: self.log_dir.on_registered(cluster_id=cluster_id, broker_epoch=broker_epoch)
         )
-        if not self._log_dir.is_mount_marked:
+        if not self.log_dir.is_mount_marked:
             _log.warning(
                 "%s: this kernel or file system can't prove that what a killed process wrote is still there: "
                 "after each stop that is not clean this broker gives up its seats, as after a power loss",
-                self._log_dir.path,
+                self.log_dir.path,
             )
 
     def start_saving_seen(self, seen: Seen) -> None:
@@ -377,7 +393,7 @@ class DataDirectory:
             self._spawn(self._save_seen)
 
     async def _save_seen(self) -> None:
-        path = f"{self._log_dir.path}/{CONTROLLER_EPOCH_FILE}"
+        path = f"{self.log_dir.path}/{CONTROLLER_EPOCH_FILE}"
         saved = Seen()
         try:
             while saved != self._seen:
@@ -387,29 +403,13 @@ class DataDirectory:
                 content = f"{saved.controller_epoch} {saved.records} {saved.lineage}".encode("ascii")
                 await self._threads.run(partial(replace_durably, self._disk, path, content))
         except OSError as error:
-            self._on_storage_error(str(error))
+            self.on_storage_error(str(error))
         finally:
             self._is_saving_seen = False
 
-    def high_watermark(self, key: PartitionKey) -> int:
-        return self._log_dir.stored_high_watermark(key)
-
-    @property
-    def cuts(self) -> int:
-        """To be read with the high watermarks that are to be written."""
-        return self._log_dir.cuts
-
-    def write_high_watermarks(self, offsets: dict[PartitionKey, int], cuts: int) -> bool:
-        """False: a log was cut meanwhile, and nothing was written. Thread."""
-        return self._log_dir.checkpoint_high_watermarks(offsets, cuts=cuts)
-
-    def write_recovery_points(self) -> None:
-        """Thread."""
-        self._log_dir.checkpoint_recovery_points()
-
     def read_scrub_progress(self) -> bytes:
-        """As it was written last; empty if never, or if it can't be read. Thread."""
-        path = f"{self._log_dir.path}/{SCRUB_FILE}"
+        """Return the progress as it was written last; empty if never, or if it can't be read. Thread."""
+        path = f"{self.log_dir.path}/{SCRUB_FILE}"
         try:
             return read_whole(self._disk, path, bytes_max=CHECKPOINT_BYTES_MAX) or b""
         except OSError as error:
@@ -418,11 +418,7 @@ class DataDirectory:
 
     def write_scrub_progress(self, encoded: bytes) -> None:
         """Thread. Raises OSError."""
-        replace_durably(self._disk, f"{self._log_dir.path}/{SCRUB_FILE}", encoded)
-
-    def on_error(self, detail: str) -> None:
-        """Work on a log has failed: whoever did it says so here."""
-        self._on_storage_error(detail)
+        replace_durably(self._disk, f"{self.log_dir.path}/{SCRUB_FILE}", encoded)
 
     async def close_cleanly(self, high_watermarks: dict[PartitionKey, int]) -> bool:
-        return await self._threads.run(partial(self._log_dir.close_cleanly, high_watermarks))
+        return await self._threads.run(partial(self.log_dir.close_cleanly, high_watermarks))

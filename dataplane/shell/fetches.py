@@ -27,7 +27,7 @@ from dataplane.core.fetch_session import (
     FetchSessions,
     FollowedPartition,
 )
-from dataplane.core.replica import FetchResult
+from dataplane.core.results import FetchResult
 from springtide.node.clock import Clock
 from springtide.wire.errors import ErrorCode
 
@@ -59,28 +59,17 @@ Respond = Callable[["Fetch", FetchSession, list[FetchedAnswer]], None]
 Evaluate = Callable[[FetchSession, FollowedPartition, int, bool, int], FetchResult]
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Fetch:
     """One Fetch request while it is being answered. `context` is the handler's own."""
 
-    __slots__ = ("context", "deadline_ms", "is_answered", "is_gone", "max_bytes", "min_bytes", "session")
-
-    def __init__(
-        self,
-        *,
-        session: FetchSession,
-        min_bytes: int,
-        max_bytes: int,
-        deadline_ms: int,
-        context: object,
-        is_gone: Callable[[], bool],
-    ) -> None:
-        self.session = session
-        self.min_bytes = min_bytes
-        self.max_bytes = max_bytes
-        self.deadline_ms = deadline_ms
-        self.context = context
-        self.is_gone = is_gone
-        self.is_answered = False
+    session: FetchSession
+    min_bytes: int
+    max_bytes: int
+    deadline_ms: int
+    context: object
+    is_gone: Callable[[], bool]
+    is_answered: bool = False
 
 
 class Fetches:
@@ -266,16 +255,24 @@ class Fetches:
             if deadline_ms > now_ms:
                 return deadline_ms - now_ms
             heappop(self._timers)
-            answers, _ = self._evaluate(fetch, now_ms)
-            self._unpark(fetch)
-            self._answer(fetch, answers, now_ms)
+            self._end_wait(fetch, now_ms)
         return None
+
+    def hurry(self, session: FetchSession) -> None:
+        """Answer the fetch that waits in this session, if there is one: its fetcher has more to ask for."""
+        if isinstance(session.parked, Fetch):
+            self._end_wait(session.parked, self._clock.mono_ms())
+
+    def _end_wait(self, fetch: Fetch, now_ms: int) -> None:
+        answers, _ = self._evaluate(fetch, now_ms)
+        self._unpark(fetch)
+        self._answer(fetch, answers, now_ms)
 
     async def run_timers(self, end_turn: Callable[[], None]) -> None:
         """The one task for all waits: a fetch that is answered in time costs no timer of trio's."""
         while True:
             self._wake_timer = trio.Event()
-            self._timer_armed_ms = -1  # nobody needs to wake us while we look
+            self._timer_armed_ms = -1  # no wake-up is needed while we look
             wait_ms = self.expire()
             end_turn()
             wait_ms = self.expire() if wait_ms is None else wait_ms

@@ -1,8 +1,8 @@
-"""Whose turn it is among the throttled learners that this broker hosts: core/throttle.py, given the time.
+"""The turns of the throttled learners that this broker hosts: core/throttle.py, given the time.
 
 A learner is bounded until it has reached its leader's high watermark. From then on, in that leader epoch, the
-leader may count it in its maximal ISR, and what is written waits for it (I2). Whoever is in sync, or was a
-replica before, never gets here.
+leader may count it in its maximal ISR, and what is written waits for it (I2, the leader is never laxer). A
+replica that is in sync, or was a replica before, never gets here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import trio
 from controller.contract.partition_state import PartitionKey
 from controller.contract.throttles import FOLLOWER_RATE, effective_rate, is_learner
 from dataplane.core.throttle import LearnerThrottle
-from dataplane.shell.partitions import HostedPartition
+from dataplane.shell.hosted import HostedPartition
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 
@@ -48,7 +48,7 @@ class LearnerTurns:
         )
 
     def __contains__(self, key: PartitionKey) -> bool:
-        """Whether it is bounded."""
+        """Return whether the learner of this partition is bounded."""
         return key in self.throttle
 
     def classify(self, hosted: HostedPartition) -> None:
@@ -62,7 +62,7 @@ class LearnerTurns:
             self.throttle.remove(hosted.key, now_ms)
 
     def forget(self, key: PartitionKey) -> None:
-        """It follows nobody."""
+        """Note that the replica follows no leader."""
         self.throttle.remove(key, self._clock.mono_ms())
 
     def on_rates_changed(self) -> None:
@@ -88,7 +88,7 @@ class LearnerTurns:
             self.classify(hosted)
 
     def give(self) -> None:
-        """Whoever may go on, goes on; for the others `run` will look again."""
+        """Let the learners go on that may; `run` looks at the others again."""
         if not self.throttle:
             return
         for key, _ in self.throttle.admit(self._clock.mono_ms()):

@@ -1,86 +1,40 @@
 """Makes logs beside the metadata stream, a slice at a time, in threads.
 
 A topic of thousands of partitions is known as soon as its batch is applied; its logs follow in the order in
-which they were asked for, and whatever else the stream says overtakes them (2.8).
+which they were asked for, and the rest of the stream overtakes them (2.8, applying batches).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
 import trio
 
-from controller.contract.holdings import SetAsideLog
-from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
+from controller.contract.partition_state import PartitionState
 from dataplane.core.creations import PendingCreations
-from dataplane.core.effects import WriteAside
 from dataplane.core.log_port import LogError
+from dataplane.shell.data_directory import DataDirectory
 from dataplane.storage.partition_log import PartitionLog
-
-if TYPE_CHECKING:
-    from dataplane.shell.partitions import HostedPartition
 
 CREATIONS_AT_ONCE: Final = 64
 """Logs of one slice: they share an fsync of the directory, and the loop's turn in which they begin."""
 
 
-class LogStore(Protocol):
-    """The data directory, as the table needs it. Methods that may block are awaited (threads)."""
-
-    async def create_logs(self, states: Sequence[PartitionState]) -> Sequence[PartitionLog]:
-        """Empty logs, in this order, their directories and id files durable. Raises LogError."""
-
-    def start_aside(
-        self, hosted: HostedPartition, effect: WriteAside, done: Callable[[str | None], None]
-    ) -> None:
-        """Copy a range to `divergent/` in a thread; `done` gets None or what went wrong."""
-
-    def start_persist_epochs(self, hosted: HostedPartition) -> None: ...
-
-    def start_disowning(self) -> None:
-        """The machine went back (3.10): whoever comes after this process must not vouch for these logs."""
-
-    def start_vouching(self, hosted: HostedPartition, done: Callable[[], None]) -> None:
-        """Open a sealed log, or make it durable, in a thread; then call `done`."""
-
-    async def delete_log(self, log: PartitionLog) -> None:
-        """Out of sight at once (rename), gone later."""
-
-    async def quarantine_log(
-        self,
-        log: PartitionLog,
-        reason: str,
-        *,
-        high_watermark: int,
-        state: PartitionState | None,
-        topic_state: TopicState | None,
-    ) -> None:
-        """Into quarantine, durable, with what is known of it."""
-
-    def set_aside(self) -> Sequence[SetAsideLog]:
-        """All that is in quarantine."""
-
-    def takeable(self, key: PartitionKey) -> SetAsideLog | None:
-        """The log in quarantine that this partition may begin with."""
-
-    async def take_up_log(self, key: PartitionKey) -> PartitionLog | None:
-        """Bring that log back. None: it is not what it was when it was set aside, and stays there."""
-
-
 class LogCreator:
     """pending: what is still to be made. on_made: the log is there, and wanted under this state.
-    discard: it is there, and nobody wants it any more."""
+    discard: it is there, but was given up meanwhile."""
 
     def __init__(
         self,
-        store: LogStore,
+        store: DataDirectory,
+        pending: PendingCreations,
         *,
         on_made: Callable[[PartitionState, PartitionLog], None],
         on_failed: Callable[[PartitionState, LogError], None],
         discard: Callable[[PartitionLog], Awaitable[None]],
     ) -> None:
-        self.pending = PendingCreations()
+        self.pending = pending
         self._store = store
         self._on_made = on_made
         self._on_failed = on_failed

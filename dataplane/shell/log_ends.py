@@ -7,25 +7,18 @@ every state anew, so that a controller that took over is told again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from controller.contract.lag_report import LOG_EPOCHS_MAX, ReplicaLogEnd
 from controller.contract.partition_state import NO_LEADER, PartitionKey
-from dataplane.core.replica import Replica, Role
-
-
-class Hosted(Protocol):
-    @property
-    def key(self) -> PartitionKey: ...
-
-    @property
-    def replica(self) -> Replica: ...
+from dataplane.core.replica import Replica
+from dataplane.core.role import Offline
+from dataplane.shell.hosted import HostedPartition
 
 
 def log_end_of(replica: Replica) -> ReplicaLogEnd | None:
     """None while the partition has a leader, and where the log can't be read."""
     state = replica.state
-    if state is None or state.leader != NO_LEADER or replica.role is Role.OFFLINE:
+    if state is None or state.leader != NO_LEADER or isinstance(replica.role, Offline):
         return None
     log = replica.log
     return ReplicaLogEnd(
@@ -46,9 +39,9 @@ class UntoldLogEnds:
     __slots__ = ("_untold",)
 
     def __init__(self) -> None:
-        self._untold: dict[PartitionKey, Hosted] = {}
+        self._untold: dict[PartitionKey, HostedPartition] = {}
 
-    def on_applied(self, hosted: Hosted) -> bool:
+    def on_applied(self, hosted: HostedPartition) -> bool:
         """A state was applied; true if there is something to tell."""
         if log_end_of(hosted.replica) is None:
             self._untold.pop(hosted.key, None)
@@ -60,7 +53,7 @@ class UntoldLogEnds:
         self._untold.pop(key, None)
 
     def next(self, *, count_max: int) -> Sequence[ReplicaLogEnd]:
-        """As they are now; they stay untold until `on_told`."""
+        """Return up to `count_max` untold ends, as they are now; they stay untold until `on_told`."""
         ends: list[ReplicaLogEnd] = []
         for key, hosted in list(self._untold.items())[:count_max]:
             end = log_end_of(hosted.replica)

@@ -1,9 +1,9 @@
-"""What a broker does on its own: ticks, flushes, retention, checkpoints, and a watch on its own loop.
+"""The work of a broker on its own: ticks, flushes, retention, checkpoints, and a watch on its own loop.
 
-Whatever may block for long (fsync, unlink, checkpoint files) runs in threads, a few at a time; what is
-decided is decided on the loop, from values taken there. A storage error from any of it takes the
-directory's replicas offline at once. Nothing here is needed for safety but the flush before a clean
-shutdown, which data_directory does: a broker that is killed at any moment recovers.
+Work that may block for long (fsync, unlink, checkpoint files) runs in threads, a few at a time; decisions
+are made on the loop, from values taken there. A storage error from any of it takes the directory's replicas
+offline at once. Nothing here is needed for safety but the flush before a clean shutdown, which
+data_directory does: a broker that is killed at any moment recovers.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from functools import partial
 
 import trio
 
+from dataplane.core.follower import Follower
 from dataplane.core.log_port import LogError
-from dataplane.core.replica import Role
 from dataplane.shell.config import BrokerConfig, TopicSettings
 from dataplane.shell.data_directory import DataDirectory
+from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.metrics import BrokerCounters
-from dataplane.shell.partitions import HostedPartition, PartitionTable
+from dataplane.shell.partitions import PartitionTable
 from dataplane.shell.seals import ROUND_MS
 from dataplane.storage.health import ClosedLog
-from springtide.node.clock import Timekeeper
+from springtide.node.clock import BrokerClock
 from springtide.node.threads import Threads
 
 _log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ STALL_LOGGED_MS_MIN = 1_000
 BACKGROUND_THREADS_MAX = 2
 FIRST_CHECKPOINT_MS = 500
 """Within so long the first high watermark of a partition that a process has is stored. What a follower
-refuses to cut (I15) must not be less because a process is young."""
+refuses to cut (I15, no cut below the high watermark) must not be less because a process is young."""
 
 
 class Maintenance:
@@ -47,7 +48,7 @@ class Maintenance:
         directory: DataDirectory,
         config: BrokerConfig,
         settings_for: Callable[[str], TopicSettings],
-        clock: Timekeeper,
+        clock: BrokerClock,
         threads: Threads,
         counters: BrokerCounters,
         end_turn: Callable[[], None],
@@ -126,7 +127,7 @@ class Maintenance:
         _log.critical(
             "log directory %s failed: %s; its replicas are offline until this process is restarted "
             "on a working disk",
-            self._directory.path,
+            self._directory.log_dir.path,
             failure,
         )
         self._table.on_storage_failure(lambda _hosted: True, failure)
@@ -141,7 +142,7 @@ class Maintenance:
             if self._directory.failure is not None:
                 self.on_storage_error(self._directory.failure)
             if ticks % (TICK_ALL_MS // TICK_WAITING_MS) == 0:
-                self._table.tick_all()
+                self._table.tick()
             else:
                 self._table.tick_waiting()
             self._end_turn()
@@ -162,21 +163,20 @@ class Maintenance:
 
     async def flush_due(self) -> None:
         now_ms = self._clock.wall_ms()
-        for hosted in self._table:
-            if hosted.log.is_flush_due(now_ms):
-                options = hosted.log.options
-                include_active = options.flush_messages is not None or options.flush_ms is not None
-                try:
-                    await self._in_thread(
-                        partial(hosted.log.flush, include_active=include_active, now_ms=now_ms)
-                    )
-                except LogError as error:  # one log's damage must not keep the others from their flush
-                    self._on_log_error(hosted, error)
+        for hosted in [hosted for hosted in self._table if hosted.log.is_flush_due(now_ms)]:
+            options = hosted.log.options
+            include_active = options.flush_messages is not None or options.flush_ms is not None
+            try:
+                await self._in_thread(partial(hosted.log.flush, include_active=include_active, now_ms=now_ms))
+            except LogError as error:  # one log's damage must not keep the others from their flush
+                self._on_log_error(hosted, error)
 
     async def apply_retention(self) -> None:
-        """A leader deletes by its limits, never beyond the high watermark (I26), by time only what its clocks
-        agree on, and not while it is silenced; a follower drops what its leader has dropped."""
-        for hosted in self._table:
+        """A leader deletes by its limits, never beyond the high watermark (I26, start, high watermark and end
+        in order), by time only what its clocks agree on, and not while it is silenced; a follower drops what
+        its leader has dropped."""
+        for number, hosted in enumerate(self._table, start=1):
+            await self._table.take_turn(number)
             try:
                 detached = self._detach_expired(hosted)
                 if detached:
@@ -187,9 +187,9 @@ class Maintenance:
 
     def _detach_expired(self, hosted: HostedPartition) -> list[str]:
         replica = hosted.replica
-        if replica.role is Role.FOLLOWER:
+        if isinstance(replica.role, Follower):
             return hosted.log.detach_old_segments()
-        if replica.role is not Role.LEADER or not replica.may_serve(self._clock.mono_ms()):
+        if not replica.role.may_serve(self._clock.mono_ms()):
             return []
         settings = self._settings_for(hosted.topic_id)
         return hosted.log.apply_retention(
@@ -201,11 +201,12 @@ class Maintenance:
         )
 
     async def expire_producers(self) -> None:
-        """Forget idle producers (6.6): those that have been silent for so long by a time that was counted
-        through all of it, in this process's life. A retry of somebody who is forgotten too early would be
-        stored twice."""
-        expiry_ms = self._clock.expiry_ms()
-        for hosted in self._table:
+        """Forget idle producers (6.6, forgetting producers): those that have been silent for so long by a
+        time that was counted through all of it, in this process's life. A retry of a producer that was
+        forgotten too early would be stored twice."""
+        for number, hosted in enumerate(self._table, start=1):
+            await self._table.take_turn(number)
+            expiry_ms = self._clock.expiry_ms()
             log = hosted.log
             expiration_ms = log.options.producer_expiration_ms
             if expiry_ms is None or self._clock.agreed_for_ms() < expiration_ms:
@@ -221,7 +222,8 @@ class Maintenance:
         self._table.is_first_high_watermark_due = False
         stored = [(hosted, hosted.replica.high_watermark) for hosted in self._table]
         offsets = {hosted.key: high_watermark for hosted, high_watermark in stored}
-        work = partial(self._directory.write_high_watermarks, offsets, self._directory.cuts)
+        log_dir = self._directory.log_dir
+        work = partial(log_dir.checkpoint_high_watermarks, offsets, cuts=log_dir.cuts)
         if await self._threads.run(work, limiter=self._limiter):
             for hosted, high_watermark in stored:
                 hosted.is_high_watermark_stored = hosted.is_high_watermark_stored or high_watermark > 0
@@ -233,7 +235,7 @@ class Maintenance:
             await self.checkpoint_high_watermarks()
 
     async def checkpoint_recovery_points(self) -> None:
-        await self._in_thread(self._directory.write_recovery_points)
+        await self._in_thread(self._directory.log_dir.checkpoint_recovery_points)
 
     async def _in_thread(self, work: Callable[[], object]) -> None:
         await self._threads.run(work, limiter=self._limiter)

@@ -3,10 +3,11 @@
 It applies the metadata stream entry by entry: topic deletions, then each partition's state, and at the
 end what follows for leaders from brokers that came, went or restarted. One bad entry fails alone and is
 reported; the others are applied, and the batch counts as applied when every entry's effects are complete
-(2.8, I25). Only logs that are still to be made come later (log_creator.py): each is told of by name when it
-is there. A replica is never created where one should have been (LOG_MISSING), and a log is never
-deleted without the topic's id among the deleted ones (I21, I22): what a FULL state does not mention is
-set aside in quarantine. A replica whose log lies there whole begins with that one (11.5).
+(2.8 (applying batches), I25 (applied is said afterwards)). Only logs that are still to be made come later
+(log_creator.py): each is told of by name when it is there. A replica is never created where one should have
+been (LOG_MISSING), and a log is never deleted without the topic's id among the deleted ones (I21 (topic ids
+decide), I22 (deletion needs evidence)): what a FULL state does not mention is set aside in quarantine. A
+replica whose log lies there whole begins with that one (11.5, logs that were set aside).
 
 Everything here runs on the loop without an await, except opening and deleting logs, which is done in threads
 around it. Effects are carried out in the order the replica gave them.
@@ -15,7 +16,7 @@ around it. Effects are carried out in the order the replica gave them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol, assert_never
 
 import trio
@@ -34,7 +35,7 @@ from controller.contract.partition_state import PartitionKey, PartitionState, To
 from controller.contract.session import RegisterRequest
 from controller.contract.throttles import LEADER_RATE, effective_rate
 from controller.contract.updates import ApplyFailure, BrokerEndpoint, UpdateBatch
-from dataplane.core.creations import UntoldCreations, has_seat, may_create
+from dataplane.core.creations import PendingCreations, UntoldCreations, has_seat, may_create
 from dataplane.core.effects import (
     BackOff,
     CheckAtRest,
@@ -44,19 +45,24 @@ from dataplane.core.effects import (
     HighWatermarkMoved,
     LeadershipChanged,
     MendLog,
-    Note,
     PersistEpochs,
     ProposalReady,
+    Remark,
     ReportProblem,
     StartFetching,
     StopFetching,
     Vouch,
     WriteAside,
 )
+from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
-from dataplane.core.replica import Replica, ReplicaOptions, Role
+from dataplane.core.replica import Replica
+from dataplane.core.results import ReplicaOptions
+from dataplane.core.role import Offline
+from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.fetches import Fetches
-from dataplane.shell.log_creator import LogCreator, LogStore
+from dataplane.shell.hosted import HostedPartition
+from dataplane.shell.log_creator import LogCreator
 from dataplane.shell.log_ends import UntoldLogEnds
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.produces import Produces
@@ -72,71 +78,14 @@ UNREPORTED_PROBLEMS_MAX = 10_000
 """Limit of problems that wait for a controller; the oldest are dropped, but remain in the log file."""
 SET_ASIDE_TOLD_MAX: Final = 2_000
 """Limit of logs in quarantine reported to a controller, ordered by name of directory."""
-ENTRIES_PER_TURN: Final = 256
-"""States applied before other tasks of the loop get their turn."""
+ENTRIES_PER_TURN: Final = 64
+"""Partitions worked on before other tasks of the loop get their turn."""
+TICKS_PER_ROUND: Final = 30
+"""Ticks in which each replica is looked at once, even if it is at rest: a round is half of
+replica.lag.time.max.ms, as in Kafka."""
 
 
-class HostedPartition:
-    """One replica and its log, with its counters."""
-
-    __slots__ = (
-        "bytes_in",
-        "bytes_out",
-        "caught_up_epoch",
-        "is_high_watermark_stored",
-        "is_learner",
-        "key",
-        "lag_reported",
-        "log",
-        "max_message_bytes",
-        "messages_in",
-        "partition",
-        "replica",
-        "segment_bytes",
-        "timestamp_after_ms_max",
-        "timestamp_before_ms_max",
-        "topic",
-        "topic_id",
-    )
-
-    def __init__(
-        self, *, topic: str, topic_id: str, partition: int, replica: Replica, log: PartitionLog
-    ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.partition = partition
-        self.key: PartitionKey = (topic_id, partition)
-        self.replica = replica
-        self.log = log
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.messages_in = 0
-        #: Its fetches belong to a move: counted apart, and throttled where there is a rate
-        #: (replica_fetcher.py).
-        self.is_learner = False
-        #: Leader epoch in which it reached the high watermark: its leader may be waiting for it since.
-        self.caught_up_epoch = -1
-        #: Whether a checkpoint of this process holds a value other than 0: until then a checkpoint is due
-        #: early.
-        self.is_high_watermark_stored = False
-        #: From the topic's configuration; None if there is no bound.
-        self.max_message_bytes = 1_048_588
-        self.segment_bytes = 2**30
-        self.timestamp_before_ms_max: int | None = None
-        self.timestamp_after_ms_max: int | None = None
-        #: What the last report said; an idle partition is not reported again.
-        self.lag_reported: PartitionLag | None = None
-
-    def timestamp_ms_min(self, wall_ms: int) -> int | None:
-        before = self.timestamp_before_ms_max
-        return None if before is None else wall_ms - before
-
-    def timestamp_ms_max(self, wall_ms: int) -> int | None:
-        after = self.timestamp_after_ms_max
-        return None if after is None else wall_ms + after
-
-
-class Fetching(Protocol):
+class ReplicaFetching(Protocol):
     """The replica fetchers."""
 
     def follow(self, hosted: HostedPartition, *, leader_id: int, leader_epoch: int) -> None: ...
@@ -169,10 +118,13 @@ class PartitionTable:
         clock: Clock,
         counters: BrokerCounters,
         produces: Produces,
-        store: LogStore,
+        store: DataDirectory,
         options_for: Callable[[str], ReplicaOptions],
         on_configs: Callable[[HostedPartition], None],
-        high_watermark_of: Callable[[PartitionKey], int],
+        pending: PendingCreations,
+        fetches: Fetches,
+        wake_report: Callable[[], None],
+        end_turn: Callable[[], None],
     ) -> None:
         self._broker_id = broker_id
         self._view = view
@@ -183,16 +135,14 @@ class PartitionTable:
         self._store = store
         self._options_for = options_for
         self._on_configs = on_configs
-        self._high_watermark_of = high_watermark_of
         #: Some partition has a high watermark that no checkpoint of this process holds.
         self.is_first_high_watermark_due = False
         self.served_learners = ServedLearners()
         self._log_ends = UntoldLogEnds()
         self._created = UntoldCreations(broker_id)
         self.creator = LogCreator(
-            store, on_made=self._on_made, on_failed=self._on_not_made, discard=self._discard
+            store, pending, on_made=self._on_made, on_failed=self._on_not_made, discard=self._discard
         )
-        view.unmade = self.creator.pending.wanted
         self._hosted: dict[PartitionKey, HostedPartition] = {}
         self._by_name: dict[tuple[str, int], HostedPartition] = {}
         #: Found on disk at start, not yet claimed by a state.
@@ -201,30 +151,26 @@ class PartitionTable:
         self._set_aside: set[PartitionKey] = set()
         self._proposals_ready: dict[PartitionKey, None] = {}
         self._with_waiters: dict[PartitionKey, HostedPartition] = {}
+        #: Replicas to which something has happened, until they are at rest; and leaders of which there may be
+        #: news to report.
+        self._restless: dict[PartitionKey, HostedPartition] = {}
+        self._unreported: dict[PartitionKey, HostedPartition] = {}
+        self._round: list[HostedPartition] = []
         self._problems: list[ReplicaProblem] = []
         #: The logs in quarantine are to be reported: they changed, or a controller begins.
         self._is_set_aside_untold = False
-        self._fetches: Fetches | None = None
-        self._fetching: Fetching | None = None
-        self._scrubbing: Scrubbing | None = None
-        self._wake_report: Callable[[], None] = _nothing
-        self._end_turn: Callable[[], None] = _nothing
-
-    def connect(
-        self,
-        *,
-        fetches: Fetches,
-        fetching: Fetching,
-        wake_report: Callable[[], None],
-        end_turn: Callable[[], None],
-        scrubbing: Scrubbing | None = None,
-    ) -> None:
-        """Connect the parts that need the table and that the table needs, after all are built."""
+        #: Of the last batch that is wholly applied.
+        self._broker_epoch_max = -1
         self._fetches = fetches
-        self._fetching = fetching
-        self._scrubbing = scrubbing
+        self._fetching: ReplicaFetching | None = None
+        self._scrubbing: Scrubbing | None = None
         self._wake_report = wake_report
         self._end_turn = end_turn
+
+    def connect(self, *, fetching: ReplicaFetching, scrubbing: Scrubbing | None = None) -> None:
+        """Connect the two parts that need the table and that the table needs."""
+        self._fetching = fetching
+        self._scrubbing = scrubbing
 
     # Looking up
 
@@ -262,6 +208,7 @@ class PartitionTable:
 
     async def _apply(self, batch: UpdateBatch) -> list[ApplyFailure]:
         before, topics_before = dict(self._view.brokers), self._view.topics
+        configs_before = self._view.cluster_configs
         self._view.apply(batch, now_ms=self._clock.mono_ms())
         me = self._view.brokers.get(self._broker_id)
         rate = effective_rate(LEADER_RATE, {} if me is None else me.configs, self._view.cluster_configs)
@@ -277,22 +224,36 @@ class PartitionTable:
             failure = await self._apply_state(state)
             if failure is not None:
                 failures.append(failure)
-            if number % ENTRIES_PER_TURN == 0:
-                self._end_turn()
-                await trio.lowlevel.checkpoint()
+            await self.take_turn(number)
         if batch.full:
             await self._quarantine_unmentioned(batch, topics_before)
             self._tell_set_aside()
             for hosted in self:
                 hosted.lag_reported = None  # a controller that took over knows nothing of it
-        if batch.topics or batch.full or batch.cluster_configs:
-            for hosted in self:
-                hosted.replica.on_options(self._options_for(hosted.topic_id))
-                self._on_configs(hosted)
-        self._tell_broker_changes(before)
+            self._unreported = dict(self._hosted)
+        if batch.full or self._view.cluster_configs != configs_before:
+            await self._configure(self)
+        elif batch.topics:
+            changed = {topic.topic_id for topic in batch.topics}
+            await self._configure(hosted for hosted in self if hosted.topic_id in changed)
+        await self._tell_broker_changes(before)
         self._end_turn()
         await self.creator.settle()
+        epochs = (broker.broker_epoch for broker in self._view.brokers.values())
+        self._broker_epoch_max = max(epochs, default=-1)
         return failures
+
+    async def take_turn(self, number: int) -> None:
+        """Let other tasks have theirs after every ENTRIES_PER_TURN partitions."""
+        if number % ENTRIES_PER_TURN == 0:
+            self._end_turn()
+            await trio.lowlevel.checkpoint()
+
+    async def _configure(self, changed: Iterable[HostedPartition]) -> None:
+        for number, hosted in enumerate(changed, start=1):
+            hosted.replica.options = self._options_for(hosted.topic_id)
+            self._on_configs(hosted)
+            await self.take_turn(number)
 
     async def _apply_state(self, state: PartitionState) -> ApplyFailure | None:
         """Apply one entry; any error in it is this entry's failure alone."""
@@ -318,7 +279,7 @@ class PartitionTable:
                 # reassignment).
                 self._forget(hosted)
                 await self._store.delete_log(hosted.log)
-            elif hosted.replica.role is Role.OFFLINE:
+            elif isinstance(hosted.replica.role, Offline):
                 return _failure(state, "storage_error", "the log directory has failed")
         except LogError as error:
             return _failure(state, "storage_error", str(error))
@@ -328,6 +289,7 @@ class PartitionTable:
         """Give the replica this state, if it is newer than its own."""
         now_ms = self._clock.mono_ms()
         self.run_effects(hosted, hosted.replica.on_partition_state(state, now_ms=now_ms))
+        self._stir(hosted)
         self.served_learners.note(hosted.key, hosted.replica)
         has_log_end = self._log_ends.on_applied(hosted)
         if self._created.on_applied(state) or has_log_end:
@@ -339,7 +301,7 @@ class PartitionTable:
         (11.5, logs that were set aside).
         """
         key = (state.topic_id, state.partition)
-        aside = self._store.takeable(key)
+        aside = self._store.log_dir.takeable(key)
         if aside is None:
             return None
         if has_seat(state, self._broker_id) and state.leader_epoch <= aside.leader_epoch:
@@ -396,7 +358,7 @@ class PartitionTable:
             lease=self._lease,
             brokers=self._view.brokers,
             options=self._options_for(state.topic_id),
-            high_watermark=self._high_watermark_of(key),
+            checkpointed=self._store.log_dir.stored_high_watermark(key),
         )
         hosted = HostedPartition(
             topic=state.topic, topic_id=state.topic_id, partition=state.partition, replica=replica, log=log
@@ -421,10 +383,12 @@ class PartitionTable:
         """Delete the topic's logs by id only (I21, topic ids decide): a topic of the same name created since
         is another one.
         """
-        for hosted in [hosted for hosted in self if hosted.topic_id == topic_id]:
+        doomed = [hosted for hosted in self if hosted.topic_id == topic_id]
+        for number, hosted in enumerate(doomed, start=1):
             _log.info("deleting %s-%d (%s)", hosted.topic, hosted.partition, topic_id)
             self._forget(hosted)
             await self._discard(hosted.log)
+            await self.take_turn(number)
         for key in [key for key in self._found if key[0] == topic_id]:
             await self._discard(self._found.pop(key))
         pending = self.creator.pending
@@ -448,7 +412,9 @@ class PartitionTable:
     ) -> None:
         partition = log.partition
         if high_watermark is None:
-            high_watermark = self._high_watermark_of((partition.topic_id, partition.partition))
+            high_watermark = self._store.log_dir.stored_high_watermark(
+                (partition.topic_id, partition.partition)
+            )
         try:
             await self._store.quarantine_log(
                 log, reason, high_watermark=high_watermark, state=state, topic_state=topic_state
@@ -471,16 +437,17 @@ class PartitionTable:
         _log.error("%s stays where it is: %s", log.directory, error)
 
     def _forget(self, hosted: HostedPartition) -> None:
-        self.run_effects(hosted, hosted.replica.on_deleted(now_ms=self._clock.mono_ms()))
+        self.run_effects(hosted, hosted.replica.on_deleted())
         if self._fetching is not None:
             self._fetching.unfollow(hosted.key)
-        if self._fetches is not None:
-            self._fetches.on_leadership_changed(hosted.key)
+        self._fetches.on_leadership_changed(hosted.key)
         del self._hosted[hosted.key]
         name = (hosted.topic, hosted.partition)
         if self._by_name.get(name) is hosted:
             del self._by_name[name]
         self._with_waiters.pop(hosted.key, None)
+        self._restless.pop(hosted.key, None)
+        self._unreported.pop(hosted.key, None)
         self._proposals_ready.pop(hosted.key, None)
         self.served_learners.forget(hosted.key)
         self._log_ends.forget(hosted.key)
@@ -512,7 +479,7 @@ class PartitionTable:
                 topic_state=topics_before.get(hosted.topic_id),
             )
 
-    def _tell_broker_changes(self, before: dict[int, BrokerEndpoint]) -> None:
+    async def _tell_broker_changes(self, before: dict[int, BrokerEndpoint]) -> None:
         changed = [
             broker_id
             for broker_id in sorted({*before, *self._view.brokers})
@@ -524,17 +491,22 @@ class PartitionTable:
         for broker_id in changed:
             if self._fetching is not None:
                 self._fetching.on_broker_changed(broker_id)
-        for hosted in self:
-            if hosted.replica.role is Role.LEADER:
+        for number, hosted in enumerate(self, start=1):
+            if isinstance(hosted.replica.role, Leader):
                 for broker_id in changed:
-                    self.run_effects(hosted, hosted.replica.on_broker_changed(broker_id, now_ms=now_ms))
+                    self.run_effects(hosted, hosted.replica.role.on_broker_changed(broker_id, now_ms=now_ms))
+                self._stir(hosted)
+            await self.take_turn(number)
 
     # Effects
 
     def run_effects(self, hosted: HostedPartition, effects: Effects) -> None:
         """Carry out what a replica asked for, in order."""
+        if not effects:
+            return
+        self._stir(hosted)
         fetches, fetching = self._fetches, self._fetching
-        assert fetches is not None and fetching is not None, "the table is connected before it is used"
+        assert fetching is not None, "the table is connected before it is used"
         for effect in effects:
             match effect:
                 case CompleteProduce(waiters=waiters, error=error):
@@ -572,7 +544,7 @@ class PartitionTable:
                     self._report(problem)
                     if problem.code == "went_back" and problem.broker_id < 0:
                         self._store.start_disowning()
-                case Note(text=text, is_warning=is_warning):
+                case Remark(text=text, is_warning=is_warning):
                     level = logging.WARNING if is_warning else logging.INFO
                     _log.log(level, "%s-%d: %s", hosted.topic, hosted.partition, text)
                 case _:
@@ -584,9 +556,9 @@ class PartitionTable:
                 return
             now_ms = self._clock.mono_ms()
             self.run_effects(
-                hosted, hosted.replica.on_written_aside(effect.hold_id, error=error, now_ms=now_ms)
+                hosted, hosted.replica.role.on_written_aside(effect.hold_id, error=error, now_ms=now_ms)
             )
-            if self._fetching is not None and hosted.replica.next_fetch() is not None:
+            if self._fetching is not None and hosted.replica.role.next_fetch() is not None:
                 state = hosted.replica.state
                 assert state is not None
                 self._fetching.follow(hosted, leader_id=state.leader, leader_epoch=state.leader_epoch)
@@ -597,7 +569,7 @@ class PartitionTable:
     def _vouch(self, hosted: HostedPartition) -> None:
         def done() -> None:
             if self._hosted.get(hosted.key) is hosted:
-                self.run_effects(hosted, hosted.replica.on_vouched(now_ms=self._clock.mono_ms()))
+                self.run_effects(hosted, hosted.replica.role.on_vouched(now_ms=self._clock.mono_ms()))
                 self._end_turn()
 
         self._store.start_vouching(hosted, done)
@@ -610,6 +582,10 @@ class PartitionTable:
 
     # Time
 
+    def _stir(self, hosted: HostedPartition) -> None:
+        """Note that something has happened to this replica."""
+        self._restless[hosted.key] = self._unreported[hosted.key] = hosted
+
     def note_waiters(self, hosted: HostedPartition) -> None:
         """Note that a producer waits in this partition, so that it is ticked often."""
         self._with_waiters[hosted.key] = hosted
@@ -618,23 +594,32 @@ class PartitionTable:
         """Tick the replicas in which producers wait. Called every ~100 ms."""
         now_ms = self._clock.mono_ms()
         for hosted in list(self._with_waiters.values()):
-            self.run_effects(hosted, hosted.replica.on_tick(now_ms))
+            self.run_effects(hosted, hosted.replica.role.on_tick(now_ms))
             if not hosted.replica.has_waiters:
                 self._with_waiters.pop(hosted.key, None)
 
-    def tick_all(self) -> None:
+    def tick(self) -> None:
+        """Tick the replicas that are not at rest, and a part of all. Called every ~500 ms."""
         now_ms = self._clock.mono_ms()
-        for hosted in self:
-            self.run_effects(hosted, hosted.replica.on_tick(now_ms))
+        if not self._round:
+            self._round = list(self._hosted.values())
+        count = -(-len(self._hosted) // TICKS_PER_ROUND)
+        for hosted in self._round[-count:]:
+            if self._hosted.get(hosted.key) is hosted:
+                self._stir(hosted)
+        del self._round[-count:]
+        for key, hosted in list(self._restless.items()):
+            self.run_effects(hosted, hosted.replica.role.on_tick(now_ms))
+            if hosted.replica.role.is_at_rest:
+                self._restless.pop(key, None)
 
     def on_storage_failure(self, is_affected: Callable[[HostedPartition], bool], detail: str) -> None:
         """Take the replicas of a failed directory offline at once (S28, EIO or full disk). The failure
         happened outside their own calls.
         """
-        now_ms = self._clock.mono_ms()
         for hosted in self:
             if is_affected(hosted):
-                self.run_effects(hosted, hosted.replica.on_storage_error(detail, now_ms=now_ms))
+                self.run_effects(hosted, hosted.replica.go_offline(detail))
         self._end_turn()
 
     # Reports (controller_session.ReportSource)
@@ -644,19 +629,22 @@ class PartitionTable:
         ready, self._proposals_ready = self._proposals_ready, {}
         for key in ready:
             hosted = self._hosted.get(key)
-            if hosted is not None and (proposal := hosted.replica.due_proposal(now_ms)) is not None:
+            if hosted is not None and (proposal := hosted.replica.role.due_proposal(now_ms)) is not None:
                 proposals.append(proposal)
         return proposals
 
     def changed_lags(self, now_ms: int, *, count_max: int) -> Sequence[PartitionLag]:
         lags: list[PartitionLag] = []
-        for hosted in self._hosted.values():
+        for key, hosted in list(self._unreported.items()):
             if len(lags) >= count_max:
                 break
-            lag = hosted.replica.lag(now_ms)
+            del self._unreported[key]
+            lag = hosted.replica.role.lag(now_ms)
             if lag is not None and not _is_same_lag(lag, hosted.lag_reported):
                 hosted.lag_reported = lag
                 lags.append(lag)
+            if not hosted.replica.role.is_at_rest:
+                self._unreported[key] = hosted  # behind those that are not told of yet
         return lags
 
     def untold_log_ends(self, *, count_max: int) -> Sequence[ReplicaLogEnd]:
@@ -681,7 +669,7 @@ class PartitionTable:
         return Holdings(
             identity=identity,
             has_view=has_view,
-            broker_epoch_max=max((b.broker_epoch for b in view.brokers.values()), default=-1),
+            broker_epoch_max=self._broker_epoch_max,
             broker_ids=tuple(view.brokers),
             cluster_configs=view.cluster_configs,
             topics=tuple(view.topics.values()),
@@ -699,6 +687,7 @@ class PartitionTable:
                 )
                 for log in logs
             ),
+            set_aside=tuple(self._store.set_aside()[:SET_ASIDE_TOLD_MAX]),
         )
 
     def untold_set_aside(self) -> tuple[SetAsideLog, ...] | None:
@@ -733,10 +722,6 @@ class PartitionTable:
             self._counters.isr_expands += 1
         elif after < before:
             self._counters.isr_shrinks += 1
-
-
-def _nothing() -> None:
-    pass
 
 
 def _failure(state: PartitionState, code: str, detail: str) -> ApplyFailure:

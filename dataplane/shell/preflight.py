@@ -1,8 +1,8 @@
-"""What a broker tries while brokers wait to be added, and tells the controller.
+"""The trials that a broker makes while brokers wait to be added, and reports to the controller.
 
 The controller names listeners in its answers to heartbeats. Each is connected to and asked for ApiVersions:
 an open port is not enough, a broker must answer, and speak the fetch version that replication uses. A broker
-that waits itself also tries its disk. Every few seconds anew, until nobody waits any more.
+that waits itself also tries its disk. All this is repeated every few seconds until no broker waits.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Preflight:
         try:
             await self._client.preflight(report)
         except ControllerUnavailable as error:
-            _log.info("nobody takes what was found before brokers are added: %s", error)
+            _log.info("no controller takes what was found before brokers are added: %s", error)
 
     async def _try_disk(self) -> DiskFigures:
         """The disk of a broker that serves already has better things to do than flushing for us."""
@@ -170,7 +170,7 @@ def try_disk(disk: Disk, path: str, clock: Clock, *, flushes: int) -> DiskFigure
 
 
 async def reach(net: Net, clock: Clock, target: PreflightTarget) -> PeerReach:
-    """Asks whoever listens there which versions it speaks."""
+    """Ask the listener which versions it speaks."""
     failure: ReachFailure | None = ReachFailure.LISTENER_UNREACHABLE
     detail = f"no answer within {REACH_TIMEOUT_MS} ms"
     with clock.timeout_ms(REACH_TIMEOUT_MS):

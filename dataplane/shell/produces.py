@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from dataplane.core.replica import AppendResult
+from dataplane.core.results import AppendResult
 from dataplane.shell.metrics import BrokerCounters
 from springtide.wire.errors import ErrorCode
 

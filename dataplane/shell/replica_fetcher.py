@@ -12,14 +12,14 @@ than to wake a task for it.
 
 A partition that is to be fetched from a leader whose answer is pending would wait for that long poll to
 end, and the first fetch in a new leader epoch is what lets the high watermark move again after a
-failover. So the pending request is given up: its connection is closed and a full fetch is sent on a new
-one.
+failover. So the leader is hurried: an empty fetch behind the pending one makes it answer at once
+(handlers/fetch.py). The session goes on, for to begin it anew costs as much as there are partitions in it.
 
-A partition is never dropped for an error: it rests and comes back (L6).
+A partition is never dropped for an error: it rests and comes back (L6, every follower is fetched for).
 
 A learner, being added and not in sync, may be throttled: it has a position only while it holds a grant of
-bytes (core/throttle.py), and waits for its turn without one, outside the session. Everybody else is asked
-one thing about that, per answered partition: whether it is a learner.
+bytes (core/throttle.py), and waits for its turn without one, outside the session. Other replicas
+cost one test per answered partition: whether it is a learner.
 """
 
 from __future__ import annotations
@@ -27,38 +27,48 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from contextlib import suppress
 
 import trio
 
 from controller.contract.partition_state import PartitionKey
 from controller.contract.updates import BrokerEndpoint
-from dataplane.core.fetch_session import NO_SESSION, FetchPosition, FollowerRequest, FollowerSession
-from dataplane.core.leader_epochs import EpochEnd
-from dataplane.core.replica import FetchedPartition
+from dataplane.core.fetch_session import (
+    FINAL_EPOCH,
+    NO_SESSION,
+    FetchPosition,
+    FollowerRequest,
+    FollowerSession,
+)
+from dataplane.core.results import LeaderAnswer
 from dataplane.shell.config import BrokerConfig
+from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.learner_turns import LearnerTurns
 from dataplane.shell.metrics import BrokerCounters
-from dataplane.shell.partitions import HostedPartition, PartitionTable
+from dataplane.shell.partitions import PartitionTable
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
-from springtide.node.net import Channel, Net, Poller, Readiness
+from springtide.node.net import Channel, ChannelReadiness, Net, Poller
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
-from springtide.wire import fetch as wire
+from springtide.wire import fetch_request, fetch_response
 from springtide.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
-from springtide.wire.errors import ErrorCode, error_code
+from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_request import RequestTemplate
+from springtide.wire.fetch_response import decode_fetch_frame
 from springtide.wire.framing import FrameError, FrameReader, encode_request_frame
 from springtide.wire.headers import encode_request_header
 from springtide.wire.primitives import MalformedRequest
-from springtide.wire.replica_fetch import RequestTemplate, decode_answer
 
 _log = logging.getLogger(__name__)
 
 RECONNECT_MS_MIN = 50
 RECONNECT_MS_MAX = 1_000
 CONNECT_TIMEOUT_MS = 3_000
+HURRY_MS_MAX = 2_000
+"""A leader that was hurried and has not answered for so long is asked over another connection."""
+HURRY_CORRELATION_ID = -1
+_HURRIED = HURRY_CORRELATION_ID.to_bytes(4, "big", signed=True)
 TURN_BYTES_MAX = 1024 * 1024
-"""What is read of an answer before others get their turn."""
+"""Bytes read of an answer before others get their turn."""
 RESPONSE_SLACK_BYTES = 64 * 1024 * 1024
 """An answer may exceed its budget by one batch, whose size only the topic bounds, and by its empty
 partitions."""
@@ -79,6 +89,7 @@ class ReplicaFetchers:
         table: PartitionTable,
         view: ClusterView,
         net: Net,
+        poller: Poller,
         clock: Clock,
         rng: random.Random,
         config: BrokerConfig,
@@ -110,13 +121,10 @@ class ReplicaFetchers:
         self._is_stopped = False
         self._template: tuple[int, RequestTemplate] | None = None
         self.client_id = f"broker-{broker_id}"
-        self.poller: Poller
-
-    async def run(
-        self, poller: Poller, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        """Fetch for whom `follow` names, until cancelled. `poller` is driven by the server."""
         self.poller = poller
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Fetch what `follow` names, until cancelled. The server drives the poller."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
@@ -132,7 +140,7 @@ class ReplicaFetchers:
         self._fetchers = {}
 
     def template(self) -> RequestTemplate:
-        """Of the usual request, for as long as this broker keeps its epoch."""
+        """Return the template of the usual request; it holds for as long as this broker keeps its epoch."""
         broker_epoch = self.broker_epoch()
         if self._template is None or self._template[0] != broker_epoch:
             self._template = (
@@ -147,6 +155,24 @@ class ReplicaFetchers:
                 ),
             )
         return self._template[1]
+
+    def hurry_frame(self) -> bytes:
+        """Return a fetch of nothing, outside every session."""
+        head = encode_request_header(
+            api_key=ApiKey.FETCH,
+            api_version=HIGHEST_FETCH_VERSION,
+            correlation_id=HURRY_CORRELATION_ID,
+            client_id=self.client_id,
+        )
+        body = fetch_request.FetchRequest(
+            replica_id=self.broker_id,
+            broker_epoch=self.broker_epoch(),
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=self.response_bytes_max,
+            session_epoch=FINAL_EPOCH,
+        )
+        return encode_request_frame(head, fetch_request.encode_fetch_request(HIGHEST_FETCH_VERSION, body))
 
     async def _watch(self) -> None:
         """Leaders that take a request and never answer: one look a second instead of a timer a request."""
@@ -232,7 +258,9 @@ class LeaderFetcher:
         self._endpoint: BrokerEndpoint | None = None
         self._is_waiting_for_answer = False
         self._asked_ms = 0
-        self._was_kicked = False
+        #: When the leader was asked not to wait with its answer; None: it was not.
+        self._hurried_ms: int | None = None
+        self._is_given_up = False
         #: Connected, and nothing is asked for until a throttled learner's turn.
         self._is_idle = False
         self._is_stopped = False
@@ -251,7 +279,7 @@ class LeaderFetcher:
         self._place(hosted)
         position = self._positions.get(key)
         if position is not None and (before is None or before.leader_epoch != position.leader_epoch):
-            self._kick()
+            self._hurry()
 
     def unfollow(self, key: PartitionKey) -> None:
         self._followed.pop(key, None)
@@ -300,23 +328,29 @@ class LeaderFetcher:
         self._wake.set()
 
     def check_silence(self, now_ms: int) -> None:
-        if self._is_waiting_for_answer and now_ms - self._asked_ms > self._fetchers.silence_ms_max:
+        if not self._is_waiting_for_answer:
+            return
+        if now_ms - self._asked_ms > self._fetchers.silence_ms_max:
             _log.warning("leader %d has not answered for %d ms", self._leader_id, now_ms - self._asked_ms)
             self._close_channel()
+        elif self._hurried_ms is not None and now_ms - self._hurried_ms > HURRY_MS_MAX:
+            self._is_given_up = True
+            self._close_channel()
 
-    def _kick(self) -> None:
+    def _hurry(self) -> None:
         """A new partition must not wait for the end of the pending long poll."""
         self._wake.set()
         if self._is_idle:
             self._leave_idleness()
-        elif self._is_waiting_for_answer and self._channel is not None:
-            self._was_kicked = True
-            self._close_channel()
+        elif self._is_waiting_for_answer and self._hurried_ms is None and self._channel is not None:
+            self._hurried_ms = self._fetchers.clock.mono_ms()
+            self._unsent = memoryview(bytes(self._unsent) + self._fetchers.hurry_frame())
+            self._push()
 
     def _set_position(self, hosted: HostedPartition) -> None:
         """Ask the replica where to go on, and tell the session if that is news."""
         key = hosted.key
-        position = None if key in self._paused else hosted.replica.next_fetch()
+        position = None if key in self._paused else hosted.replica.role.next_fetch()
         if position is None:
             self._drop_position(key)
         else:
@@ -329,9 +363,11 @@ class LeaderFetcher:
         else:
             self._set_position(hosted)
 
-    def _learn_on(self, hosted: HostedPartition, answer: wire.FetchedPartition, leader_epoch: int) -> None:
+    def _learn_on(
+        self, hosted: HostedPartition, answer: fetch_response.FetchedPartition, leader_epoch: int
+    ) -> None:
         """A learner's fetch was answered."""
-        size_bytes = len(answer.records[0]) if answer.records else 0
+        size_bytes = len(answer.view)
         is_sound = not answer.error_code and answer.diverging_epoch is None
         self._fetchers.counters.reassignment_bytes_in += size_bytes
         self._fetchers.turns.on_answer(
@@ -344,10 +380,10 @@ class LeaderFetcher:
         self._fetchers.turns.give()
 
     def _set_learners_position(self, hosted: HostedPartition) -> None:
-        """Where it goes on if it holds a grant, and as far as that reaches; else nowhere, until its turn."""
+        """Let the learner fetch on as far as its grant reaches; without a grant, not before its turn."""
         key = hosted.key
         turns = self._fetchers.turns
-        position = None if key in self._paused else hosted.replica.next_fetch()
+        position = None if key in self._paused else hosted.replica.role.next_fetch()
         if position is None:
             turns.release(key)
             self._drop_position(key)
@@ -391,8 +427,8 @@ class LeaderFetcher:
                 self._session.on_failure()
                 self._close_channel()
                 self._is_waiting_for_answer = False
-                if self._was_kicked:
-                    self._was_kicked = False
+                if self._is_given_up:
+                    self._is_given_up = False
                     continue
                 await self._rest_after(error)
 
@@ -431,6 +467,7 @@ class LeaderFetcher:
         self._unsent = memoryview(b"")
         self._wants_write = False
         self._is_idle = False
+        self._hurried_ms = None
         self._failure = LeaderLost("the connection was given up")
         self._is_over = trio.Event()
         self._channel = channel
@@ -442,23 +479,25 @@ class LeaderFetcher:
 
     # The connection, in the server's pass
 
-    def _on_ready(self, readiness: Readiness) -> None:
+    def _on_ready(self, readiness: ChannelReadiness) -> None:
         """The leader answers, takes the rest of a request, or has gone."""
         try:
             if readiness.is_writable:
                 self._push()
-            if self._read_answer():
+            if self._channel is not None and self._read_answer():
                 self._ask()
         except Exception as error:  # raised again in the task, which knows a lost leader from a bug
             self._failure = error
             self._close_channel()
 
     def _read_answer(self) -> bool:
-        """Whether an answer came, and was applied."""
+        """Read from the leader; return whether an answer came and was applied. Raises LeaderLost."""
         channel, reader = self._channel, self._reader
         assert channel is not None
         taken = 0
-        while (frame := reader.next_frame()) is None:
+        while (frame := reader.next_frame()) is None or frame[:4] == _HURRIED:
+            if frame is not None:
+                continue  # there is nothing in it
             if taken >= TURN_BYTES_MAX:
                 return False
             room = reader.writable()
@@ -471,8 +510,9 @@ class LeaderFetcher:
             reader.received(count)
             taken += count
         if not self._is_waiting_for_answer:
-            raise LeaderLost("it answered what nobody asked")
+            raise LeaderLost("it answered what was not asked")
         self._is_waiting_for_answer = False
+        self._hurried_ms = None
         if not self._was_connected:
             _log.info("following leader %d again", self._leader_id)
             self._fetchers.view.on_leader_reached(self._leader_id)
@@ -507,12 +547,18 @@ class LeaderFetcher:
         return any(key in turns and key not in self._paused for key in self._followed)
 
     def _push(self) -> None:
-        """Send what is left of the request; a full fetch may be larger than the kernel takes at once."""
+        """Send what is left of the request; a large one may be more than the kernel takes at once."""
         channel = self._channel
         assert channel is not None
-        with suppress(BlockingIOError):
+        try:
             while self._unsent:
                 self._unsent = self._unsent[channel.send((self._unsent,)) :]
+        except BlockingIOError:
+            pass
+        except OSError as error:  # raised in the task: not every caller here knows of connections
+            self._failure = error
+            self._close_channel()
+            return
         wants_write = bool(self._unsent)
         if wants_write is not self._wants_write:
             self._wants_write = wants_write
@@ -542,17 +588,18 @@ class LeaderFetcher:
             correlation_id=self._correlation_id,
             client_id=fetchers.client_id,
         )
-        body = wire.encode_fetch_request(
-            wire.FetchRequest(
+        body = fetch_request.encode_fetch_request(
+            HIGHEST_FETCH_VERSION,
+            fetch_request.FetchRequest(
                 replica_id=fetchers.broker_id,
                 broker_epoch=fetchers.broker_epoch(),
-                max_wait_ms=fetchers.wait_ms,
+                max_wait_ms=0 if request.has_more else fetchers.wait_ms,
                 min_bytes=fetchers.min_bytes,
                 max_bytes=fetchers.response_bytes_max,
                 session_id=request.session_id,
                 session_epoch=request.session_epoch,
                 partitions=[
-                    wire.FetchPartition(
+                    fetch_request.FetchPartition(
                         topic_id_bytes(key[0]),
                         key[1],
                         position.leader_epoch,
@@ -565,20 +612,20 @@ class LeaderFetcher:
                     for key, position in request.partitions
                 ],
                 forgotten=[(topic_id_bytes(key[0]), key[1]) for key in request.forgotten],
-            )
+            ),
         )
         return encode_request_frame(head, body)
 
-    def _mark(self, key: PartitionKey) -> wire.LogMark | None:
+    def _mark(self, key: PartitionKey) -> fetch_request.LogMark | None:
         hosted = self._followed.get(key)
-        return None if hosted is None else hosted.replica.log_mark()
+        return None if hosted is None else hosted.replica.role.log_mark()
 
     def _on_answer(self, frame: memoryview) -> None:
         """Everything that one answer brings, without an await: append, then set where to go on."""
-        correlation_id, response = decode_answer(frame)
+        correlation_id, response = decode_fetch_frame(frame)
         if correlation_id != self._correlation_id:
             raise LeaderLost(f"it answered request {correlation_id} where {self._correlation_id} was asked")
-        error = error_code(response.error_code)
+        error = response.error
         if not self._session.on_answer(error, session_id=response.session_id):
             if response.session_id == NO_SESSION and error is ErrorCode.NONE:
                 return
@@ -590,21 +637,17 @@ class LeaderFetcher:
             assert isinstance(data.topic, bytes)
             key = (topic_id_text(data.topic), data.partition)
             hosted = self._followed.get(key)
-            asked = self._positions.get(key)
+            asked = self._session.asked(key)
             if hosted is None or asked is None:
                 continue  # forgotten while the request was under way
-            records = data.records[0] if data.records else b""
-            assert isinstance(records, bytes | bytearray | memoryview)
+            records = data.view
             fetchers.counters.replication_bytes_in += len(records)
-            diverging = data.diverging_epoch
-            effects = hosted.replica.on_fetched(
-                FetchedPartition(
-                    error=error_code(data.error_code),
+            effects = hosted.replica.role.on_fetched(
+                LeaderAnswer(
+                    error=data.error,
                     high_watermark=data.high_watermark,
                     log_start_offset=data.log_start_offset,
-                    diverging=None
-                    if diverging is None
-                    else EpochEnd(diverging.leader_epoch, diverging.end_offset),
+                    diverging=data.diverging_epoch,
                     records=records,
                 ),
                 leader_epoch=asked.leader_epoch,

@@ -26,7 +26,7 @@ from controller.contract.partition_state import PartitionKey
 from dataplane.core.effects import MendLog
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.log_port import LogChanged, LogError
-from dataplane.core.replica import Role
+from dataplane.core.role import Offline
 from dataplane.core.scrubbing import (
     MEND_BYTES_MAX,
     ScrubOrder,
@@ -37,9 +37,10 @@ from dataplane.core.scrubbing import (
 )
 from dataplane.shell.config import BrokerConfig
 from dataplane.shell.data_directory import DataDirectory
-from dataplane.shell.partitions import HostedPartition, PartitionTable
+from dataplane.shell.hosted import HostedPartition
+from dataplane.shell.partitions import PartitionTable
 from dataplane.storage.health import ClosedLog
-from dataplane.storage.rot import CheckedSlice, Place
+from dataplane.storage.rot import CheckedSlice, ScrubPlace
 from dataplane.storage.segment import Hole
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
@@ -48,13 +49,13 @@ from springtide.node.question import ask
 from springtide.node.status import counter, gauge
 from springtide.node.threads import Threads
 from springtide.node.topic_ids import topic_id_bytes
-from springtide.wire import fetch as wire
 from springtide.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
-from springtide.wire.errors import ErrorCode, error_code
+from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_request import FetchPartition, FetchRequest, encode_fetch_request
+from springtide.wire.fetch_response import decode_fetch_frame
 from springtide.wire.framing import FrameError, encode_request_frame
 from springtide.wire.headers import encode_request_header
 from springtide.wire.primitives import MalformedRequest
-from springtide.wire.replica_fetch import decode_answer
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ _SLACK_BYTES = 128 * 1024 * 1024
 
 
 class NotMended(Exception):
-    """Not now; it is tried again."""
+    """A hole that can't be mended now; it is tried again."""
 
 
 class Scrubber:
@@ -102,9 +103,9 @@ class Scrubber:
         self._idle_ms = min(IDLE_MS_MAX, interval_ms)
         self._limiter = trio.CapacityLimiter(1)
         #: Where the running pass is, and the log's count of changes then: a place means nothing after a cut.
-        self._place: tuple[PartitionKey, int, Place] | None = None
+        self._place: tuple[PartitionKey, int, ScrubPlace] | None = None
         #: Where a reader met damage, and the log's count of changes then.
-        self._suspects: dict[PartitionKey, tuple[int, Place]] = {}
+        self._suspects: dict[PartitionKey, tuple[int, ScrubPlace]] = {}
         self._to_mend: dict[PartitionKey, MendLog] = {}
         self._due: deque[PartitionKey] = deque()
         #: Rotten as of late.
@@ -167,7 +168,11 @@ class Scrubber:
         while self._suspects:
             key, (suspect_changes, suspect) = self._suspects.popitem()
             hosted = self._table.get(*key)
-            if hosted is None or hosted.replica.role is Role.OFFLINE or hosted.log.changes != suspect_changes:
+            if (
+                hosted is None
+                or isinstance(hosted.replica.role, Offline)
+                or hosted.log.changes != suspect_changes
+            ):
                 continue
             checked = await self._check(hosted, suspect)
             following = None if checked is None or checked.hole is not None else checked.place
@@ -182,7 +187,7 @@ class Scrubber:
             return None
         hosted, key, changes = hosted_or_none, hosted_or_none.key, hosted_or_none.log.changes
         at = self._order.begin(key, self._clock.wall_ms())
-        place = Place(at.base_offset, 0, at.base_offset)
+        place = ScrubPlace(at.base_offset, 0, at.base_offset)
         if self._place is not None and self._place[:2] == (key, changes):
             place = self._place[2]
         checked = await self._check(hosted, place)
@@ -204,12 +209,12 @@ class Scrubber:
             self._due.extend(self._order.due(keys, self._clock.wall_ms()))
         while self._due:
             hosted = self._table.get(*self._due[0])
-            if hosted is not None and hosted.replica.role is not Role.OFFLINE:
+            if hosted is not None and not isinstance(hosted.replica.role, Offline):
                 return hosted
             self._due.popleft()
         return None
 
-    async def _check(self, hosted: HostedPartition, place: Place) -> CheckedSlice | None:
+    async def _check(self, hosted: HostedPartition, place: ScrubPlace) -> CheckedSlice | None:
         """Read a slice; what is bad twice is rotten. None: the log was changed under it, or is over."""
         end_offset = hosted.replica.high_watermark
         known = [(hole.base_offset, hole.position) for hole in hosted.log.holes]
@@ -219,7 +224,7 @@ class Scrubber:
             self.bytes_read += checked.size_bytes
             hole = checked.hole
             if hole is not None and (hole.base_offset, hole.position) not in known:
-                again = Place(hole.base_offset, hole.position, hole.first_offset)
+                again = ScrubPlace(hole.base_offset, hole.position, hole.first_offset)
                 if (await self._threads.run(partial(read, again), limiter=self._limiter)).hole is None:
                     _log.warning("%s; read again it was good", hole.reason)
                 else:
@@ -227,7 +232,7 @@ class Scrubber:
         except (LogChanged, ClosedLog):
             return None
         except LogError as error:
-            self._directory.on_error(str(error))
+            self._directory.on_storage_error(str(error))
             return None
         return checked
 
@@ -257,7 +262,7 @@ class Scrubber:
         try:
             await self._threads.run(partial(self._directory.write_scrub_progress, encoded))
         except (LogError, OSError) as error:
-            self._directory.on_error(str(error))
+            self._directory.on_storage_error(str(error))
 
     # Mending
 
@@ -279,7 +284,7 @@ class Scrubber:
             _log.warning("%s-%d is not mended yet: %s", hosted.topic, hosted.partition, error)
             await self._clock.sleep_ms(MEND_RETRY_MS)
         except LogError as error:
-            self._directory.on_error(str(error))
+            self._directory.on_storage_error(str(error))
             return
         if self._table.get(*hosted.key) is hosted:
             self._rotten.discard(hosted.key)
@@ -321,11 +326,11 @@ class Scrubber:
     async def _fetch(
         self, hosted: HostedPartition, position: FetchPosition, effect: MendLog, *, as_replica: bool = False
     ) -> memoryview | None:
-        """What the leader gives at a position; None: nothing. Raises NotMended."""
+        """Return the records that the leader gives at a position; None if it gives none. Raises NotMended."""
         endpoint = self._view.brokers.get(effect.leader_id)
         if endpoint is None:
             raise NotMended(f"the address of broker {effect.leader_id} is not known")
-        partition = wire.FetchPartition(
+        partition = FetchPartition(
             topic_id_bytes(hosted.topic_id),
             hosted.partition,
             position.leader_epoch,
@@ -340,29 +345,25 @@ class Scrubber:
             correlation_id=1,
             client_id=f"broker-{self._broker_id}-scrub",
         )
-        request = wire.FetchRequest(max_bytes=MEND_BYTES_MAX, partitions=[partition])
+        request = FetchRequest(max_bytes=MEND_BYTES_MAX, partitions=[partition])
         if as_replica:
             request = request._replace(replica_id=self._broker_id, broker_epoch=self._broker_epoch())
-        body = wire.encode_fetch_request(request)
+        body = encode_fetch_request(HIGHEST_FETCH_VERSION, request)
         with self._clock.timeout_ms(MEND_TIMEOUT_MS):
             channel = await self._net.connect(endpoint.host, endpoint.port)
             try:
                 frame = await ask(channel, encode_request_frame(head, body), answer_bytes_max=_SLACK_BYTES)
             finally:
                 channel.close()
-            _, response = decode_answer(frame)
+            _, response = decode_fetch_frame(frame)
             if len(response.partitions) != 1:
                 raise NotMended(f"broker {effect.leader_id} answers {response.error_code}")
             (data,) = response.partitions
-            error = error_code(data.error_code)
-            if error is not ErrorCode.NONE:
+            if data.error is not ErrorCode.NONE:
                 raise NotMended(
-                    f"broker {effect.leader_id} gives nothing at {position.fetch_offset}: {error.name}"
+                    f"broker {effect.leader_id} gives nothing at {position.fetch_offset}: {data.error.name}"
                 )
-            if not data.records:
-                return None
-            assert isinstance(data.records[0], memoryview)
-            return data.records[0]
+            return data.view if data.records else None
         raise NotMended(f"broker {effect.leader_id} does not answer")
 
     # Metrics

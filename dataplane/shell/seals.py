@@ -16,8 +16,7 @@ from typing import Final
 
 from controller.contract.partition_state import PartitionKey
 from dataplane.core.log_port import LogError
-from dataplane.core.replica import Role
-from dataplane.shell.partitions import HostedPartition
+from dataplane.shell.hosted import HostedPartition
 from dataplane.storage.health import ClosedLog
 from springtide.node.threads import Threads
 
@@ -87,7 +86,7 @@ class Seals:
             self.chain_epoch >= 0
             and not hosted.log.is_sealed
             and hosted.key not in self._busy
-            and replica.role in (Role.LEADER, Role.FOLLOWER)
+            and replica.role.is_assigned
             and state is not None
             and (self._broker_id in state.isr or self._broker_id in state.elr)
         )

@@ -1,15 +1,17 @@
 """The learners that fetch from this broker: who they are, and how fast they may be served.
 
-Only replicas that are being added and that nobody waits for are bounded: whoever is in the maximal ISR, even
-by a promise that the controller has not confirmed, holds up the high watermark and is served at once (I2). A
-learner for which nothing may be sent yet stays due in its session, so its fetch waits as if there were no
-news and is looked at again when its time is up; partitions beside it in the same fetch do not wait for it.
+Only replicas that are being added and that no leader waits for are bounded: a member of the maximal ISR,
+even by a promise that the controller has not confirmed, holds up the high watermark and is served at once
+(I2, the leader is never laxer). A learner for which nothing may be sent yet stays due in its session, so its
+fetch waits as if there were no news and is looked at again when its time is up; partitions beside it in the
+same fetch do not wait for it.
 """
 
 from __future__ import annotations
 
 from controller.contract.partition_state import PartitionKey
-from dataplane.core.replica import Replica, Role
+from dataplane.core.leader import Leader
+from dataplane.core.replica import Replica
 from dataplane.core.throttle import TokenBucket
 
 WINDOW_MS = 1_000
@@ -33,7 +35,7 @@ class ServedLearners:
     def note(self, key: PartitionKey, replica: Replica) -> None:
         """The replica's state may have changed."""
         state = replica.state
-        if state is not None and state.adding_replicas and replica.role is Role.LEADER:
+        if state is not None and state.adding_replicas and isinstance(replica.role, Leader):
             self.by_partition[key] = tuple(b for b in state.adding_replicas if b not in state.isr)
         elif self.by_partition:
             self.forget(key)
@@ -47,7 +49,7 @@ class ServedLearners:
         if (
             bucket is None
             or replica_id not in self.by_partition.get(key, ())
-            or replica_id in replica.maximal_isr
+            or replica_id in replica.role.maximal_isr
         ):
             return None
         level = bucket.level(now_ms)

@@ -1,1 +1,1 @@
-"""How a broker keeps its replicas' logs on disk: segments, indexes, checkpoints, recovery, retention."""
+"""The logs of a broker's replicas on disk: segments, indexes, checkpoints, recovery, retention."""

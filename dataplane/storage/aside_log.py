@@ -11,11 +11,12 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from dataplane.core.log_port import FileRange, LogSlice
+from dataplane.core.log_port import LogSlice
 from dataplane.storage.disk import Disk, File
 from dataplane.storage.divergent import DivergentRange, FoundAside
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.segment import ScanStop, SegmentScan
+from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import BATCH_LENGTH_MIN, HEADER_BYTES, MAGIC, BatchHeader, decode_header
 
 INDEX_INTERVAL_BYTES = 64 * 1024
@@ -56,7 +57,7 @@ class AsideLog:
             if not at_least_one:
                 return LogSlice((), 0, log_offset)
             end, next_offset = start + first.size_bytes, first.next_offset
-        return LogSlice((FileRange(self._file, start, end - start),), end - start, next_offset)
+        return LogSlice((FileChunk(self._file, start, end - start),), end - start, next_offset)
 
     def _find(self, log_offset: int) -> tuple[int, BatchHeader] | None:
         stretch = max(bisect_right(self._offsets, log_offset) - 1, 0)

@@ -24,7 +24,7 @@ LOG_STARTS = "log-start-offset-checkpoint"
 CHECKPOINT_BYTES_MAX = 256 * 1024 * 1024
 
 PartitionKey = tuple[str, int]
-"""(topic id, partition): topic names come back, ids never do (I21)."""
+"""(topic id, partition): topic names come back, ids never do (I21, topic ids decide)."""
 
 
 class CorruptCheckpoint(Exception):

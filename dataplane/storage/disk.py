@@ -24,6 +24,7 @@ import re
 import struct
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
@@ -64,7 +65,7 @@ class File(Protocol):
     """An open file. It stays usable after its name is gone, until the last reference to it is dropped."""
 
     def fileno(self) -> int:
-        """For sendfile. A simulated disk raises OSError: read with pread instead."""
+        """Return the descriptor for sendfile. A simulated disk raises OSError: read with pread instead."""
 
     def size_bytes(self) -> int: ...
 
@@ -98,12 +99,12 @@ class File(Protocol):
     def has_mount_mark(self) -> bool: ...
 
     def close(self) -> None:
-        """Idempotent. Only for a file that nobody else can hold; otherwise drop the reference."""
+        """Idempotent. Only for a file without another holder; otherwise drop the reference."""
 
 
 class Disk(Protocol):
     def open(self, path: str, *, create: bool = False) -> File:
-        """For reading and writing. FileNotFoundError unless `create`."""
+        """Open a file for reading and writing. Raise FileNotFoundError if it is missing, unless `create`."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -304,16 +305,19 @@ def read_whole(disk: Disk, path: str, *, bytes_max: int) -> bytes | None:
         file.close()
 
 
+def replace(disk: Disk, path: str, data: bytes, *, is_synced: bool = False) -> None:
+    """Write a small file under a temporary name, and rename it. Not durable unless `is_synced`."""
+    temporary = f"{path}.tmp"
+    with closing(disk.open(temporary, create=True)) as file:
+        file.truncate(0)
+        file.pwrite(data, 0)
+        if is_synced:
+            file.fsync()
+    disk.rename(temporary, path)
+
+
 def replace_durably(disk: Disk, path: str, data: bytes) -> None:
     """Write a small file so that a crash leaves either the old content or the new: temporary file, fsync,
     rename, fsync of the directory. Leaving out any of these was seen to bring back zeros or the old name."""
-    temporary = f"{path}.tmp"
-    file = disk.open(temporary, create=True)
-    try:
-        file.truncate(0)
-        file.pwrite(data, 0)
-        file.fsync()
-    finally:
-        file.close()
-    disk.rename(temporary, path)
+    replace(disk, path, data, is_synced=True)
     disk.fsync_dir(path.rpartition("/")[0])

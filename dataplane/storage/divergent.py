@@ -1,14 +1,14 @@
-"""What a truncation is about to drop, written aside first: the raw batches and a description, both durable
-before the cut.
+"""Copies of what a truncation is about to drop, written aside first: the raw batches and a description, both
+durable before the cut.
 
-An unclean election, or a truncation below the follower's own high watermark, drops records that somebody may
-have been told are safe. Nothing is lost silently: they go to `divergent/`, where an operator finds them and
-the salvage job can merge them back. If they can't be written (disk full), the answer is a value and the
-truncation must be held.
+An unclean election, or a truncation below the follower's own high watermark, drops records that a
+producer may have been told are safe. Nothing is lost silently: they go to `divergent/`, where an operator
+finds them and the salvage job can merge them back. If they can't be written (disk full), the answer is a
+value and the truncation must be held.
 
 `list_aside`, `find_aside` and `read_aside` are how they are found and read again (aside_log.py reads them for
 a client). A copy counts once its description stands: batches without one are the start of a copy whose
-truncation never happened. Nothing here deletes one: that is an operator's to do.
+truncation never happened. Nothing here deletes one: only an operator does.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from __future__ import annotations
 import errno
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 
-from dataplane.core.log_port import FileRange, LogChanged, LogError
+from dataplane.core.log_port import LogChanged, LogError
 from dataplane.storage.disk import Disk, File
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.partition_log import PartitionLog
-from dataplane.storage.segment import ScanStop, SegmentScan
-from springtide.wire.record_batch import CorruptBatch
-from springtide.wire.records import Record, iter_records
+from springtide.wire.framing import FileChunk
 
 COPY_BYTES_MAX = 1024 * 1024
 DESCRIPTION_BYTES_MAX = 64 * 1024
@@ -145,12 +144,9 @@ def _write(disk: Disk, directory: str, path: str, log: PartitionLog, aside: Dive
         raise
     file.close()
     # The description last: where it stands, the batches are whole.
-    description = disk.open(f"{path}.json", create=True)
-    try:
+    with closing(disk.open(f"{path}.json", create=True)) as description:
         description.pwrite(json.dumps(asdict(aside) | {"size_bytes": size}, indent=2).encode() + b"\n", 0)
         description.fsync()
-    finally:
-        description.close()
     disk.fsync_dir(directory)
     disk.fsync_dir(directory.rpartition("/")[0])
     return WrittenAside(batches, size)
@@ -168,7 +164,7 @@ def _copy(log: PartitionLog, target: File, log_offset: int, end_offset: int) -> 
         if not piece.size_bytes:
             break  # a gap up to the end
         for part in piece.parts:
-            if isinstance(part, FileRange):
+            if isinstance(part, FileChunk):
                 written += _copy_range(part, target, written)
             else:
                 target.pwrite(part, written)
@@ -177,8 +173,8 @@ def _copy(log: PartitionLog, target: File, log_offset: int, end_offset: int) -> 
     return written
 
 
-def _copy_range(part: FileRange, target: File, position: int) -> int:
-    source: File = part.file  # type: ignore[assignment]
+def _copy_range(part: FileChunk, target: File, position: int) -> int:
+    source: File = part.source  # type: ignore[assignment]
     done = 0
     while done < part.length:
         data = source.pread(min(COPY_BYTES_MAX, part.length - done), part.position + done)
@@ -190,7 +186,7 @@ def _copy_range(part: FileRange, target: File, position: int) -> int:
 
 
 def is_aside_name(name: str) -> bool:
-    """Whether a copy may be called so. Such a name holds no way out of the directory."""
+    """Return whether a copy may have this name. Such a name holds no way out of the directory."""
     return _NAME.match(name) is not None
 
 
@@ -220,37 +216,14 @@ def find_aside(disk: Disk, directory: str, name: str) -> FoundAside:
 
 
 def _read_description(disk: Disk, path: str) -> FoundAside:
-    file = disk.open(path)
-    try:
+    with closing(disk.open(path)) as file:
         size = file.size_bytes()
         if size > DESCRIPTION_BYTES_MAX:
             raise CorruptLog(f"{path} does not describe a copy: it has {size} bytes")
         raw = file.pread(size, 0)
-    finally:
-        file.close()
     try:
         described = json.loads(raw)
         size_bytes = int(described.pop("size_bytes"))
         return FoundAside(f"{path.removesuffix('.json')}.batches", size_bytes, DivergentRange(**described))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CorruptLog(f"{path} does not describe a copy: {error}") from error
-
-
-def read_aside(disk: Disk, found: FoundAside) -> Iterator[Record]:
-    """The records that the cut dropped, by offset: of the first batch those before the cut are left out.
-    Raises CorruptLog, after the last good batch, if the copy is not what was written."""
-    file = disk.open(found.path)
-    try:
-        scan = SegmentScan(file, next_offset=0, leader_epoch=-1)
-        for position, header in scan:
-            for record in iter_records(file.pread(header.size_bytes, position)):
-                if record.offset >= found.range.first_offset:
-                    yield record
-        if scan.stop is not ScanStop.END or scan.size_bytes != found.size_bytes:
-            raise CorruptLog(
-                f"{found.path} has {scan.position} good bytes of the {found.size_bytes} that were written"
-            )
-    except CorruptBatch as error:
-        raise CorruptLog(f"{found.path} byte {scan.position}: {error.reason}") from error
-    finally:
-        file.close()

@@ -1,9 +1,9 @@
-"""Whether a log directory may still be used: one latch per directory, shared by all its logs.
+"""The latch of a log directory, shared by all its logs: it says whether the directory may still be used.
 
-After a failed write or fsync nobody knows what the disk holds: the kernel drops the dirty pages, reports the
-error once, and the next fsync succeeds although the data is gone. So the first error ends the directory for
-this process's life: no retry, and every later operation is refused (KAFKA-10778, fsyncgate, S28).
-"""
+After a failed write or fsync the content of the disk is unknown: the kernel drops the dirty pages, reports
+the error once, and the next fsync succeeds although the data is gone. So the first error ends the
+directory for this process's life: no retry, and every later operation is refused (KAFKA-10778, fsyncgate,
+S28)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class CorruptLog(LogError):
 
 
 class ClosedLog(LogError):
-    """This log was deleted, set aside or closed: whoever still worked on it, in a thread, has nothing left to
-    do. No failure."""
+    """This log was deleted, set aside or closed: a thread that still worked on it has nothing left to do. No
+    failure."""
 
 
 class DirectoryHealth:

@@ -7,13 +7,14 @@ lookups by offset, by position and by time; Kafka keeps two files for the same.
 The active segment's index lives in memory and is written when the segment is closed: after an unclean stop it
 would be rebuilt anyway. A closed segment's index stays on disk and is probed entry by entry.
 
-An index is a hint, never believed: whoever follows an entry compares the batch header at its position with
-the entry, and rebuilds the index from the log on a mismatch. A torn index costs time, not data.
+An index is a hint, never believed: a reader that follows an entry compares it with the batch header at its
+position, and rebuilds the index from the log on a mismatch. A torn index costs time, not data.
 """
 
 from __future__ import annotations
 
 import struct
+from contextlib import closing
 from typing import NamedTuple
 
 from dataplane.storage.disk import Disk, File
@@ -34,7 +35,7 @@ class IndexEntry(NamedTuple):
 
 
 START = IndexEntry(0, 0, NO_TIMESTAMP)
-"""What every index knows without an entry."""
+"""The entry that every index knows without storing it."""
 
 _BY_OFFSET, _BY_POSITION, _BY_TIMESTAMP = 0, 1, 2
 
@@ -79,14 +80,8 @@ class SparseIndex:
         return self._lookup(_BY_TIMESTAMP, timestamp_ms - 1)
 
     def positions_after(self, position: int) -> list[int]:
-        """Of all entries beyond a position, in order."""
-        entries = self._entries
-        if entries is None:
-            file = self._disk.open(self._path)
-            try:
-                entries = bytearray(file.pread(self.count * ENTRY_BYTES, 0))
-            finally:
-                file.close()
+        """Return the positions of all entries beyond a position, in order."""
+        entries = self._read() if self._entries is None else self._entries
         whole = bytes(entries[: len(entries) // ENTRY_BYTES * ENTRY_BYTES])
         return [entry[1] for entry in _ENTRY.iter_unpack(whole) if entry[1] > position]
 
@@ -101,30 +96,24 @@ class SparseIndex:
         """Put the entries on disk (page cache; the flush syncs them) and let go of the memory."""
         if self._entries is None:
             return
-        file = self._disk.open(self._path, create=True)
-        try:
+        with closing(self._disk.open(self._path, create=True)) as file:
             file.truncate(0)
             file.pwrite(self._entries, 0)
-        finally:
-            file.close()
         self._entries = None
 
     def load(self) -> None:
         """Back into memory: this segment will be appended to or cut."""
         if self._entries is None:
-            file = self._disk.open(self._path)
-            try:
-                self._entries = bytearray(file.pread(self.count * ENTRY_BYTES, 0))
-            finally:
-                file.close()
+            self._entries = self._read()
+
+    def _read(self) -> bytearray:
+        with closing(self._disk.open(self._path)) as file:
+            return bytearray(file.pread(self.count * ENTRY_BYTES, 0))
 
     def fsync(self) -> None:
         if self._entries is None:
-            file = self._disk.open(self._path)
-            try:
+            with closing(self._disk.open(self._path)) as file:
                 file.fsync()
-            finally:
-                file.close()
 
     def _lookup(self, column: int, key: int) -> IndexEntry:
         """The last entry whose `column` is at most `key`."""
@@ -132,11 +121,8 @@ class SparseIndex:
             return self._search(self._entries, None, column, key)
         if not self.count:
             return START
-        file = self._disk.open(self._path)
-        try:
+        with closing(self._disk.open(self._path)) as file:
             return self._search(b"", file, column, key)
-        finally:
-            file.close()
 
     def _search(self, entries: bytes | bytearray, file: File | None, column: int, key: int) -> IndexEntry:
         low, high = 0, self.count

@@ -8,7 +8,7 @@
     <topic>-<partition>.<id>/  one log; topic cut to TOPIC_PREFIX_MAX characters, so that with the topic id
                                and a suffix it fits a file name of 255; partition.json holds the whole name
                                and decides. One that ends in `.deleted` only waits to be unlinked.
-    divergent/  quarantine/    what a truncation dropped; replicas that nobody vouches for
+    divergent/  quarantine/    what a truncation dropped; replicas without a claim
 
 The shutdown protocol, on which the controller's trust rests (KIP-966, I11):
 
@@ -29,14 +29,16 @@ The shutdown protocol, on which the controller's trust rests (KIP-966, I11):
   that nothing else looks like it, a stored high watermark never lies beyond its log's end: it is lowered
   before a cut and, after a machine crash, before the mount mark vouches for the logs again.
 
-A replica's directory is deleted only on the caller's positive evidence (I22): renamed at once, unlinked in a
-thread. Everything doubtful is renamed into quarantine/, never removed, never cut.
+A replica's directory is deleted only on the caller's positive evidence (I22, deletion needs evidence):
+renamed at once, unlinked in a thread. Everything doubtful is renamed into quarantine/, never removed, never
+cut.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TypeVar
@@ -129,7 +131,7 @@ LoadedEntry = OpenedLog | DamagedLog | StrayDirectory
 
 
 class LogDir:
-    """A locked, identified directory. `open_log_dir` makes it; `load_all` opens its logs.
+    """A locked, identified directory. `open_log_dir` makes it; `load` opens a log.
 
     Each docstring says whether the method is called in a thread or on the loop.
     """
@@ -276,8 +278,8 @@ class LogDir:
         return entry
 
     def begin_anew(self) -> None:
-        """Close the logs and load them as after a machine crash. The caller does this after all were loaded,
-        if `is_refuted`, with the damaged ones already in quarantine. Thread.
+        """Close the logs, so that the caller can load them as after a machine crash. Called after all were
+        loaded, if `is_refuted`, with the damaged ones already in quarantine. Thread.
         """
         assert self.is_refuted and not self._damaged
         for log in self.logs.values():
@@ -301,12 +303,6 @@ class LogDir:
                 self._high_watermarks[key] = log.log_end_offset
         self.checkpoint_recovery_points()
         self._guarded(f"listing {self.path}/{QUARANTINE}", self._find_set_aside)
-
-    def load_all(self, *, now_ms: int) -> list[LoadedEntry]:
-        """Load all directories, one after another. Thread."""
-        entries = [self.load(name, now_ms=now_ms) for name in self.partition_names()]
-        self.finish_loading()
-        return entries
 
     def stored_high_watermark(self, key: PartitionKey) -> int:
         """Return the high watermark of the last checkpoint, or 0; it never lies beyond the log's end."""
@@ -335,16 +331,19 @@ class LogDir:
         return self._syncs_all
 
     def persist_epochs(self, logs: Sequence[PartitionLog]) -> None:
-        """Make the leader-epoch files of these logs durable. Fsyncs: thread."""
-        if not self._syncs_all or len(logs) < SYNCED_TOGETHER_MIN:
-            for log in logs:
-                try:
+        """Write the leader-epoch files of these logs if they are behind, and make them durable. Fsyncs:
+        thread.
+        """
+        is_together = self._syncs_all and len(logs) >= SYNCED_TOGETHER_MIN
+        for log in logs:
+            try:
+                if is_together:
+                    log.on_syncing_epochs()
+                else:
                     log.persist_epochs()
-                except LogError:  # deleted, set aside or damaged meanwhile: nothing to persist
-                    self.health.check()
-        else:
-            for log in logs:
-                log.on_syncing_epochs()
+            except LogError:  # deleted, set aside or damaged meanwhile: nothing to persist
+                self.health.check()
+        if is_together:
             self._sync_all()
 
     def make(self, partition: PartitionId, *, now_ms: int) -> PartitionLog:
@@ -388,8 +387,8 @@ class LogDir:
         return entry.log
 
     def delete(self, key: PartitionKey) -> str:
-        """Rename the log's directory at once; the caller gives the returned path to `unlink_deleted`. The
-        caller has positive evidence (I22, deletion needs positive evidence). Loop.
+        """Rename the log's directory at once; the caller gives returned paths to `unlink_deleted`. The caller
+        has positive evidence (I22, deletion needs positive evidence). Loop.
         """
         log = self.logs.pop(key)
         self._forget(key)
@@ -399,15 +398,16 @@ class LogDir:
             lambda: self._move(log.directory, log.directory, suffix=DELETED_SUFFIX, is_durable=False),
         )
 
-    def unlink_deleted(self, path: str) -> None:
-        """Unlink a directory that `delete` renamed. Thread."""
-        assert path.endswith(DELETED_SUFFIX), path
+    def unlink_deleted(self, paths: Sequence[str]) -> None:
+        """Unlink directories that `delete` renamed. Thread."""
+        assert all(path.endswith(DELETED_SUFFIX) for path in paths), paths
 
         def unlink() -> None:
             self._disk.fsync_dir(self.path)
-            self._remove_tree(path)
+            for path in paths:
+                self._remove_tree(path)
 
-        self._guarded(f"deleting {path}", unlink)
+        self._guarded(f"deleting {len(paths)} logs", unlink)
 
     def quarantine(
         self,
@@ -640,13 +640,10 @@ class LogDir:
         """Write a file durably, except for its name. The name becomes durable with its directory's first
         fsync, when the log is opened, or with everything else.
         """
-        file = self._disk.open(path, create=True)
-        try:
+        with closing(self._disk.open(path, create=True)) as file:
             file.pwrite(data, 0)
             if not self._syncs_all:
                 file.fsync()
-        finally:
-            file.close()
 
     def _read_checkpoint(self, name: str) -> dict[PartitionKey, int]:
         found = read_checkpoint(self._disk, self.path, name)
@@ -721,12 +718,9 @@ class LogDir:
     def _holds_data(self, path: str) -> bool:
         for name in self._disk.listdir(path):
             if name.endswith(".log"):
-                file = self._disk.open(f"{path}/{name}")
-                try:
+                with closing(self._disk.open(f"{path}/{name}")) as file:
                     if file.size_bytes():
                         return True
-                finally:
-                    file.close()
         return False
 
     def _move(self, path: str, target: str, *, suffix: str = "", is_durable: bool = True) -> str:

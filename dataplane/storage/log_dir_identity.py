@@ -1,4 +1,4 @@
-"""Whose a log directory is, and how its last user stopped: values, their encoding, and the verdict.
+"""The owner of a log directory, and the way its last user stopped: values, their encoding, and the verdict.
 
 meta.json says which cluster, broker and registered incarnation a directory belongs to; the clean-shutdown
 marker names the broker epoch it vouches for. What follows for trust is decided here, from both and the
@@ -8,7 +8,6 @@ kernel's boot id and mount mark; when the files are written and deleted is log_d
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +66,7 @@ def decode_meta(encoded: bytes) -> LogDirMeta:
 def shutdown_kind(
     meta: LogDirMeta | None, *, marker_broker_epoch: int | None, boot_id: str, has_mount_mark: bool
 ) -> ShutdownKind:
-    """How the previous user of a directory stopped. An unreadable marker is none (pass None).
+    """Return how the previous user of a directory stopped. Pass None for an unreadable marker, too.
 
     That only the process died takes two proofs that what it wrote is still there: the kernel is the same
     (`boot_id`), and so is the mount (`has_mount_mark`). A volume can be detached while its machine runs."""
@@ -79,22 +78,6 @@ def shutdown_kind(
         return ShutdownKind.FIRST_START
     is_same_kernel = bool(boot_id) and boot_id == meta.boot_id
     return ShutdownKind.PROCESS_CRASH if is_same_kernel and has_mount_mark else ShutdownKind.MACHINE_CRASH
-
-
-def worst_shutdown(previous: Iterable[tuple[ShutdownKind, int]]) -> tuple[ShutdownKind, int]:
-    """One answer for a broker with several directories, from (kind, previous broker epoch) of each. New
-    directories beside old ones say nothing (a replaced disk shows by its uuid). Directories that stopped
-    under different broker epochs vouch for nothing."""
-    known = [pair for pair in previous if pair[0] is not ShutdownKind.FIRST_START]
-    if not known:
-        return ShutdownKind.FIRST_START, NO_BROKER_EPOCH
-    newest = max(broker_epoch for _, broker_epoch in known)
-    kinds = {kind for kind, _ in known}
-    if any(broker_epoch != newest for _, broker_epoch in known) or ShutdownKind.MACHINE_CRASH in kinds:
-        return ShutdownKind.MACHINE_CRASH, newest
-    if ShutdownKind.PROCESS_CRASH in kinds:
-        return ShutdownKind.PROCESS_CRASH, newest
-    return ShutdownKind.CLEAN, newest
 
 
 def decode_marker(marker: bytes | None) -> int | None:

@@ -6,10 +6,10 @@ module does not decide what may be truncated or deleted. It carries that out, in
 crash between any two steps:
 
 - truncation: recovery point lowered on disk first, newest segment dropped first, names fsynced, the cut
-fsynced before anything is written behind it;
+  fsynced before anything is written behind it;
 - roll: snapshot and index of the closed segment reach the disk before the recovery point passes it;
 - the recovery point never passes bytes that were not fsynced *after* their last change (KAFKA-10101): a cut
-that happens while a flush runs holds it back.
+  that happens while a flush runs holds it back.
 
 The first failed write or fsync ends the whole directory (health.py). Damaged bytes found by a reader raise
 SuspectBytes, and a scrub checks them; damaged bytes that a cut or a copy needs end this log only
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple
@@ -37,7 +37,7 @@ from dataplane.core.log_port import (
     TimestampHit,
 )
 from dataplane.core.producer_state import EXPIRATION_MS, PRODUCERS_MAX, ProducerStates
-from dataplane.storage.disk import Buffer, Disk, read_whole, replace_durably
+from dataplane.storage.disk import Buffer, Disk, read_whole, replace, replace_durably
 from dataplane.storage.health import ClosedLog, CorruptLog, DirectoryHealth
 from dataplane.storage.reads import (
     find_max_timestamp,
@@ -47,7 +47,14 @@ from dataplane.storage.reads import (
     segment_index,
 )
 from dataplane.storage.retention import SegmentView, segments_to_delete
-from dataplane.storage.rot import CheckedSlice, Place, check_slice, read_at_rest, read_rotten, write_rotten
+from dataplane.storage.rot import (
+    CheckedSlice,
+    ScrubPlace,
+    check_slice,
+    read_at_rest,
+    read_rotten,
+    write_rotten,
+)
 from dataplane.storage.seal import Seal, remove_seal, write_seal
 from dataplane.storage.segment import TO_THE_END, Hole, Segment, create_segment, index_path, log_path
 from dataplane.storage.snapshots import ProducerSnapshots
@@ -61,7 +68,8 @@ DELETED_SUFFIX = ".deleted"
 
 
 class PartitionId(NamedTuple):
-    """The partition that a log belongs to. The topic's name is for people; the id decides (I21)."""
+    """The partition that a log belongs to. The topic's name is for people; the id decides (I21, topic ids
+    decide)."""
 
     topic_id: str
     topic: str
@@ -114,13 +122,13 @@ class PartitionLog:
         self._disk = disk
         self._health = health
         self._segments = segments
-        self._epochs = epochs
-        self._producers = producers
+        self.epochs = epochs
+        self.producers = producers
         self._snapshots = snapshots
         self._tail = tail
-        self._log_start_offset = log_start_offset
-        self._log_end_offset = log_end_offset
-        self._size_bytes = sum(segment.size_bytes for segment in segments)
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.size_bytes = sum(segment.size_bytes for segment in segments)
         self._on_lowered = on_lowered
         self._on_cutting = on_cutting
         self._last_append_ms = now_ms
@@ -130,34 +138,30 @@ class PartitionLog:
         self._state_lock = Lock()  # state that flush shares with the loop; never held over I/O
         self._unflushed: list[Segment] = []  # closed, not yet fsynced
         self._is_directory_unsynced = True
+        self._epochs_lock = Lock()  # the history may be written in a thread while the loop adds to it
+        self._is_epochs_file_behind = False
         self._is_epochs_file_unsynced = False
         self._lowest_cut: int | None = None  # since the running flush began
         self._cut_under_way: int | None = None
-        self._changes = 0  # cuts and deletions, counted before each begins
+        self.changes = 0
+        """Number of cuts and deletions, each counted before it begins. A reader in a thread compares it."""
         self._seal: Seal | None = None
         self._is_seal_durable = False
+        self._changes_at_seal = 0
         self._vouched_max = 0  # while there is a seal
-        self._rotten: tuple[RottenRange, ...] = ()
+        self.rotten: Sequence[RottenRange] = ()
 
     # ---- what it holds
 
     @property
-    def log_start_offset(self) -> int:
-        return self._log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        return self._log_end_offset
-
-    @property
     def vouched_end_offset(self) -> int:
         """See LogPort."""
-        return self._log_end_offset if self._seal is None else min(self._log_end_offset, self._vouched_max)
+        return self.log_end_offset if self._seal is None else min(self.log_end_offset, self._vouched_max)
 
     @property
     def must_vouch(self) -> bool:
         """See LogPort."""
-        return self._seal is not None and self._vouched_max < self._log_end_offset
+        return self._seal is not None and self._vouched_max < self.log_end_offset
 
     @property
     def seal_chain_epoch(self) -> int:
@@ -168,14 +172,10 @@ class PartitionLog:
     def is_sealed(self) -> bool:
         return self._seal is not None
 
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
-
     def size_below(self, offset: int) -> int:
         """See LogPort."""
-        if offset >= self._log_end_offset:
-            return self._size_bytes
+        if offset >= self.log_end_offset:
+            return self.size_bytes
         size = 0
         for segment in self._segments:
             if segment.next_offset > offset:
@@ -183,14 +183,6 @@ class PartitionLog:
                 return size + segment.size_bytes * inside // (segment.next_offset - segment.base_offset)
             size += segment.size_bytes
         return size
-
-    @property
-    def epochs(self) -> LeaderEpochs:
-        return self._epochs
-
-    @property
-    def producers(self) -> ProducerStates:
-        return self._producers
 
     @property
     def segments(self) -> list[SegmentView]:
@@ -208,7 +200,7 @@ class PartitionLog:
     def is_in_memory(self, log_offset: int) -> bool:
         """Return whether `read` from this offset touches no file. If not, a shell may call it in a thread."""
         first = self._tail.first_offset
-        return log_offset >= self._log_end_offset or (first is not None and log_offset >= first)
+        return log_offset >= self.log_end_offset or (first is not None and log_offset >= first)
 
     # ---- LogPort
 
@@ -223,7 +215,7 @@ class PartitionLog:
             self._check_usable()
         if not headers:
             return
-        end_offset, leader_epoch, size = self._log_end_offset, self._epochs.latest, 0
+        end_offset, leader_epoch, size = self.log_end_offset, self.epochs.latest, 0
         for header in headers:
             if header.base_offset < end_offset or header.leader_epoch < leader_epoch:
                 raise ValueError(
@@ -245,17 +237,20 @@ class PartitionLog:
         except OSError as error:
             raise self._health.fail(error, f"appending to {self.directory}") from error
         self._tail.append(headers, chunks, size)
-        self._size_bytes += size
+        self.size_bytes += size
         self._last_append_ms = now_ms
-        if leader_epoch != self._epochs.latest:
-            for header in headers:
-                self._epochs.assign(header.leader_epoch, start_offset=header.base_offset)
+        if leader_epoch != self.epochs.latest:
+            with self._epochs_lock:
+                for header in headers:
+                    self.epochs.assign(header.leader_epoch, start_offset=header.base_offset)
             self._write_epochs()
-        producers = self._producers
+        elif self._is_epochs_file_behind:
+            self._write_epochs()
+        producers = self.producers
         for header in headers:
             if header.producer_id >= 0:
                 producers.update(header, now_ms=now_ms)
-        self._log_end_offset = end_offset
+        self.log_end_offset = end_offset
 
     def read(
         self,
@@ -266,16 +261,16 @@ class PartitionLog:
         at_least_one: bool = True,
         from_disk: bool = False,
     ) -> LogSlice:
-        """See LogPort. Read from memory if possible; else return a FileRange of one segment. The bytes of a
+        """See LogPort. Read from memory if possible; else return a FileChunk of one segment. The bytes of a
         range are those of the file at the time of sending: a truncation below `next_offset` changes them.
         """
-        assert self._log_start_offset <= offset <= self._log_end_offset, offset
+        assert self.log_start_offset <= offset <= self.log_end_offset, offset
         if self._refusal is not None or self._health.failure is not None:
             self._check_usable()
-        end_offset = min(end_offset, self._log_end_offset)
+        end_offset = min(end_offset, self.log_end_offset)
         if offset >= end_offset:
             return LogSlice((), 0, offset)
-        if self._rotten:
+        if self.rotten:
             end_offset = min(end_offset, self._good_until(offset))
         if not from_disk:
             held = self._tail.read(
@@ -295,17 +290,10 @@ class PartitionLog:
     def last_batches(self, end_offset: int, *, first_offset: int | None = None) -> list[BatchHeader] | None:
         """See LogPort. Reads a few kilobytes from the files, when a fetch session begins."""
         self._check_usable()
-        if self._rotten or (first_offset is not None and first_offset < self._log_start_offset):
+        if self.rotten or (first_offset is not None and first_offset < self.log_start_offset):
             return None
-        with self._reading(self._log_start_offset):
+        with self._reading(self.log_start_offset):
             return last_batches(self._segments, end_offset, first_offset=first_offset)
-
-    @property
-    def changes(self) -> int:
-        """Return the number of cuts and deletions, each counted before it begins. A reader in a thread
-        compares it.
-        """
-        return self._changes
 
     def read_in_thread(self, offset: int, *, max_bytes: int, end_offset: int) -> LogSlice:
         """Read as `read` does, from files only, while the loop goes on with the log; raise LogChanged if it
@@ -319,19 +307,19 @@ class PartitionLog:
 
     def find_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampHit | None:
         self._check_usable()
-        with self._reading(self._log_start_offset):
+        with self._reading(self.log_start_offset):
             return find_timestamp(
                 list(self._segments),
                 timestamp_ms,
-                log_start_offset=self._log_start_offset,
+                log_start_offset=self.log_start_offset,
                 end_offset=end_offset,
             )
 
     def find_max_timestamp(self, *, end_offset: int) -> TimestampHit | None:
         self._check_usable()
-        with self._reading(self._log_start_offset):
+        with self._reading(self.log_start_offset):
             return find_max_timestamp(
-                list(self._segments), log_start_offset=self._log_start_offset, end_offset=end_offset
+                list(self._segments), log_start_offset=self.log_start_offset, end_offset=end_offset
             )
 
     def is_lookup_cold(self, timestamp_ms: int | None) -> bool:
@@ -349,39 +337,46 @@ class PartitionLog:
         return False
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
-        """See LogPort. The file is written before this returns; `persist_epochs` makes it durable."""
+        """See LogPort. `persist_epochs`, a flush or the first append writes the file: a broker that takes
+        thousands of leaderships over leads all of them before it writes any.
+        """
         self._check_usable()
-        if self._epochs.assign(leader_epoch, start_offset=self._log_end_offset):
-            self._write_epochs()
+        with self._epochs_lock:
+            if self.epochs.assign(leader_epoch, start_offset=self.log_end_offset):
+                self._is_epochs_file_behind = True
 
     def note_reconciled(self, leader_epoch: int) -> None:
         """See LogPort. The note is written and made durable like a new epoch."""
         self._check_usable()
-        if self._epochs.reconcile(leader_epoch):
+        with self._epochs_lock:
+            is_news = self.epochs.reconcile(leader_epoch)
+        if is_news:
             self._write_epochs()
 
     def truncate_to(self, offset: int) -> None:
         """See LogPort. A cut inside a batch drops the whole batch, and the end is then the batch's start."""
         self._check_usable()
-        if offset < self._log_start_offset:
+        if offset < self.log_start_offset:
             self.restart_at(offset)
             return
-        if offset < self._log_end_offset:
+        if offset < self.log_end_offset:
             try:
                 self._cut(offset)
             except OSError as error:
                 raise self._health.fail(error, f"truncating {self.directory}") from error
             except CorruptLog as error:
                 raise self._damaged(error) from None
-        if self._log_end_offset == self._log_start_offset and self._size_bytes:
+        if self.log_end_offset == self.log_start_offset and self.size_bytes:
             self._drop_deleted_bytes()
-        if self._epochs.truncate_from_end(min(offset, self._log_end_offset)):
+        with self._epochs_lock:
+            is_shorter = self.epochs.truncate_from_end(min(offset, self.log_end_offset))
+        if is_shorter:
             self._write_epochs()
 
     def restart_at(self, offset: int) -> None:
         self._check_usable()
-        self._changes += 1
-        self._log_start_offset = offset
+        self.changes += 1
+        self.log_start_offset = offset
         lowest = min(offset, self._segments[0].base_offset)
         self._on_cutting(self.partition, offset)
         try:
@@ -393,20 +388,23 @@ class PartitionLog:
         except OSError as error:
             raise self._health.fail(error, f"restarting {self.directory}") from error
         self._tail.clear()
-        self._producers.clear()
-        self._epochs.clear()
+        self.producers.clear()
+        with self._epochs_lock:
+            self.epochs.clear()
         self._write_epochs()
-        self._size_bytes = 0
-        self._log_end_offset = offset
+        self.size_bytes = 0
+        self.log_end_offset = offset
         self._forget_rotten()
 
     def advance_log_start(self, offset: int) -> None:
-        """See LogPort. The caller keeps it at or below the high watermark (I26)."""
-        if offset > self._log_end_offset:
-            raise ValueError(f"log start {offset} beyond the end {self._log_end_offset}")
-        if offset > self._log_start_offset:
-            self._log_start_offset = offset
-            self._epochs.truncate_from_start(offset)
+        """See LogPort. The caller keeps it at or below the high watermark (I26, start, high watermark and end
+        in order)."""
+        if offset > self.log_end_offset:
+            raise ValueError(f"log start {offset} beyond the end {self.log_end_offset}")
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            with self._epochs_lock:
+                self.epochs.truncate_from_start(offset)
 
     @property
     def end_of_batches(self) -> int:
@@ -425,7 +423,7 @@ class PartitionLog:
             return
         try:
             closed.close_index()
-            self._snapshots.write(self._producers, log_offset=closed.next_offset)
+            self._snapshots.write(self.producers, log_offset=closed.next_offset)
             active = create_segment(
                 self._disk,
                 self.directory,
@@ -471,12 +469,11 @@ class PartitionLog:
         """Take the segments that lie wholly below the log start out of the log and rename their files."""
         count = 0
         while (
-            count + 1 < len(self._segments)
-            and self._segments[count + 1].base_offset <= self._log_start_offset
+            count + 1 < len(self._segments) and self._segments[count + 1].base_offset <= self.log_start_offset
         ):
             count += 1
         detached: list[str] = []
-        self._changes += bool(count)
+        self.changes += bool(count)
         try:
             for segment in self._segments[:count]:
                 for path in (
@@ -494,7 +491,7 @@ class PartitionLog:
             gone = self._segments[:count]
             self._segments = self._segments[count:]
             self._unflushed = [segment for segment in self._unflushed if segment not in gone]
-        self._size_bytes -= sum(segment.size_bytes for segment in gone)
+        self.size_bytes -= sum(segment.size_bytes for segment in gone)
         self._forget_rotten()
         return detached
 
@@ -507,11 +504,6 @@ class PartitionLog:
             raise self._failed(error, "deleting from") from error
 
     # ---- rot (5.7, scrubbing)
-
-    @property
-    def rotten(self) -> Sequence[RottenRange]:
-        """See LogPort."""
-        return self._rotten
 
     @property
     def holes(self) -> list[Hole]:
@@ -527,18 +519,18 @@ class PartitionLog:
         except OSError as error:
             raise self._health.fail(error, f"reading {self.directory}") from error
 
-    def place_near(self, offset: int) -> Place:
+    def place_near(self, offset: int) -> ScrubPlace:
         """Return a batch boundary at or before an offset, from which a scrub can read."""
         segment = self._segments[segment_index(self._segments, offset)]
         entry = segment.index.for_offset(offset - segment.base_offset)
         if not segment.agrees_with(entry):
-            return Place(segment.base_offset, 0, segment.base_offset)
-        return Place(segment.base_offset, entry.position, segment.base_offset + entry.relative_offset)
+            return ScrubPlace(segment.base_offset, 0, segment.base_offset)
+        return ScrubPlace(segment.base_offset, entry.position, segment.base_offset + entry.relative_offset)
 
-    def check_at_rest(self, place: Place, *, end_offset: int, bytes_max: int) -> CheckedSlice:
+    def check_at_rest(self, place: ScrubPlace, *, end_offset: int, bytes_max: int) -> CheckedSlice:
         """Check stored bytes: see rot.check_slice. Thread. Raises LogChanged, LogError."""
         self._check_usable()
-        changes = self._changes
+        changes = self.changes
         try:
             checked = check_slice(
                 self._disk,
@@ -546,13 +538,13 @@ class PartitionLog:
                 place,
                 end_offset=end_offset,
                 bytes_max=bytes_max,
-                epoch_at=self._epochs.epoch_at,
+                epoch_at=self.epochs.epoch_at,
             )
         except OSError as error:
-            if self._changes != changes:
+            if self.changes != changes:
                 raise LogChanged(f"{self.directory} was changed under a scrub") from error
             raise self._failed(error, "scrubbing") from error
-        if self._changes != changes:
+        if self.changes != changes:
             raise LogChanged(f"{self.directory} was changed under a scrub")
         return checked
 
@@ -572,7 +564,7 @@ class PartitionLog:
         hole stays until `close_hole`. Thread. Raises LogChanged, LogError.
         """
         self._check_usable()
-        changes = self._changes
+        changes = self.changes
         segment = next((s for s in self._segments if s.base_offset == hole.base_offset), None)
         if segment is None or hole not in segment.holes or len(batches) > hole.end_position - hole.position:
             raise LogChanged(f"{hole.reason}: nothing to mend any more")
@@ -582,7 +574,7 @@ class PartitionLog:
             written = read_at_rest(segment.file, len(batches), hole.position)
         except OSError as error:
             raise self._failed(error, "mending") from error
-        if self._changes != changes:
+        if self.changes != changes:
             raise LogChanged(f"{self.directory} was changed while it was mended")
         if written != batches:
             raise self._health.fail(OSError(f"{hole.reason}: it rots again at once"), "mending")
@@ -602,16 +594,16 @@ class PartitionLog:
         """Return the offset where a read from `offset` must end; raise RottenBytes if it lies in a damaged
         range.
         """
-        for found in self._rotten:
+        for found in self.rotten:
             if found.first_offset <= offset < found.next_offset:
                 raise RottenBytes(found.reason)
             if offset < found.first_offset:
                 return found.first_offset
-        return self._log_end_offset
+        return self.log_end_offset
 
     def _forget_rotten(self) -> None:
         """Forget the holes that a cut or a deletion removed."""
-        if self._rotten:
+        if self.rotten:
             self._rewrite_rotten()
 
     def _rewrite_rotten(self) -> None:
@@ -626,12 +618,12 @@ class PartitionLog:
             segment.holes = tuple(
                 hole
                 for hole in segment.holes
-                if hole.end_position <= segment.size_bytes and hole.next_offset > self._log_start_offset
+                if hole.end_position <= segment.size_bytes and hole.next_offset > self.log_start_offset
             )
         holes = self.holes
         if stored is None or holes != list(stored):
             write_rotten(self._disk, self.directory, holes)
-        self._rotten = tuple(hole.range for hole in holes)
+        self.rotten = tuple(hole.range for hole in holes)
 
     # ---- durability
 
@@ -639,12 +631,13 @@ class PartitionLog:
         """Return whether flush.messages, flush.ms or a waiting closed segment makes a flush due."""
         if self._unflushed:
             return True
-        unflushed = self._log_end_offset - self.recovery_point
-        if unflushed <= 0:
-            return False
         options = self.options
-        return (options.flush_messages is not None and unflushed >= options.flush_messages) or (
-            options.flush_ms is not None and now_ms - self._last_flush_ms >= options.flush_ms
+        if options.flush_messages is None and options.flush_ms is None:
+            return False
+        unflushed = self.log_end_offset - self.recovery_point
+        return unflushed > 0 and (
+            (options.flush_messages is not None and unflushed >= options.flush_messages)
+            or (options.flush_ms is not None and now_ms - self._last_flush_ms >= options.flush_ms)
         )
 
     def flush(self, *, include_active: bool = True, now_ms: int | None = None) -> int:
@@ -703,15 +696,21 @@ class PartitionLog:
     def begin_seal(self, chain_epoch: int) -> None:
         """Vouch for nothing more from now on. Loop; `store_seal` in a thread follows."""
         self._seal = Seal(
-            chain_epoch=chain_epoch, leader_epoch=self._epochs.latest, end_offset=self._log_end_offset
+            chain_epoch=chain_epoch, leader_epoch=self.epochs.latest, end_offset=self.log_end_offset
         )
-        self._is_seal_durable, self._vouched_max = False, self._log_end_offset
+        self._is_seal_durable, self._vouched_max = False, self.log_end_offset
+        self._changes_at_seal = self.changes
 
     def store_seal(self) -> None:
-        """Flush, then store the seal that was begun, unless the log was cut meanwhile. Thread."""
+        """Flush, then store the seal that was begun. A log that was cut meanwhile is unsealed: it may have
+        grown again to the seal's end, with other records. Thread.
+        """
         seal = self._seal
         assert seal is not None
-        if self.flush() >= seal.end_offset:
+        recovery_point = self.flush()
+        if self.changes != self._changes_at_seal:
+            self._seal = None
+        elif recovery_point >= seal.end_offset:
             try:
                 write_seal(self._disk, self.directory, seal)
             except OSError as error:
@@ -735,7 +734,7 @@ class PartitionLog:
         self._vouched_max = max(self._vouched_max, self.recovery_point)
 
     def persist_epochs(self) -> None:
-        """Make the leader-epoch file durable. Thread."""
+        """Write the leader-epoch file if it is behind, and make it durable. Thread."""
         self._check_usable()
         try:
             if self._fsync_epochs():
@@ -744,13 +743,17 @@ class PartitionLog:
             raise self._failed(error, "persisting epochs of") from error
 
     def on_syncing_epochs(self) -> None:
-        """Note that the caller is about to make the leader-epoch file durable, with those of other logs."""
+        """Write the leader-epoch file if it is behind: the caller is about to make it durable, with those of
+        other logs. Thread.
+        """
+        if self._is_epochs_file_behind:
+            self._write_epochs()
         self._is_epochs_file_unsynced = False  # a write from now on needs another fsync
 
     def settle_after_recovery(self) -> None:
         """Write what a scan found good, so that the next scan can begin later. A flush follows."""
         path = f"{self.directory}/{EPOCHS_FILE}"
-        encoded = self._epochs.encode()
+        encoded = self.epochs.encode()
         try:
             if read_whole(self._disk, path, bytes_max=CHECKPOINT_BYTES_MAX) == encoded:
                 self._is_epochs_file_unsynced = True  # the last process may not have synced it
@@ -778,8 +781,8 @@ class PartitionLog:
 
     def _write_snapshot(self) -> None:
         """Write a producer snapshot, unless the log has no record and no producer."""
-        if self._producers or self._size_bytes or self._snapshots.offsets:
-            self._snapshots.write(self._producers, log_offset=self._segments[-1].next_offset)
+        if self.producers or self.size_bytes or self._snapshots.offsets:
+            self._snapshots.write(self.producers, log_offset=self._segments[-1].next_offset)
 
     def close_cleanly(self) -> None:
         """Make everything durable, then refuse all use."""
@@ -820,18 +823,18 @@ class PartitionLog:
         an error counts as a failure only if the log did not change. If first_offset is given, a scrub looks
         for the damaged bytes from there; if None, they end the log.
         """
-        changes = self._changes
+        changes = self.changes
         try:
             yield
         except (OSError, CorruptLog, struct.error) as error:
-            if self._changes != changes:
+            if self.changes != changes:
                 raise LogChanged(f"{self.directory} was changed under a reader") from error
             if isinstance(error, OSError):
                 raise self._failed(error, "reading") from error
             assert isinstance(error, CorruptLog), error
             if first_offset is not None:
                 raise self._suspect(error, first_offset) from None
-            if self._rotten:
+            if self.rotten:
                 raise RottenBytes(str(error)) from None
             raise self._damaged(error) from None
 
@@ -863,7 +866,7 @@ class PartitionLog:
         )
 
     def _cut(self, log_offset: int) -> None:
-        self._changes += 1
+        self.changes += 1
         keep = segment_index(self._segments, log_offset)
         segment = self._segments[keep]
         found = segment.find(log_offset)
@@ -874,7 +877,7 @@ class PartitionLog:
                 position = hole.position
             elif hole.first_offset < log_offset < hole.next_offset:
                 raise segment.corrupt(hole.position, "rotten, and to be cut within")
-        end_offset = max(end_offset, self._log_start_offset)  # the log start may lie inside the dropped batch
+        end_offset = max(end_offset, self.log_start_offset)  # the log start may lie inside the dropped batch
         self._on_cutting(self.partition, _end_of_batches(segment, end_offset))
         with self._cutting(segment.base_offset):
             self._lower_recovery_point(segment.base_offset, if_above=end_offset)
@@ -883,11 +886,11 @@ class PartitionLog:
             # Before new bytes are written in place of the cut ones: a power cut that brought some of the old
             # bytes back among the new would leave a log that no leader ever had.
             segment.file.fsync()
-        self._size_bytes = sum(other.size_bytes for other in self._segments)
+        self.size_bytes = sum(other.size_bytes for other in self._segments)
         self._tail.truncate_to(end_offset)
-        self._log_end_offset = end_offset
+        self.log_end_offset = end_offset
         self._forget_rotten()
-        if self._producers.has_batch_at_or_beyond(end_offset):
+        if self.producers.has_batch_at_or_beyond(end_offset):
             self.rebuild_producers()
 
     def _drop_deleted_bytes(self) -> None:
@@ -943,10 +946,10 @@ class PartitionLog:
         gap, no repeat), S22). A recovery also writes the missing snapshots between segments: retention may
         delete the segments that they stand for.
         """
-        snapshot = self._snapshots.load_newest(offset_max=self._log_end_offset)
+        snapshot = self._snapshots.load_newest(offset_max=self.log_end_offset)
         states, log_offset = (ProducerStates(), -1) if snapshot is None else snapshot
         for segment in self._segments:
-            if is_recovery and segment.base_offset > log_offset:
+            if is_recovery and segment.base_offset > log_offset and segment is not self._segments[0]:
                 self._snapshots.write(states, log_offset=segment.base_offset)
             if segment.next_offset > log_offset:
                 if segment.holes:
@@ -954,7 +957,7 @@ class PartitionLog:
                 for _, header in segment.walk():
                     if header.base_offset >= log_offset:
                         states.update(header, now_ms=self._last_append_ms)
-        self._producers.replace_with(states)
+        self.producers.replace_with(states)
 
     @contextmanager
     def _cutting(self, log_offset: int) -> Iterator[None]:
@@ -989,20 +992,16 @@ class PartitionLog:
             self._disk.unlink(path)
 
     def _write_epochs(self) -> None:
-        path = f"{self.directory}/{EPOCHS_FILE}"
         try:
-            file = self._disk.open(f"{path}.tmp", create=True)
-            try:
-                file.truncate(0)
-                file.pwrite(self._epochs.encode(), 0)
-            finally:
-                file.close()
-            self._disk.rename(f"{path}.tmp", path)
+            with self._epochs_lock:
+                replace(self._disk, f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
+                self._is_epochs_file_behind, self._is_epochs_file_unsynced = False, True
         except OSError as error:
-            raise self._health.fail(error, f"writing epochs of {self.directory}") from error
-        self._is_epochs_file_unsynced = True
+            raise self._failed(error, "writing epochs of") from error
 
     def _fsync_epochs(self) -> bool:
+        if self._is_epochs_file_behind:
+            self._write_epochs()
         if not self._is_epochs_file_unsynced:
             return False
         self._is_epochs_file_unsynced = False  # a write from now on needs another fsync
@@ -1010,15 +1009,12 @@ class PartitionLog:
         return True
 
     def _fsync_path(self, path: str) -> None:
-        file = self._disk.open(path)
-        try:
+        with closing(self._disk.open(path)) as file:
             file.fsync()
-        finally:
-            file.close()
 
 
 class _Flush(NamedTuple):
-    """What one flush makes durable: everything in the log below `end_offset`."""
+    """The part of a log that one flush makes durable: everything below `end_offset`."""
 
     active: Segment
     closed: tuple[Segment, ...]
@@ -1032,17 +1028,14 @@ def flush_together(logs: Sequence[PartitionLog], sync_all: Callable[[], None]) -
     Thread.
     """
     flushes: list[tuple[PartitionLog, _Flush]] = []
-    try:
+    with ExitStack() as locks:
         for log in logs:
-            log._flush_lock.acquire()
+            locks.enter_context(log._flush_lock)
             flushes.append((log, log._begin_flush(include_active=True)))
             log.on_syncing_epochs()
         sync_all()
         for log, flush in flushes:
             log._end_flush(flush, now_ms=None)
-    finally:
-        for log, _ in flushes:
-            log._flush_lock.release()
 
 
 def _fsync_unless_gone(fsync: Callable[[], None]) -> None:

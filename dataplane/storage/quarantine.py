@@ -1,12 +1,13 @@
-"""What is known of a log that was set aside: a file in its directory, written before it is moved.
+"""The note about a log that was set aside: a file in its directory, written before the log is moved.
 
-The file makes a log that was durable to its end when it was set aside one that can be taken up again
+With the file, a log that was durable to its end when it was set aside can be taken up again
 (docs/replication.md 11.5). A directory without the file, or whose file says that it is not whole, is for a
 person to look at.
 """
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Final
 
 import msgspec
@@ -58,9 +59,6 @@ def size_of(disk: Disk, directory: str) -> int:
     for name in disk.listdir(directory):
         path = f"{directory}/{name}"
         if not disk.is_dir(path):
-            file = disk.open(path)
-            try:
+            with closing(disk.open(path)) as file:
                 size += file.size_bytes()
-            finally:
-                file.close()
     return size

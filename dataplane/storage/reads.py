@@ -9,9 +9,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from dataplane.core.log_port import FileRange, LogSlice, TimestampHit
+from dataplane.core.log_port import LogSlice, TimestampHit
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.segment import NO_TIMESTAMP, Segment
+from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import BatchHeader, CorruptBatch
 from springtide.wire.records import iter_records
 
@@ -49,7 +50,7 @@ def read_segments(
                 break
             following, next_offset = position + header.size_bytes, header.next_offset
         size = following - position
-        return LogSlice((FileRange(segment.file, position, size),), size, next_offset)
+        return LogSlice((FileChunk(segment.file, position, size),), size, next_offset)
     return LogSlice((), 0, log_offset)
 
 

@@ -8,10 +8,10 @@ How the previous process stopped decides (ShutdownKind):
                    the one append that the process died in may be torn, at the very end; it was never
                    acknowledged and is cut. Anything else is damage, for this replica will claim to hold all
                    that it ever acknowledged.
-    MACHINE_CRASH  (and FIRST_START with data, which nobody vouches for) unflushed bytes may be gone. Scan
+    MACHINE_CRASH  (and FIRST_START with data, which nothing vouches for) unflushed bytes may be gone. Scan
                    from the recovery point and cut at the first bad byte.
 
-A log that was found damaged while it was in use says so in a file, and is refused whatever a scan would find.
+A log that was found damaged while it was in use says so in a file, and is refused without a scan.
 
 A cut never reaches below the recovery point: bytes that had been fsynced and are gone or changed are
 *damage*, answered as DamagedLog with the files left as they are. The shell takes such a replica out
@@ -30,6 +30,7 @@ indexes of the scanned part come from the batches, never from files that may be 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from controller.contract.session import ShutdownKind
@@ -74,7 +75,7 @@ _LEFTOVER_SUFFIXES = (".tmp", DELETED_SUFFIX, ".cleaned", ".swap")
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What opening a log did, for the log file and the controller.
+    """The report of opening a log, for the log file and the controller.
 
     missing: after a machine crash, from the log's end to the high watermark that was stored: committed, and
         not here. scanned_bytes: read and checked by CRC. cut_bytes: dropped behind the last good batch, whole
@@ -127,7 +128,7 @@ class _Damage(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What a log directory gives to each of its logs."""
+    """Everything that a log directory gives to each of its logs."""
 
     disk: Disk
     options: LogOptions
@@ -138,8 +139,8 @@ class LogSettings:
     on_cutting: Callable[[PartitionId, int], None]
     """A log is about to be cut to an offset: what is stored as committed must not lie beyond."""
     is_synced_later: bool = False
-    """The directory makes many logs durable at once, after they were opened and before anybody relies on
-    one."""
+    """The directory makes many logs durable at once, after they were opened and before one is relied
+    on."""
 
 
 def open_partition_log(
@@ -184,35 +185,26 @@ def open_partition_log(
     )
 
 
+@dataclass
 class _Recovery:
-    def __init__(
-        self,
-        settings: LogSettings,
-        directory: str,
-        partition: PartitionId,
-        last_shutdown: ShutdownKind,
-        *,
-        recovery_point: int,
-        high_watermark: int,
-        log_start_offset: int,
-        now_ms: int,
-    ) -> None:
-        self.settings = settings
-        self.disk = settings.disk
-        self.directory = directory
-        self.partition = partition
-        self.last_shutdown = last_shutdown
-        self.recovery_point = recovery_point
-        self.high_watermark = high_watermark
-        self.log_start_offset = log_start_offset
-        self.now_ms = now_ms
-        self.report = RecoveryReport(last_shutdown)
-        self.valid_end_offset = 0
-        self.segments: list[Segment] = []
-        self.epochs = LeaderEpochs()
-        self.pending_epochs: list[EpochStart] = []
-        self.are_epochs_rebuilt = False
-        self.is_new = False
+    settings: LogSettings
+    directory: str
+    partition: PartitionId
+    last_shutdown: ShutdownKind
+    recovery_point: int
+    high_watermark: int
+    log_start_offset: int
+    now_ms: int
+    valid_end_offset: int = 0
+    segments: list[Segment] = field(default_factory=list)
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
+    pending_epochs: list[EpochStart] = field(default_factory=list)
+    are_epochs_rebuilt: bool = False
+    is_new: bool = False
+
+    def __post_init__(self) -> None:
+        self.disk = self.settings.disk
+        self.report = RecoveryReport(self.last_shutdown)
 
     def run(self) -> PartitionLog:
         path = f"{self.directory}/{DAMAGED_FILE}"
@@ -398,14 +390,11 @@ class _Recovery:
             self.segments[-1].file.truncate(self.segments[-1].size_bytes)
 
     def _file_bytes(self, base: int) -> int:
-        file = self.disk.open(log_path(self.directory, base))
-        try:
+        with closing(self.disk.open(log_path(self.directory, base))) as file:
             return file.size_bytes()
-        finally:
-            file.close()
 
     def _settle_start_and_end(self, bases: list[int]) -> int:
-        """log_start_offset <= log_end_offset, whatever the checkpoint says."""
+        """Keep log_start_offset <= log_end_offset, also against the checkpoint."""
         if not bases:
             self.segments.append(
                 create_segment(

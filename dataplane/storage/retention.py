@@ -1,9 +1,9 @@
 """Which of a log's oldest segments retention may delete. Pure.
 
-Invariant (I26): nothing at or beyond the high watermark is deleted, whatever the limits say (KAFKA-5634): it
-is not committed, and a follower may still need it. Segments go from the oldest on without a gap; the newest
-may be chosen too when all it holds has expired (the log then rolls first), so that an idle topic ends empty.
-"""
+Invariant (I26, start, high watermark and end in order): nothing at or beyond the high watermark is deleted,
+even if the limits allow it (KAFKA-5634): it is not committed, and a follower may still need it. Segments go
+from the oldest on without a gap; the newest may be chosen too when all it holds has expired (the log then
+rolls first), so that an idle topic ends empty."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def segments_to_delete(
     retention_bytes: int,
     high_watermark: int,
 ) -> int:
-    """How many of the oldest segments to delete. Limits of -1 are none.
+    """Return how many of the oldest segments to delete. A limit of -1 is no limit.
 
     By time, as Kafka: a segment whose largest timestamp is older than `retention_ms`, counted back from
     `expiry_ms`, which more than one clock vouches for (agreed_time.py); None: none of them by time. By size:

@@ -8,13 +8,15 @@ continue.
 
 A *hole* is a run of whole batches that can't be believed, from the end of a good batch to the next one: the
 header's own length says where that is, if a good batch begins there; else the index. Holes are remembered in
-a file beside the log until they are mended or deleted, so that a restart makes no rotten replica whole (5.7).
-Index files are not scrubbed: an entry that does not agree with the log is rebuilt when it is used.
+a file beside the log until they are mended or deleted, so that a restart makes no rotten replica whole (5.7,
+scrubbing). Index files are not scrubbed: an entry that does not agree with the log is rebuilt when it is
+used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,8 +39,8 @@ ROTTEN_FILE_BYTES_MAX = 1024 * 1024
 EpochAt = Callable[[int], int]
 
 
-class Place(NamedTuple):
-    """Where a pass is in a log: a batch boundary, and the offset that comes next."""
+class ScrubPlace(NamedTuple):
+    """The place of a scrub's pass in a log: a batch boundary, and the offset that comes next."""
 
     base_offset: int
     position: int
@@ -47,9 +49,9 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckedSlice:
-    """What one slice has shown. place: where to go on; None when the pass is over. size_bytes: read."""
+    """The result of one slice. place: where to go on; None when the pass is over. size_bytes: read."""
 
-    place: Place | None
+    place: ScrubPlace | None
     size_bytes: int
     hole: Hole | None = None
 
@@ -57,7 +59,7 @@ class CheckedSlice:
 def check_slice(
     disk: Disk,
     segments: Sequence[Segment],
-    place: Place,
+    place: ScrubPlace,
     *,
     end_offset: int,
     bytes_max: int,
@@ -69,19 +71,18 @@ def check_slice(
     if segment is None or segment.base_offset >= end_offset:
         return CheckedSlice(None, 0)
     if segment.base_offset != place.base_offset or place.position > segment.size_bytes:
-        place = Place(segment.base_offset, 0, segment.base_offset)
+        place = ScrubPlace(segment.base_offset, 0, segment.base_offset)
     known = next((hole for hole in segment.holes if hole.position == place.position), None)
     if known is not None:
-        return CheckedSlice(Place(segment.base_offset, known.end_position, known.next_offset), 0)
+        return CheckedSlice(ScrubPlace(segment.base_offset, known.end_position, known.next_offset), 0)
     if place.position >= segment.size_bytes:
         following = segments[-1].base_offset > segment.base_offset
-        return CheckedSlice(Place(segment.base_offset + 1, 0, segment.next_offset) if following else None, 0)
-    file = disk.open(log_path(segment.directory, segment.base_offset))
-    try:
+        return CheckedSlice(
+            ScrubPlace(segment.base_offset + 1, 0, segment.next_offset) if following else None, 0
+        )
+    with closing(disk.open(log_path(segment.directory, segment.base_offset))) as file:
         reading = _Reading(file, segment, segment.size_bytes, epoch_at)
         return _check(reading, place, end_offset=end_offset, bytes_max=max(bytes_max, HEADER_BYTES))
-    finally:
-        file.close()
 
 
 class _Reading(NamedTuple):
@@ -94,8 +95,8 @@ class _Reading(NamedTuple):
     epoch_at: EpochAt
 
     def fits(self, header: BatchHeader, position: int, next_offset: int) -> bool:
-        """Whether this can be the header of the batch that begins there. Offsets continue without a gap:
-        nothing compacts logs here, and the base offset is not below the CRC."""
+        """Return whether this can be the header of the batch that begins there. Offsets continue without a
+        gap: nothing compacts logs here, and the CRC does not cover the base offset."""
         epoch = self.epoch_at(next_offset)
         return (
             header.magic == MAGIC
@@ -107,7 +108,7 @@ class _Reading(NamedTuple):
         )
 
 
-def _check(reading: _Reading, place: Place, *, end_offset: int, bytes_max: int) -> CheckedSlice:
+def _check(reading: _Reading, place: ScrubPlace, *, end_offset: int, bytes_max: int) -> CheckedSlice:
     file, segment, size_bytes = reading.file, reading.segment, reading.size_bytes
     base_offset, start = segment.base_offset, place.position
     data = memoryview(read_at_rest(file, min(bytes_max, size_bytes - start), start))
@@ -132,15 +133,15 @@ def _check(reading: _Reading, place: Place, *, end_offset: int, bytes_max: int) 
                 continue
         hole = _hole(reading, position, next_offset)
         if hole.end_position == TO_THE_END:
-            return CheckedSlice(Place(base_offset + 1, 0, end_offset), size_bytes - start, hole)
+            return CheckedSlice(ScrubPlace(base_offset + 1, 0, end_offset), size_bytes - start, hole)
         return CheckedSlice(
-            Place(base_offset, hole.end_position, hole.next_offset), hole.end_position - start, hole
+            ScrubPlace(base_offset, hole.end_position, hole.next_offset), hole.end_position - start, hole
         )
-    return CheckedSlice(Place(base_offset, position, next_offset), position - start)
+    return CheckedSlice(ScrubPlace(base_offset, position, next_offset), position - start)
 
 
 def read_at_rest(file: File, length: int, position: int) -> bytes:
-    """What the disk holds, whatever the kernel remembers of it."""
+    """Return what the disk holds, not what the kernel remembers of it."""
     file.forget(length, position)
     data = file.pread(length, position)
     file.forget(length, position)
@@ -189,7 +190,7 @@ def write_rotten(disk: Disk, directory: str, holes: Sequence[Hole]) -> None:
 
 
 def read_rotten(disk: Disk, directory: str) -> tuple[Hole, ...]:
-    """What was found in earlier lives. Raises OSError, also for a file that can't be read as such."""
+    """Return the holes that earlier processes found. Raises OSError, also if the file can't be decoded."""
     encoded = read_whole(disk, f"{directory}/{ROTTEN_FILE}", bytes_max=ROTTEN_FILE_BYTES_MAX)
     if encoded is None:
         return ()

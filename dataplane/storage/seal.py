@@ -4,7 +4,7 @@
 
 A follower vouches for records by its position in a fetch, a leader by moving the high watermark. While the
 seal stands the replica does neither beyond X. So a log that is found with its seal, and reaches X, holds all
-that its replica ever vouched for, whatever a power cut took. By that proof a controller may elect after
+that its replica ever vouched for, also after a power cut. By that proof a controller may elect after
 total power loss (docs/replication.md 3.9). A log without a seal proves nothing: records that were in memory
 only may have been committed.
 
@@ -31,7 +31,7 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: int
 
     def is_kept_by(self, epochs: LeaderEpochs, *, log_end_offset: int) -> bool:
-        """Whether the log still reaches the seal in the epoch in which it was made."""
+        """Return whether the log still reaches the seal in the epoch in which the seal was made."""
         if self.leader_epoch < 0:
             return self.end_offset <= log_end_offset
         end = epochs.end_offset_for(self.leader_epoch, log_end_offset=log_end_offset)

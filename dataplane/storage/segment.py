@@ -10,6 +10,7 @@ is rebuilt from the file, or a damaged log, which is CorruptLog: never an answer
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -80,53 +81,32 @@ class Hole(NamedTuple):
         return RottenRange(self.first_offset, self.next_offset, self.reason)
 
 
+@dataclass(slots=True, eq=False)
 class Segment:
     """`next_offset` is one past its last batch, or its base offset while it is empty."""
 
-    __slots__ = (
-        "base_offset",
-        "bytes_since_index",
-        "directory",
-        "disk",
-        "file",
-        "first_append_ms",
-        "holes",
-        "index",
-        "index_interval_bytes",
-        "last_append_ms",
-        "max_timestamp_ms",
-        "next_offset",
-        "size_bytes",
-    )
+    disk: Disk
+    directory: str
+    base_offset: int
+    file: File
+    index: SparseIndex
+    index_interval_bytes: int
+    now_ms: InitVar[int]
+    size_bytes: int = 0
+    next_offset: int = field(init=False)
+    max_timestamp_ms: int = NO_TIMESTAMP
+    first_append_ms: int = field(init=False)
+    last_append_ms: int = field(init=False)
+    bytes_since_index: int = 0
+    #: What is known to be rotten in it: walked around.
+    holes: tuple[Hole, ...] = ()
 
-    def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        *,
-        base_offset: int,
-        file: File,
-        index: SparseIndex,
-        index_interval_bytes: int,
-        now_ms: int,
-    ) -> None:
-        self.disk = disk
-        self.directory = directory
-        self.base_offset = base_offset
-        self.file = file
-        self.index = index
-        self.index_interval_bytes = index_interval_bytes
-        self.size_bytes = 0
-        self.next_offset = base_offset
-        self.max_timestamp_ms = NO_TIMESTAMP
-        self.first_append_ms = now_ms
-        self.last_append_ms = now_ms
-        self.bytes_since_index = 0
-        #: What is known to be rotten in it: walked around.
-        self.holes: tuple[Hole, ...] = ()
+    def __post_init__(self, now_ms: int) -> None:
+        self.next_offset = self.base_offset
+        self.first_append_ms = self.last_append_ms = now_ms
 
     def has_room_for(self, header: BatchHeader, size_bytes: int, *, index_bytes_max: int) -> bool:
-        """Whether an append still fits the index's fields and size. The segment's own limits are options."""
+        """Return whether an append still fits the index's fields and size. The caller checks other limits."""
         return (
             header.next_offset - self.base_offset <= RELATIVE_OFFSET_MAX
             and self.size_bytes + size_bytes <= POSITION_MAX
@@ -279,7 +259,7 @@ class Segment:
         return CorruptLog(f"{where}: {reason}", base_offset=self.base_offset, position=position)
 
     def offset_at(self, position: int) -> int:
-        """Where the batches before a position end, as far as their headers can be followed."""
+        """Return the offset at which the batches before a position end, as far as headers can be followed."""
         entry = self._checked(self.index.for_position(position))
         offset = self.base_offset + entry.relative_offset
         try:
@@ -302,7 +282,7 @@ class Segment:
         return START
 
     def agrees_with(self, entry: IndexEntry) -> bool:
-        """Whether the batch that an index entry speaks of is where it says."""
+        """Return whether the batch of an index entry is where the entry says."""
         if entry.position + HEADER_BYTES > self.size_bytes:
             return False
         raw = self.file.pread(HEADER_BYTES, entry.position)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from dataplane.core.producer_state import CorruptProducerSnapshot, ProducerStates, decode_producer_states
-from dataplane.storage.disk import Disk, read_whole
+from dataplane.storage.disk import Disk, read_whole, replace
 
 SUFFIX = ".snapshot"
 SNAPSHOT_BYTES_MAX = 64 * 1024 * 1024
@@ -34,15 +34,8 @@ class ProducerSnapshots:
         self.offsets = sorted(offsets)
 
     def write(self, states: ProducerStates, *, log_offset: int) -> None:
-        """To the page cache, under a temporary name until it is whole; `take_unsynced` says what to fsync."""
-        path = self._path(log_offset)
-        file = self._disk.open(f"{path}.tmp", create=True)
-        try:
-            file.truncate(0)
-            file.pwrite(states.encode(), 0)
-        finally:
-            file.close()
-        self._disk.rename(f"{path}.tmp", path)
+        """Write to the page cache, under a temporary name until whole; `take_unsynced` says what to fsync."""
+        replace(self._disk, self._path(log_offset), states.encode())
         if log_offset not in self.offsets:
             insort(self.offsets, log_offset)
         with self._unsynced_lock:

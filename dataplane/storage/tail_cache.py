@@ -4,7 +4,7 @@ Almost every read of a healthy cluster is of what was just appended; this spares
 in *blocks*: a large append's own buffers when it is safe to keep them, else copies gathered in blocks of
 some kilobytes, so that a slice over many small batches is a few views and not one per batch.
 
-Whose bytes are they: `bytes` and read-only memoryviews are taken as a promise that nobody will change them,
+Whose bytes are they: `bytes` and read-only memoryviews are taken as a promise that they stay unchanged,
 and are kept without a copy if most of their underlying buffer is wanted; anything writable is copied.
 
 Bytes once handed out never change: a truncated block is never written to again.
@@ -29,7 +29,7 @@ BLOCK_BYTES_MIN = 4 * 1024
 BLOCK_BYTES_MAX = 64 * 1024
 """Blocks for gathering grow with the partition's traffic, so that an idle one holds little."""
 BATCH_OVERHEAD_BYTES = 32
-"""What the three numbers kept per batch cost, charged to the budget."""
+"""The cost of the three numbers kept per batch, charged to the budget."""
 BROKER_BYTES_MAX = 256 * 1024 * 1024
 
 

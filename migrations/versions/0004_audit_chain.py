@@ -112,7 +112,7 @@ def downgrade() -> None:
 
 
 def _chain_cluster(connection: sa.Connection, cluster: str) -> None:
-    # Whoever appends waits here until all of it is committed.
+    # Every append waits here until all of it is committed.
     connection.execute(sa.select(_heads.c.last_seq).where(_heads.c.cluster == cluster).with_for_update())
     position, previous = 0, _GENESIS
     for row in _rows_of(connection, cluster):

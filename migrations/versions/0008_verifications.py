@@ -1,4 +1,4 @@
-"""What verifications of replicas have found.
+"""Verifications of replicas, and their findings.
 
 Revises: 0007
 """

@@ -1,4 +1,4 @@
-"""When to try again, and when to give up. Pure: times are milliseconds of a clock that never goes back."""
+"""The rule for retrying and giving up. Pure: times are milliseconds of a clock that never goes back."""
 
 from __future__ import annotations
 

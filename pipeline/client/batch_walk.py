@@ -1,4 +1,4 @@
-"""How far an answer's record batches reach, from three fields of each header. Pure, and blind to the rest.
+"""The last whole record batch of an answer, and the offset after it, found from headers alone. Pure.
 
 Fetching needs to know where to go on before anything is decoded, so that the next request can be under way
 meanwhile. The decoder finds damage inside a batch. Only the fields that decide the next fetch are checked

@@ -19,17 +19,18 @@ from typing import Any, Self, TypeVar
 from pipeline.client import messages
 from pipeline.client.backoff import Patience
 from pipeline.client.config import Address, ClientConfig
-from pipeline.client.connection import Connection, now_ms
+from pipeline.client.connection import BrokerConnection, now_ms
 from pipeline.client.errors import BrokerError, ConnectionLost, RetriesExhausted
 from pipeline.client.fetch_stream import FetchStream
 from pipeline.client.messages import Answered
-from pipeline.client.payloads import encode_produce
 from pipeline.client.pool import ConnectionPool, shared_pool
 from pipeline.client.values import (
+    UNKNOWN_TOPIC,
     ActiveProducer,
+    BrokerLogDir,
     ClusterMetadata,
-    EpochEnd,
     FoundOffset,
+    LogDirReplica,
     PartitionRange,
     ProduceResult,
     TopicPartition,
@@ -37,16 +38,16 @@ from pipeline.client.values import (
 )
 from springtide.wire.apis import ApiKey
 from springtide.wire.compression import Buffer
-from springtide.wire.errors import ErrorCode
+from springtide.wire.errors import ErrorCode, error_code
+from springtide.wire.fetch_response import EpochEnd
 
 T = TypeVar("T")
+A = TypeVar("A", Answered, ProduceResult)
 ACKS_ALL = -1
 PRODUCE_TIMEOUT_MS = 30_000
 PARTITIONS_PER_REQUEST_MAX = 10_000
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
-
-_UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class Client:
@@ -188,25 +189,13 @@ class Client:
         At least once: a batch whose answer was lost is sent again, which only a producer id and sequence
         make harmless. Raises BrokerError for an error that stays, RetriesExhausted.
         """
-        done: dict[TopicPartition, ProduceResult] = {}
-        patience = self._patience()
-        while len(done) < len(batches):
-            left = {where: batch for where, batch in batches.items() if where not in done}
-            reason, is_unknown = "", True
-            for where, result in self.produce_once(left, acks=acks, timeout_ms=timeout_ms).items():
-                if isinstance(result, Unsettled):
-                    reason = f"produce to {where}: {result.reason}"
-                    is_unknown = is_unknown and result.is_unknown_topic
-                elif result.error is ErrorCode.NONE:
-                    done[where] = result
-                elif result.error.is_retriable:
-                    reason = f"produce to {where}: {result.error.name}"
-                    is_unknown = is_unknown and result.error in _UNKNOWN_TOPIC
-                else:
-                    raise BrokerError(f"produce to {where}", result.error, result.message)
-            if reason:
-                self._again_or_raise(patience, reason, is_unknown_topic=is_unknown)
-        return done
+        return self._until_settled(
+            "produce to",
+            list(batches),
+            lambda left: self.produce_once(
+                {where: batches[where] for where in left}, acks=acks, timeout_ms=timeout_ms
+            ),
+        )
 
     def produce_once(
         self,
@@ -225,7 +214,7 @@ class Client:
         answers, lost = self._one_round(
             ApiKey.PRODUCE,
             list(batches),
-            lambda some: encode_produce(
+            lambda some: messages.produce_request(
                 {where: batches[where] for where in some}, acks=acks, timeout_ms=timeout_ms
             ),
             messages.parse_produced,
@@ -271,27 +260,43 @@ class Client:
         request: Callable[[list[TopicPartition]], Mapping[str, object]],
         parse: Callable[[Any, Iterable[TopicPartition]], dict[TopicPartition, Answered]],
     ) -> dict[TopicPartition, Any]:
+        """Return every partition's value, in the order asked."""
+
+        def one_round(left: list[TopicPartition]) -> dict[TopicPartition, Answered | Unsettled]:
+            answers, lost = self._one_round(
+                api,
+                left,
+                lambda some: [messages.encode_body(api, request(some))],
+                lambda frame, position, some: parse(messages.decode_body(api, frame, position), some),
+            )
+            return {**lost, **answers}
+
+        answers = self._until_settled(f"{api.name} of", asked, one_round)
+        return {where: answered.value for where, answered in answers.items()}
+
+    def _until_settled(
+        self,
+        what: str,
+        asked: list[TopicPartition],
+        one_round: Callable[[list[TopicPartition]], Mapping[TopicPartition, A | Unsettled]],
+    ) -> dict[TopicPartition, A]:
         """Run rounds until every partition has a final answer; return the answers in the order asked."""
-        done: dict[TopicPartition, Any] = {}
+        done: dict[TopicPartition, A] = {}
         patience = self._patience()
         while len(done) < len(asked):
-            left = [where for where in asked if where not in done]
-            answers, lost = self._one_round(
-                api, left, lambda some: [messages.encode_body(api, request(some))], parse
-            )
             reason, is_unknown = "", True
-            for where, unsettled in lost.items():
-                reason = f"{api.name} of {where}: {unsettled.reason}"
-                is_unknown = is_unknown and unsettled.is_unknown_topic
-            for where, answered in answers.items():
-                if answered.error is ErrorCode.NONE:
-                    done[where] = answered.value
-                elif answered.error.is_retriable:
+            for where, result in one_round([where for where in asked if where not in done]).items():
+                if isinstance(result, Unsettled):
+                    reason = f"{what} {where}: {result.reason}"
+                    is_unknown = is_unknown and result.is_unknown_topic
+                elif result.error is ErrorCode.NONE:
+                    done[where] = result
+                elif result.error.is_retriable:
                     self._is_stale = True
-                    reason = f"{api.name} of {where}: {answered.error.name}"
-                    is_unknown = is_unknown and answered.error in _UNKNOWN_TOPIC
+                    reason = f"{what} {where}: {result.error.name}"
+                    is_unknown = is_unknown and result.error in UNKNOWN_TOPIC
                 else:
-                    raise BrokerError(f"{api.name} of {where}", answered.error, answered.message)
+                    raise BrokerError(f"{what} {where}", result.error, result.message)
             if reason:
                 self._again_or_raise(patience, reason, is_unknown_topic=is_unknown)
         return {where: done[where] for where in asked}
@@ -301,7 +306,7 @@ class Client:
         api: ApiKey,
         asked: Sequence[TopicPartition],
         encode: Callable[[list[TopicPartition]], Sequence[Buffer]],
-        parse: Callable[[Any, Iterable[TopicPartition]], dict[TopicPartition, T]],
+        parse: Callable[[memoryview, int, list[TopicPartition]], dict[TopicPartition, T]],
         *,
         broker_wait_ms: int = 0,
     ) -> tuple[dict[TopicPartition, T], dict[TopicPartition, Unsettled]]:
@@ -309,7 +314,7 @@ class Client:
         the reason for each partition that has none."""
         answers: dict[TopicPartition, T] = {}
         lost: dict[TopicPartition, Unsettled] = {}
-        under_way: list[tuple[Connection, list[TopicPartition]]] = []
+        under_way: list[tuple[BrokerConnection, list[TopicPartition]]] = []
         try:
             for address, some in self._by_leader(asked, lost):
                 try:
@@ -323,7 +328,7 @@ class Client:
                     continue
                 try:
                     frame, position = connection.receive(broker_wait_ms=broker_wait_ms)
-                    answers.update(parse(messages.decode_body(api, frame, position), some))
+                    answers.update(parse(frame, position, some))
                 except ConnectionLost as error:
                     connection.close()
                     lost.update(dict.fromkeys(some, Unsettled(str(error))))
@@ -356,7 +361,7 @@ class Client:
 
     def _why_no_leader(self, where: TopicPartition) -> Unsettled:
         topic = self._metadata.topics.get(where.topic)
-        if topic is None or topic.error in _UNKNOWN_TOPIC:
+        if topic is None or topic.error in UNKNOWN_TOPIC:
             return Unsettled("the cluster does not know the topic", is_unknown_topic=True)
         if topic.error is not ErrorCode.NONE:
             return Unsettled(topic.error.name)
@@ -404,3 +409,25 @@ class Deadline:
             return False
         self._client.pause(pause_ms)
         return True
+
+
+def describe_log_dirs(
+    address: Address, config: ClientConfig, *, pool: ConnectionPool | None = None
+) -> list[BrokerLogDir]:
+    """Return what one broker has on its disks (KIP-113), in one attempt. Raise ConnectionLost,
+    UnsupportedBroker."""
+    with (pool or shared_pool()).lease(address, config) as connection:
+        message = connection.call(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})
+    return [
+        BrokerLogDir(
+            one.log_dir,
+            error_code(int(one.error_code)),
+            tuple(
+                LogDirReplica(topic.name, replica.partition_index, replica.partition_size)
+                for topic in one.topics
+                for replica in topic.partitions
+            ),
+            one.usable_bytes if one.usable_bytes >= 0 else None,
+        )
+        for one in message.results
+    ]

@@ -1,7 +1,7 @@
-"""How to reach a cluster and how long to try: one value, made from `kafka.*` options, that pickles.
+"""Addresses of a cluster, and limits for its client: one value, made from `kafka.*` options, that pickles.
 
-Kafka's own option names and defaults wherever an option means something here. Options for features that this
-client lacks (deserializers, groups, a Java login) are refused by source/options.py, not here.
+Option names, and most of the defaults, are Kafka's own. Options for features that this client lacks
+(deserializers, groups, a Java login) are refused by source/options.py, not here.
 """
 
 from __future__ import annotations
@@ -55,10 +55,12 @@ _NUMBERS = {
     "max.partition.fetch.bytes": "max_partition_fetch_bytes",
 }
 _TEXTS = {"client.id": "client_id", "client.rack": "client_rack"}
+CLIENT_OPTIONS = ("bootstrap.servers", "security.protocol", *_NUMBERS, *_TEXTS)
+"""Every name that means something here, without its prefix."""
 
 
 def parse_bootstrap(text: str) -> tuple[Address, ...]:
-    """`host:port,[v6]:port` as addresses, in order. Raises InvalidClientOption."""
+    """Return `host:port,[v6]:port` as addresses, in order. Raise InvalidClientOption."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts or len(parts) > BOOTSTRAP_MAX:
         raise InvalidClientOption(

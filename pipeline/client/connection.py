@@ -38,7 +38,7 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class Connection:
+class BrokerConnection:
     """Use from one thread. `send` and `receive` in pairs, or `call`; `close` at the end never fails."""
 
     def __init__(self, address: Address, config: ClientConfig) -> None:
@@ -116,11 +116,6 @@ class Connection:
     @property
     def is_open(self) -> bool:
         return self._socket is not None
-
-    @property
-    def awaits_answer(self) -> bool:
-        """Return whether an answer is under way."""
-        return bool(self._asked)
 
     @property
     def is_reusable(self) -> bool:

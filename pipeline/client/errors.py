@@ -1,4 +1,4 @@
-"""What can go wrong between us and a cluster, by what a caller can do about it."""
+"""Errors between the client and a cluster, one class for each way in which a caller can react."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from springtide.wire.errors import ErrorCode
 
 
 class ClientError(Exception):
-    """Every failure of the client is one of these."""
+    """A failure of the client; all of them are one of its subclasses."""
 
 
 class InvalidClientOption(ClientError):
@@ -14,7 +14,7 @@ class InvalidClientOption(ClientError):
 
 
 class ConnectionLost(ClientError):
-    """No answer, and there will be none on this connection. The request may have been carried out."""
+    """No answer came, and none will come on this connection. The request may have been carried out."""
 
 
 class MalformedAnswer(ConnectionLost):

@@ -17,31 +17,33 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from pipeline.client.connection import Connection
+from pipeline.client.connection import BrokerConnection
 from pipeline.client.errors import BrokerError, ConnectionLost, OffsetsGone, RetriesExhausted
 from pipeline.client.fetch_order import AsTheyCome, OneAfterAnother
-from pipeline.client.fetching import Fetching, Gone, Stalled
-from pipeline.client.payloads import FetchAnswer, WantedRecords, decode_fetch, encode_fetch
+from pipeline.client.fetching import Gone, RangeFetching, Stalled
+from pipeline.client.messages import fetch_request, parse_fetched
 from pipeline.client.pool import ConnectionPool
 from pipeline.client.values import (
     EARLIEST,
     LATEST,
+    UNKNOWN_TOPIC,
     FetchedRecords,
     PartitionRange,
     TopicPartition,
 )
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_request import FetchPartition
+from springtide.wire.fetch_response import FetchResponse
 
 if TYPE_CHECKING:
     from pipeline.client.client import Client
 
-_UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _log = logging.getLogger(__name__)
 
 
 class _UnderWay(NamedTuple):
-    wanted: list[WantedRecords]
+    wanted: list[FetchPartition]
     overdue_ms: int
 
 
@@ -78,8 +80,8 @@ class FetchStream:
         self._clock_ms = clock_ms
         self._sleep_s = sleep_s
         ranges = tuple(ranges)
-        self._fetching = Fetching(ranges, client.config, replica_id=replica_id, in_order=in_order)
-        self._connections: dict[int, Connection] = {}
+        self._fetching = RangeFetching(ranges, client.config, replica_id=replica_id, in_order=in_order)
+        self._connections: dict[int, BrokerConnection] = {}
         self._under_way: dict[int, _UnderWay] = {}
         self._ready = OneAfterAnother(one.where for one in ranges) if in_order else AsTheyCome()
         self._is_stale = False
@@ -163,15 +165,13 @@ class FetchStream:
                 connection = self._connection_to(broker_id)
                 connection.send(
                     ApiKey.FETCH,
-                    [
-                        encode_fetch(
-                            wanted,
-                            max_wait_ms=self._config.fetch_max_wait_ms,
-                            max_bytes=self._config.fetch_max_bytes,
-                            isolation_level=self._isolation_level,
-                            rack=self._config.client_rack,
-                        )
-                    ],
+                    fetch_request(
+                        wanted,
+                        max_wait_ms=self._config.fetch_max_wait_ms,
+                        max_bytes=self._config.fetch_max_bytes,
+                        isolation_level=self._isolation_level,
+                        rack=self._config.client_rack,
+                    ),
                 )
                 overdue_ms = now_ms + self._config.request_timeout_ms + self._config.fetch_max_wait_ms
                 self._under_way[broker_id] = _UnderWay(wanted, overdue_ms)
@@ -189,11 +189,11 @@ class FetchStream:
         metadata = self._client.known_metadata()
         for where in fetching.without_leader(metadata, now_ms=now_ms):
             topic = metadata.topics.get(where.topic)
-            is_unknown = topic is not None and topic.error in _UNKNOWN_TOPIC
+            is_unknown = topic is not None and topic.error in UNKNOWN_TOPIC
             why = topic.error.name if topic is not None and topic.error is not ErrorCode.NONE else reason
             fetching.on_no_leader(where, why, is_unknown=is_unknown, now_ms=now_ms)
 
-    def _connection_to(self, broker_id: int) -> Connection:
+    def _connection_to(self, broker_id: int) -> BrokerConnection:
         connection = self._connections.get(broker_id)
         broker = self._client.known_metadata().brokers[broker_id]
         address = (broker.host, broker.port)
@@ -230,13 +230,12 @@ class FetchStream:
         connection = self._connections[broker_id]
         try:
             frame, position = connection.receive(broker_wait_ms=self._config.fetch_max_wait_ms)
-            answer = decode_fetch(frame, position)
-            self._on_answer(wanted, answer)
+            self._on_answer(wanted, parse_fetched(frame, position))
         except ConnectionLost as error:
             connection.close()
             self._on_lost(broker_id, wanted, error)
 
-    def _on_answer(self, wanted: list[WantedRecords], answer: FetchAnswer) -> None:
+    def _on_answer(self, wanted: list[FetchPartition], answer: FetchResponse) -> None:
         if answer.error is not ErrorCode.NONE:
             if not answer.error.is_retriable:
                 raise BrokerError("fetch", answer.error)
@@ -247,7 +246,7 @@ class FetchStream:
         for gone in progress.gone:
             self._on_gone(gone)
 
-    def _on_lost(self, broker_id: int, wanted: list[WantedRecords], error: ConnectionLost) -> None:
+    def _on_lost(self, broker_id: int, wanted: list[FetchPartition], error: ConnectionLost) -> None:
         connection = self._connections.pop(broker_id, None)
         if connection is not None:
             connection.close()
@@ -262,9 +261,7 @@ class FetchStream:
         end = self._client.list_offsets({where: LATEST})[where].offset
         if start <= offset <= end:
             # The broker that refused was behind or has changed its answer: ask again, within the budget.
-            self._fetching.on_lost(
-                [WantedRecords(where, offset, 0)], "offset out of range", now_ms=self._now_ms()
-            )
+            self._fetching.on_lost([FetchPartition(*where)], "offset out of range", now_ms=self._now_ms())
             return
         holds = f"holds {start} to {end - 1}" if start < end else f"is empty, and goes on at {end}"
         message = f"{where}: offset {offset} is out of range, the log {holds}"

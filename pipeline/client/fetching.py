@@ -1,4 +1,4 @@
-"""What to fetch next from whom, and what an answer means: the fetching of many ranges as a machine of values.
+"""The fetching of many ranges as a machine of values: it picks the next requests and judges the answers.
 
     waiting --ask--> asked --records--> waiting (further on) ... --> done
                        |---error------> waiting, after a pause, perhaps elsewhere
@@ -27,15 +27,17 @@ from pipeline.client.backoff import Patience
 from pipeline.client.batch_walk import Walk, walk_batches
 from pipeline.client.config import ClientConfig
 from pipeline.client.errors import BrokerError
-from pipeline.client.payloads import FetchedPartition, WantedRecords
 from pipeline.client.values import (
     NO_LEADER,
+    UNKNOWN_TOPIC,
     ClusterMetadata,
     FetchedRecords,
     PartitionRange,
     TopicPartition,
 )
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_request import FetchPartition
+from springtide.wire.fetch_response import FetchedPartition
 
 PARTITIONS_PER_REQUEST_MAX = 500
 BYTES_MIN = 64 * 1024
@@ -44,8 +46,6 @@ FIRST_RECORD_BYTES = 1024
 """Assumed size of a record until one was seen."""
 SPARE = 1.25
 _LEADER_ONLY = -1
-
-_UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class Gone(NamedTuple):
@@ -93,7 +93,7 @@ class _Reading:
 
 
 @dataclass(slots=True)
-class Progress:
+class FetchProgress:
     """The result of one answer or failure. `is_stale`: the broker does not lead the partition, so Metadata is
     due."""
 
@@ -102,7 +102,7 @@ class Progress:
     is_stale: bool = False
 
 
-class Fetching:
+class RangeFetching:
     """The ranges of one task. `replica_id` reads that replica where it exists, and the leader elsewhere.
 
     `in_order`: earlier ranges come first in every request, for a reader that returns them in that order.
@@ -180,7 +180,7 @@ class Fetching:
         now_ms: int,
         busy: frozenset[int] = frozenset(),
         only: TopicPartition | None = None,
-    ) -> dict[int, list[WantedRecords]]:
+    ) -> dict[int, list[FetchPartition]]:
         """Return the requests to send now, by broker id, and mark their partitions as asked. Brokers in
         `busy` have a request under way and get none.
 
@@ -195,15 +195,18 @@ class Fetching:
                 broker_id = self._broker_for(reading, metadata)
                 if broker_id != NO_LEADER and broker_id not in busy:
                     by_broker.setdefault(broker_id, []).append(reading)
-        requests: dict[int, list[WantedRecords]] = {}
+        requests: dict[int, list[FetchPartition]] = {}
         for broker_id, readings in sorted(by_broker.items()):
             readings.sort(key=lambda one: one.order)
             chosen = readings[:PARTITIONS_PER_REQUEST_MAX]
             for reading in chosen:
                 reading.state = _State.ASKED
             requests[broker_id] = [
-                WantedRecords(
-                    one.where, one.next_offset, self._bytes_for(one), _epoch_for(one, broker_id, metadata)
+                FetchPartition(
+                    *one.where,
+                    leader_epoch=_epoch_for(one, broker_id, metadata),
+                    fetch_offset=one.next_offset,
+                    max_bytes=self._bytes_for(one),
                 )
                 for one in chosen
             ]
@@ -236,16 +239,18 @@ class Fetching:
     # --- what came of it ------------------------------------------------------------------------------
 
     def on_answer(
-        self, asked: Sequence[WantedRecords], answered: Iterable[FetchedPartition], *, now_ms: int
-    ) -> Progress:
+        self, asked: Sequence[FetchPartition], answered: Iterable[FetchedPartition], *, now_ms: int
+    ) -> FetchProgress:
         """Take in the answer; raise BrokerError if asking again does not help. Raise MalformedAnswer if the
         bytes are not record batches: then nothing of the answer was taken, and the caller calls `on_lost`."""
-        progress = Progress()
-        expected = {one.where: one for one in asked}
+        progress = FetchProgress()
+        expected = {TopicPartition.of(one) for one in asked}
         walked: list[tuple[_Reading, FetchedPartition, Walk]] = []
         for one in answered:
-            if expected.pop(one.where, None) is not None:
-                reading = self._readings[one.where]
+            where = TopicPartition.of(one)
+            if where in expected:
+                expected.remove(where)
+                reading = self._readings[where]
                 walked.append((reading, one, self._walk(reading, one)))
         for reading, one, walk in walked:
             self._on_partition(reading, one, walk, progress, now_ms)
@@ -261,15 +266,15 @@ class Fetching:
         return progress
 
     def _walk(self, reading: _Reading, answer: FetchedPartition) -> Walk:
-        if answer.error is not ErrorCode.NONE or not len(answer.records):
+        if answer.error is not ErrorCode.NONE or not answer.records:
             return Walk(0, -1, 0)
-        walk = walk_batches(answer.records, start_offset=reading.next_offset, end_offset=reading.end_offset)
+        walk = walk_batches(answer.view, start_offset=reading.next_offset, end_offset=reading.end_offset)
         if walk.next_offset < 0 and not walk.torn_batch_bytes:
             return walk._replace(next_offset=reading.end_offset)  # a gap up to the end: compacted away
         return walk
 
     def _on_partition(
-        self, reading: _Reading, answer: FetchedPartition, walk: Walk, progress: Progress, now_ms: int
+        self, reading: _Reading, answer: FetchedPartition, walk: Walk, progress: FetchProgress, now_ms: int
     ) -> None:
         reading.state = _State.WAITING
         if answer.error is not ErrorCode.NONE:
@@ -296,7 +301,7 @@ class Fetching:
         progress.fetched.append(
             FetchedRecords(
                 reading.where,
-                answer.records[: walk.whole_bytes],
+                answer.view[: walk.whole_bytes],
                 start_offset,
                 reading.next_offset,
                 answer.high_watermark,
@@ -307,7 +312,9 @@ class Fetching:
         if reading.next_offset >= reading.end_offset:
             self._finish(reading)
 
-    def _on_error(self, reading: _Reading, answer: FetchedPartition, progress: Progress, now_ms: int) -> None:
+    def _on_error(
+        self, reading: _Reading, answer: FetchedPartition, progress: FetchProgress, now_ms: int
+    ) -> None:
         error = answer.error
         if reading.replica_id != _LEADER_ONLY:
             reading.replica_id = _LEADER_ONLY  # ask the leader instead
@@ -319,14 +326,14 @@ class Fetching:
             return
         if not error.is_retriable or error is ErrorCode.CORRUPT_MESSAGE:
             raise BrokerError(f"fetch of {reading.where} at offset {reading.next_offset}", error)
-        reading.is_unknown_topic = error in _UNKNOWN_TOPIC
+        reading.is_unknown_topic = error in UNKNOWN_TOPIC
         progress.is_stale = True
         self._pause(reading, error.name, now_ms)
 
-    def on_lost(self, asked: Sequence[WantedRecords], reason: str, *, now_ms: int) -> None:
+    def on_lost(self, asked: Sequence[FetchPartition], reason: str, *, now_ms: int) -> None:
         """Make the partitions that were asked wait again: the broker will not answer."""
         for one in asked:
-            reading = self._readings[one.where]
+            reading = self._readings[TopicPartition.of(one)]
             reading.state = _State.WAITING
             reading.replica_id = _LEADER_ONLY
             self._pause(reading, reason, now_ms)

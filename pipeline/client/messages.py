@@ -10,16 +10,14 @@ MalformedAnswer. So a broker that leaves one out can't make a caller wait for it
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from pipeline.client.errors import MalformedAnswer, UnsupportedBroker
 from pipeline.client.values import (
     ActiveProducer,
-    Broker,
+    BrokerAddress,
     ClusterMetadata,
-    EpochEnd,
     FoundOffset,
     PartitionMetadata,
     ProduceResult,
@@ -30,7 +28,10 @@ from springtide.wire.apis import ApiKey
 from springtide.wire.codec import build, decode, encode, request_type, response_type
 from springtide.wire.compression import Buffer
 from springtide.wire.errors import ErrorCode, error_code
+from springtide.wire.fetch_request import CONSUMER_ID, FetchPartition, FetchRequest, encode_fetch_request
+from springtide.wire.fetch_response import EpochEnd, FetchResponse, decode_fetch_response
 from springtide.wire.primitives import RESPONSE_ELEMENTS_MAX, MalformedRequest
+from springtide.wire.produce import decode_produce_response, encode_produce_request
 
 T = TypeVar("T")
 
@@ -47,9 +48,6 @@ SPOKEN: dict[ApiKey, int] = {
     ApiKey.DESCRIBE_CONFIGS: 4,
     ApiKey.DESCRIBE_LOG_DIRS: 4,  # from Kafka 3.3 on: the first that tells how much is free
 }
-CONSUMER_ID = -1
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 class Answered(NamedTuple):
@@ -74,8 +72,7 @@ def decode_body(api: ApiKey, frame: Buffer, position: int) -> Any:
         raise MalformedAnswer(f"{api.name}: {error}") from error
 
 
-# --- ApiVersions
-# ---------------------------------------------------------------------------------------------
+# --- ApiVersions -----------------------------------------------------------------------------------
 
 
 def parse_api_versions(message: Any) -> dict[int, tuple[int, int]]:
@@ -93,8 +90,7 @@ def check_spoken(api: ApiKey, versions: Mapping[int, tuple[int, int]], where: st
         raise UnsupportedBroker(f"broker {where}: {api.name} version {wanted} is needed, it speaks {speaks}")
 
 
-# --- Metadata
-# ------------------------------------------------------------------------------------------------
+# --- Metadata --------------------------------------------------------------------------------------
 
 
 def metadata_request(topics: Iterable[str] | None) -> dict[str, object]:
@@ -106,7 +102,7 @@ def metadata_request(topics: Iterable[str] | None) -> dict[str, object]:
 def parse_metadata(message: Any) -> ClusterMetadata:
     """Return the metadata. Topics without a name (asked by id) are left out: this client asks by name."""
     brokers = {
-        broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack)
+        broker.node_id: BrokerAddress(broker.node_id, broker.host, broker.port, broker.rack)
         for broker in message.brokers
     }
     topics = {
@@ -126,8 +122,7 @@ def parse_metadata(message: Any) -> ClusterMetadata:
     return ClusterMetadata(message.cluster_id, brokers, topics)
 
 
-# --- by partition
-# --------------------------------------------------------------------------------------------
+# --- by partition ----------------------------------------------------------------------------------
 
 
 def list_offsets_request(asked: Mapping[TopicPartition, int], *, isolation_level: int) -> dict[str, object]:
@@ -219,19 +214,67 @@ def parse_producers(message: Any, asked: Iterable[TopicPartition]) -> dict[Topic
     return _exactly(found, asked, "DescribeProducers")
 
 
-def parse_produced(message: Any, asked: Iterable[TopicPartition]) -> dict[TopicPartition, ProduceResult]:
+# --- records ---------------------------------------------------------------------------------------
+
+
+def produce_request(batches: Mapping[TopicPartition, Buffer], *, acks: int, timeout_ms: int) -> list[Buffer]:
+    """Return the request's body in pieces; the batches are not copied."""
+    return encode_produce_request(
+        SPOKEN[ApiKey.PRODUCE],
+        batches.items(),
+        acks=acks,
+        timeout_ms=timeout_ms,
+    )
+
+
+def parse_produced(
+    frame: Buffer, position: int, asked: Iterable[TopicPartition]
+) -> dict[TopicPartition, ProduceResult]:
+    try:
+        outcomes = decode_produce_response(SPOKEN[ApiKey.PRODUCE], frame, position)
+    except MalformedRequest as error:
+        raise MalformedAnswer(f"PRODUCE: {error}") from error
     found = {
-        TopicPartition(topic.name, one.index): ProduceResult(
-            error_code(int(one.error_code)),
+        TopicPartition(one.topic, one.partition): ProduceResult(
+            error_code(one.error_code),
             one.base_offset,
-            -1 if one.log_append_time is None else (one.log_append_time - _EPOCH) // _MILLISECOND,
+            one.log_append_time_ms,
             one.log_start_offset,
             one.error_message,
         )
-        for topic in message.responses
-        for one in topic.partition_responses
+        for one in outcomes
     }
     return _exactly(found, asked, "Produce")
+
+
+def fetch_request(
+    wanted: Sequence[FetchPartition],
+    *,
+    max_wait_ms: int,
+    max_bytes: int,
+    isolation_level: int,
+    rack: str = "",
+    replica_id: int = CONSUMER_ID,
+) -> list[Buffer]:
+    """Return the body of a request without a session."""
+    request = FetchRequest(
+        replica_id,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        partitions=wanted,
+        rack_id=rack,
+    )
+    return [encode_fetch_request(SPOKEN[ApiKey.FETCH], request)]
+
+
+def parse_fetched(frame: Buffer, position: int) -> FetchResponse:
+    """Return the answer, records as views of `frame`. Raise MalformedAnswer, nothing else."""
+    try:
+        return decode_fetch_response(SPOKEN[ApiKey.FETCH], frame, position)
+    except MalformedRequest as error:
+        raise MalformedAnswer(f"FETCH: {error}") from error
 
 
 def _by_topic(

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pipeline.client.config import Address, ClientConfig
-from pipeline.client.connection import Connection
+from pipeline.client.connection import BrokerConnection
 
 IDLE_MAX_EACH = 4
 """Idle connections kept to one broker."""
@@ -29,10 +29,10 @@ class ConnectionPool:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: dict[_Key, list[Connection]] = {}
+        self._idle: dict[_Key, list[BrokerConnection]] = {}
         self._process_id = os.getpid()
 
-    def take(self, address: Address, config: ClientConfig) -> Connection:
+    def take(self, address: Address, config: ClientConfig) -> BrokerConnection:
         """Return an idle connection that is still open, or a new one. Raises ConnectionLost."""
         key = (address, config)
         while True:
@@ -41,12 +41,12 @@ class ConnectionPool:
                 waiting = self._idle.get(key)
                 connection = waiting.pop() if waiting else None
             if connection is None:
-                return Connection(address, config)
+                return BrokerConnection(address, config)
             if connection.is_reusable:
                 return connection
             connection.close()
 
-    def give_back(self, connection: Connection, config: ClientConfig) -> None:
+    def give_back(self, connection: BrokerConnection, config: ClientConfig) -> None:
         """Keep the connection if it can be used again and there is room; else close it."""
         if not connection.is_reusable:
             connection.close()
@@ -60,7 +60,7 @@ class ConnectionPool:
         connection.close()
 
     @contextmanager
-    def lease(self, address: Address, config: ClientConfig) -> Iterator[Connection]:
+    def lease(self, address: Address, config: ClientConfig) -> Iterator[BrokerConnection]:
         connection = self.take(address, config)
         try:
             yield connection

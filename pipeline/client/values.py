@@ -1,12 +1,14 @@
-"""What the client answers with: plain values that pickle. -1 in a number: unknown, or none."""
+"""The client's results: plain values that pickle. -1 in a number: unknown, or none."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_request import FetchPartition
+from springtide.wire.fetch_response import AbortedTransaction, FetchedPartition
 
 NO_LEADER = -1
 EARLIEST = -2
@@ -15,17 +17,27 @@ LATEST = -1
 """The timestamp that asks for the high watermark; also Kafka's mark in offset JSON."""
 
 
+UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""The errors of a topic or partition that the cluster does not know."""
+
+
 class TopicPartition(NamedTuple):
     """One partition by name. Orders by topic, then number."""
 
     topic: str
     partition: int
 
+    @classmethod
+    def of(cls, part: FetchPartition | FetchedPartition) -> Self:
+        """Return the partition that one part of a Fetch request or answer is about."""
+        assert isinstance(part.topic, str), "this client's version of Fetch names topics"
+        return cls(part.topic, part.partition)
+
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 
 
-class Broker(NamedTuple):
+class BrokerAddress(NamedTuple):
     """A broker's address as clients reach it."""
 
     broker_id: int
@@ -54,18 +66,18 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """What a broker told of its cluster."""
+    """A cluster as one of its brokers described it."""
 
     cluster_id: str | None = None
-    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerAddress] = field(default_factory=dict)
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
 
     def partition(self, where: TopicPartition) -> PartitionMetadata | None:
         topic = self.topics.get(where.topic)
         return None if topic is None else topic.partitions.get(where.partition)
 
-    def leader_of(self, where: TopicPartition) -> Broker | None:
-        """The leader's address; None if the partition, its leader or the leader's address is not known."""
+    def leader_of(self, where: TopicPartition) -> BrokerAddress | None:
+        """Return the leader's address; None if the partition, its leader or the address is not known."""
         known = self.partition(where)
         return None if known is None else self.brokers.get(known.leader_id)
 
@@ -76,18 +88,11 @@ class ClusterMetadata:
 
 
 class FoundOffset(NamedTuple):
-    """What ListOffsets found. `offset` is -1 where no record is at or after the timestamp."""
+    """An offset that ListOffsets found, -1 where no record is at or after the timestamp."""
 
     offset: int
     timestamp_ms: int = -1
     leader_epoch: int = -1
-
-
-class EpochEnd(NamedTuple):
-    """The largest leader epoch at or below the one asked for, and the offset where it ended (KIP-101)."""
-
-    leader_epoch: int
-    end_offset: int
 
 
 class ActiveProducer(NamedTuple):
@@ -102,7 +107,7 @@ class ActiveProducer(NamedTuple):
 
 
 class ProduceResult(NamedTuple):
-    """What became of one partition's records. For a duplicate `base_offset` may be -1."""
+    """The answer to one partition's records. For a duplicate `base_offset` may be -1."""
 
     error: ErrorCode
     base_offset: int = -1
@@ -134,13 +139,6 @@ class PartitionRange(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
-class AbortedTransaction(NamedTuple):
-    """Records of `producer_id` from `first_offset` up to its next abort marker are not to be read."""
-
-    producer_id: int
-    first_offset: int
-
-
 class FetchedRecords(NamedTuple):
     """Whole record batches of one partition, in order, as a view of the answer.
 
@@ -155,3 +153,21 @@ class FetchedRecords(NamedTuple):
     high_watermark: int
     log_start_offset: int
     aborted: tuple[AbortedTransaction, ...] = ()
+
+
+class LogDirReplica(NamedTuple):
+    """One line of a log directory; what stands beside the logs has a topic name of its own."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+
+
+class BrokerLogDir(NamedTuple):
+    """`error` other than NONE: the directory can't be read, and `replicas` says nothing. `usable_bytes`: free
+    on its file system (KIP-827); None: the broker can't tell."""
+
+    path: str
+    error: ErrorCode
+    replicas: tuple[LogDirReplica, ...]
+    usable_bytes: int | None = None

@@ -1,8 +1,16 @@
-"""Values on the command line that more than one job takes."""
+"""Command line arguments that more than one job takes."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from pipeline.client.values import TopicPartition
+from pipeline.source.options import SourceOptions, parse_options
+
+if TYPE_CHECKING:
+    from pipeline.jobs.context import Context
 
 
 def positive(text: str) -> int:
@@ -11,3 +19,27 @@ def positive(text: str) -> int:
     if not 0 < value < 2**63:
         raise argparse.ArgumentTypeError("must be a positive whole number")
     return value
+
+
+def shown_spans(spans: Iterable[tuple[TopicPartition, int, int]]) -> list[dict[str, Any]]:
+    """Return partitions with their start and end offsets, as `--dry-run` prints them in JSON."""
+    return [
+        {"topic": where.topic, "partition": where.partition, "startOffset": start, "endOffset": end}
+        for where, start, end in spans
+    ]
+
+
+def source_options(options: argparse.Namespace, context: Context, **more: str | None) -> SourceOptions:
+    """Return the source's options for the topics and the range of offsets that were asked for. Raises
+    InvalidOption."""
+    given = {
+        "kafka.bootstrap.servers": context.bootstrap,
+        "subscribe": ",".join(options.topics) or None,
+        "startingOffsets": options.starting_offsets,
+        "startingTimestamp": options.starting_timestamp,
+        "endingOffsets": options.ending_offsets,
+        **more,
+    }
+    return parse_options(
+        {name: value for name, value in given.items() if value is not None}, is_streaming=False
+    )

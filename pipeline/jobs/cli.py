@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -11,24 +12,24 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, TextIO
 
 from pipeline.client.errors import ClientError, InvalidClientOption
-from pipeline.errors import AdvisedError
-from pipeline.jobs.console import Console
+from pipeline.errors import AdvisedError, InvalidOption
 from pipeline.jobs.context import Context
-from pipeline.jobs.job import Exit, Job, UsageError
+from pipeline.jobs.job import PROG, Job, JobExit
 from pipeline.jobs.parser import parse
-from springtide.cli.call import UsageError as CallUsageError
-from springtide.cli.client import Refused, Unreachable
+from springtide.cli.call import UsageError
+from springtide.cli.client import RequestRefused, Unreachable
+from springtide.cli.console import Console
 from springtide.cli.problems import problem_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Of what Spark says when a worker failed, its last lines: the rest is the JVM's stack.
+#: Lines that are shown of Spark's message about a failed worker.
 SPARK_LINES_MAX = 6
 
 
 def main(arguments: Sequence[str] | None = None, *, spark: SparkSession | None = None) -> int:
-    """Returns the exit status. spark: used instead of a new session, and not stopped."""
+    """Return the exit status. spark: used instead of a new session, and not stopped."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal can't show
@@ -37,9 +38,9 @@ def main(arguments: Sequence[str] | None = None, *, spark: SparkSession | None =
     try:
         return execute(words, sys.stdout, sys.stderr, columns=columns, spark=spark)
     except BrokenPipeError:
-        # Whoever reads has enough, as `head` has. Python would complain when it flushes at exit.
+        # The reader has closed the pipe, as `head` does. Python would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.DONE
+        return JobExit.DONE
 
 
 def execute(
@@ -51,40 +52,44 @@ def execute(
     spark: SparkSession | None = None,
 ) -> int:
     options = parse(arguments, version=_version())
-    console = Console(out, err, is_json=options.output == "json", columns=columns)
+    console = Console(out, err, name=PROG, is_json=options.output == "json", screen=err, columns=columns)
     context = Context(options, console, os.environ, session=spark)
     job: Job = options.job
     try:
         outcome = job.run(options, context)
-        console.result(outcome.result, outcome.lines)
+        if console.is_json:
+            console.lines([json.dumps(outcome.result, default=str, ensure_ascii=False)])
+        else:
+            console.lines(outcome.lines)
         return outcome.status
-    except (UsageError, CallUsageError, InvalidClientOption) as error:
+    except (UsageError, InvalidClientOption, InvalidOption) as error:
         console.fail(str(error))
-        return Exit.USAGE
+        return JobExit.USAGE
     except AdvisedError as error:
-        console.fail(str(error), error.advice)
-        return Exit.FOUND
-    except Refused as error:
+        console.fail(str(error), *filter(None, [error.advice]))
+        return JobExit.FOUND
+    except RequestRefused as error:
         for line in problem_lines(error.status, error.body):
             console.note(line)
-        return Exit.FOUND
+        return JobExit.FOUND
     except (ClientError, Unreachable) as error:
         console.fail(str(error))
-        return Exit.UNREACHABLE
+        return JobExit.UNREACHABLE
     except KeyboardInterrupt:
         console.fail("interrupted")
-        return Exit.INTERRUPTED
+        return JobExit.INTERRUPTED
     except Exception as error:
         if not _is_spark_error(error):
             raise
         console.fail("\n".join(spark_reason(str(error))))
-        return Exit.FOUND
+        return JobExit.FOUND
     finally:
         context.close()
 
 
 def spark_reason(text: str) -> list[str]:
-    """The few lines of Spark's message that say why: a Python worker's last error, else its first lines."""
+    """Return the lines of Spark's message that tell why: a Python worker's last error, else the first
+    lines."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     ends = [number for number, line in enumerate(lines) if line.lstrip().startswith("Traceback (most recent")]
     if ends:

@@ -1,4 +1,4 @@
-"""What a job is given: Spark, brokers, controllers and a console, each made when it is first used."""
+"""The means of a job: a console, and Spark, brokers and controllers, each made when it is first used."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import httpx
 
 from pipeline.client.config import ClientConfig, parse_bootstrap
-from pipeline.jobs.console import PROG, Console
-from pipeline.jobs.job import UsageError
+from pipeline.jobs.job import PROG
 from pipeline.jobs.session import make_session
+from springtide.cli.call import UsageError
 from springtide.cli.client import Controllers
+from springtide.cli.console import Console
 from springtide.cli.settings import load_settings
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 
 class Context:
-    """environment: for what options leave open. session: used instead of a new one, and kept."""
+    """environment: for options that are not given. session: used instead of a new one, and kept. note and
+    progress: the console's."""
 
     def __init__(
         self,
@@ -34,26 +36,15 @@ class Context:
         session: SparkSession | None = None,
     ) -> None:
         self._options = options
-        self._console = console
+        self.note = console.note
+        self.progress = console.progress
         self._environment = environment
         self._given_session = session
         self._made_session: SparkSession | None = None
 
     @property
-    def is_json(self) -> bool:
-        return self._console.is_json
-
-    def note(self, line: str) -> None:
-        """A line for people, on standard error."""
-        self._console.note(line)
-
-    def progress(self, done: int, total: int, words: str) -> None:
-        """total 0: not known yet."""
-        self._console.progress(done, total, words)
-
-    @property
     def spark(self) -> SparkSession:
-        """Raises JobError or UsageError."""
+        """The session, made if none was given. Raises JobError or UsageError."""
         if self._given_session is not None:
             return self._given_session
         if self._made_session is None:
@@ -68,13 +59,13 @@ class Context:
 
     @property
     def parallelism(self) -> int | None:
-        """How many tasks can run at a time; None where only the server knows (Spark Connect)."""
+        """Return how many tasks can run at a time; None under Spark Connect, where only the server knows."""
         spark_context = getattr(self.spark, "_sc", None)
         return None if spark_context is None else max(1, int(spark_context.defaultParallelism))
 
     @property
     def bootstrap(self) -> str:
-        """For the option `kafka.bootstrap.servers`. Raises UsageError."""
+        """The option `kafka.bootstrap.servers`. Raises UsageError."""
         found: str | None = self._options.bootstrap_server or self._environment.get(
             "SPRINGTIDE_BOOTSTRAP_SERVER"
         )
@@ -84,7 +75,7 @@ class Context:
 
     @cached_property
     def client_config(self) -> ClientConfig:
-        """Raises UsageError or InvalidClientOption."""
+        """The client's config. Raises UsageError or InvalidClientOption."""
         return ClientConfig(
             bootstrap=parse_bootstrap(self.bootstrap), client_id=f"{PROG}-{self._options.job_name}"
         )
@@ -99,13 +90,13 @@ class Context:
 
     @contextmanager
     def controllers(self) -> Iterator[Controllers]:
-        """The REST API, with the `springtide` command's retries and redirects. Raises its UsageError."""
+        """The REST API, with the `springtide` command's retries and redirects. Raises UsageError."""
         settings = load_settings(self._options, self._environment)
         with httpx.Client(headers={"User-Agent": f"{PROG}/{self._options.job_name}"}) as client:
             yield Controllers(client, settings, make_key=lambda: str(uuid.uuid4()), note=self.note)
 
     def close(self) -> None:
-        """Stops the session that this context made."""
+        """Stop the session that this context made."""
         made, self._made_session = self._made_session, None
         if made is not None:
             made.stop()

@@ -1,20 +1,19 @@
-"""What a job is: its arguments, what it does, and how it says what came of it. Without Spark."""
+"""The names that a job's module must have, and the form in which it reports its result. Without Spark."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from pipeline.errors import AdvisedError
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from pipeline.jobs.context import Context
 
+PROG: Final = "pipeline"
 
-class Exit(IntEnum):
+
+class JobExit(IntEnum):
     """The process's status, with the meanings of the `springtide` command."""
 
     DONE = 0
@@ -26,29 +25,20 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-class Outcome(NamedTuple):
+class JobOutcome(NamedTuple):
     """result: what `--output json` prints, as one line of JSON. lines: the same for people."""
 
-    status: Exit
+    status: JobExit
     result: Mapping[str, Any]
     lines: tuple[str, ...] = ()
 
 
-class UsageError(Exception):
-    """The command line asks for something that can't be."""
+class Job(Protocol):
+    """A job's module, `pipeline.<name>.job`. DESCRIPTION: paragraphs. EXAMPLES: whole command lines."""
 
+    DESCRIPTION: str
+    EXAMPLES: tuple[str, ...]
 
-class JobError(AdvisedError):
-    """The job can't do what it was asked to."""
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """summary: a line of `pipeline --help`. description: paragraphs. examples: whole command lines."""
-
-    name: str
-    summary: str
-    description: str
-    examples: tuple[str, ...]
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace, Context], Outcome]
+    def run(self, options: argparse.Namespace, context: Context) -> JobOutcome: ...

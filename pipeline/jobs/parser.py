@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Final
+from importlib import import_module
+from types import MappingProxyType
+from typing import Final, cast
 
-from pipeline.jobs.console import PROG
-from pipeline.jobs.registry import JOBS, load_job
+from pipeline.jobs.job import PROG, Job
 from springtide.cli.arguments import setting
 from springtide.cli.settings import TIMEOUT_SECONDS_DEFAULT
 
+#: Each job's line of the help. `pipeline --help` imports no job, and a job's needs are not another's.
+JOBS: Final = MappingProxyType(
+    {
+        "land": "topics to Parquet, each record once",
+        "replay": "a lake or another cluster to a topic, each record once",
+        "verify": "are all replicas the same, whole and in order?",
+        "salvage": "what did an unclean election cut off, and what of it is missing?",
+        "plan": "from load history to proposed moves",
+        "pack": "what tasks import, as one file for --archives",
+    }
+)
 DESCRIPTION: Final = "Jobs around the log, on Spark: on one machine, or on as many as --master has."
 EPILOG: Final = f"""\
 {PROG} JOB --help tells a job's arguments, with examples.
@@ -33,9 +45,9 @@ environment:
 
 
 def parse(arguments: Sequence[str], *, version: str) -> argparse.Namespace:
-    """`job`, a Job, and `job_name` are among the options. argparse ends the process for what it refuses.
+    """Return the options, with the Job as `job`. argparse ends the process for what it refuses.
 
-    Only the job that is asked for is imported, and asked for its arguments.
+    Only the job that is asked for is imported.
     """
     root = argparse.ArgumentParser(
         prog=PROG,
@@ -47,7 +59,7 @@ def parse(arguments: Sequence[str], *, version: str) -> argparse.Namespace:
     root.add_argument("--version", action="version", version=f"{PROG} {version}")
     names = root.add_subparsers(metavar="JOB", dest="job_name", required=True)
     asked_for = next((word for word in arguments if not word.startswith("-")), None)
-    for name, (_, summary) in JOBS.items():
+    for name, summary in JOBS.items():
         if name != asked_for:
             names.add_parser(name, help=summary)
             continue
@@ -55,8 +67,8 @@ def parse(arguments: Sequence[str], *, version: str) -> argparse.Namespace:
         parser = names.add_parser(
             name,
             help=summary,
-            description=job.description,
-            epilog="\n".join(["examples:", *(f"  {example}" for example in job.examples)]),
+            description=job.DESCRIPTION,
+            epilog="\n".join(["examples:", *(f"  {example}" for example in job.EXAMPLES)]),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             parents=[_shared_options()],
             allow_abbrev=False,
@@ -64,6 +76,10 @@ def parse(arguments: Sequence[str], *, version: str) -> argparse.Namespace:
         parser.set_defaults(job=job)
         job.add_arguments(parser)
     return root.parse_args(arguments)
+
+
+def load_job(name: str) -> Job:
+    return cast("Job", import_module(f"pipeline.{name}.job"))
 
 
 def _shared_options() -> argparse.ArgumentParser:

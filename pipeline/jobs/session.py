@@ -15,7 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from pipeline.jobs.job import JobError, UsageError
+from pipeline.errors import JobError
+from springtide.cli.call import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +30,7 @@ DEFAULTS: Final = MappingProxyType(
         "spark.ui.showConsoleProgress": "false",
     }
 )
-#: Read by the driver's JVM while it starts, when `spark.log.level` is too late for a dozen lines of greeting.
+#: Read by the driver's JVM as it starts: `spark.log.level` comes after a dozen lines.
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 MASTER_DEFAULT: Final = "local[*]"
@@ -42,7 +43,8 @@ _NO_JAVA: Final = "Spark needs Java 17 or newer"
 def make_session(
     *, name: str, master: str | None, remote: str | None, settings: Mapping[str, str]
 ) -> SparkSession:
-    """settings: of `--conf`. Raises JobError without PySpark or Java, UsageError for a contradiction."""
+    """Return a session; settings are those of `--conf`. Raises JobError without PySpark or Java, UsageError
+    for a contradiction."""
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - jobs without Spark must not need it
     except ImportError as error:
@@ -77,7 +79,7 @@ def make_session(
 
 
 def _unless_submitted(defaults: Mapping[str, str]) -> dict[str, str]:
-    """Those that spark-submit's command line and files say nothing about."""
+    """Return the defaults that spark-submit's command line and files don't set."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
 
     # Only a SparkConf backed by the JVM sees what spark-submit was told, and only this connects to it.

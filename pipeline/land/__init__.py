@@ -1,1 +1,1 @@
-"""Topics to Parquet: each record once, whatever is killed when."""
+"""Topics to Parquet: each record once, also when processes are killed."""

@@ -1,4 +1,4 @@
-"""The lander's questions to a cluster, by the source's means: subscription, positions, ends, epochs."""
+"""The lander's questions to a cluster, asked through the source: subscription, positions, ends, epochs."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from collections.abc import Iterable, Mapping
 
 from pipeline.client.client import Client
 from pipeline.client.values import EARLIEST, FoundOffset, TopicPartition
-from pipeline.land.errors import LandError
-from pipeline.land.planning import Observed, Progress, remembered_epochs
+from pipeline.errors import LandError
+from pipeline.land.planning import LandProgress, Observed, remembered_epochs
 from pipeline.source.cluster import SourceCluster
 from pipeline.source.offset_json import Offsets
 from pipeline.source.options import SourceOptions
-from pipeline.source.positions import AtOffsets, AtTimestamps, Edge, Position
+from pipeline.source.positions import AtOffsets, AtTimestamps, LogEnd, Position
 
 
 class LandCluster:
-    """`options` say what is landed: topics, where to begin, where to end. Methods may raise InvalidOption,
-    LandError, or the client's errors.
+    """`options`: the topics, where to begin, where to end. Methods may raise InvalidOption, LandError, or the
+    client's errors.
 
-    `ending` of the options is resolved once: what comes later is not of this run. `is_endless`: there is no
-    end.
+    The end is resolved once: later records belong to the next run. `is_endless`: there is no end.
     """
 
     def __init__(self, options: SourceOptions, client: Client, *, is_endless: bool = False) -> None:
@@ -34,19 +33,21 @@ class LandCluster:
         return self._client.metadata([]).cluster_id or ""
 
     def check_topics(self) -> None:
-        """Raises InvalidOption for topics that don't exist."""
+        """Raise InvalidOption for topics that don't exist."""
         self._source.partitions(must_exist=True)
 
     def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
         found = self._client.metadata(sorted(topics)).topics
         return {name: one.topic_id for name, one in found.items() if one.topic_id}
 
-    def observe(self, progress: Progress) -> Observed:
-        """The cluster now, beside what a table has."""
+    def observe(self, progress: LandProgress) -> Observed:
+        """Return the cluster's state for a table that has `progress`."""
         partitions = self._source.partitions(must_exist=True)
         metadata = self._client.known_metadata()
-        earliest = {where: one.offset for where, one in self._source.ends(partitions, Edge.EARLIEST).items()}
-        ends = self._source.ends(partitions, Edge.LATEST)
+        earliest = {
+            where: one.offset for where, one in self._source.ends(partitions, LogEnd.EARLIEST).items()
+        }
+        ends = self._source.ends(partitions, LogEnd.LATEST)
         epochs = remembered_epochs(progress, partitions)
         return Observed(
             topic_ids={name: topic.topic_id for name, topic in metadata.topics.items() if topic.topic_id},
@@ -59,13 +60,13 @@ class LandCluster:
 
     def _starts(
         self,
-        progress: Progress,
+        progress: LandProgress,
         partitions: list[TopicPartition],
         earliest: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, FoundOffset],
     ) -> Offsets:
-        """Where partitions begin that the table does not know: new topics where the options say, partitions
-        that a known topic has got since at their first record."""
+        """Return where to begin in partitions that the table does not know: in new topics where the options
+        say, in new partitions of a known topic at their first record."""
         known_topics = {where.topic for where in progress.partitions}
         fresh = [where for where in partitions if where not in progress.partitions]
         asked = [where for where in fresh if where.topic not in known_topics]
@@ -88,7 +89,7 @@ class LandCluster:
 
 
 def _of_those(position: Position, asked: list[TopicPartition]) -> Position:
-    """A position that names partitions, for some of them only. Raises LandError if one has none."""
+    """Return the position for some partitions only. Raises LandError if it does not name one of them."""
     match position:
         case AtOffsets(option=option, offsets=offsets):
             return AtOffsets(option, _some(offsets, asked, option))

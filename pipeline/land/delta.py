@@ -1,15 +1,14 @@
-"""A Delta table over the files that have landed: none is written or copied, `_delta_log/` stands beside them.
+"""A Delta table over the landed files: no file is written again or copied, `_delta_log/` stands beside them.
 
-Manifests stay what counts. Each Delta commit adds the files of some batches and says up to which, in Delta's
-own `txn` action (an application's id and version). So a run that died between the two is caught up by the
-next, and no batch is added twice: of two commits of one application that know the same version, Delta takes
-one.
+The manifests decide what has landed. Each Delta commit adds the files of some batches and notes the last one
+in Delta's `txn` action (an application's id and version). The next run adds what an interrupted run did not,
+and no batch is added twice: Delta takes one of two commits of an application that know the same version.
 
-The Delta log alone would not do: deltalake syncs nothing to the disk, so that a power cut takes back batches
-that were landed; Spark reads Delta only by jars that PySpark does not bring (delta-spark 4.4 is for PySpark
-up to 4.2); and the plan that a second attempt follows has no place in it.
+The Delta log can't replace the manifests: deltalake does not sync to the disk, so a power cut may take back
+landed batches; Spark reads Delta only with jars that PySpark does not bring (delta-spark 4.4 is for PySpark
+up to 4.2); and the log has no place for a plan.
 
-Delta's VACUUM after OPTIMIZE deletes files that manifests list: leave both to tables that are Delta's alone.
+Delta's VACUUM after OPTIMIZE deletes files that manifests list: don't use them on this table.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from pipeline.clock import wall_ms
+from pipeline.errors import LandError
 from pipeline.land.documents import LandedFile, Manifest
-from pipeline.land.errors import LandError
 from pipeline.land.layout import folder_values
 from pipeline.land.reading import table_schema
-from pipeline.land.table import Table
+from pipeline.land.table import LandTable
 
 APPLICATION = "springtide-land"
 FILES_PER_COMMIT = 10_000
 ATTEMPTS = 5
 _DATE_END_MS = 253_402_300_800_000
-"""The year 10000, which Delta's statistics can't write."""
+"""The year 10000, which Delta's statistics can't hold."""
 
 
 class DeltaCommit(NamedTuple):
@@ -53,9 +52,9 @@ def check_delta() -> Any:
         ) from error
 
 
-def catch_up(table: Table) -> int:
-    """Adds every landed batch that the Delta table does not have; makes the Delta table if there is none.
-    Returns how many files were added. Raises LandError."""
+def catch_up(table: LandTable) -> int:
+    """Add every landed batch that the Delta table lacks; make the Delta table if there is none. Return how
+    many files were added. Raises LandError."""
     deltalake = check_delta()
     settings = table.settings()
     assert settings is not None, "something was landed"
@@ -74,7 +73,7 @@ def catch_up(table: Table) -> int:
     ) from failure
 
 
-def _catch_up(deltalake: Any, table: Table, partition_by: Sequence[str]) -> int:
+def _catch_up(deltalake: Any, table: LandTable, partition_by: Sequence[str]) -> int:
     location = str(table.root)
     schema = table_schema(partition_by)
     deltalake.DeltaTable.create(location, schema, mode="ignore", partition_by=list(partition_by) or None)
@@ -82,7 +81,7 @@ def _catch_up(deltalake: Any, table: Table, partition_by: Sequence[str]) -> int:
     reached = log.transaction_version(APPLICATION)
     if reached is None and log.file_uris():
         raise LandError(
-            f"{location} is a Delta table that somebody else writes to",
+            f"{location} is a Delta table that another application writes to",
             "Land to another place, or without --delta.",
         )
     added = 0
@@ -93,7 +92,7 @@ def _catch_up(deltalake: Any, table: Table, partition_by: Sequence[str]) -> int:
 
 
 def commits(manifests: Iterator[Manifest]) -> Iterator[DeltaCommit]:
-    """Whole batches, as many in one commit as make FILES_PER_COMMIT files; none without files."""
+    """Yield commits of whole batches, each of FILES_PER_COMMIT files or a few more; none without files."""
     held: list[LandedFile] = []
     last = -1
     for manifest in manifests:
@@ -132,7 +131,7 @@ def _add(
 
 
 def statistics(file: LandedFile) -> str:
-    """What readers skip files by, as Delta writes it: times to the millisecond, which is exact here."""
+    """Return the statistics by which readers skip files. Delta's milliseconds are exact here."""
     least: dict[str, Any] = {"offset": file.min_offset}
     most: dict[str, Any] = {"offset": file.max_offset}
     if file.min_timestamp_ms >= 0 and file.max_timestamp_ms < _DATE_END_MS:

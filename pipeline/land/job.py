@@ -6,23 +6,26 @@ import argparse
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pipeline.client.client import Client
 from pipeline.clock import wall_ms
-from pipeline.jobs.arguments import positive
-from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
+from pipeline.jobs.arguments import positive, shown_spans, source_options
+from pipeline.jobs.job import JobExit, JobOutcome
 from pipeline.land.cluster import LandCluster
 from pipeline.land.delta import catch_up, check_delta
-from pipeline.land.documents import COMPRESSIONS, Plan, TableSettings
-from pipeline.land.lander import Landed, Lander, Totals
+from pipeline.land.documents import COMPRESSIONS, LandPlan, TableSettings
+from pipeline.land.lander import LandedBatch, Lander, LandTotals
 from pipeline.land.latest import compact
 from pipeline.land.layout import PARTITION_BY_DEFAULT, parse_partition_by
 from pipeline.land.planning import PlanSettings
-from pipeline.land.table import Table, table_root
-from pipeline.land.task import RangeReport
-from pipeline.source.errors import DataLossError, InvalidOption
-from pipeline.source.options import SourceOptions, parse_options
+from pipeline.land.table import LandTable, table_root
+from pipeline.land.task import LandReport, land_ranges, task_settings
+from pipeline.source.options import SourceOptions
+from springtide.cli.call import UsageError
 
 if TYPE_CHECKING:
     from pipeline.jobs.context import Context
@@ -118,32 +121,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would be landed; write nothing")
 
 
-def run(options: argparse.Namespace, context: Context) -> Outcome:
-    try:
-        return _run(options, context)
-    except InvalidOption as error:
-        raise UsageError(str(error)) from error
-    except DataLossError as error:
-        raise JobError(str(error)) from error
-
-
-def _run(options: argparse.Namespace, context: Context) -> Outcome:
+def run(options: argparse.Namespace, context: Context) -> JobOutcome:
     partition_by = parse_partition_by(options.partition_by)
     if options.delta:
         check_delta()
     source = _source_options(options, context)
-    table = Table(table_root(options.dest))
+    table = LandTable(table_root(options.dest))
     with Client(context.client_config) as client:
         cluster = LandCluster(source, client, is_endless=options.continuous)
         wanted = TableSettings(cluster.cluster_id(), partition_by)
 
-        def run_tasks(plan: Plan) -> Sequence[RangeReport]:
-            from pipeline.land.spark_tasks import run_on_spark  # noqa: PLC0415 - a dry run needs no Spark
+        def land_tasks(plan: LandPlan) -> Sequence[LandReport]:
+            from pipeline.jobs.spark_tasks import run_tasks  # noqa: PLC0415 - a dry run needs no Spark
 
-            return run_on_spark(context.spark, table, plan, _task_options(options, context))
+            how = task_settings(
+                plan, wanted, root=table.root, client=context.client_config, allow_loss=options.allow_loss
+            )
+            return list(chain.from_iterable(run_tasks(context.spark, partial(land_ranges, how), plan.tasks)))
 
         def lander(parallelism: int) -> Lander:
-            return Lander(table, cluster, run_tasks, _plan_settings(options, parallelism), wall_ms)
+            return Lander(table, cluster, land_tasks, _plan_settings(options, parallelism), wall_ms)
 
         if options.dry_run:
             table.check(wanted)
@@ -154,8 +151,8 @@ def _run(options: argparse.Namespace, context: Context) -> Outcome:
         return _land(lander(context.parallelism or 1), table, options, context)
 
 
-def _land(lander: Lander, table: Table, options: argparse.Namespace, context: Context) -> Outcome:
-    totals = Totals()
+def _land(lander: Lander, table: LandTable, options: argparse.Namespace, context: Context) -> JobOutcome:
+    totals = LandTotals()
     while True:
         begun = time.monotonic()
         landed = lander.land_next()
@@ -171,15 +168,7 @@ def _land(lander: Lander, table: Table, options: argparse.Namespace, context: Co
         pause(max(0.0, options.every - (time.monotonic() - begun)))
     if options.compact:
         compact(context.spark, table)
-    told = {
-        "destination": str(table.root),
-        "batches": totals.batches,
-        "records": totals.records,
-        "files": totals.files,
-        "bytes": totals.bytes,
-        "skipped": totals.skipped,
-        "losses": totals.losses,
-    }
+    told = {"destination": str(table.root), **asdict(totals)}
     lines = [
         f"{totals.records:,} records landed in {totals.files:,} files ({totals.bytes:,} bytes), "
         f"{totals.batches} batches: {table.root}"
@@ -187,7 +176,7 @@ def _land(lander: Lander, table: Table, options: argparse.Namespace, context: Co
     lines += [f"lost: {loss}" for loss in totals.losses]
     if totals.skipped:
         lines.append(f"lost: {totals.skipped:,} offsets that were gone when they were to be read")
-    return Outcome(Exit.DONE, told, tuple(lines))
+    return JobOutcome(JobExit.DONE, told, tuple(lines))
 
 
 def pause(seconds: float) -> None:
@@ -195,7 +184,7 @@ def pause(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def _tell(landed: Landed, totals: Totals, context: Context) -> None:
+def _tell(landed: LandedBatch, totals: LandTotals, context: Context) -> None:
     manifest = landed.manifest
     records = sum(span.records for span in manifest.spans)
     again = ", begun by an earlier run" if landed.was_resumed else ""
@@ -205,7 +194,7 @@ def _tell(landed: Landed, totals: Totals, context: Context) -> None:
     )
 
 
-def _dry_run(lander: Lander, destination: str) -> Outcome:
+def _dry_run(lander: Lander, destination: str) -> JobOutcome:
     begun = lander.look()
     plan, is_more_due = (begun, True) if begun is not None else lander.next_plan()
     spans = () if plan is None else plan.spans
@@ -218,19 +207,11 @@ def _dry_run(lander: Lander, destination: str) -> Outcome:
         "isMoreDue": is_more_due,
         "offsets": records,
         "tasks": len(tasks),
-        "spans": [
-            {
-                "topic": span.topic,
-                "partition": span.partition,
-                "startOffset": span.start_offset,
-                "endOffset": span.end_offset,
-            }
-            for span in spans
-        ],
+        "spans": shown_spans((span.where, span.start_offset, span.end_offset) for span in spans),
         "losses": [] if plan is None else list(plan.losses),
     }
     if plan is None:
-        return Outcome(Exit.DONE, told, (f"nothing to land: {destination} has it all",))
+        return JobOutcome(JobExit.DONE, told, (f"nothing to land: {destination} has it all",))
     lines = [
         f"{span.topic}-{span.partition}  offsets {span.start_offset} to {span.end_offset}" for span in spans
     ]
@@ -239,11 +220,7 @@ def _dry_run(lander: Lander, destination: str) -> Outcome:
         f"batch {plan.batch} {how}: {records:,} offsets of {len(spans)} partitions by {len(tasks)} tasks"
         + (", and others after it" if is_more_due else "")
     )
-    return Outcome(Exit.DONE, told, tuple(lines))
-
-
-# --- options
-# --------------------------------------------------------------------------------------------------------
+    return JobOutcome(JobExit.DONE, told, tuple(lines))
 
 
 def _source_options(options: argparse.Namespace, context: Context) -> SourceOptions:
@@ -253,19 +230,13 @@ def _source_options(options: argparse.Namespace, context: Context) -> SourceOpti
         raise UsageError("--continuous has no end: leave --ending-* away")
     if options.continuous and options.compact:
         raise UsageError("--compact is for runs that end: schedule it beside a --continuous one")
-    given = {
-        "kafka.bootstrap.servers": context.bootstrap,
-        "subscribe": ",".join(options.topics) or None,
-        "subscribePattern": options.pattern,
-        "startingOffsets": options.starting_offsets,
-        "startingTimestamp": options.starting_timestamp,
-        "endingOffsets": options.ending_offsets,
-        "endingTimestamp": options.ending_timestamp,
-        "kafka.isolation.level": "read_committed" if options.read_committed else None,
-        "failOnDataLoss": "false" if options.allow_loss else None,
-    }
-    return parse_options(
-        {name: value for name, value in given.items() if value is not None}, is_streaming=False
+    return source_options(
+        options,
+        context,
+        subscribePattern=options.pattern,
+        endingTimestamp=options.ending_timestamp,
+        failOnDataLoss="false" if options.allow_loss else None,
+        **{"kafka.isolation.level": "read_committed" if options.read_committed else None},
     )
 
 
@@ -284,26 +255,8 @@ def _plan_settings(options: argparse.Namespace, parallelism: int) -> PlanSetting
     )
 
 
-def _task_options(options: argparse.Namespace, context: Context) -> dict[str, str]:
-    return {
-        "kafka.bootstrap.servers": context.bootstrap,
-        "kafka.client.id": context.client_config.client_id,
-        "allowLoss": "true" if options.allow_loss else "false",
-    }
-
-
 def _seconds(text: str) -> float:
     found = _TIME.match(text.strip())
     if found is None:
         raise argparse.ArgumentTypeError(f"must be a time like 500ms, 30s, 5m or 1h: {text!r}")
     return float(found[1]) * _SECONDS[found[2] or "s"]
-
-
-JOB = Job(
-    name="land",
-    summary="topics to Parquet, each record once",
-    description=DESCRIPTION,
-    examples=EXAMPLES,
-    add_arguments=add_arguments,
-    run=run,
-)

@@ -1,12 +1,12 @@
-"""The driver's loop: plan, have it done, commit; again. Whoever dies where, the next run goes on.
+"""The driver's loop: plan a batch, have its tasks run, commit it. After a crash the next run goes on.
 
     progress ---> plan n is there? ---yes----------------------> tasks ---> manifest n ---> progress
                       '--no--> ask the cluster, propose plan n --'
 
-A plan is durable before its tasks begin, and the manifest follows when all files have their names. So between
-two manifests there is one plan at most that was begun, and it is what is done next: by the same names, so
-that what was finished is found, not written again. Two drivers agree on each plan and each manifest, and do
-the same work.
+A plan is durable before its tasks begin, and the manifest follows when all files have their names. So at most
+one plan is begun and not finished, and the next run finishes it: file names follow from the plan, so files
+that are there already are found and not written again. Two drivers agree on each plan and each manifest, and
+do the same work.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from pipeline.client.values import PartitionRange, TopicPartition
-from pipeline.land.documents import LandedSpan, Manifest, Plan
-from pipeline.land.errors import LandError
-from pipeline.land.planning import Observed, PlanSettings, Progress, check_topic_ids, next_plan
-from pipeline.land.table import Table
-from pipeline.land.task import RangeReport
+from pipeline.client.values import TopicPartition
+from pipeline.errors import LandError
+from pipeline.land.documents import LandedSpan, LandPlan, Manifest
+from pipeline.land.planning import LandProgress, Observed, PlanSettings, check_topic_ids, next_plan
+from pipeline.land.table import LandTable
+from pipeline.land.task import LandReport
 
 
-class Cluster(Protocol):
-    """What a lander asks about the topics it was told to land."""
+class LandingCluster(Protocol):
+    """The questions of a lander about its topics."""
 
-    def observe(self, progress: Progress) -> Observed: ...
+    def observe(self, progress: LandProgress) -> Observed: ...
 
     def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]: ...
 
 
-RunTasks = Callable[[Plan], Sequence[RangeReport]]
-"""Carries a plan's tasks out, somewhere; every range must be reported, by one attempt each."""
+RunTasks = Callable[[LandPlan], Sequence[LandReport]]
+"""Runs a plan's tasks; returns one report for each range."""
 
 
-class Landed(NamedTuple):
+class LandedBatch(NamedTuple):
     """One batch done."""
 
     manifest: Manifest
@@ -44,13 +44,13 @@ class Landed(NamedTuple):
 
 
 @dataclass
-class Totals:
-    """What a run has landed."""
+class LandTotals:
+    """Totals of all that a run has landed."""
 
     batches: int = 0
     records: int = 0
-    bytes: int = 0
     files: int = 0
+    bytes: int = 0
     skipped: int = 0
     losses: list[str] = field(default_factory=list)
 
@@ -68,8 +68,8 @@ class Lander:
 
     def __init__(
         self,
-        table: Table,
-        cluster: Cluster,
+        table: LandTable,
+        cluster: LandingCluster,
         run_tasks: RunTasks,
         plan_settings: PlanSettings,
         now_ms: Callable[[], int],
@@ -79,39 +79,34 @@ class Lander:
         self._run_tasks = run_tasks
         self._plan_settings = plan_settings
         self._now_ms = now_ms
-        self._progress = Progress()
+        self._progress = LandProgress()
 
-    @property
-    def progress(self) -> Progress:
-        """As of the last `look`."""
-        return self._progress
-
-    def look(self) -> Plan | None:
-        """Reads the table; the plan that was begun and not finished, if there is one."""
+    def look(self) -> LandPlan | None:
+        """Read the table; return the plan that was begun and not finished, if there is one."""
         self._progress = self._table.progress(self._progress)
         self._table.merge(self._progress)
         return self._table.plan(self._progress.batches)
 
-    def next_plan(self) -> tuple[Plan | None, bool]:
-        """What would be landed now, if nothing is begun; and whether another batch is due after it."""
+    def next_plan(self) -> tuple[LandPlan | None, bool]:
+        """Return what would be landed now, and whether another batch is due after it."""
         observed = self._cluster.observe(self._progress)
         return next_plan(self._progress, observed, self._plan_settings, now_ms=self._now_ms())
 
-    def land_next(self) -> Landed | None:
-        """One batch, or None if there is nothing to land."""
+    def land_next(self) -> LandedBatch | None:
+        """Land one batch; None if there is nothing to land."""
         begun = self.look()
         if begun is not None:
-            return Landed(self._carry_out(begun), was_resumed=True, is_more_due=True)
+            return LandedBatch(self._carry_out(begun), was_resumed=True, is_more_due=True)
         self._table.forget_aside(self._progress)
         plan, is_more_due = self.next_plan()
         if plan is None:
             return None
         held = self._table.propose(plan)
-        return Landed(
+        return LandedBatch(
             self._carry_out(held), was_resumed=held != plan, is_more_due=is_more_due or held != plan
         )
 
-    def _carry_out(self, plan: Plan) -> Manifest:
+    def _carry_out(self, plan: LandPlan) -> Manifest:
         check_topic_ids(plan.topic_ids, self._cluster.topic_ids(plan.topic_ids))
         reports = self._run_tasks(plan)
         manifest = self._table.commit(manifest_of(plan, reports, committed_ms=self._now_ms()))
@@ -119,8 +114,8 @@ class Lander:
         return manifest
 
 
-def manifest_of(plan: Plan, reports: Sequence[RangeReport], *, committed_ms: int) -> Manifest:
-    """Raises LandError unless every range of the plan is reported, once."""
+def manifest_of(plan: LandPlan, reports: Sequence[LandReport], *, committed_ms: int) -> Manifest:
+    """Return the manifest. Raises LandError unless every range of the plan is reported once."""
     planned = sorted(one for task in plan.tasks for one in task)
     reported = sorted(report.range for report in reports)
     if planned != reported:
@@ -140,10 +135,6 @@ def manifest_of(plan: Plan, reports: Sequence[RangeReport], *, committed_ms: int
         tuple(
             LandedSpan(*span, records.get(span.where, 0), skipped.get(span.where, 0)) for span in plan.spans
         ),
-        tuple(file for report in sorted(reports, key=_order) for file in report.files),
+        tuple(file for report in sorted(reports, key=lambda report: report.range) for file in report.files),
         plan.losses,
     )
-
-
-def _order(report: RangeReport) -> PartitionRange:
-    return report.range

@@ -1,13 +1,14 @@
-"""The latest record of each key, as a view beside a table: what Kafka's log compaction would leave of it.
+"""The latest record of each key, as a view beside a table: the records that Kafka's log compaction would
+keep.
 
     _latest/<batches>-<id>/topic=orders/part-*.parquet     the rows, written by Spark
     _springtide/latest/<batches>.json                      which folder is the view after so many batches
 
-A key is a key of one partition, as in compaction; one that moved when its topic got more partitions is in
-both. A record without a value (a tombstone) takes its key away; records without a key are not in the view. A
-view is made of the one before it and of what landed since: an older record can't come after a younger one,
-since a partition's batches meet in the order of offsets. A folder counts once its document names it, so a run
-that dies leaves no half view; the folders of views before the last are removed.
+Keys are compared within a partition, as in compaction: a key that moved when its topic got more partitions is
+there twice. A record without a value (a tombstone) removes its key; records without a key are not in the
+view. A view is made of the one before it and of what landed since: a partition's batches meet in the order of
+offsets, so no older record comes later. A folder counts once its document names it, so a crash leaves no half
+view; the folders of views before the last are removed.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ import re
 import uuid
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from pipeline.files import Disk, put_if_absent
-from pipeline.land.errors import LandError
+import msgspec
+
+from pipeline.errors import LandError
+from pipeline.files import SharedDisk, StoredFiles
 from pipeline.land.reading import read_files
-from pipeline.land.table import DIRECTORY, Table, table_root
+from pipeline.land.table import DIRECTORY, LandTable, table_root
 from pipeline.records.decode import RECORD_COLUMNS
+from pipeline.stored import check_version
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,50 +36,55 @@ FOLDER = "_latest"
 _DOCUMENTS = "latest"
 _BYTES_MAX = 4096
 _VERSION = 1
-_FOLDER_NAME = re.compile(r"\d{20}-[0-9a-f]{32}\Z")
+_FOLDER_PATTERN = r"^[0-9]{20}-[0-9a-f]{32}\Z"
+_FOLDER_NAME = re.compile(_FOLDER_PATTERN)
 _DOCUMENT_NAME = re.compile(r"\d{20}\.json\Z")
 
 
-class View(NamedTuple):
+class LatestView(NamedTuple):
     """A view that counts: of the first `batches` batches, in `folder` of the table."""
 
     batches: int
     folder: str
 
 
-def latest_view(root: Path, disk: Disk | None = None) -> View | None:
-    """The last view of a table, None if there is none. Raises LandError."""
-    disk = disk or Disk()
+def latest_view(root: Path, disk: SharedDisk | None = None) -> LatestView | None:
+    """Return the last view of a table; None if there is none. Raises LandError."""
+    files = StoredFiles(LandError, bytes_max=_BYTES_MAX, disk=disk)
     directory = root / DIRECTORY / _DOCUMENTS
-    names = [name for name in disk.names(directory) if _DOCUMENT_NAME.match(name)]
+    names = [name for name in files.names(directory) if _DOCUMENT_NAME.match(name)]
     if not names:
         return None
     path = directory / names[-1]
-    return decode_view(disk.read(path, _BYTES_MAX) or b"", str(path), batches=int(names[-1][:20]))
+    return decode_view(files.read(path) or b"", str(path), batches=int(names[-1][:20]))
 
 
-def encode_view(view: View) -> bytes:
-    return json.dumps({"version": _VERSION, "batches": view.batches, "folder": view.folder}).encode()
+def encode_view(view: LatestView) -> bytes:
+    return json.dumps({"version": _VERSION, **view._asdict()}).encode()
 
 
-def decode_view(encoded: bytes, name: str, *, batches: int) -> View:
-    """Raises LandError for anything but what `encode_view` made for so many batches."""
+class _ViewDocument(msgspec.Struct):
+    batches: int
+    folder: Annotated[str, msgspec.Meta(pattern=_FOLDER_PATTERN)]
+
+
+def decode_view(encoded: bytes, name: str, *, batches: int) -> LatestView:
+    """Return what `encode_view` encoded for so many batches. Raises LandError for anything else."""
     try:
-        document = json.loads(encoded)
-        if document["version"] != _VERSION or document["batches"] != batches:
-            raise ValueError("of another version, or of other batches")
-        if not _FOLDER_NAME.match(document["folder"]):
-            raise ValueError(f"folder {document['folder']!r:.80}")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        check_version(encoded, _VERSION)
+        found = msgspec.json.decode(encoded, type=_ViewDocument)
+        if found.batches != batches:
+            raise ValueError("of other batches")
+    except (ValueError, RecursionError) as error:
         raise LandError(
             f"{name} is damaged, or not ours: {error!r}", "Remove it: the view is made anew by --compact."
         ) from error
-    return View(batches, document["folder"])
+    return LatestView(batches, found.folder)
 
 
-def compact(spark: SparkSession, table: Table, disk: Disk | None = None) -> View:
-    """Brings the view up to the table's last batch. Raises LandError, or what Spark raises."""
-    disk = disk or Disk()
+def compact(spark: SparkSession, table: LandTable, disk: SharedDisk | None = None) -> LatestView:
+    """Bring the view up to the table's last batch. Raises LandError, or what Spark raises."""
+    stored = StoredFiles(LandError, bytes_max=_BYTES_MAX, disk=disk)
     before = latest_view(table.root, disk)
     batches = table.progress().batches
     if before is not None and before.batches >= batches:
@@ -96,20 +105,20 @@ def compact(spark: SparkSession, table: Table, disk: Disk | None = None) -> View
     latest_of(rows).write.partitionBy("topic").parquet(str(table.root / FOLDER / folder))
     path = table.root / DIRECTORY / _DOCUMENTS / f"{batches:020d}.json"
     try:
-        _sync_all(disk, table.root / FOLDER / folder)
-        held = put_if_absent(disk, path, encode_view(View(batches, folder)), bytes_max=_BYTES_MAX)
+        _sync_all(stored.disk, table.root / FOLDER / folder)
     except OSError as error:
-        raise LandError(f"{path} can't be written: {error}") from error
+        raise LandError(f"{table.root / FOLDER / folder} can't be written: {error}") from error
+    held = stored.put_if_absent(path, encode_view(LatestView(batches, folder)))
     view = decode_view(held, str(path), batches=batches)
     kept = {view.folder, before.folder if before is not None else ""}
-    for name in disk.names(table.root / FOLDER):
+    for name in stored.names(table.root / FOLDER):
         if _FOLDER_NAME.match(name) and name not in kept and int(name[:20]) <= batches:
-            disk.remove_tree(table.root / FOLDER / name)
+            stored.disk.remove_tree(table.root / FOLDER / name)
     return view
 
 
-def _sync_all(disk: Disk, folder: Path) -> None:
-    """What Spark wrote and did not sync, before a durable document names it."""
+def _sync_all(disk: SharedDisk, folder: Path) -> None:
+    """Sync what Spark wrote, before a durable document names it."""
     for each in (folder, *folder.rglob("*")):
         disk.sync(each)
     disk.sync(folder.parent)
@@ -117,7 +126,7 @@ def _sync_all(disk: Disk, folder: Path) -> None:
 
 
 def latest_of(rows: DataFrame) -> DataFrame:
-    """Of rows with RECORD_COLUMNS, the last of each (topic, partition, key), if it has a value."""
+    """Return the last row of each (topic, partition, key), if it has a value."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - the view's document is read without Spark
 
     whole = f.struct(*RECORD_COLUMNS)
@@ -130,7 +139,7 @@ def latest_of(rows: DataFrame) -> DataFrame:
 
 
 def read_latest(spark: SparkSession, dest: str | Path, topics: Collection[str] | None = None) -> DataFrame:
-    """The last view, with the columns of the source. Raises LandError if there is none."""
+    """Return the last view, with the columns of the source. Raises LandError if there is none."""
     root = table_root(str(dest))
     view = latest_view(root)
     if view is None:
@@ -141,7 +150,7 @@ def read_latest(spark: SparkSession, dest: str | Path, topics: Collection[str] |
     return rows if topics is None else rows.where(rows["topic"].isin(list(topics)))
 
 
-def _read_view(spark: SparkSession, root: Path, view: View) -> DataFrame:
+def _read_view(spark: SparkSession, root: Path, view: LatestView) -> DataFrame:
     path = root / FOLDER / view.folder
     files: Sequence[str] = [str(each) for each in sorted(path.glob("topic=*/*.parquet"))]
     return read_files(spark, path, ("topic",), files).select(*RECORD_COLUMNS)

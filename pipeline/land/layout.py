@@ -1,12 +1,12 @@
-"""Where rows go: folders by topic and time, and file names that follow from the plan alone. Pure.
+"""The places of rows: folders by topic and time, and file names that follow from the plan alone. Pure.
 
     DEST/topic=orders/date=2026-11-22/hour=04/orders-0-00000000000000001000-00000000000000001999.parquet
 
-The numbers are the first and last offset of the range that a task read, not of the records it found:
-compaction may take records between two attempts of a task, and the second must find the names of the first. A
-folder's values are Hive's, so Spark, pyarrow and others read them as columns. Hours are UTC.
+The numbers are the first and last offset of the range that a task read, not of its records: compaction may
+remove records between two attempts of a task, and both must use the same names. Folders are named as Hive
+names them, so Spark, pyarrow and others read their values as columns. Hours are UTC.
 
-A record without a timestamp, or with one that no calendar's year 1 to 9999 holds, goes where Hive puts nulls.
+A record without a timestamp, or with one outside of the years 1970 to 9999, goes where Hive puts nulls.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.client.values import PartitionRange
-from pipeline.land.errors import LandError
+from pipeline.errors import LandError
+from pipeline.stored import TOPIC_PATTERN
 
 PARTITION_COLUMNS = ("topic", "partition", "date", "hour")
 PARTITION_BY_DEFAULT = ("topic", "date", "hour")
@@ -33,8 +34,8 @@ _HOURS_PER_DAY = 24
 _EPOCH = datetime.date(1970, 1, 1)
 _HOURS_END = (datetime.date(9999, 12, 31) - _EPOCH).days * _HOURS_PER_DAY + _HOURS_PER_DAY
 NO_HOUR = -1
-"""Stands for every time that has no folder of its own."""
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
+"""Every time that has no folder of its own."""
+_TOPIC = re.compile(TOPIC_PATTERN)
 _TOPIC_CHARACTERS_KEPT = 140
 _SEGMENT = re.compile(r"[a-zA-Z0-9._=~-]{1,255}\Z")
 
@@ -49,7 +50,7 @@ class FolderGroup(NamedTuple):
 
 
 def parse_partition_by(text: str) -> tuple[str, ...]:
-    """`topic,date,hour` as columns. Raises LandError for unknown or repeated ones."""
+    """Parse `topic,date,hour`. Raises LandError for unknown or repeated columns."""
     names = tuple(part.strip() for part in text.split(",") if part.strip())
     check_partition_by(names)
     return names
@@ -66,20 +67,20 @@ def check_partition_by(names: Sequence[str]) -> None:
 
 
 def check_topic(topic: str) -> str:
-    """A name that brokers allow, so it can't leave its folder. Raises LandError."""
-    if not _TOPIC.match(topic) or topic in (".", ".."):
+    """Return the topic. Raises LandError unless brokers allow the name: it can't leave its folder then."""
+    if not _TOPIC.match(topic):
         raise LandError(f"{topic!r} is no topic name")
     return topic
 
 
 def hours_of(timestamps_us: Int64s) -> Int64s:
-    """Hours since 1970, or NO_HOUR. Shape (n,) of microseconds to (n,)."""
+    """Return hours since 1970, or NO_HOUR. Shape (n,) of microseconds to (n,)."""
     hours = timestamps_us // _US_PER_HOUR
     return np.where((hours < 0) | (hours >= _HOURS_END), NO_HOUR, hours)
 
 
 def group_by_folder(timestamps_us: Int64s, partition_by: Sequence[str]) -> list[FolderGroup]:
-    """Rows by folder, in the order of time; one group of all rows where time does not decide the folder."""
+    """Group rows by folder, in the order of time; all rows are one group where time does not decide."""
     if "date" not in partition_by or not len(timestamps_us):
         return [FolderGroup(NO_HOUR, None)] if len(timestamps_us) else []
     hours = hours_of(timestamps_us)
@@ -96,7 +97,7 @@ def group_by_folder(timestamps_us: Int64s, partition_by: Sequence[str]) -> list[
 
 
 def folder(partition_by: Sequence[str], *, topic: str, partition: int, hour: int) -> str:
-    """`topic=orders/date=2026-11-22/hour=04`, or "" where nothing partitions."""
+    """Return `topic=orders/date=2026-11-22/hour=04`; "" without partition columns."""
     parts = []
     for name in partition_by:
         match name:
@@ -117,7 +118,7 @@ def date_of(hour: int) -> datetime.date:
 
 
 def file_name(one: PartitionRange) -> str:
-    """A name that no other range has, of at most 255 bytes, that readers don't take for a hidden file's."""
+    """Return a name that no other range has, at most 255 bytes, that readers don't take for a hidden file."""
     name = check_topic(one.topic)
     if len(name) > _TOPIC_CHARACTERS_KEPT:
         # `~` is in no topic's name, so a cut one can't be another's whole.
@@ -129,7 +130,7 @@ def file_name(one: PartitionRange) -> str:
 
 
 def check_path(path: object) -> str:
-    """A data file's path as a manifest has it: relative, and going nowhere but down. Raises ValueError."""
+    """Return a data file's path. Raises ValueError unless it is relative and stays below the table."""
     if not isinstance(path, str) or not path.endswith(SUFFIX):
         raise ValueError(f"{path!r} is no data file's path")
     for segment in path.split("/"):
@@ -139,7 +140,7 @@ def check_path(path: object) -> str:
 
 
 def folder_values(path: str) -> dict[str, str | None]:
-    """The partition columns' values in a data file's path; None stands for null."""
+    """Return the partition columns' values in a data file's path; None stands for null."""
     values: dict[str, str | None] = {}
     for segment in path.split("/")[:-1]:
         name, _, value = segment.partition("=")
@@ -148,5 +149,5 @@ def folder_values(path: str) -> dict[str, str | None]:
 
 
 def file_columns(columns: Iterable[str], partition_by: Sequence[str]) -> tuple[str, ...]:
-    """What stands in the files: a column that is in the path is not there twice."""
+    """Return the columns in the files: those that are not in the path."""
     return tuple(name for name in columns if name not in partition_by)

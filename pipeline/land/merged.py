@@ -2,86 +2,82 @@
 
     _springtide/merged/<n>.json    files of the MERGED_BATCHES batches before n, and progress after n batches
 
-It says nothing that manifests don't: it follows from them alone, and whoever misses it reads them.
+It follows from the manifests alone: a reader that does not find it reads them instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pipeline.client.values import TopicPartition
 from pipeline.land.documents import (
+    Document,
     LandedFile,
+    check_files,
     check_once,
     decode_document,
     encode_document,
-    number,
-    read_file,
-    texts,
 )
-from pipeline.land.layout import check_topic
-from pipeline.land.planning import PartitionState, Progress
+from pipeline.land.planning import LandedPartition, LandProgress
+from pipeline.stored import Epoch, Int32, Int64, TopicName
 
 MERGED_BATCHES = 500
-_PARTITION_MAX = 2**31 - 1
 
 
 class Merged(NamedTuple):
     """`files` are those of the last MERGED_BATCHES batches of `progress`."""
 
-    progress: Progress
+    progress: LandProgress
+    files: tuple[LandedFile, ...]
+
+
+class _PartitionRow(NamedTuple):
+    """A partition, and its LandedPartition."""
+
+    topic: TopicName
+    partition: Int32
+    first_offset: Int64
+    next_offset: Int64
+    leader_epoch: Epoch
+    records: Int64
+    skipped: Int64
+
+
+class _MergedDocument(Document, frozen=True, tag="merged"):
+    batches: int
+    topic_ids: Mapping[TopicName, str]
+    partitions: tuple[_PartitionRow, ...]
     files: tuple[LandedFile, ...]
 
 
 def is_due(batches: int) -> bool:
-    """Whether a table with so many batches gets a merged document."""
+    """Return whether a table with so many batches gets a merged document."""
     return batches > 0 and batches % MERGED_BATCHES == 0
 
 
 def encode_merged(merged: Merged) -> bytes:
     progress = merged.progress
-    return encode_document(
-        "merged",
-        {
-            "batches": progress.batches,
-            "topicIds": dict(sorted(progress.topic_ids.items())),
-            "partitions": [[*where, *progress.partitions[where]] for where in sorted(progress.partitions)],
-            "files": [list(file) for file in merged.files],
-        },
-    )
+    rows = tuple(_PartitionRow(*where, *state) for where, state in sorted(progress.partitions.items()))
+    return encode_document(_MergedDocument(progress.batches, progress.topic_ids, rows, merged.files))
 
 
 def decode_merged(encoded: bytes, name: str, *, batches: int) -> Merged:
-    """Raises LandError for anything but what `encode_merged` made for so many batches."""
+    """Return what `encode_merged` encoded for so many batches. Raises LandError for anything else."""
 
-    def build(document: Mapping[str, Any]) -> Merged:
-        if number(document["batches"]) != batches:
-            raise ValueError(f"{document['batches']} batches where {batches} should be")
-        partitions = dict(_partition(each) for each in document["partitions"])
-        if len(partitions) != len(document["partitions"]):
-            raise ValueError("a partition is named twice")
-        files = tuple(read_file(each) for each in document["files"])
-        check_once(file.path for file in files)
-        for file in files:
-            state = partitions.get(TopicPartition(file.topic, file.partition))
-            if state is None or file.end_offset > state.next_offset:
+    def check(document: _MergedDocument) -> None:
+        if document.batches != batches:
+            raise ValueError(f"{document.batches} batches where {batches} should be")
+        check_once(row[:2] for row in document.partitions)
+        for row in document.partitions:
+            if row.records + row.skipped > row.next_offset - row.first_offset:
+                raise ValueError(f"{row.topic!r}: more records than offsets")
+        check_files(document.files)
+        ends = {TopicPartition(*row[:2]): row.next_offset for row in document.partitions}
+        for file in document.files:
+            if file.end_offset > ends.get(file.where, -1):
                 raise ValueError(f"{file.path} is of no partition here")
-        topic_ids = texts(document["topicIds"])
-        return Merged(Progress(batches, partitions, topic_ids), files)
 
-    return decode_document(encoded, name, "merged", build)
-
-
-def _partition(values: Any) -> tuple[TopicPartition, PartitionState]:
-    topic, partition, first, following, epoch, records, skipped = values
-    state = PartitionState(
-        number(first),
-        number(following),
-        number(epoch, least=-1, most=_PARTITION_MAX),
-        number(records),
-        number(skipped),
-    )
-    if state.records + state.skipped > state.next_offset - state.first_offset:
-        raise ValueError(f"{topic!r}: more records than offsets")
-    return TopicPartition(check_topic(topic), number(partition, most=_PARTITION_MAX)), state
+    found = decode_document(encoded, name, _MergedDocument, check)
+    partitions = {TopicPartition(*row[:2]): LandedPartition(*row[2:]) for row in found.partitions}
+    return Merged(LandProgress(batches, partitions, found.topic_ids), found.files)

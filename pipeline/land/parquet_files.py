@@ -1,8 +1,8 @@
 """One range's rows as Parquet files, a file for each folder; whole and synced before they have a name.
 
 Rows are held until they make a row group, within a bound for the whole task; so a file's row groups depend on
-how fetches came, its rows do not. A file that stands where this one should is an earlier attempt's at the
-same range: it stays, this one goes, and what is reported is what stands, as its footer tells.
+how fetches came, its rows do not. If a file has the name already, an earlier attempt at the same range wrote
+it: it stays, and its footer is what is reported.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.client.values import PartitionRange
-from pipeline.files import Disk, make_directories
+from pipeline.errors import LandError
+from pipeline.files import SharedDisk, make_directories
 from pipeline.land.documents import LandedFile
-from pipeline.land.errors import LandError
 from pipeline.land.layout import file_columns, file_name, folder, group_by_folder
 from pipeline.land.table import aside_directory
 from pipeline.records.decode import RECORD_COLUMNS, record_schema
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024
-"""Of rows in memory; on disk a row group is smaller."""
+"""Rows in memory; on disk a row group is smaller."""
 HELD_BYTES_MAX = 128 * 1024 * 1024
-"""Of rows that a task holds. Beyond it the largest folders' rows become row groups early."""
+"""Rows that a task holds. Beyond it the largest folders' rows become row groups early."""
 OPEN_FILES_MAX = 400
 FOLDERS_MAX = 100_000
 IDENTITY = b"springtide.land"
-"""The key in a file's footer under which it says what it is."""
+"""The key of a file's identity in its footer."""
 
 _US_PER_MS = 1000
 _LEVELLED = ("zstd", "gzip")
@@ -42,7 +42,7 @@ _STATISTICS_COLUMNS = ("partition", "offset", "timestamp")
 
 
 class FileSettings(NamedTuple):
-    """How files are written, the same for a whole batch."""
+    """Settings for writing files, the same for a whole batch."""
 
     root: Path
     batch: int
@@ -53,7 +53,7 @@ class FileSettings(NamedTuple):
 
 
 class _Folder:
-    """One file on its way."""
+    """One file that is being written."""
 
     __slots__ = ("aside", "held", "held_bytes", "hour", "range", "writer")
 
@@ -67,11 +67,12 @@ class _Folder:
 
 
 class RangeFiles:
-    """The files of a task's ranges: `add` rows in their order, then `finish`, and `abandon` in any case."""
+    """The files of a task's ranges. Call `add` with rows in their order, then `finish`; `abandon` in any
+    case."""
 
-    def __init__(self, settings: FileSettings, disk: Disk | None = None) -> None:
+    def __init__(self, settings: FileSettings, disk: SharedDisk | None = None) -> None:
         self._settings = settings
-        self._disk = disk or Disk()
+        self._disk = disk or SharedDisk()
         columns = file_columns(RECORD_COLUMNS, settings.partition_by)
         self._schema = record_schema(columns)
         self._options = _writer_options(columns, settings)
@@ -80,7 +81,7 @@ class RangeFiles:
         self._held_bytes = 0
 
     def add(self, one: PartitionRange, rows: pa.RecordBatch) -> None:
-        """Rows of the range as record_schema(RECORD_COLUMNS) has them. Raises LandError."""
+        """Add rows of the range, of record_schema(RECORD_COLUMNS). Raises LandError."""
         folders = self._folders.setdefault(one, {})
         timestamps = rows.column("timestamp").cast(pa.int64()).to_numpy()
         kept = rows.select(self._schema.names)
@@ -98,8 +99,8 @@ class RangeFiles:
             self._flush_largest()
 
     def finish(self) -> dict[PartitionRange, tuple[LandedFile, ...]]:
-        """Names the files of every range, durably, and tells what stands there now. A range without rows has
-        none, and is not in the answer. Raises LandError, OSError."""
+        """Name the files of every range, durably; return what stands there now. A range without rows has no
+        files and is not in the answer. Raises LandError, OSError."""
         paths = {
             one: [self._name(folders[hour]) for hour in sorted(folders)]
             for one, folders in self._folders.items()
@@ -114,7 +115,7 @@ class RangeFiles:
         }
 
     def abandon(self) -> None:
-        """Closes what is open and removes what has no name."""
+        """Close what is open and remove what has no name."""
         for folders in self._folders.values():
             for each in folders.values():
                 if each.writer is not None:
@@ -123,8 +124,6 @@ class RangeFiles:
                 if each.aside is not None:
                     self._disk.unlink(each.aside)
         self._folders = {}
-
-    # --- rows -----------------------------------------------------------------------------------------
 
     def _hold(self, each: _Folder, rows: pa.RecordBatch) -> None:
         size = rows.nbytes
@@ -135,7 +134,7 @@ class RangeFiles:
             self._flush(each)
 
     def _flush_largest(self) -> None:
-        """Until half of what may be held is: so that this is not due again at once."""
+        """Flush until half of HELD_BYTES_MAX is held, so that this is not due again at once."""
         by_size = sorted(
             (each for folders in self._folders.values() for each in folders.values()),
             key=lambda each: -each.held_bytes,
@@ -146,7 +145,7 @@ class RangeFiles:
             self._flush(each)
 
     def _flush(self, each: _Folder) -> None:
-        """Writes what is held as a row group."""
+        """Write the held rows as a row group."""
         if each.writer is None:
             self._open(each)
         assert each.writer is not None
@@ -170,10 +169,8 @@ class RangeFiles:
         schema = self._schema.with_metadata({IDENTITY: _identity(self._settings, each.range)})
         each.writer = pq.ParquetWriter(each.aside, schema, **self._options)
 
-    # --- files ----------------------------------------------------------------------------------------
-
     def _name(self, each: _Folder) -> str:
-        """Gives a whole file its name unless that is taken; durable once its directory is synced."""
+        """Give a whole file its name unless that is taken; durable once its directory is synced."""
         settings, one = self._settings, each.range
         if each.held:
             self._flush(each)
@@ -191,7 +188,7 @@ class RangeFiles:
 
 
 def describe_file(settings: FileSettings, one: PartitionRange, path: str) -> LandedFile:
-    """What stands at `path`, by its footer. Raises LandError unless it is of this range and batch."""
+    """Describe the file at `path` by its footer. Raises LandError unless it is of this range and batch."""
     target = settings.root / path
     try:
         metadata = pq.read_metadata(target)
@@ -235,7 +232,7 @@ def _identity(settings: FileSettings, one: PartitionRange) -> bytes:
 
 
 def _bounds(metadata: pq.FileMetaData, column: str) -> tuple[int, int] | None:
-    """Least and largest value of a column of 64-bit numbers, as it is stored."""
+    """Return the least and largest stored value of a column of 64-bit numbers."""
     names = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
     index = names.index(column) if column in names else None
     if index is None:
@@ -250,8 +247,8 @@ def _bounds(metadata: pq.FileMetaData, column: str) -> tuple[int, int] | None:
 
 
 def _writer_options(columns: Sequence[str], settings: FileSettings) -> dict[str, Any]:
-    """Offsets and times as deltas, a byte or two each; dictionaries where values repeat; statistics where
-    readers prune by them, and none of payloads."""
+    """Store offsets and times as deltas, a byte or two each; use dictionaries where values repeat; keep
+    statistics where readers prune by them, none of payloads."""
     compression = settings.compression
     return {
         "compression": compression,

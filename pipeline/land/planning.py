@@ -1,7 +1,7 @@
-"""What the next batch lands, from what the table has and what the cluster says. Pure.
+"""The plan of the next batch, made from the table's progress and the cluster's answers. Pure.
 
 Invariant: a partition's spans meet. Each batch begins where the last manifest ended; only an allowed loss
-makes a step, and is told. So no offset is landed twice, and none is left out unnoticed.
+leaves a gap, and the manifest names it. So no offset is landed twice, and none is left out unnoticed.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pipeline.client.values import EpochEnd, FoundOffset, PartitionRange, TopicPartition
-from pipeline.land.documents import Manifest, PartitionSpan, Plan
-from pipeline.land.errors import LandError
+from pipeline.client.values import FoundOffset, PartitionRange, TopicPartition
+from pipeline.errors import LandError
+from pipeline.land.documents import Compression, LandPlan, Manifest, PartitionSpan
 from pipeline.source.planning import PlanOptions, limit_rate, plan_tasks
+from springtide.wire.fetch_response import EpochEnd
 
 RECORDS_WORTH_A_TASK = 100_000
-"""Fewer are not spread over more tasks for the sake of speed: each task makes files of its own."""
+"""Fewer are not spread over more tasks: each task makes files of its own."""
 RANGES_WORTH_A_TASK = 50
-"""Each range makes a file at least, which costs some milliseconds whatever is in it."""
+"""Each range makes at least one file, which costs some milliseconds even if it is small."""
 ALLOW_LOSS = "--allow-loss goes on without them, and notes it in the table."
 ELSEWHERE = "Land it to another place: this table stays as it is, and readable."
 
 
-class PartitionState(NamedTuple):
-    """How far a partition is: offsets `first_offset` to `next_offset` (exclusive) are landed, `records` rows,
-    but for `skipped` offsets that were gone. `leader_epoch` is what the leader's was at `next_offset`."""
+class LandedPartition(NamedTuple):
+    """Progress of a partition: offsets `first_offset` to `next_offset` (exclusive) are landed as `records`
+    rows, except `skipped` offsets that were gone. `leader_epoch`: that of the last span (PartitionSpan)."""
 
     first_offset: int
     next_offset: int
@@ -35,41 +36,41 @@ class PartitionState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class LandProgress:
     """A table after its first `batches` batches."""
 
     batches: int = 0
-    partitions: Mapping[TopicPartition, PartitionState] = field(default_factory=dict)
+    partitions: Mapping[TopicPartition, LandedPartition] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
-    def after(self, manifest: Manifest) -> Progress:
-        """With one batch more. Raises LandError unless it goes on where this ends."""
+    def after(self, manifest: Manifest) -> LandProgress:
+        """Return the progress with one batch more. Raises LandError unless it goes on where this ends."""
         if manifest.batch != self.batches:
             raise LandError(f"batch {manifest.batch} can't follow after {self.batches} batches")
         partitions = dict(self.partitions)
         for span in manifest.spans:
             known = partitions.get(span.where)
             if known is None:
-                known = PartitionState(span.start_offset, span.start_offset, -1)
+                known = LandedPartition(span.start_offset, span.start_offset, -1)
             elif span.start_offset < known.next_offset:
                 raise LandError(
                     f"batch {manifest.batch} has {span.where} from offset {span.start_offset} on, and "
                     f"offsets up to {known.next_offset} are in earlier batches"
                 )
-            partitions[span.where] = PartitionState(
+            partitions[span.where] = LandedPartition(
                 known.first_offset,
                 span.end_offset,
                 span.leader_epoch,
                 known.records + span.records,
                 known.skipped + span.skipped + span.start_offset - known.next_offset,
             )
-        return Progress(self.batches + 1, partitions, {**self.topic_ids, **manifest.topic_ids})
+        return LandProgress(self.batches + 1, partitions, {**self.topic_ids, **manifest.topic_ids})
 
 
 class Observed(NamedTuple):
-    """What the cluster says. `earliest` and `ends` are the logs' ends now, of every partition that is wanted;
-    `starts` says where partitions that the table does not know begin; `goals` where landing is to end, if not
-    at the logs' ends; `epoch_ends` where the leader epochs ended that the table remembers."""
+    """Answers of the cluster. `earliest` and `ends`: where the wanted partitions' logs begin and end now.
+    `starts`: where to begin in partitions that the table does not know. `goals`: where to end, if not at the
+    logs' ends. `epoch_ends`: where those leader epochs ended that the table remembers."""
 
     topic_ids: Mapping[str, str]
     earliest: Mapping[TopicPartition, int]
@@ -80,21 +81,22 @@ class Observed(NamedTuple):
 
 
 class PlanSettings(NamedTuple):
-    """How to cut and write. Offsets, not bytes, are what a plan measures in: `records_per_task` is the most a
-    task reads of one partition, smaller ranges share a task; `parallelism` tasks can run at a time;
-    `records_per_batch` is about what one manifest covers (None: all there is)."""
+    """Settings for cutting and writing. Sizes are counted in offsets. `records_per_task`: the most a task
+    reads of one partition; smaller ranges share a task. `parallelism`: tasks that can run at a time.
+    `records_per_batch`: about the most that one batch lands; None: no limit."""
 
     records_per_task: int
     records_per_batch: int | None
     parallelism: int = 1
-    compression: str = "zstd"
+    compression: Compression = "zstd"
     compression_level: int | None = None
     read_committed: bool = False
     allow_loss: bool = False
 
 
 def check_topic_ids(known: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """A topic that was deleted and created anew has other records at the same offsets. Raises LandError."""
+    """Raise LandError for a topic that was deleted and created anew: it has other records at the same
+    offsets."""
     for topic, topic_id in sorted(known.items()):
         found = now.get(topic)
         if topic_id and found and found != topic_id:
@@ -105,8 +107,8 @@ def check_topic_ids(known: Mapping[str, str], now: Mapping[str, str]) -> None:
             )
 
 
-def remembered_epochs(progress: Progress, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """What to ask OffsetForLeaderEpoch."""
+def remembered_epochs(progress: LandProgress, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the leader epochs to ask OffsetForLeaderEpoch about."""
     return {
         where: progress.partitions[where].leader_epoch
         for where in wanted
@@ -115,25 +117,28 @@ def remembered_epochs(progress: Progress, wanted: Iterable[TopicPartition]) -> d
 
 
 def next_plan(
-    progress: Progress, observed: Observed, settings: PlanSettings, *, now_ms: int
-) -> tuple[Plan | None, bool]:
-    """The next batch, or None if there is nothing to land; and whether another is due after it.
+    progress: LandProgress, observed: Observed, settings: PlanSettings, *, now_ms: int
+) -> tuple[LandPlan | None, bool]:
+    """Return the next batch, None if there is nothing to land; and whether another is due after it.
 
-    A batch without records is planned when partitions are new: it pins where they begin. Raises LandError for
-    offsets that are gone, or were cut off after they were landed, unless losses are allowed.
+    New partitions are planned even without records, which pins where they begin. Raises LandError for offsets
+    that are gone, or were cut off after they were landed, unless losses are allowed.
     """
     check_topic_ids(progress.topic_ids, observed.topic_ids)
     losses: list[str] = []
+    news: set[TopicPartition] = set()  # worth a span without offsets: it pins a start, or follows a loss
     starts: dict[TopicPartition, int] = {}
     for where in sorted(observed.ends):
         known = progress.partitions.get(where)
         if known is None:
             starts[where] = observed.starts[where]
+            news.add(where)
             continue
         if (cut := _cut_off(where, known, observed.epoch_ends)) is not None:
             losses.append(cut)
         starts[where] = max(known.next_offset, observed.earliest[where])
         if starts[where] > known.next_offset:
+            news.add(where)
             losses.append(
                 f"{where}: offsets {known.next_offset} to {starts[where] - 1} were removed before they "
                 "were landed"
@@ -148,11 +153,11 @@ def next_plan(
     spans = tuple(
         PartitionSpan(*where, starts[where], ends[where], observed.ends[where].leader_epoch)
         for where in starts
-        if ends[where] > starts[where] or _is_news(progress, where, starts[where])
+        if ends[where] > starts[where] or where in news
     )
     if not spans:
         return None, False
-    plan = Plan(
+    plan = LandPlan(
         batch=progress.batches,
         planned_ms=now_ms,
         topic_ids={span.topic: observed.topic_ids.get(span.topic, "") for span in spans},
@@ -167,7 +172,7 @@ def next_plan(
 
 
 def _cut_off(
-    where: TopicPartition, known: PartitionState, epoch_ends: Mapping[TopicPartition, EpochEnd]
+    where: TopicPartition, known: LandedPartition, epoch_ends: Mapping[TopicPartition, EpochEnd]
 ) -> str | None:
     end = epoch_ends.get(where)
     if end is None or max(end.end_offset, 0) >= known.next_offset:
@@ -185,7 +190,7 @@ def _cut_off(
 
 
 def _goals(starts: Mapping[TopicPartition, int], observed: Observed) -> dict[TopicPartition, int]:
-    """Never below a start: what the log has lost comes back, or the epochs tell."""
+    """Return where each span ends: never below its start, also where a log is shorter now."""
     goals = {}
     for where, start in starts.items():
         end = observed.ends[where].offset
@@ -193,12 +198,6 @@ def _goals(starts: Mapping[TopicPartition, int], observed: Observed) -> dict[Top
             end = min(end, observed.goals.get(where, start))
         goals[where] = max(start, end)
     return goals
-
-
-def _is_news(progress: Progress, where: TopicPartition, start: int) -> bool:
-    """Whether a span without offsets has something to say: where a partition begins, or what was lost."""
-    known = progress.partitions.get(where)
-    return known is None or known.next_offset != start
 
 
 def _tasks(spans: Sequence[PartitionSpan], settings: PlanSettings) -> tuple[tuple[PartitionRange, ...], ...]:

@@ -1,7 +1,7 @@
 """Reading a table by its manifests: with pyarrow, with Spark, or as a list of files.
 
-A plain reader of the folder sees whole files only, but also those of a batch that is not finished; a reader
-by manifest sees batches whole or not at all. Both read `topic`, `date` and `hour` from the path.
+A plain reader of the folder sees whole files, also of a batch that is not finished; a reader by manifest sees
+whole batches. Both read `topic`, `date` and `hour` from the path.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from pipeline.client.values import TopicPartition
+from pipeline.errors import LandError
 from pipeline.land.documents import LandedFile, TableSettings
-from pipeline.land.errors import LandError
 from pipeline.land.layout import PARTITION_COLUMNS, file_columns
-from pipeline.land.planning import PartitionState
-from pipeline.land.table import Table, table_root
+from pipeline.land.planning import LandedPartition
+from pipeline.land.table import LandTable, table_root
 from pipeline.records.decode import RECORD_COLUMNS, record_schema
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ _FOLDER_SQL = {"topic": "string", "partition": "int", "date": "date", "hour": "i
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
-    """What a table holds after its first `batches` batches."""
+class LandedTable:
+    """The contents of a table after its first `batches` batches."""
 
     root: Path
     table: TableSettings
     batches: int
     files: tuple[LandedFile, ...]
-    partitions: Mapping[TopicPartition, PartitionState]
+    partitions: Mapping[TopicPartition, LandedPartition]
     topic_ids: Mapping[str, str]
 
     @property
@@ -54,18 +54,19 @@ class Landed:
         return sum(state.records for state in self.partitions.values())
 
 
-def landed(dest: str | Path) -> Landed:
-    """Raises LandError if nothing was ever landed there, or if what is there is damaged."""
-    table = Table(table_root(str(dest)))
+def landed(dest: str | Path) -> LandedTable:
+    """Return what a table holds. Raises LandError if nothing was ever landed there, or if it is damaged."""
+    table = LandTable(table_root(str(dest)))
     settings = table.settings()
     if settings is None:
         raise LandError(f"{table.root} is no table: nothing was landed there")
     progress, files = table.history()
-    return Landed(table.root, settings, progress.batches, files, progress.partitions, progress.topic_ids)
+    return LandedTable(table.root, settings, progress.batches, files, progress.partitions, progress.topic_ids)
 
 
 def dataset(dest: str | Path, topics: Collection[str] | None = None) -> ds.Dataset:
-    """All columns of the source's records, and those of the folders. Raises LandError."""
+    """Return a dataset with all columns of the source's records and those of the folders. Raises
+    LandError."""
     table = landed(dest)
     folders = _folder_schema(table.table.partition_by)
     return ds.dataset(
@@ -78,7 +79,7 @@ def dataset(dest: str | Path, topics: Collection[str] | None = None) -> ds.Datas
 
 
 def table_schema(partition_by: Sequence[str]) -> pa.Schema:
-    """A table's columns: those in its files, then those of its folders."""
+    """Return a table's columns: those in its files, then those of its folders."""
     stored = record_schema(file_columns(RECORD_COLUMNS, partition_by))
     return pa.unify_schemas([stored, _folder_schema(partition_by)])
 
@@ -88,7 +89,7 @@ def _folder_schema(partition_by: Sequence[str]) -> pa.Schema:
 
 
 def read(spark: SparkSession, dest: str | Path, topics: Collection[str] | None = None) -> DataFrame:
-    """The same as a DataFrame; filters on topic, date and hour prune files. Raises LandError."""
+    """Return the same as a DataFrame; filters on topic, date and hour prune files. Raises LandError."""
     table = landed(dest)
     return read_files(spark, table.root, table.table.partition_by, paths_of(table, topics))
 
@@ -96,11 +97,11 @@ def read(spark: SparkSession, dest: str | Path, topics: Collection[str] | None =
 def read_files(
     spark: SparkSession, base: Path, partition_by: Sequence[str], paths: Sequence[str]
 ) -> DataFrame:
-    """Files of records below `base`, with their folders' columns."""
-    from pipeline.source.options import Shape  # noqa: PLC0415 - what needs Spark is imported with Spark
+    """Read files of records below `base`, with their folders' columns."""
+    from pipeline.source.options import RowShape  # noqa: PLC0415 - what needs Spark is imported with Spark
     from pipeline.source.schemas import schema_of  # noqa: PLC0415
 
-    known = schema_of(Shape(include_headers=True))
+    known = schema_of(RowShape(include_headers=True))
     names = [name for name in known.fieldNames() if name not in partition_by]
     schema = ", ".join(
         [f"`{name}` {known[name].dataType.simpleString()}" for name in names]
@@ -111,8 +112,8 @@ def read_files(
     return spark.read.schema(schema).option("basePath", str(base)).parquet(*paths)
 
 
-def paths_of(table: Landed, topics: Collection[str] | None = None) -> list[str]:
-    """Absolute paths of the files that count. Raises LandError for a topic that the table does not have."""
+def paths_of(table: LandedTable, topics: Collection[str] | None = None) -> list[str]:
+    """Return absolute paths of the files that count. Raises LandError for a topic that the table lacks."""
     unknown = sorted(set(topics or ()) - set(table.topics))
     if unknown:
         raise LandError(f"{table.root} has no topic {', '.join(unknown)}: it has {', '.join(table.topics)}")

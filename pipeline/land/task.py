@@ -1,11 +1,10 @@
-"""What a task does: fetches its ranges, decodes them, writes Parquet. Runs in executors, without Spark.
+"""A task: fetches its ranges, decodes them, writes Parquet. Runs in executors, without Spark.
 
-Rows never leave the worker: what goes back is a line about each range.
+Rows never leave the worker: a task returns a report about each range.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,27 +13,27 @@ from pipeline.client.client import READ_COMMITTED, READ_UNCOMMITTED, Client
 from pipeline.client.config import ClientConfig
 from pipeline.client.errors import OffsetsGone
 from pipeline.client.values import FetchedRecords, PartitionRange
-from pipeline.files import Disk
-from pipeline.land.documents import LandedFile, Plan, TableSettings
-from pipeline.land.errors import LandError
+from pipeline.errors import LandError
+from pipeline.files import SharedDisk
+from pipeline.land.documents import LandedFile, LandPlan, TableSettings
 from pipeline.land.parquet_files import FileSettings, RangeFiles
 from pipeline.land.planning import ALLOW_LOSS
+from pipeline.land.table import LandTable
 from pipeline.records.decode import RECORD_COLUMNS, decode_records
 from pipeline.records.headers import DamagedBatch
 
 
-class TaskSettings(NamedTuple):
+class LandTaskSettings(NamedTuple):
     """The same for every task of a batch. Pickles."""
 
     client: ClientConfig
     files: FileSettings
     read_committed: bool = False
     allow_loss: bool = False
-    replica_id: int | None = None
 
 
-class RangeReport(NamedTuple):
-    """What became of one range."""
+class LandReport(NamedTuple):
+    """A task's report about one range."""
 
     range: PartitionRange
     records: int
@@ -43,15 +42,14 @@ class RangeReport(NamedTuple):
 
 
 def task_settings(
-    plan: Plan,
+    plan: LandPlan,
     settings: TableSettings,
     *,
     root: Path,
     client: ClientConfig,
     allow_loss: bool = False,
-    replica_id: int | None = None,
-) -> TaskSettings:
-    """How the tasks of a plan are to be done."""
+) -> LandTaskSettings:
+    """Return the settings for the tasks of a plan."""
     files = FileSettings(
         root,
         plan.batch,
@@ -60,13 +58,20 @@ def task_settings(
         plan.compression,
         plan.compression_level,
     )
-    return TaskSettings(client, files, plan.read_committed, allow_loss, replica_id)
+    return LandTaskSettings(client, files, plan.read_committed, allow_loss)
 
 
 def land_ranges(
-    settings: TaskSettings, ranges: Sequence[PartitionRange], disk: Disk | None = None
-) -> list[RangeReport]:
-    """Raises LandError, or the client's errors. Whatever it raises, no file has a name that is not whole."""
+    settings: LandTaskSettings, ranges: Sequence[PartitionRange], disk: SharedDisk | None = None
+) -> list[LandReport]:
+    """Land the ranges of one task. Raises LandError, or the client's errors; a file that has its name is
+    whole even then."""
+    table = LandTable(settings.files.root, disk)
+    if not table.is_planned(settings.files.batch):
+        raise LandError(
+            f"batch {settings.files.batch} is not planned in {table.root}, as one of Spark's workers sees it",
+            "The table must be on a path that driver and executors share.",
+        )
     files = RangeFiles(settings.files, disk)
     try:
         skipped = _read(settings, ranges, files)
@@ -76,7 +81,7 @@ def land_ranges(
     finally:
         files.abandon()
     return [
-        RangeReport(
+        LandReport(
             one, sum(file.records for file in landed.get(one, ())), skipped.get(one, 0), landed.get(one, ())
         )
         for one in ranges
@@ -84,16 +89,15 @@ def land_ranges(
 
 
 def _read(
-    settings: TaskSettings, ranges: Sequence[PartitionRange], files: RangeFiles
+    settings: LandTaskSettings, ranges: Sequence[PartitionRange], files: RangeFiles
 ) -> dict[PartitionRange, int]:
-    """Gives `files` all rows; returns how many offsets of each range were gone."""
+    """Give `files` all rows; return how many offsets of each range were gone."""
     bounds = {one.where: one for one in ranges}
     with (
         Client(settings.client) as client,
         client.fetch(
             ranges,
             isolation_level=READ_COMMITTED if settings.read_committed else READ_UNCOMMITTED,
-            replica_id=settings.replica_id,
             skip_gone=settings.allow_loss,
         ) as stream,
     ):
@@ -102,7 +106,7 @@ def _read(
         return {bounds[where]: count for where, count in stream.skipped.items()}
 
 
-def _add(settings: TaskSettings, fetched: FetchedRecords, one: PartitionRange, files: RangeFiles) -> None:
+def _add(settings: LandTaskSettings, fetched: FetchedRecords, one: PartitionRange, files: RangeFiles) -> None:
     if not len(fetched.records):
         return
     try:
@@ -121,22 +125,3 @@ def _add(settings: TaskSettings, fetched: FetchedRecords, one: PartitionRange, f
             f"{one.where}, fetched from offset {fetched.start_offset}: {error}",
             f"`pipeline verify {one.topic}` tells which replicas are damaged.",
         ) from error
-
-
-# --- reports on their way to the driver
-# ------------------------------------------------------------------------------
-
-
-def encode_reports(reports: Sequence[RangeReport]) -> str:
-    return json.dumps(
-        [[list(one.range), one.records, one.skipped, [list(file) for file in one.files]] for one in reports],
-        separators=(",", ":"),
-    )
-
-
-def decode_reports(encoded: str) -> list[RangeReport]:
-    """What `encode_reports` made, in this release."""
-    return [
-        RangeReport(PartitionRange(*told), records, skipped, tuple(LandedFile(*file) for file in files))
-        for told, records, skipped, files in json.loads(encoded)
-    ]

@@ -1,1 +1,1 @@
-"""What tasks import, as one file that Spark ships to executors with `--archives`."""
+"""The packages that tasks import, as one file that Spark ships to executors with `--archives`."""

@@ -1,5 +1,5 @@
-"""Writes an archive that depends on its contents alone: the same environment gives the same bytes, so a
-checksum tells whether anything has changed, and a cluster's cache need not be filled again."""
+"""Writes an archive that depends on its contents only: the same environment gives the same bytes, so a
+checksum shows changes, and a cluster's cache stays valid."""
 
 from __future__ import annotations
 
@@ -13,23 +13,20 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from pipeline.jobs.job import UsageError
 from pipeline.pack.contents import Packed
+from springtide.cli.call import UsageError
 
 SUFFIXES: Final = (".tar.gz", ".tgz")
 LEVEL_DEFAULT: Final = 6
 _MTIME: Final = 315_532_800
-"""1980-01-01: tools that know no earlier date may unpack it, too."""
+"""1980-01-01: some tools know no earlier date."""
 _PROGRAM, _PLAIN = 0o755, 0o644
 
 
 def check_name(path: Path) -> None:
-    """Raises UsageError for what Spark would not unpack as it is.
-
-    A plain .tar it hands to Hadoop's Java, which loses the permission to execute, resolves links from the
-    wrong folder and refuses those that lead out (Spark 4.3, Utils.unpack); for these two it calls the
-    host's tar.
-    """
+    """Raise UsageError unless Spark calls the host's tar for the name. For a plain .tar it uses Hadoop's
+    Java, which loses the permission to execute, resolves links from the wrong folder and refuses those that
+    lead out (Spark 4.3, Utils.unpack)."""
     if not path.name.lower().endswith(SUFFIXES):
         raise UsageError(
             f"{path}: the name must end in .tar.gz or .tgz, or Spark does not unpack it as it is"
@@ -43,7 +40,7 @@ def write_archive(
     level: int = LEVEL_DEFAULT,
     done: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Returns its size in bytes. `path` is whole or not there; `done` hears how many members are in so
+    """Write the archive, whole or not at all; return its size in bytes. `done` gets the number of members so
     far."""
     check_name(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +68,7 @@ def write_archive(
 
 
 def _add_folder(tar: tarfile.TarFile, name: str) -> None:
-    """Each folder is told before what is in it: some that unpack make none for a link."""
+    """Add a folder before its files: some tools make none for a link."""
     info = tarfile.TarInfo(name)
     info.type, info.mtime, info.mode = tarfile.DIRTYPE, _MTIME, _PROGRAM
     tar.addfile(info)

@@ -1,14 +1,12 @@
-"""What goes into a packed environment: distributions that are installed here, and what they require.
+"""The contents of a packed environment: distributions that are installed here, and those they require.
 
-The packed tree is a virtual environment like any other: Python finds its `pyvenv.cfg` beside the folder of
-the program that was started, wherever Spark has unpacked it, and the standard library where `home` says. So
-hosts need the same Python at the same path, as with venv-pack, and the packages may have been compiled.
+The packed tree is a virtual environment: Python finds `pyvenv.cfg` beside the folder of its program, where
+Spark unpacked it, and the standard library at `home`. So hosts need the same Python at the same path, as with
+venv-pack, and packages may be compiled. PySpark stays out: executors have it with Spark.
 
-Spark itself stays out: executors have the JVM's, and its Python half comes with that.
-
-Not by venv-pack: it takes all that is installed, but no editable project, and its archive depends on files'
-times. Nor by pex: its file goes by --files, not --archives, every host unpacks it once more into a cache that
-nobody empties, and each Python there starts a second later.
+venv-pack takes all that is installed, but no editable project, and its archive depends on files' times. A pex
+file goes by --files, not --archives; every host unpacks it once more into a cache that is never emptied, and
+Python starts a second later.
 """
 
 from __future__ import annotations
@@ -24,18 +22,18 @@ from typing import Final, NamedTuple
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from pipeline.jobs.job import JobError
+from pipeline.errors import JobError
 
 OURS: Final = "springtide"
 OUR_EXTRA: Final = "pipeline"
 OUR_PACKAGES: Final = ("pipeline", "pyspark_springtide", "springtide")
-"""Those of ours that a driver or a task imports."""
+"""Our packages that a driver or a task imports."""
 LEFT_OUT: Final = frozenset(
     {"pip", "py4j", "pyspark", "pyspark-client", "pyspark-connect", "setuptools", "wheel"}
 )
 FOLDERS_LEFT_OUT: Final = frozenset({"__pycache__", "tests"})
 SUFFIXES_LEFT_OUT: Final = frozenset({".a", ".h", ".hpp", ".pxd", ".pyc", ".pyi", ".pyx"})
-"""What only compilers and type checkers read."""
+"""Files that only compilers and type checkers read."""
 
 
 class Packed(NamedTuple):
@@ -60,11 +58,8 @@ def contents(
     *,
     find: Callable[[str], Distribution] = distribution,
 ) -> Contents:
-    """This environment as far as the pipeline and `added` need it, without `left_out` and what only those
-    need.
-
-    Raises JobError for an added distribution that is not installed, or cannot be found on disk.
-    """
+    """Return what the pipeline and `added` need of this environment, without `left_out` and what only those
+    need. Raises JobError for an added distribution that is not installed, or can't be found on disk."""
     chosen = _closure(added, LEFT_OUT.union(map(canonicalize_name, left_out)), find)
     members = {one.name: one for one in _interpreter()}
     where = site_packages()
@@ -81,13 +76,10 @@ def site_packages() -> str:
     return f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 
 
-# --- which distributions ----------------------------------------------------------------------------------
-
-
 def _closure(
     added: Sequence[str], left_out: frozenset[str], find: Callable[[str], Distribution]
 ) -> dict[str, Distribution]:
-    """By normal name. What is required and not installed is left alone: this environment works without it."""
+    """Return distributions by normal name; those that are required and not installed are left out."""
     waiting: list[tuple[str, frozenset[str], bool]] = [(OURS, frozenset({OUR_EXTRA}), False)]
     waiting += [(*parse_requirement(text), True) for text in added]
     chosen: dict[str, Distribution] = {}
@@ -120,13 +112,10 @@ def parse_requirement(text: str) -> tuple[str, frozenset[str]]:
 
 
 def required(requires: Iterable[str], extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """What a distribution with these extras needs on this platform and Python."""
+    """Yield what a distribution with these extras needs on this platform and Python."""
     for needed in map(Requirement, requires):
         if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in extras or {""}):
             yield canonicalize_name(needed.name), frozenset(needed.extras)
-
-
-# --- which files ------------------------------------------------------------------------------------------
 
 
 def _interpreter() -> Iterator[Packed]:
@@ -165,7 +154,7 @@ def _is_editable(found: Distribution) -> bool:
 
 
 def _package(name: str, where: str) -> Iterator[Packed]:
-    """A package's files from where it would be imported, be that a checkout."""
+    """Yield a package's files from where it would be imported, perhaps a checkout."""
     spec = find_spec(name)
     if spec is None or not (spec.submodule_search_locations or spec.origin):
         raise JobError(
@@ -183,5 +172,5 @@ def _package(name: str, where: str) -> Iterator[Packed]:
 
 
 def is_left_out(path: PurePosixPath) -> bool:
-    """Whether no task would ever import or read it."""
+    """Return whether the archive leaves the file out, because no task imports or reads it."""
     return path.suffix in SUFFIXES_LEFT_OUT or not FOLDERS_LEFT_OUT.isdisjoint(path.parts)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipeline.jobs.job import Exit, Job, Outcome
+from pipeline.jobs.job import JobExit, JobOutcome
 from pipeline.pack.archive import LEVEL_DEFAULT, check_name, write_archive
 from pipeline.pack.contents import Contents, contents
 
@@ -24,8 +24,13 @@ one file that Spark ships to its executors. PySpark is not in it: executors have
 The file holds a virtual environment: hosts need the same operating system and the same Python at the same
 path as this one (a container image has both). The same environment gives the same bytes.
 
-Spark looks for the driver's Python on executors, too, whatever spark.pyspark.python says: so the driver
-needs the environment at the same relative path, env/ in the folder that it is started from."""
+Spark looks for the driver's Python on executors too, even if spark.pyspark.python is set: so the driver needs
+the environment at the same relative path, env/ in the folder that it is started from."""
+EXAMPLES: Final = (
+    "pipeline pack env.tar.gz",
+    "pipeline pack env.tar.gz --with polars   # and what your own functions import",
+    "pipeline pack --dry-run env.tar.gz",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would be packed, write nothing")
 
 
-def run(options: argparse.Namespace, context: Context) -> Outcome:
+def run(options: argparse.Namespace, context: Context) -> JobOutcome:
     check_name(options.file)
     found = contents(options.added, options.left_out)
     sources = [one.source for one in found.members if one.source is not None]
@@ -78,7 +83,7 @@ def run(options: argparse.Namespace, context: Context) -> Outcome:
         "files": len(found.members),
         "distributions": list(found.distributions),
     }
-    return Outcome(Exit.DONE, result, tuple(_lines(options.file, found, unpacked, size)))
+    return JobOutcome(JobExit.DONE, result, tuple(_lines(options.file, found, unpacked, size)))
 
 
 def _lines(path: Path, found: Contents, unpacked: int, size: int | None) -> Sequence[str]:
@@ -90,17 +95,3 @@ def _lines(path: Path, found: Contents, unpacked: int, size: int | None) -> Sequ
         f"unpack:   mkdir env && tar xzf {path} -C env   # the driver's, where it is started from",
         f"ship:     PYSPARK_PYTHON=env/bin/python spark-submit --archives {path}#env ...",
     ]
-
-
-JOB = Job(
-    name="pack",
-    summary="what tasks import, as one file for --archives",
-    description=DESCRIPTION,
-    examples=(
-        "pipeline pack env.tar.gz",
-        "pipeline pack env.tar.gz --with polars   # and what your own functions import",
-        "pipeline pack --dry-run env.tar.gz",
-    ),
-    add_arguments=add_arguments,
-    run=run,
-)

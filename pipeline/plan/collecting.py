@@ -1,7 +1,7 @@
-"""Writes down how loaded a cluster is, again and again: samples to files, and nothing worked out yet.
+"""Writes samples of a cluster's load to files, again and again; rates are worked out later.
 
-A sample that can't be taken is a gap, told once and passed over: whoever works out rates sees how far two
-samples lie apart. Samples that are in memory are written when the collection ends, however it ends.
+A sample that can't be taken is a gap, noted once: rates are taken between samples with their times. Samples
+in memory are written when the collection ends, also by an error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Store(Protocol):
 
 
 class Schedule(NamedTuple):
-    """samples: None goes on until interrupted. each_file: samples in one file, at most."""
+    """samples: None goes on until interrupted. each_file: most samples in one file."""
 
     every_ms: int
     samples: int | None
@@ -48,8 +48,9 @@ class Collected(NamedTuple):
 
 
 class Collector:
-    """ask_metrics: a broker's counters; raises BadMetrics. now_ms: wall clock. sleep_ms: may be
-    interrupted."""
+    """store: None writes nothing. metrics: addresses by broker. ask_metrics: returns a broker's counters;
+    raises BadMetrics. now_ms: wall clock. sleep_ms: may be interrupted. on_sample: samples taken,
+    partitions."""
 
     def __init__(
         self,
@@ -64,7 +65,6 @@ class Collector:
         note: Callable[[str], None],
         on_sample: Callable[[int, int], None] = lambda taken, partitions: None,
     ) -> None:
-        """store: None writes nothing. metrics: addresses by broker. on_sample: samples taken, partitions."""
         self._cluster = cluster
         self._source = source
         self._store = store
@@ -78,10 +78,8 @@ class Collector:
         self._files: list[str] = []
 
     def run(self, schedule: Schedule) -> Collected:
-        """At even distances; a sample that takes longer than that makes the next one late, not double.
-
-        Raises what the first sample raises: a cluster that is not there would not be there later either.
-        """
+        """Take samples at even distances; after a slow sample the next one is late. Raises what the first
+        sample raises."""
         taken = missed = partitions = tries = 0
         next_ms = self._now_ms()
         try:
@@ -137,7 +135,7 @@ class Collector:
 
 
 def ask_metrics(where: str) -> Sequence[TopicCounters]:
-    """A broker's page at `host:port` or a URL. Raises BadMetrics."""
+    """Read a broker's metrics at `host:port` or a URL. Raises BadMetrics."""
     url = where if "://" in where else f"http://{where}/metrics"
     page = bytearray()
     try:

@@ -1,5 +1,5 @@
-"""The questions that a plan has for a controller, and the plan that it makes. A thin shell over the
-`springtide` command's client: retries, redirects and idempotency keys are its."""
+"""A plan's questions to a controller, and the plan that the controller makes. Retries, redirects and
+idempotency keys are those of the `springtide` command's client."""
 
 from __future__ import annotations
 
@@ -8,95 +8,87 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from pipeline.client.broker_questions import LogDir, describe_log_dirs
+from pipeline.client.client import describe_log_dirs
 from pipeline.client.config import ClientConfig, parse_bootstrap
 from pipeline.client.errors import ClientError
+from pipeline.client.values import BrokerLogDir
 from pipeline.plan.documents import (
     BrokerItem,
-    BrokerPage,
+    Items,
     MoveItem,
-    MovePage,
     NothingToDo,
     OperationItem,
-    OperationPage,
     PartitionItem,
-    PartitionPage,
     PlanItem,
-    PlannedMovePage,
+    PlannedMoveItem,
 )
 from pipeline.plan.eta import Past, past_of
 from springtide.cli.call import Call, address, get
-from springtide.cli.client import Controllers, Refused
+from springtide.cli.client import Controllers, RequestRefused
 
 PAGE_LIMIT: Final = 1_000
 READS_MAX: Final = 3
-"""Times that a list is read which others are changing."""
+"""Tries to read a list that changes meanwhile."""
 KINDS: Final = ("plan_execution", "broker_drain", "broker_add", "replication_factor_change")
-"""Operations that write down when each of their moves began and ended."""
+"""Operations that record when each of their moves began and ended."""
 OPERATIONS_MAX: Final = 20
-"""Of each kind, the latest."""
+"""The latest operations of each kind."""
 MOVES_MAX: Final = 20_000
 ASK_AT_ONCE: Final = 16
 CONNECT_MS: Final = 5_000
 PLAN_SECONDS_MAX: Final = 180.0
-"""For an answer: 100,000 partitions on 100 brokers take a controller some fifteen."""
+"""Longest wait for a plan; a controller needs some 15 s for 100,000 partitions on 100 brokers."""
 
 T = TypeVar("T")
 
 
-class _Page(Protocol[T]):
-    items: list[T]
-
-
 class ClusterReader:
-    """Of one cluster. Every method raises Refused or Unreachable."""
+    """One cluster at its controllers. Every method raises Refused or Unreachable."""
 
     def __init__(self, controllers: Controllers, cluster: str) -> None:
         self._controllers = controllers
         self._cluster = cluster
 
     def brokers(self) -> list[BrokerItem]:
-        return list(self._items(get("clusters", self._cluster, "brokers"), BrokerPage))
+        return list(self._items(get("clusters", self._cluster, "brokers"), Items[BrokerItem]))
 
     def partitions(self) -> list[PartitionItem]:
-        """All of them, as the active controller knows them: a standby does not hear of sizes and offsets.
-
-        The list is ordered by state, so that a partition whose state changes while it is read may come twice
-        or not at all: it is read again until it has as many as the cluster.
-        """
+        """Return all partitions as the active controller knows them: a standby has no sizes and offsets. A
+        partition whose state changes meanwhile may be in the list twice or not at all, so it is read until
+        its length is the cluster's."""
         call = replace(get("clusters", self._cluster, "partitions"), needs_active=True)
         found: dict[tuple[str, int], PartitionItem] = {}
         for _ in range(READS_MAX):
-            found = {(item.topic_id, item.partition): item for item in self._items(call, PartitionPage)}
+            found = {
+                (item.topic_id, item.partition): item for item in self._items(call, Items[PartitionItem])
+            }
             told = self._controllers.send(get("clusters", self._cluster, "replication")).document()
             if told.get("partitions") == len(found):
                 break
         return list(found.values())
 
     def past_operations(self) -> list[Past]:
-        """Those that moved replicas and succeeded."""
+        """Return the operations that moved replicas and succeeded."""
         found = []
         for kind in KINDS:
             call = get("operations", cluster=self._cluster, kind=kind, state="succeeded")
-            for operation in self._items(call, OperationPage, limit=OPERATIONS_MAX):
-                past = past_of(self._moves(operation), operation.progress.throttle_bytes_per_s)
+            for operation in self._items(call, Items[OperationItem], limit=OPERATIONS_MAX):
+                moves = self._items(
+                    get("operations", operation.id, "moves"), Items[MoveItem], limit=MOVES_MAX
+                )
+                past = past_of(moves, operation.progress.throttle_bytes_per_s)
                 if past is not None:
                     found.append(past)
         return found
 
-    def _moves(self, operation: OperationItem) -> Iterable[MoveItem]:
-        return self._items(get("operations", operation.id, "moves"), MovePage, limit=MOVES_MAX)
-
     def make_plan(self, body: Mapping[str, Any], *, pins: Sequence[int], keep: bool) -> PlanItem:
-        """The controller's plan with all its moves; with `keep` it is there afterwards, to be executed.
-
-        pins: epochs of all partitions. The same request about the same state, kept twice, is one plan: its
-        idempotency key follows from both.
-        """
+        """Return the controller's plan with all its moves; with `keep` the controller keeps it to be
+        executed. pins: epochs of all partitions, which with the body give the idempotency key: the same
+        request about the same state is one plan."""
         call = Call(
             method="POST",
             path=address("clusters", self._cluster, "plans"),
@@ -108,19 +100,19 @@ class ClusterReader:
         key = "plan-" + hashlib.sha256(said.encode()).hexdigest()[:40]
         try:
             plan = self._controllers.send(call, key=key if keep else None).parse(PlanItem)
-        except Refused as refused:
+        except RequestRefused as refused:
             return _nothing_to_do(refused)
         if plan.id is None or plan.totals.moves <= len(plan.moves):
             return plan
-        moves = self._items(get("clusters", self._cluster, "plans", plan.id, "moves"), PlannedMovePage)
+        moves = self._items(get("clusters", self._cluster, "plans", plan.id, "moves"), Items[PlannedMoveItem])
         return msgspec.structs.replace(plan, moves=list(moves))
 
-    def _items(self, call: Call, page: type[_Page[T]], *, limit: int | None = None) -> Iterable[T]:
+    def _items(self, call: Call, page: type[Items[T]], *, limit: int | None = None) -> Iterable[T]:
         for reply in self._controllers.pages(call, page_limit=PAGE_LIMIT, limit=limit):
             yield from reply.parse(page).items
 
 
-def _nothing_to_do(refused: Refused) -> PlanItem:
+def _nothing_to_do(refused: RequestRefused) -> PlanItem:
     try:
         return msgspec.json.decode(refused.body, type=NothingToDo).facts
     except msgspec.DecodeError:
@@ -131,7 +123,7 @@ AskDisks = Callable[[BrokerItem], int | None]
 
 
 def free_bytes(brokers: Sequence[BrokerItem], ask: AskDisks) -> dict[int, int]:
-    """By broker, of those that tell."""
+    """Return free bytes by broker, of those that tell."""
     serving = [item for item in brokers if item.state == "active"]
     with ThreadPoolExecutor(ASK_AT_ONCE) as several:
         told = several.map(ask, serving)
@@ -139,8 +131,7 @@ def free_bytes(brokers: Sequence[BrokerItem], ask: AskDisks) -> dict[int, int]:
 
 
 def ask_disks(item: BrokerItem) -> int | None:
-    """Free bytes of a broker's log directory, by the address that the controller has of it. None: it can't
-    be reached, or tells nothing."""
+    """Return the free bytes of a broker's log directory; None if it can't be reached, or does not tell."""
     try:
         addresses = parse_bootstrap(item.endpoint)
         config = ClientConfig(bootstrap=addresses, client_id="pipeline-plan", connect_timeout_ms=CONNECT_MS)
@@ -149,7 +140,7 @@ def ask_disks(item: BrokerItem) -> int | None:
         return None
 
 
-def least_free(directories: Iterable[LogDir]) -> int | None:
-    """Directories may share a file system, so what they tell is not added up."""
+def least_free(directories: Iterable[BrokerLogDir]) -> int | None:
+    """Return the least free bytes: directories may share a file system, so they are not added up."""
     told = [one.usable_bytes for one in directories if one.usable_bytes is not None]
     return min(told, default=None)

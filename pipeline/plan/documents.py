@@ -1,17 +1,24 @@
-"""What controllers say, as far as a plan needs it. Pure.
+"""Controllers' answers, as far as a plan needs them. Pure.
 
-The structs name the fields that are used and pass over all others, so that a newer controller's answers are
-understood; a missing field or one of another type is no answer at all (msgspec refuses it).
+The structs name the fields that are used, so a newer controller's answers are understood; msgspec refuses an
+answer in which such a field is missing or of another type.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
 
+T = TypeVar("T")
 Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Items(msgspec.Struct, Generic[T]):
+    """A page of a list."""
+
+    items: list[T]
 
 
 class BrokerItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,12 +30,12 @@ class BrokerItem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def receives(self) -> bool:
-        """Whether moves may bring replicas to it."""
+        """Return whether moves may bring replicas to this broker."""
         return self.state == "active" and not (self.cordoned or self.draining)
 
 
 class FollowerItem(msgspec.Struct, frozen=True, kw_only=True):
-    """-1: not heard of in this leader epoch."""
+    """-1: unknown in this leader epoch."""
 
     broker_id: Count
     lag_records: int = -1
@@ -63,7 +70,7 @@ class OperationItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MoveItem(msgspec.Struct, frozen=True, kw_only=True):
-    """bytes: that all newcomers copied."""
+    """bytes: copied by all new replicas."""
 
     fate: str
     replicas_before: list[int]
@@ -73,29 +80,13 @@ class MoveItem(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime | None = None
 
 
-class BrokerPage(msgspec.Struct):
-    items: list[BrokerItem]
-
-
-class PartitionPage(msgspec.Struct):
-    items: list[PartitionItem]
-
-
-class OperationPage(msgspec.Struct):
-    items: list[OperationItem]
-
-
-class MovePage(msgspec.Struct):
-    items: list[MoveItem]
-
-
 class TotalsItem(msgspec.Struct, frozen=True, kw_only=True):
     moves: Count = 0
     bytes: Count = 0
 
 
 class LoadItem(msgspec.Struct, frozen=True, kw_only=True):
-    """How a weight lies on the brokers that serve. broker_id: that carries the highest."""
+    """A weight on the brokers that serve. broker_id: the one with the highest."""
 
     weight: str
     total: Count
@@ -114,14 +105,14 @@ class LevelsItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkippedItem(msgspec.Struct, frozen=True, kw_only=True):
-    """A weight that is not as even as was wanted, and why."""
+    """A weight that is not as even as wanted, and why."""
 
     weight: str
     detail: str
 
 
 class PlannedMoveItem(msgspec.Struct, frozen=True, kw_only=True):
-    """Preferred leader first. bytes: that all newcomers copy."""
+    """Preferred leader first. bytes: copied by all new replicas."""
 
     topic: str
     partition: Count
@@ -138,12 +129,8 @@ class PlannedMoveItem(msgspec.Struct, frozen=True, kw_only=True):
         return self.replicas_after[0] != self.replicas_before[0]
 
 
-class PlannedMovePage(msgspec.Struct):
-    items: list[PlannedMoveItem]
-
-
 class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
-    """id: None: nobody keeps it. moves: the first ones, in the order in which they pay."""
+    """id: None if the controller does not keep it. moves: the first ones, the best first."""
 
     before: LevelsItem
     after: LevelsItem

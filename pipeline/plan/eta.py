@@ -1,16 +1,16 @@
-"""How long moves will take, from how long earlier ones took. Pure.
+"""An estimate of how long moves will take, from how long earlier ones took. Pure.
 
     seconds = overhead x turns + bytes of the broker that receives most / speed
 
-Turns: partitions that follow one another, since only so many are on their way at once; each costs a look of
-the controller's, a fetcher's start and a join to the ISR, however small it is. Speed is bounded by a throttle
-where there is one. Overhead and speed are those under which past operations come out best, by the median of
-their relative errors: one that was paused over night spoils nothing.
+Turns: partitions that follow one another, since only so many move at once; each costs a look of the
+controller, a fetcher's start and a join to the ISR, also if it is small. A throttle bounds the speed.
+Overhead and speed are fitted to past operations by the median of relative errors, so one operation that was
+paused overnight has no effect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 from statistics import median
 from typing import NamedTuple
@@ -21,9 +21,9 @@ _STEPS = 40
 _ARRIVED = "moved"
 
 
-class Work(NamedTuple):
-    """moves: partitions. concurrent: of them, on their way at once. busiest_bytes: that the broker copies
-    which copies most. throttle: bytes a second of each broker; None: none."""
+class MoveWork(NamedTuple):
+    """moves: partitions. concurrent: how many move at once. busiest_bytes: copied by the broker that copies
+    most. throttle: bytes a second of each broker; None: no throttle."""
 
     moves: int
     concurrent: int
@@ -36,22 +36,21 @@ class Work(NamedTuple):
 
 
 class Past(NamedTuple):
-    """An operation that has ended, and how long it took from its first move's beginning to its last one's
-    end."""
+    """An operation that has ended, and how long it took from its first move's begin to its last one's end."""
 
-    work: Work
+    work: MoveWork
     seconds: float
 
 
 class Speed(NamedTuple):
-    """overhead_s: of a turn. seconds_per_byte: unthrottled. ratios: seconds it took over seconds it should
-    have taken, of each operation that it was found from, ascending."""
+    """overhead_s: of a turn. seconds_per_byte: without a throttle. ratios: actual over predicted seconds of
+    each past operation, ascending."""
 
     overhead_s: float
     seconds_per_byte: float
     ratios: tuple[float, ...]
 
-    def predict(self, work: Work) -> float:
+    def predict(self, work: MoveWork) -> float:
         per_byte = self.seconds_per_byte
         if work.throttle is not None:
             per_byte = max(per_byte, 1.0 / max(work.throttle, 1))
@@ -59,15 +58,18 @@ class Speed(NamedTuple):
 
 
 class Eta(NamedTuple):
-    """In seconds. operations: that it is calibrated on."""
+    """In seconds. operations: how many it is fitted to."""
 
     p50_s: float
     p90_s: float
     operations: int
 
+    def rounded(self) -> Eta:
+        return Eta(round(self.p50_s, 1), round(self.p90_s, 1), self.operations)
+
 
 def past_of(moves: Iterable[MoveItem], throttle: int | None) -> Past | None:
-    """None: nothing of it arrived, or nobody wrote down when."""
+    """Return the operation; None if nothing arrived, or its times are not known."""
     spans: list[tuple[float, float]] = []
     received: dict[int, int] = {}
     for move in moves:
@@ -80,15 +82,15 @@ def past_of(moves: Iterable[MoveItem], throttle: int | None) -> Past | None:
     seconds = max(end for _, end in spans) - min(begin for begin, _ in spans)
     if seconds <= 0:
         return None
-    work = Work(len(spans), _most_at_once(spans), max(received.values(), default=0), throttle)
+    work = MoveWork(len(spans), _most_at_once(spans), max(received.values(), default=0), throttle)
     return Past(work, seconds)
 
 
-def work_of(moves: Sequence[PlannedMoveItem], *, concurrent: int, throttle: int | None) -> Work:
+def work_of(moves: Sequence[PlannedMoveItem], *, concurrent: int, throttle: int | None) -> MoveWork:
     received: dict[int, int] = {}
     for move in moves:
         _add(received, move.replicas_before, move.replicas_after, move.bytes)
-    return Work(len(moves), concurrent, max(received.values(), default=0), throttle)
+    return MoveWork(len(moves), concurrent, max(received.values(), default=0), throttle)
 
 
 def _add(received: dict[int, int], before: Sequence[int], after: Sequence[int], copied: int) -> None:
@@ -107,7 +109,7 @@ def _most_at_once(spans: Sequence[tuple[float, float]]) -> int:
 
 
 def calibrate(past: Sequence[Past]) -> Speed | None:
-    """None: there is nothing to learn from."""
+    """Fit the speed; None without past operations."""
     if not past:
         return None
     overhead_max = min(one.seconds / one.work.turns for one in past)
@@ -124,15 +126,15 @@ def calibrate(past: Sequence[Past]) -> Speed | None:
 
 
 def _seconds_per_byte(past: Sequence[Past], overhead_s: float) -> float:
-    """The median, of those that nothing held back, else of all."""
+    """Return the median of operations without a throttle, else of all."""
     with_bytes = [one for one in past if one.work.busiest_bytes > 0]
     free = [one for one in with_bytes if one.work.throttle is None] or with_bytes
     found = [max(one.seconds - overhead_s * one.work.turns, 0.0) / one.work.busiest_bytes for one in free]
     return median(found) if found else 0.0
 
 
-def estimate(speed: Speed, work: Work) -> Eta:
-    """The median, and what nine of ten stay within, as past operations kept to their predictions."""
+def estimate(speed: Speed, work: MoveWork) -> Eta:
+    """Return the median, and what nine of ten stay within, by the ratios of past operations."""
     predicted = speed.predict(work)
     last = len(speed.ratios) - 1
     p90 = speed.ratios[min(last, ceil(0.9 * len(speed.ratios)) - 1)]
@@ -140,12 +142,4 @@ def estimate(speed: Speed, work: Work) -> Eta:
         p50_s=predicted * median(speed.ratios),
         p90_s=predicted * max(p90, median(speed.ratios)),
         operations=len(speed.ratios),
-    )
-
-
-def describe(eta: Eta | None) -> Mapping[str, object] | None:
-    return (
-        None
-        if eta is None
-        else {"p50_s": round(eta.p50_s, 1), "p90_s": round(eta.p90_s, 1), "operations": eta.operations}
     )

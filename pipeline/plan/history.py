@@ -1,8 +1,8 @@
-"""Where load history is kept: Parquet files under one path, on a mounted file system or wherever Arrow and
-Spark both reach (s3://, gs://, hdfs://).
+"""Load history as Parquet files under one path, on a mounted file system or on one that both Arrow and Spark
+reach (s3://, gs://, hdfs://).
 
-A file gets its name when it is whole; until then it has a dot before it, which Spark passes over. Nothing is
-ever changed, so several collectors may write to one history.
+A file gets its name when it is whole; until then its name begins with a dot, and Spark passes over it. Files
+are never changed, so several collectors may write to one history.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from pipeline.errors import JobError
 from pipeline.files import mounted_path
-from pipeline.jobs.job import JobError, UsageError
 from pipeline.plan.samples import file_name
+from springtide.cli.call import UsageError
 
 _COMPRESSION: Final = "zstd"
 
 
-class History:
-    """location: a path, or a URL that Arrow knows. Raises UsageError for one that it doesn't."""
+class LoadHistory:
+    """location: a path, or a URL that Arrow knows. Raises UsageError for any other."""
 
     def __init__(self, location: str) -> None:
         path = mounted_path(location)
@@ -38,19 +39,18 @@ class History:
             raise UsageError(f"{location!r} is no place for a history: {error}") from error
 
     def table(self, name: str) -> str:
-        """A table's folder, for Spark."""
+        """Return a table's folder, for Spark."""
         return f"{self.url}/{name}"
 
     def has(self, name: str) -> bool:
-        """Whether there is anything of a table. Raises JobError."""
+        """Return whether the table has a folder: its first file creates it. Raises JobError."""
         try:
             return bool(self._files.get_file_info(self._path(name)).type == fs.FileType.Directory)
         except OSError as error:
             raise JobError(f"the history {self.url} can't be read: {error}") from error
 
     def append(self, name: str, batches: list[pa.RecordBatch], *, first_ms: int, last_ms: int) -> str | None:
-        """One file more, of samples from first to last; its name under the history, or None for no rows.
-        Raises JobError."""
+        """Write one more file; return its name under the history, None for no rows. Raises JobError."""
         rows = pa.Table.from_batches(batches)
         if not rows.num_rows:
             return None

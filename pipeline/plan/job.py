@@ -12,20 +12,22 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from pipeline.clock import wall_ms
-from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
+from pipeline.errors import JobError
+from pipeline.jobs.job import JobExit, JobOutcome
 from pipeline.plan import words
 from pipeline.plan.collecting import Collector, Schedule, ask_metrics
 from pipeline.plan.controller import ClusterReader, ask_disks, free_bytes
 from pipeline.plan.documents import BrokerItem, PlanItem
 from pipeline.plan.eta import Eta, calibrate, estimate, work_of
-from pipeline.plan.history import History
+from pipeline.plan.history import LoadHistory
 from pipeline.plan.report import HistoryRead, Proposal, lines_of, result_of
-from pipeline.plan.request import WEIGHTS_DEFAULT, Goal, Rates, plan_body
+from pipeline.plan.request import WEIGHTS_DEFAULT, Goal, PartitionRates, plan_body
+from springtide.cli.call import UsageError
 
 if TYPE_CHECKING:
     from pipeline.jobs.context import Context
 
-#: What one plan of the controller's takes.
+#: The controller's limit for one plan.
 MOVES_MAX: Final = 10_000
 CONCURRENT_MOVES: Final = 50
 STATISTICS: Final = ("avg", "p95", "max")
@@ -39,13 +41,19 @@ searches for moves that bring the highest broker to --target times the mean with
 possible.
 
 Loads: disk, bytes_in (of all replicas), leader_bytes_in, bytes_out (to followers and, with --broker-metrics
-while collecting, to consumers). Whatever they are, replicas never come closer together on hosts and in racks;
-cordoned, draining, fenced and full brokers get nothing; replication factors stay; what is not wholly in sync
-or on its way already stays where it is.
+while collecting, to consumers). Replicas never come closer together on hosts and in racks; cordoned,
+draining, fenced and full brokers get nothing; replication factors stay; a partition that is not wholly in
+sync, or already moves, stays where it is.
 
 Without --apply nothing is changed: the controller shows the plan and forgets it. With --apply it keeps the
 plan; `springtide plans execute` carries it out.\
 """
+EXAMPLES: Final = (
+    "pipeline plan /var/lib/load --cluster prod --collect --every 1m --broker-metrics 1=store1:9192",
+    "pipeline plan /var/lib/load --cluster prod",
+    "pipeline plan s3://ops/load --cluster prod --last 14d --statistic max --bytes-max 500G --apply",
+    "pipeline plan /var/lib/load --cluster prod --loads disk --target 1.05 --output json",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,20 +137,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace, context: Context) -> Outcome:
+def run(options: argparse.Namespace, context: Context) -> JobOutcome:
     return _collect(options, context) if options.collect else _plan(options, context)
 
 
-# --- collecting ------------------------------------------------------------------------------------------
-
-
-def _collect(options: argparse.Namespace, context: Context) -> Outcome:
+def _collect(options: argparse.Namespace, context: Context) -> JobOutcome:
     if options.apply:
         raise UsageError("--collect and --apply are two things: collect first")
     samples = None if options.collect_s is None else 1 + int(options.collect_s / options.every)
     if options.dry_run:
         samples = 1
-    cluster, history = context.cluster, History(options.history)
+    cluster, history = context.cluster, LoadHistory(options.history)
     with context.controllers() as controllers, _terminated_is_interrupted():
         collector = Collector(
             cluster,
@@ -163,12 +168,12 @@ def _collect(options: argparse.Namespace, context: Context) -> Outcome:
         lines.append(f"{collected.missed} could not be taken")
     if options.dry_run:
         lines.append("dry run: nothing was written")
-    return Outcome(Exit.DONE, {"history": history.url, **collected._asdict()}, tuple(lines))
+    return JobOutcome(JobExit.DONE, {"history": history.url, **collected._asdict()}, tuple(lines))
 
 
 @contextmanager
 def _terminated_is_interrupted() -> Iterator[None]:
-    """SIGTERM ends a collection as Ctrl-C does: what is in memory is written."""
+    """Let SIGTERM end a collection as Ctrl-C does, so samples in memory are written."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -183,10 +188,7 @@ def _terminated_is_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-# --- planning ------------------------------------------------------------------------------------------
-
-
-def _plan(options: argparse.Namespace, context: Context) -> Outcome:
+def _plan(options: argparse.Namespace, context: Context) -> JobOutcome:
     if not 1 <= options.moves_max <= MOVES_MAX:
         raise UsageError(f"--moves-max must be from 1 to {MOVES_MAX}: what one plan takes")
     if options.max_concurrent_moves < 1:
@@ -226,7 +228,7 @@ def _plan(options: argparse.Namespace, context: Context) -> Outcome:
             body=body,
             is_kept=is_kept,
         )
-    return Outcome(Exit.DONE, result_of(proposal), lines_of(proposal))
+    return JobOutcome(JobExit.DONE, result_of(proposal), lines_of(proposal))
 
 
 def _unknown_disks(brokers: Sequence[BrokerItem], free: Mapping[int, int], *, is_ignored: bool) -> list[int]:
@@ -252,8 +254,8 @@ def _eta(options: argparse.Namespace, reader: ClusterReader, plan: PlanItem) -> 
 
 def _read_history(
     options: argparse.Namespace, context: Context
-) -> tuple[HistoryRead, dict[tuple[str, int], Rates]]:
-    history = History(options.history)
+) -> tuple[HistoryRead, dict[tuple[str, int], PartitionRates]]:
+    history = LoadHistory(options.history)
     if not history.has("partitions"):
         raise JobError(
             f"there is no history in {history.url}",
@@ -276,18 +278,3 @@ def _read_history(
             "Collect for longer, or let --last and --gap reach farther.",
         )
     return found
-
-
-JOB: Final = Job(
-    name="plan",
-    summary="from load history to proposed moves",
-    description=DESCRIPTION,
-    examples=(
-        "pipeline plan /var/lib/load --cluster prod --collect --every 1m --broker-metrics 1=store1:9192",
-        "pipeline plan /var/lib/load --cluster prod",
-        "pipeline plan s3://ops/load --cluster prod --last 14d --statistic max --bytes-max 500G --apply",
-        "pipeline plan /var/lib/load --cluster prod --loads disk --target 1.05 --output json",
-    ),
-    add_arguments=add_arguments,
-    run=run,
-)

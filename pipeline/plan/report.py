@@ -1,4 +1,4 @@
-"""A plan as it is told: JSON for programs, a few tables for people. Pure."""
+"""A plan as JSON for programs, and as a few tables for people. Pure."""
 
 from __future__ import annotations
 
@@ -6,28 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from pipeline.plan.documents import LoadItem, PlanItem, PlannedMoveItem
-from pipeline.plan.eta import Eta, describe
+from pipeline.plan.eta import Eta
 from pipeline.plan.request import WEIGHTS, Goal
 from pipeline.plan.words import shown_span
 from springtide.cli.progress import size
-from springtide.cli.tables import Table, number, text
+from springtide.cli.tables import Table, columns
 
 MOVES_SHOWN: Final = 20
 
-_LEVEL_COLUMNS = (
-    text("load"),
-    number("mean"),
-    number("highest/mean", "ratio"),
-    number("broker"),
-    number("afterwards", "ratioAfterwards"),
-    number("broker", "brokerAfterwards"),
+_LEVEL_COLUMNS = columns(
+    "load #mean #highest/mean=ratio #broker #afterwards=ratioAfterwards #broker=brokerAfterwards"
 )
-_MOVE_COLUMNS = (text("partition"), text("from"), text("to"), number("copies"))
+_MOVE_COLUMNS = columns("partition from to #copies")
 
 
 class HistoryRead(NamedTuple):
-    """What was read: samples, when the first and the last were taken (ISO 8601), and how rates were taken
-    from windows."""
+    """The history that was read: samples, when the first and last were taken (ISO 8601), and how windows
+    became rates."""
 
     samples: int
     first_at: str | None
@@ -37,8 +32,8 @@ class HistoryRead(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A whole plan. without_history: partitions. unknown_disks: brokers that do not tell how much is free.
-    body: what the controller was asked. is_kept: the controller has the plan now, if there are moves."""
+    """A plan and its basis. without_history: partitions. unknown_disks: brokers that don't tell how much is
+    free. body: the request. is_kept: the controller keeps the plan, if it has moves."""
 
     cluster: str
     history: HistoryRead
@@ -71,7 +66,7 @@ def result_of(proposal: Proposal) -> dict[str, Any]:
         "bytes": plan.totals.bytes,
         "leaders": sum(move.changes_leader for move in plan.moves),
         "moves": [_move(move) for move in plan.moves],
-        "eta": describe(proposal.eta),
+        "eta": proposal.eta and proposal.eta.rounded()._asdict(),
         "body": proposal.body if plan.moves else None,
         "controller": None
         if not plan.moves

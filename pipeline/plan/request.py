@@ -1,7 +1,8 @@
-"""What the controller is asked for: which weights to even out, how far, within what; and what was measured.
+"""The request to the controller: which weights to even out, how far, within which limits; and what was
+measured. Pure.
 
-The controller plans; this side knows what the controller can't: what partitions carried over time, and how
-much is free on brokers' disks. Pure.
+The controller plans; this side adds what the controller can't know: the load of partitions over time, and the
+free bytes of brokers' disks.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from typing import Any, Final, NamedTuple
 
 from pipeline.plan.documents import PartitionItem
 
-#: In the order in which they are shown; those that count unless others are named come first.
+#: In the order in which they are shown; the default ones come first.
 WEIGHTS: Final = ("disk", "bytes_in", "leader_bytes_in", "bytes_out", "replicas", "leaders")
 WEIGHTS_DEFAULT: Final = WEIGHTS[:4]
-#: What the controller takes: a rate above it is measured wrongly.
+#: The controller's limit: a rate above it is measured wrongly.
 BYTE_RATE_MAX: Final = 2**40
 
 
-class Rates(NamedTuple):
-    """Of one partition, in bytes a second. bytes_out: to consumers, without followers."""
+class PartitionRates(NamedTuple):
+    """One partition's bytes a second. bytes_out: to consumers, without followers."""
 
     bytes_in: float = 0.0
     bytes_out: float = 0.0
@@ -27,8 +28,7 @@ class Rates(NamedTuple):
 
 class Goal(NamedTuple):
     """target_permille: highest load over mean. bytes_max: copied by all moves together; None: any number.
-    moves_max: partitions that may change. disk_reserve: the part of a broker's free bytes that moves must
-    leave free."""
+    moves_max: partitions that may change. disk_reserve: the part of a broker's free bytes that stays free."""
 
     weights: tuple[str, ...] = WEIGHTS_DEFAULT
     target_permille: int = 1_100
@@ -40,20 +40,20 @@ class Goal(NamedTuple):
 def plan_body(
     goal: Goal,
     partitions: Iterable[PartitionItem],
-    rates: Mapping[tuple[str, int], Rates],
+    rates: Mapping[tuple[str, int], PartitionRates],
     free: Mapping[int, int],
     *,
     reason: str | None = None,
     expires_in_s: int | None = None,
 ) -> dict[str, Any]:
-    """The body for the controller's plans resource. rates: by topic id and number; a partition without counts
-    as idle. free: bytes by broker, where that is known."""
+    """Return the body for the controller's plans resource. rates: by topic id and number; a partition without
+    any counts as idle. free: bytes by broker, where known."""
     counts: dict[str, int] = {}
     for item in partitions:
         counts[item.topic_id] = max(counts.get(item.topic_id, 0), item.partition + 1)
     topics = []
     for topic_id, count in sorted(counts.items()):
-        found = [rates.get((topic_id, number), Rates()) for number in range(count)]
+        found = [rates.get((topic_id, number), PartitionRates()) for number in range(count)]
         topics.append(
             {
                 "topic_id": topic_id,

@@ -1,7 +1,7 @@
-"""Rows of load history: what is written down at one moment, raw. Pure; pyarrow.
+"""Rows of load history: raw values of one moment. Pure; pyarrow.
 
-Counters and offsets are kept as they were told, not as rates: whoever reads two of them knows better than
-whoever wrote the first one what lies between, be it a restart, a new leader, retention or a gap.
+Counters and offsets are kept as they are, not as rates: only a reader of two samples can tell what happened
+between them, such as a restart, a new leader, retention or a gap.
 
 HISTORY/partitions/date=2026-11-22/<first ms>-<last ms>-<8 hex digits>.parquet   PARTITIONS
 HISTORY/topics/date=.../...                                                      TOPICS
@@ -36,8 +36,8 @@ PARTITIONS: Final = pa.schema(
         pa.field("lag_ms_max", pa.int64()),
     ]
 )
-"""A row for each partition. Offsets, size and lags (of the follower that is farthest behind) are null where
-the leader has not reported them."""
+"""A row for each partition. Offsets, size and lags (of the slowest follower) are null if the leader has not
+reported them."""
 TOPICS: Final = pa.schema(
     [
         pa.field("sampled_at", MOMENT, nullable=False),
@@ -57,7 +57,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class TopicCounters(NamedTuple):
-    """What a broker counted of one topic since it started."""
+    """A broker's counters of one topic, since the broker started."""
 
     topic: str
     bytes_in: int
@@ -65,11 +65,11 @@ class TopicCounters(NamedTuple):
 
 
 class BadMetrics(ValueError):
-    """A page that is no metrics page of a broker."""
+    """The page is no metrics page of a broker."""
 
 
 def parse_metrics(page: str) -> list[TopicCounters]:
-    """By topic name. Raises BadMetrics."""
+    """Return the counters by topic name. Raises BadMetrics."""
     found: dict[str, dict[str, int]] = {}
     try:
         for family in text_string_to_metric_families(page):
@@ -131,5 +131,5 @@ def topic_rows(
 
 
 def file_name(table: str, first_ms: int, last_ms: int, unique: str) -> str:
-    """Under the history's path. Its folder is the day of the first sample."""
+    """Return a file's path in the history. Its folder is the day of the first sample."""
     return f"{table}/date={moment(first_ms):%Y-%m-%d}/{first_ms}-{last_ms}-{unique}.parquet"

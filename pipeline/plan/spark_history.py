@@ -1,4 +1,4 @@
-"""Reads load history with Spark: what each partition carried, as one number for each load."""
+"""Reads load history with Spark: each partition's load as one number for each kind."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from pipeline.plan.history import History
+from pipeline.plan.history import LoadHistory
 from pipeline.plan.report import HistoryRead
-from pipeline.plan.request import Rates
+from pipeline.plan.request import PartitionRates
 from pipeline.plan.samples import moment
 from pipeline.plan.spark_windows import (
     PARTITION_COLUMNS,
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 def read_loads(
     spark: SparkSession,
-    history: History,
+    history: LoadHistory,
     *,
     cluster: str,
     last_s: float,
     window_s: int,
     gap_s_max: float,
     statistic: str,
-) -> tuple[HistoryRead, dict[tuple[str, int], Rates]]:
-    """Of the `last_s` seconds before the newest sample. statistic: avg, p95 or max. No rates: there was
-    nothing to compare."""
+) -> tuple[HistoryRead, dict[tuple[str, int], PartitionRates]]:
+    """Read the `last_s` seconds before the newest sample. statistic: avg, p95 or max. There are no rates if
+    no two samples can be compared."""
     samples = _table(spark, history, "partitions", PARTITION_COLUMNS, cluster)
     moments = samples.select(F.unix_millis("sampled_at").alias("ms")).distinct()
     taken = sorted(row["ms"] for row in moments.collect())
@@ -61,7 +61,7 @@ def read_loads(
         F.col(f"out_rate_{statistic}").alias("bytes_out"),
     )
     return read, {
-        (row["topic_id"], row["partition"]): Rates(float(row["bytes_in"]), float(row["bytes_out"]))
+        (row["topic_id"], row["partition"]): PartitionRates(float(row["bytes_in"]), float(row["bytes_out"]))
         for row in loads.collect()
     }
 
@@ -70,5 +70,5 @@ def _shown(ms: int) -> str:
     return moment(ms).isoformat(timespec="seconds")
 
 
-def _table(spark: SparkSession, history: History, name: str, columns: str, cluster: str) -> DataFrame:
+def _table(spark: SparkSession, history: LoadHistory, name: str, columns: str, cluster: str) -> DataFrame:
     return spark.read.schema(columns).parquet(history.table(name)).where(F.col("cluster") == cluster)

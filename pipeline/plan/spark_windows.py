@@ -1,14 +1,14 @@
-"""From samples to what each partition carries: DataFrames in, DataFrames out.
+"""From samples to each partition's load: DataFrames in, DataFrames out.
 
     samples --neighbours in time--> intervals --by window--> rates --over all windows--> loads
 
-An interval is what happened to a partition between two samples. It is left out where the two lie too far
-apart, where an offset went back (an unclean election cut the log), and where a report is missing. Records
-are counted by offsets. Bytes are what the log grew by; where retention or compaction took something
-meanwhile, they are the records times what a record in the log has on average.
+An interval is what happened to a partition between two samples. It is left out if the samples lie too far
+apart, if an offset went back (an unclean election cut the log), and if a report is missing. Records are
+counted by offsets. Bytes are the log's growth; if retention or compaction removed records meanwhile, they are
+the new records times the log's average size.
 
-What consumers read is counted by brokers for each topic, not for each partition. It is shared out over the
-partitions that the broker led, in proportion to what was written to them in that window.
+Brokers count what consumers read for each topic, not for each partition. It is shared out over the partitions
+that the broker led, in proportion to the bytes written to them in that window.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql.window import Window
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: A DDL for Spark of samples.PARTITIONS and samples.TOPICS, as far as it is used here.
+#: The used columns of samples.PARTITIONS and samples.TOPICS, as DDL for Spark.
 PARTITION_COLUMNS: Final = (
     "sampled_at TIMESTAMP, cluster STRING, topic STRING, topic_id STRING, partition INT, leader INT, "
     "log_start_offset BIGINT, log_end_offset BIGINT, size_bytes BIGINT, lag_records_max BIGINT, "
@@ -39,7 +39,7 @@ def _seconds(moment: Column) -> Column:
 
 
 def partition_intervals(samples: DataFrame, *, gap_s_max: float) -> DataFrame:
-    """topic_id, partition, topic, leader, ended_at, seconds, records_in, bytes_in."""
+    """Return topic_id, partition, topic, leader, ended_at, seconds, records_in, bytes_in."""
     by_time = Window.partitionBy(*_PARTITION).orderBy("sampled_at")
     known = samples.dropDuplicates([*_PARTITION, "sampled_at"]).where(
         "log_end_offset IS NOT NULL AND log_start_offset IS NOT NULL AND size_bytes IS NOT NULL"
@@ -78,8 +78,8 @@ def partition_intervals(samples: DataFrame, *, gap_s_max: float) -> DataFrame:
 
 
 def consumed_intervals(samples: DataFrame, *, gap_s_max: float) -> DataFrame:
-    """broker_id, topic, ended_at, seconds, bytes_out. A counter that went back began again at 0: the broker
-    was restarted."""
+    """Return broker_id, topic, ended_at, seconds, bytes_out. A counter that went back began again at 0: its
+    broker restarted."""
     by_time = Window.partitionBy("broker_id", "topic").orderBy("sampled_at")
     before = samples.dropDuplicates(["broker_id", "topic", "sampled_at"]).select(
         "*",
@@ -97,7 +97,7 @@ def consumed_intervals(samples: DataFrame, *, gap_s_max: float) -> DataFrame:
 
 
 def window_rates(intervals: DataFrame, consumed: DataFrame, *, window_s: int) -> DataFrame:
-    """topic_id, partition, window_at, seconds, in_rate, out_rate; rates in bytes a second. An interval
+    """Return topic_id, partition, window_at, seconds, in_rate, out_rate; rates in bytes a second. An interval
     counts in the window in which it ended."""
     window = (F.floor(_seconds(F.col("ended_at")) / window_s) * window_s).alias("window_at")
     led = (
@@ -126,7 +126,7 @@ def window_rates(intervals: DataFrame, consumed: DataFrame, *, window_s: int) ->
 
 
 def partition_loads(rates: DataFrame) -> DataFrame:
-    """topic_id, partition, windows, and of in_rate and out_rate: _avg over time, _max and _p95 over
+    """Return topic_id, partition, windows, and for in_rate and out_rate: _avg over time, _max and _p95 over
     windows."""
 
     def statistics(name: str) -> list[Column]:

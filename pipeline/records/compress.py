@@ -1,8 +1,8 @@
 """The four codecs, into and out of batches.
 
 Decompression is bounded: output goes into a buffer that grows only while real output fills it, up to the
-caller's cap, so that a kilobyte that claims ten gigabytes costs what it really holds. Batches that are
-opened together are joined in one buffer.
+caller's cap, so a kilobyte that claims ten gigabytes takes only its real size. Batches that are opened
+together are joined in one buffer.
 
 Compression follows what every consumer reads. LZ4 frames have independent blocks, because Kafka's Java
 clients refuse linked ones (and the frame functions of the binding in use write linked ones); snappy is in
@@ -62,7 +62,7 @@ def check_level(compression: Compression, level: int | None) -> None:
 
 
 def compress(compression: Compression, payload: Buffer, level: int | None = None) -> bytes:
-    """The records field of a batch in `compression`. The same bytes give the same bytes."""
+    """Return the records field of a batch in `compression`. The same input gives the same bytes."""
     check_level(compression, level)
     match compression:
         case Compression.ZSTD:
@@ -87,13 +87,13 @@ class Arena:
 
     @property
     def octets(self) -> Octets:
-        """What has been added. Good until the next call that changes the arena."""
+        """Return the bytes added. Valid until the next call that changes the arena."""
         return self._octets[: self.used]
 
     def add(self, compression: Compression, data: memoryview, *, bytes_max: int) -> int:
-        """Open `data` behind what is there; the size of the output, at most `bytes_max`.
+        """Open `data` behind the bytes that are there; return the size of the output, at most `bytes_max`.
 
-        Raises CorruptCompressedData or DecompressedTooLarge; the arena is then as it was.
+        Raise CorruptCompressedData or DecompressedTooLarge; the arena is then unchanged.
         """
         match compression:
             case Compression.LZ4 | Compression.ZSTD:

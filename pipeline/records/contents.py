@@ -1,4 +1,4 @@
-"""What a record holds, as bytes that differ when it does, and 16 bytes of hash for them. Pure."""
+"""Contents of records: bytes that are equal only for equal contents, and a 16-byte hash of them. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ HASH_BYTES = 16
 
 
 def contents(rows: RecordRows, *, with_timestamps: bool) -> pa.Array:
-    """Key, value, headers and perhaps the timestamp of each row. Each length stands before its bytes, so that
-    no two contents run together to the same."""
+    """Return key, value, headers and perhaps the timestamp of each row, each length before its bytes, so that
+    different contents give different bytes."""
     parts = (
         varint_column(zigzag(lengths(rows.key))),
         rows.key,
@@ -29,7 +29,7 @@ def contents(rows: RecordRows, *, with_timestamps: bool) -> pa.Array:
 
 
 def hashes(values: pa.Array) -> pa.Array:
-    """BLAKE2 of each, HASH_BYTES long; null for null."""
+    """Return the BLAKE2 hash of each value, HASH_BYTES long; null for null."""
     is_valid = values.is_valid()
     _, offsets_buffer, data_buffer = values.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32, len(values) + 1, offset=values.offset * 4).tolist()

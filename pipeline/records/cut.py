@@ -1,8 +1,8 @@
-"""Where one partition's stream of rows is cut into batches: a pure function of the rows.
+"""The cutting of one partition's stream of rows into batches: a pure function of the rows.
 
-The cut depends on nothing but the rows and the two limits: not on how the rows were chunked on their way,
-not on time, not on how well a codec does. And it is memoryless: where a batch ends depends only on the rows
-since the batch before it ended. So every attempt of a task cuts the same rows the same way, and one that
+The cut depends only on the rows and the two limits: not on how the rows were chunked on their way, on time,
+or on how well a codec does. It has no memory: where a batch ends depends only on the rows since the end of
+the batch before it. So every attempt of a task cuts the same rows the same way, and one that
 resumes behind a stored batch goes on cutting as the first attempt did; each batch it sends is one that was
 sent before, or none of whose records was. Sequences of idempotent producers (KIP-98) need just that: a
 broker answers a batch that it has, and refuses one that overlaps.
@@ -18,14 +18,14 @@ import numpy as np
 from .varints import Int64s
 
 RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5
-"""Length, attributes, timestamp delta and offset delta, each as long as it can be."""
+"""The greatest size of length, attributes, timestamp delta and offset delta together."""
 
 
 def cuts(sizes: Int64s, *, bytes_max: int, records_max: int) -> list[int]:
-    """The rows before which a full batch ends, ascending: each as soon as the next row would not fit.
+    """Return the rows before which a full batch ends, ascending: each where the next row would not fit.
 
     `sizes` holds the most bytes that each row can take. The rows behind the last cut are not a full batch
-    yet, whatever comes next; a row that exceeds `bytes_max` alone is the caller's to refuse beforehand.
+    yet. The caller has refused rows that exceed `bytes_max` alone.
     """
     ends = np.cumsum(sizes)
     found: list[int] = []

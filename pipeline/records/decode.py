@@ -1,15 +1,15 @@
-"""Record batches to Arrow: what a fetch holds, as the rows of Spark's Kafka source.
+"""Record batches to Arrow: the records of a fetch as the rows of Spark's Kafka source.
 
 Batches are opened a few megabytes at a time: their records become one payload (the fetched bytes themselves
 when nothing is compressed, else one joined buffer), the spans of all records are found together (spans.py),
 every field is read as a column (fields.py), and Arrow copies keys and values out. No object is made per
 record.
 
-A row is either right or not given: each batch's CRC is checked before it is opened, every length against
-what holds it, and offsets must ascend within the span their header states. All else is a DamagedBatch that
-names the batch. Memory is bounded by the caller's figures, whatever the bytes claim: about
-`payload_bytes_target` and one batch of at most `batch_bytes_max` opened at a time, and some ten 64-bit
-numbers for each record, which has at least seven bytes.
+Only right rows are returned: each batch's CRC is checked before it is opened, every length against its
+container, and offsets must ascend within the span of their header. Otherwise DamagedBatch names the batch.
+The caller's figures bound memory, not the bytes' claims: about `payload_bytes_target` and one batch of at
+most `batch_bytes_max` opened at a time, and some ten 64-bit numbers for each record, which has at least seven
+bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .spans import Lanes, Malformed, binary_column, record_spans, refuse_first
 from .varints import Bools, Int64s, Octets, Payload
 
 PAYLOAD_BYTES_TARGET = 4 * 1024 * 1024
-"""Records opened at a time: enough that a call of NumPy costs little per record, few enough for a cache."""
+"""Bytes opened at a time: enough that a call of NumPy costs little per record, few enough for a cache."""
 BATCH_BYTES_MAX = 256 * 1024 * 1024
 """Cap of one batch's records once opened, above what any sane max.message.bytes expands to."""
 PAYLOAD_BYTES_LIMIT = 2**31 - 1
@@ -59,7 +59,8 @@ _EXPANSION_EXPECTED = 4
 
 
 def record_schema(columns: Sequence[str] = PLAIN_COLUMNS) -> pa.Schema:
-    """These columns as Spark expects them of Arrow, each nullable. ValueError for unknown names."""
+    """Return these columns as Spark expects them of Arrow, each nullable. Raise ValueError for unknown
+    names."""
     unknown = [name for name in columns if name not in _FIELDS]
     if unknown:
         raise ValueError(f"unknown columns {', '.join(unknown)}: there are {', '.join(RECORD_COLUMNS)}")
@@ -79,17 +80,17 @@ def decode_records(
     payload_bytes_target: int = PAYLOAD_BYTES_TARGET,
     batch_bytes_max: int = BATCH_BYTES_MAX,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of `data` with first_offset <= offset < end_offset, in order, as record_schema(columns) has
-    them.
+    """Yield the records of `data` with first_offset <= offset < end_offset, in order, in the columns of
+    record_schema(columns).
 
-    `headers` is scan_headers(data) if the caller has it; its `next_offset` says how far the fetch went, which
-    rows cannot: control batches (KIP-98) and aborted ones are dropped. `aborted` holds the (producer id,
-    first offset) pairs of the Fetch answer; only a read_committed one has any. A batch behind `end_offset` is
-    not even looked at. Empty record batches are not given. Timestamps are exact to the millisecond; under
-    LogAppendTime each is the batch's.
+    `headers` is scan_headers(data) if the caller has it. Its `next_offset` says how far the fetch went, which
+    rows can't, because control batches (KIP-98) and aborted ones are dropped. `aborted` holds the (producer
+    id, first offset) pairs of the Fetch answer; only a read_committed one has any. Batches behind
+    `end_offset` are not read. Empty record batches are not yielded. Timestamps are exact to the millisecond;
+    under LogAppendTime each is the batch's.
 
-    Raises DamagedBatch when the first bad batch is reached; what was given before is right. A codec that no
-    release has defined and a timestamp that microseconds in 64 bits cannot hold are told the same way.
+    Raise DamagedBatch at the first bad batch, an undefined codec, or a timestamp beyond microseconds in 64
+    bits; the rows before are right.
     """
     schema = record_schema(columns)
     if not 0 < batch_bytes_max <= PAYLOAD_BYTES_LIMIT // 2 or payload_bytes_target > PAYLOAD_BYTES_LIMIT // 2:
@@ -110,8 +111,8 @@ def decode_records(
 
 
 def holds_wanted(headers: BatchHeaders, first_offset: Int64s | int, end_offset: Int64s | int) -> Bools:
-    """Which batches may have a record with first_offset <= offset < end_offset that is a user's. Offsets are
-    the same for all batches, or one each."""
+    """Return which batches may have a user's record with first_offset <= offset < end_offset. Offsets are the
+    same for all batches, or one each."""
     is_wanted = (headers.last_offset >= first_offset) & (headers.base_offset < end_offset)
     wanted: Bools = is_wanted & ~headers.is_control & (headers.record_count > 0)
     return wanted
@@ -132,10 +133,10 @@ class Opener:
     def groups(
         self, wanted: Int64s, in_range: int, bytes_target: int
     ) -> Iterator[tuple[Int64s, Buffer | Octets, Lanes]]:
-        """(batch numbers, payload, lanes in it), each of about `bytes_target` of opened records.
+        """Yield (batch numbers, payload, lanes in it), each of about `bytes_target` of opened records.
 
-        The CRCs of all `in_range` batches are checked, of the unwanted ones too: it is the header that says
-        so, and all of it but offset, length and leader epoch is worth only what the CRC is.
+        The CRCs of all `in_range` batches are checked, also of unwanted ones: their headers say that they are
+        unwanted, and the CRC covers all of a header but offset, length and leader epoch.
         """
         is_compressed = bool((self._headers.compression[wanted] != Compression.NONE).any())
         first = 0
@@ -161,7 +162,7 @@ class Opener:
         return group, self._view[first : int(ends[-1])], lanes
 
     def _joined(self, wanted: Int64s, bytes_target: int) -> tuple[Int64s, Buffer | Octets, Lanes]:
-        # A fresh arena for each group: what Arrow is given must not change under it.
+        # A fresh arena for each group: Arrow's data must not change.
         arena = Arena(min(bytes_target + bytes_target // 4, self._view.nbytes * _EXPANSION_EXPECTED))
         ends: list[int] = []
         for index in map(int, wanted):
@@ -184,7 +185,7 @@ class Opener:
         return self._headers.record_count[group].astype(np.int64)
 
     def _check_crcs(self, end: int) -> None:
-        """Of the batches before number `end` that have not been checked."""
+        """Check the batches before number `end` that have not been checked."""
         for index in range(self._checked, end):
             start = self._position[index]
             if crc32c(self._view[start + CRC_START : start + self._size[index]]) != self._crc[index]:
@@ -215,7 +216,7 @@ class OpenedGroup(NamedTuple):
     fields: Fields
     offsets: Int64s
     batch_of: Int64s
-    """Which batch of the headers each row stands in."""
+    """Each row's batch, by its number in the headers."""
 
 
 class Decoder:
@@ -274,7 +275,7 @@ class Decoder:
                 return header_column(opened.payload, opened.data, fields)
 
     def _within(self, offsets: Int64s, batch_of: Int64s) -> slice | Bools:
-        """Which rows to make columns of."""
+        """Return the rows to make columns of."""
         first, last = np.searchsorted(offsets, (self._first_offset, self._end_offset)).tolist()
         return slice(first, last)
 
@@ -285,7 +286,8 @@ class Decoder:
         return pa.repeat(self._partition, len(opened.offsets))
 
     def _offsets(self, fields: Fields, batch_of: Int64s) -> Int64s:
-        """Absolute offsets, ascending within what the batch's header spans. Compaction leaves gaps."""
+        """Return absolute offsets, ascending within the span of the batch's header. Compaction leaves
+        gaps."""
         base, last = self._headers.base_offset[batch_of], self._headers.last_offset[batch_of]
         offsets = base + fields.offset_delta
         is_bad = (fields.offset_delta < 0) | (offsets > last)

@@ -1,9 +1,8 @@
 """Arrow to record batches: one partition's stream of rows becomes the batches a producer sends.
 
-Where the stream is cut is a pure function of the rows (cut.py), and so is each batch's every byte, given
-the options, the producer and the timestamp that stands where a row has none: an attempt that is repeated
-sends what was sent before. Batches that are full together are encoded together, column by column; no object
-is made per record.
+Where the stream is cut is a pure function of the rows (cut.py), and so is every byte of a batch, given the
+options, the producer and the timestamp for rows without one: a repeated attempt sends what was sent before.
+Batches that are full together are encoded together, column by column, without an object per record.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class RecordTooLarge(Exception):
 
 
 class BatchOptions(NamedTuple):
-    """How batches are made. Attempts that have to send the same batches must agree in all of it."""
+    """The options of batches. Attempts that have to send the same batches must have the same options."""
 
     compression: Compression = Compression.NONE
     level: int | None = None
@@ -76,7 +75,7 @@ class EncodedBatch(NamedTuple):
 
     data: bytes
     first_row: int
-    """Of its rows the first, counted from the beginning of the partition's stream."""
+    """Its first row, counted from the beginning of the partition's stream."""
     record_count: int
     base_sequence: int
     """-1 without a producer id."""
@@ -85,7 +84,7 @@ class EncodedBatch(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """-1 without a producer id; 2^31-1 is followed by 0 (KAFKA-7692)."""
+        """Return the last record's sequence, -1 without a producer id; 0 follows 2^31-1 (KAFKA-7692)."""
         if self.base_sequence < 0:
             return NO_SEQUENCE
         return (self.base_sequence + self.record_count - 1) & SEQUENCE_MAX
@@ -95,8 +94,8 @@ class PartitionEncoder:
     """Cuts and encodes the stream of one topic-partition.
 
     `timestamp_ms` is given to rows without a timestamp. With a producer id the sequence of a record is its
-    place in the stream, modulo 2^31. `first_row` is the place of the first row that will be added: an attempt
-    that resumes behind stored rows leaves them out and says how many they were.
+    place in the stream, modulo 2^31. `first_row` is the place of the first row that will be added: the number
+    of stored rows, for an attempt that resumes behind them.
     """
 
     def __init__(
@@ -124,23 +123,18 @@ class PartitionEncoder:
 
     @property
     def rows_added(self) -> int:
-        """Rows of the stream up to now, those before `first_row` included."""
+        """Return the rows of the stream up to now, those before `first_row` included."""
         return self._next_row
 
     @property
-    def waiting_rows(self) -> int:
-        """Rows that are in no batch yet."""
-        return self._waiting_rows
-
-    @property
     def waiting_bytes(self) -> int:
-        """The most bytes that the waiting rows' records can take: what this encoder holds, about."""
+        """Return the most bytes that the waiting rows' records can take, about what this encoder holds."""
         return self._waiting_bytes
 
     def add(self, rows: pa.RecordBatch | pa.Table) -> list[EncodedBatch]:
-        """The batches that `rows` made full, in order.
+        """Return the batches that `rows` made full, in order.
 
-        Raises BadColumn, BadRow or RecordTooLarge; the stream cannot go on then.
+        Raise BadColumn, BadRow or RecordTooLarge; the stream can't continue then.
         """
         batches = rows.to_batches() if isinstance(rows, pa.Table) else (rows,)
         encoded: list[EncodedBatch] = []
@@ -149,7 +143,7 @@ class PartitionEncoder:
         return encoded
 
     def finish(self) -> list[EncodedBatch]:
-        """The rest of the stream as its last batch; none if nothing waits."""
+        """Return the rest of the stream as its last batch; no batch if no row waits."""
         if not self._waiting_rows:
             return []
         return self._encode(self._take_waiting(), [self._waiting_rows])
@@ -187,7 +181,7 @@ class PartitionEncoder:
         return waiting
 
     def _encode(self, rows: RecordRows, ends: list[int]) -> list[EncodedBatch]:
-        """The batches that end before the rows `ends`; what follows the last waits again."""
+        """Return the batches that end before the rows `ends`; later rows wait again."""
         first_row = self._next_row - len(rows.size_max)
         encoded: list[EncodedBatch] = []
         first = 0
@@ -260,7 +254,7 @@ class PartitionEncoder:
         payload: memoryview | bytes = records
         if compression is not Compression.NONE:
             payload = compress(compression, records, self._options.level)
-            if len(payload) >= len(records):  # then it would only cost, and might exceed the limit
+            if len(payload) >= len(records):  # no gain, and it might exceed the limit
                 compression, payload = Compression.NONE, records
         producer_id, producer_epoch = self._producer
         base_sequence = first_row & SEQUENCE_MAX if producer_id >= 0 else NO_SEQUENCE
@@ -282,7 +276,7 @@ class PartitionEncoder:
 
 
 def _groups(rows: RecordRows, ends: list[int]) -> list[list[int]]:
-    """`ends` in runs whose rows take at most ENCODE_BYTES_MAX, or in which one batch is larger."""
+    """Return `ends` in runs whose rows take at most ENCODE_BYTES_MAX, or that are one larger batch."""
     bytes_before = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows.size_max)))
     groups: list[list[int]] = []
     start = 0

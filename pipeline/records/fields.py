@@ -24,7 +24,8 @@ _ROUND_ROWS_MIN = 24
 
 
 class Fields(NamedTuple):
-    """One row a record. A null's span is empty; `*_is_null` is None where no row is null."""
+    """The fields of records, a row a record. A null's span is empty; `*_is_null` is None if no row is
+    null."""
 
     timestamp_delta: Int64s
     offset_delta: Int64s
@@ -39,16 +40,16 @@ class Fields(NamedTuple):
     end: Int64s
 
     def picked(self, which: slice | Bools) -> Fields:
-        """Only these rows."""
+        """Return only these rows."""
         if isinstance(which, slice) and which == slice(0, len(self.end)):
             return self
         return Fields._make(None if column is None else column[which] for column in self)
 
 
 def read_fields(payload: Payload, starts: Int64s, ends: Int64s) -> Fields:
-    """The fields of the records in these spans. Raises Malformed unless each fills its span as it should.
+    """Return the fields of the records in these spans. Raise Malformed unless each record fills its span.
 
-    The bytes of headers are looked at only by `header_column`; without it, they must have room for the count.
+    Only `header_column` reads the headers; here their bytes must have room for the count.
     """
     timestamp_delta, at, bad = read_varlongs(payload, starts + 1)
     refuse_first(bad, "timestamp delta runs too long")
@@ -81,8 +82,8 @@ def read_fields(payload: Payload, starts: Int64s, ends: Int64s) -> Fields:
 
 
 def header_column(payload: Payload, data: pa.Buffer, fields: Fields) -> pa.Array:
-    """The headers as Spark's Kafka source gives them: array<struct<key: string, value: binary>>, null where a
-    record has none. Raises Malformed for a null key, one that is not UTF-8, or lengths that lie.
+    """Return the headers as Spark's Kafka source does: array<struct<key: string, value: binary>>, null where
+    a record has none. Raise Malformed for a null key, one that is not UTF-8, or wrong lengths.
 
     Header j of all records that have one is read in round j.
     """
@@ -118,7 +119,7 @@ def header_column(payload: Payload, data: pa.Buffer, fields: Fields) -> pa.Array
 
 
 class _FlatHeaders:
-    """Spans of all headers, record after record."""
+    """The spans of all headers, record after record."""
 
     __slots__ = ("key_end", "key_start", "value_end", "value_is_null", "value_start")
 
@@ -143,7 +144,7 @@ class _FlatHeaders:
         return value_end
 
     def read_rest(self, data: bytes, at: int, places: slice, row: int) -> int:
-        """The headers at `places`, all that are left of one record: `data`, which begins at `at`. Where they
+        """Read the headers at `places`, the rest of one record: `data`, which begins at `at`. Return their
         end.
 
         A hostile record has a million headers, and a round of one row costs as much as one of a hundred.
@@ -177,7 +178,8 @@ class _FlatHeaders:
 
 
 def _sized(payload: Payload, at: Int64s, what: str) -> tuple[Int64s, Int64s, Bools | None]:
-    """(start, end, is null) of bytes with their length in front; an end may lie anywhere behind its start."""
+    """Return (start, end, is null) of bytes with their length in front; an end may lie anywhere behind its
+    start."""
     lengths, start, bad = read_varints(payload, at)
     refuse_first(bad, f"{what} length runs too long")
     smallest = int(lengths.min()) if len(lengths) else 0
@@ -188,7 +190,8 @@ def _sized(payload: Payload, at: Int64s, what: str) -> tuple[Int64s, Int64s, Boo
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """(value, position after it). Raises IndexError at the end of the data, OverflowError beyond an int32."""
+    """Return (value, position after it). Raise IndexError at the end of the data, OverflowError beyond an
+    int32."""
     raw = shift = 0
     while (byte := data[position]) > 0x7F and shift < _VARINT_SHIFT_MAX:
         raw |= (byte & 0x7F) << shift
@@ -201,7 +204,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _first_not_utf8(keys: pa.Array, offsets: Int64s) -> int:
-    """The row of the first key that is not UTF-8."""
+    """Return the row of the first key that is not UTF-8."""
     for place, key in enumerate(keys):
         try:
             key.as_py().decode()

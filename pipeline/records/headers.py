@@ -2,10 +2,10 @@
 
 A scan finds where each batch begins and reads its 61 bytes; it opens no batch. It tolerates the torn last
 batch that a Fetch answer may end with, and nothing else: a length that no batch can have, another format,
-offsets that do not ascend or counts that contradict each other are damage, and damage is a DamagedBatch,
-never a row. A survey is for whoever looks for damage: it tells all there is. A stored CRC is compared where
-records are decoded (decode.py) or where the caller asks (`computed_crcs`): base offset, length and leader
-epoch stand before what it covers, which is why the scan checks that they agree.
+offsets that do not ascend or counts that contradict each other raise DamagedBatch and never become a row. A
+survey returns all damage. A stored CRC is compared where records are decoded (decode.py) or where the caller
+asks (`computed_crcs`). It does not cover base offset, length and leader epoch, so the scan checks that they
+agree.
 
 The layout is KIP-98's; springtide/wire/record_batch.py has it byte by byte.
 """
@@ -81,14 +81,14 @@ HEADER_SCHEMA = pa.schema(
         ("max_timestamp", pa.int64()),
     ]
 )
-"""What `header_rows` gives; `raw` (binary, the whole batch) comes last where it was asked for. Timestamps
-are Unix milliseconds as stored, -1 for none. CRCs are unsigned 32-bit numbers, in the type that Spark has
-for them."""
+"""The columns of `header_rows`; `raw` (binary, the whole batch) comes last where it was asked for. Timestamps
+are Unix milliseconds as stored, -1 for none. CRCs are unsigned 32-bit numbers in a 64-bit type, which Spark
+has."""
 
 
 class DamagedBatch(Exception):
-    """The bytes are no sound record batch. `position` is where it begins in the data that was given;
-    `base_offset` is what its first eight bytes say, None if they are not there."""
+    """The bytes are not a sound record batch. `position` is where it begins in the data; `base_offset` is in
+    its first eight bytes, None if they are missing."""
 
     def __init__(self, reason: str, *, position: int, base_offset: int | None = None) -> None:
         at = "" if base_offset is None else f" with base offset {base_offset}"
@@ -121,20 +121,20 @@ class BatchHeaders:
     base_sequence: NDArray[np.int32]
     record_count: NDArray[np.int32]
     end: int
-    """Where the last whole batch ends: the bytes after it are a torn one. 0 with data present means that not
-    one batch fitted, and that asking for the same bytes again would not progress."""
+    """Position after the last whole batch; the bytes from here on are a torn one. 0 with data present means
+    that no batch fitted, so asking for the same number of bytes again makes no progress."""
 
     def __len__(self) -> int:
         return len(self.position)
 
     @property
     def next_offset(self) -> int | None:
-        """The offset after the last whole batch, where a reader goes on; None without a batch."""
+        """Return the offset after the last whole batch, where a reader continues; None without a batch."""
         return int(self.last_offset[-1]) + 1 if len(self) else None
 
     @property
     def compression(self) -> NDArray[np.int16]:
-        """A Compression value each, or 5-7, which no release has defined."""
+        """Return a Compression value each, or 5-7, which no release has defined."""
         return self.attributes & ATTRIBUTE_COMPRESSION
 
     @property
@@ -154,16 +154,16 @@ class BatchHeaders:
         return has
 
     def damaged(self, index: int, reason: str) -> DamagedBatch:
-        """The error that names batch `index`."""
+        """Return the error that names batch `index`."""
         return DamagedBatch(
             reason, position=int(self.position[index]), base_offset=int(self.base_offset[index])
         )
 
 
 class Survey(NamedTuple):
-    """All that could be found. `faults`: by index of a batch, what its header says that no log holds; its
-    bytes begin and end where `headers` says. `broken`: where no batch could be found any more, and so no end
-    of one. Offsets that do not ascend are no fault here: the caller knows what came before."""
+    """All batches that could be found. `faults`: by index, the error in a batch's header; its bytes begin and
+    end where `headers` says. `broken`: where no further batch could be found, nor the end of one. Offsets
+    that do not ascend are not a fault here, because the caller knows what came before."""
 
     headers: BatchHeaders
     faults: Mapping[int, str]
@@ -171,10 +171,9 @@ class Survey(NamedTuple):
 
 
 def scan_headers(data: Buffer) -> BatchHeaders:
-    """The headers of all whole batches in `data`, the records field of a Fetch answer or a segment's bytes.
+    """Return the headers of all whole batches in `data`, a Fetch answer's records or a segment's bytes.
 
-    Raises DamagedBatch at the first batch that cannot be one. What comes before it is sound and can be had by
-    scanning `data[: error.position]`.
+    Raise DamagedBatch at the first bad batch. The batches before it are sound: scan `data[: error.position]`.
     """
     headers, faults, broken = survey_headers(data)
     does_not_ascend = np.flatnonzero(headers.base_offset[1:] <= headers.last_offset[:-1]) + 1
@@ -187,7 +186,7 @@ def scan_headers(data: Buffer) -> BatchHeaders:
 
 
 def survey_headers(data: Buffer) -> Survey:
-    """As scan_headers, of damaged data, too. Never raises for what the bytes say."""
+    """Return the headers of all whole batches and all damage. No bytes make it raise."""
     view = memoryview(data)
     positions, end, broken = _walk(view)
     at = np.array(positions, np.int64)
@@ -215,7 +214,7 @@ def survey_headers(data: Buffer) -> Survey:
 
 
 def computed_crcs(data: Buffer, headers: BatchHeaders) -> NDArray[np.uint32]:
-    """The CRC-32C that each batch's bytes have, whatever its header says."""
+    """Return the CRC-32C of each batch's bytes, which its header may contradict."""
     view = memoryview(data)
     crcs = [
         crc32c(view[position + CRC_START : position + size])
@@ -227,7 +226,7 @@ def computed_crcs(data: Buffer, headers: BatchHeaders) -> NDArray[np.uint32]:
 def header_rows(
     data: Buffer, headers: BatchHeaders, *, topic: str, partition: int, raw: bool = False
 ) -> pa.RecordBatch:
-    """The rows of HEADER_SCHEMA, CRCs computed; with `raw` also each batch's bytes."""
+    """Return the rows of HEADER_SCHEMA, CRCs computed; with `raw` also each batch's bytes."""
     view = memoryview(data)
     count = len(headers)
     columns = {
@@ -249,7 +248,7 @@ def header_rows(
 
 
 def _walk(view: memoryview) -> tuple[list[int], int, DamagedBatch | None]:
-    """(where whole batches begin, where the last one ends, what stopped the walk if not the end)."""
+    """Return (starts of whole batches, end of the last one, the damage that stopped the walk or None)."""
     positions: list[int] = []
     position, size = 0, len(view)
     unpack = _LENGTH.unpack_from
@@ -274,9 +273,9 @@ def _no_batch(view: memoryview, position: int, reason: str) -> DamagedBatch:
 
 
 def _faults(headers: BatchHeaders, magic: NDArray[np.int16], last_delta: Int64s) -> dict[int, str]:
-    """The batches whose header no log holds, by index, in order: the first rule that each breaks."""
+    """Return the bad headers by index, in order, each with the first rule that it breaks."""
     count = headers.record_count.astype(np.int64)
-    # A record has at least seven bytes, which a codec can shrink: only the plain ones can be held to it here.
+    # A record has at least seven bytes, which a codec can shrink: only plain batches can be checked for it.
     is_plain = headers.compression == Compression.NONE
     rules = (
         (magic != MAGIC, "not record format 2"),

@@ -20,12 +20,12 @@ from .varints import Bools
 CONTROL_KEY_BYTES = 4
 CONTROL_ABORT, CONTROL_COMMIT = 0, 1
 CONTROL_BYTES_MAX = 64 * 1024
-"""A marker is one record of a few bytes; what claims more is no marker."""
+"""A marker is one record of a few bytes; a larger one is not a marker."""
 
 
 def aborted_batches(view: memoryview, headers: BatchHeaders, aborted: Sequence[tuple[int, int]]) -> Bools:
-    """Whether each batch is part of an aborted transaction. `aborted` holds (producer id, first offset), in
-    any order. Raises DamagedBatch for a control batch that cannot be read."""
+    """Return whether each batch is part of an aborted transaction. `aborted` holds (producer id, first
+    offset) in any order. Raise DamagedBatch for a control batch that can't be read."""
     waiting = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
     is_aborted = np.zeros(len(headers), np.bool_)
     open_producers: set[int] = set()
@@ -44,7 +44,7 @@ def aborted_batches(view: memoryview, headers: BatchHeaders, aborted: Sequence[t
 
 
 def _control_type(view: memoryview, headers: BatchHeaders, index: int) -> int:
-    """The type in a control record's key: its version and its type, 16 bits each."""
+    """Return the type in a control record's key: version and type, 16 bits each."""
     start, size = int(headers.position[index]), int(headers.size_bytes[index])
     try:
         record = next(

@@ -1,7 +1,7 @@
-"""Rows of any Arrow type that a Kafka sink accepts, as what a record is made of.
+"""Rows of any Arrow type that a Kafka sink accepts, as the parts of records.
 
-Columns are found by name: key, value, headers, timestamp; whatever else is there is not looked at, and what
-is missing is null in every row. Strings become their UTF-8 bytes.
+Columns are found by name: key, value, headers, timestamp. Other columns are ignored, and a missing one is
+null in every row. Strings become their UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ _INT64_MAX = 2**63 - 1
 
 
 class BadRow(Exception):
-    """Row `row`, counted from the beginning of its partition's stream, is none that a record can be made
-    of."""
+    """Row `row`, counted from the beginning of its partition's stream, can't become a record."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(f"row {row}: {reason}")
@@ -32,22 +31,22 @@ class BadRow(Exception):
 
 
 class BadColumn(TypeError):
-    """A column's type is none that the sink accepts."""
+    """The sink does not accept a column's type."""
 
 
 class RecordRows(NamedTuple):
-    """What records are made of, a row a record. The arrays are of Arrow's type binary."""
+    """The parts of records, a row a record. The arrays are of Arrow's type binary."""
 
     key: pa.Array
     value: pa.Array
     tail: pa.Array
-    """A record's end: the count of its headers, and they."""
+    """A record's end: the count of its headers, and the headers."""
     timestamp_ms: Int64s
     size_max: Int64s
     """The most bytes that each record can take."""
 
     def sliced(self, first: int, last: int) -> RecordRows:
-        """Rows `first` up to `last`, exclusive."""
+        """Return the rows `first` up to `last`, exclusive."""
         count = last - first
         return RecordRows(
             self.key.slice(first, count),
@@ -62,7 +61,7 @@ class RecordRows(NamedTuple):
 
 
 def joined(parts: list[RecordRows]) -> RecordRows:
-    """One after another; at least one."""
+    """Return the rows of all parts, at least one, one after another."""
     if len(parts) == 1:
         return parts[0]
     return RecordRows(
@@ -75,10 +74,10 @@ def joined(parts: list[RecordRows]) -> RecordRows:
 
 
 def record_rows(rows: pa.RecordBatch, *, timestamp_ms: int, first_row: int) -> RecordRows:
-    """`rows` as records. `timestamp_ms` stands where a row has no timestamp; `first_row` is the number of the
-    first in its stream, for errors.
+    """Return `rows` as records. `timestamp_ms` is given to rows without a timestamp; `first_row` is the
+    number of the first row in its stream, for errors.
 
-    Raises BadColumn for a type that is not accepted, BadRow for a header without a key or a negative
+    Raise BadColumn for a type that is not accepted, BadRow for a header without a key or a negative
     timestamp.
     """
     key, value = _bytes_column(rows, "key"), _bytes_column(rows, "value")
@@ -88,14 +87,13 @@ def record_rows(rows: pa.RecordBatch, *, timestamp_ms: int, first_row: int) -> R
 
 
 def lengths(array: pa.Array) -> Int64s:
-    """Bytes of each; -1 for a null, as the wire has it."""
+    """Return the bytes of each value, -1 for a null, as on the wire."""
     sizes: Int64s = pc.fill_null(pc.binary_length(array), -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return sizes
 
 
 def varint_column(*columns: Words | None) -> pa.Array:
-    """A binary array whose rows are one varint after another, one of each column; None stands for a zero
-    byte.
+    """Return a binary array whose rows are varints, one of each column in turn; None stands for a zero byte.
 
     At least one column is not None, and all have one length.
     """
@@ -118,14 +116,14 @@ def varint_column(*columns: Words | None) -> pa.Array:
 
 
 def concatenated(*arrays: pa.Array) -> pa.Array:
-    """Each row's bytes one after another; a null adds none."""
+    """Return each row's bytes one after another; a null adds none."""
     return pc.binary_join_element_wise(
         *arrays, pa.scalar(b"", pa.binary()), null_handling="replace", null_replacement=b""
     )
 
 
 def _sized(array: pa.Array) -> Int64s:
-    """Bytes that each takes with its length in front."""
+    """Return the bytes of each value with its length in front."""
     sizes = lengths(array)
     return varint_sizes(zigzag(sizes)) + np.maximum(sizes, 0)
 

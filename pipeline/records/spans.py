@@ -1,4 +1,4 @@
-"""Where the records of many batches begin and end, and columns made of such spans.
+"""Spans from start to end of each record in many batches, and columns made of such spans.
 
 A record's length stands in front of it, so within a batch one record is found only after another. Across
 batches nothing depends: the batches of a fetch are lanes that advance together, one record a round, each
@@ -24,7 +24,7 @@ _STEPS: list[int] = RECORD_STEPS.tolist()
 
 
 class Malformed(Exception):
-    """Row `row` breaks the record layout. The caller knows in which batch it stands."""
+    """Row `row` breaks the record layout. The caller knows its batch."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(reason)
@@ -47,15 +47,15 @@ class Lanes(NamedTuple):
 
 
 def record_spans(payload: Payload, lanes: Lanes, *, lanes_min: int = LANES_MIN) -> tuple[Int64s, Int64s]:
-    """(starts, ends) of all records, lane after lane: a start is behind the record's length.
+    """Return (starts, ends) of all records, lane after lane: a start is behind the record's length.
 
-    Raises Malformed, whose row here is a *lane*, unless every lane holds exactly its count of records. The
-    caller has checked the counts against the bytes, for they are allocated.
+    Raise Malformed, whose row here is a *lane*, unless every lane holds exactly its count of records. The
+    caller has checked the counts against the bytes, because they are allocated.
     """
     begins = _begins(payload, lanes, lanes_min)
     lengths, starts, bad = read_varints(payload, begins)
     ends = starts + lengths
-    # Whatever the walk did, the records are where it says if each begins where the one before it ends.
+    # The walk is right if each record begins where the one before it ends.
     due = np.empty(len(begins), np.int64)
     due[1:] = ends[:-1]
     first_row = np.cumsum(lanes.records) - lanes.records
@@ -74,7 +74,7 @@ def record_spans(payload: Payload, lanes: Lanes, *, lanes_min: int = LANES_MIN) 
 
 
 def binary_column(data: pa.Buffer, starts: Int64s, ends: Int64s, is_null: Bools | None) -> pa.Array:
-    """A binary array of the spans, which ascend and do not overlap. A null's span is empty.
+    """Return a binary array of the spans, which ascend and do not overlap. A null's span is empty.
 
     The payload is seen as one Arrow array whose even slots are the spans and whose odd slots are the bytes
     between them; Arrow takes the even ones.
@@ -93,7 +93,7 @@ def binary_column(data: pa.Buffer, starts: Int64s, ends: Int64s, is_null: Bools 
 
 
 def _begins(payload: Payload, lanes: Lanes, lanes_min: int) -> Int64s:
-    """Where each record's length stands; -1 where a walk broke off. record_spans judges them."""
+    """Return where each record's length stands, -1 where a walk broke off. record_spans checks them."""
     begins = np.full(int(lanes.records.sum()), -1, np.int64)
     order = np.argsort(-lanes.records, kind="stable")
     counts = lanes.records[order]
@@ -118,7 +118,7 @@ def _begins(payload: Payload, lanes: Lanes, lanes_min: int) -> Int64s:
 
 
 def _walk(payload: Payload, start: int, end: int, count: int) -> Int64s:
-    """Where up to `count` records between `start` and `end` begin; fewer if a length leads out."""
+    """Return where up to `count` records between `start` and `end` begin; fewer if a length leads out."""
     begins: list[int] = []
     if not 0 <= start <= end:
         return np.array(begins, np.int64)
@@ -134,7 +134,8 @@ def _walk(payload: Payload, start: int, end: int, count: int) -> Int64s:
 
 
 def _long_step(data: memoryview, position: int) -> int:
-    """As record_steps, for lengths of any size; a negative one is taken for 0: record_spans refuses it."""
+    """Return a step as record_steps does, for lengths of any size; 0 for a negative one, which record_spans
+    refuses."""
     raw = shift = size = 0
     while (byte := data[position + size]) > 0x7F and shift < _VARINT_SHIFT_MAX:
         raw |= (byte & 0x7F) << shift

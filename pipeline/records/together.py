@@ -1,9 +1,9 @@
-"""Many small pieces of logs decoded at once: the same rows as one after another, in a small part of the time.
+"""Many small pieces of logs decoded at once: the rows of decode_records in a small part of the time.
 
-A call of NumPy costs as much for one record as for a thousand, so that a partition with a record costs some
-millisecond by itself; of thousands of partitions that trickle, each brings a record or two. Only what is
-plain is done here. Whatever is not (damage of any kind above all) is left to decode_records, piece by piece:
-it knows whose it is and where.
+A call of NumPy takes as long for one record as for a thousand, so a partition with one record takes about a
+millisecond by itself; each of thousands of slow partitions brings a record or two. Only plain pieces are
+decoded here. Others, damaged ones above all, are left to decode_records, piece by piece, which can name the
+partition and the place.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from .varints import Bools, Int64s
 
 
 class Piece(NamedTuple):
-    """Whole record batches of one partition, of which the records with first_offset <= offset < end_offset
-    are wanted."""
+    """Whole record batches of one partition. Records with first_offset <= offset < end_offset are wanted."""
 
     topic: str
     partition: int
@@ -46,8 +45,9 @@ class Piece(NamedTuple):
 def decode_together(
     pieces: Sequence[Piece], *, columns: Sequence[str] = PLAIN_COLUMNS
 ) -> pa.RecordBatch | None:
-    """The rows that decode_records has for the pieces, one after another; there may be none. None if they are
-    not plain, or more than are opened at a time: then nothing is known of any of them.
+    """Return the rows of decode_records for the pieces, one after another; there may be no rows.
+
+    None if they are not plain, or more than are opened at a time; that says nothing about any of them.
     """
     schema = record_schema(columns)
     pieces = [piece for piece in pieces if len(piece.records)]
@@ -82,7 +82,7 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 class _Together(Decoder):
-    """Of batches of several partitions, whose offsets have nothing to do with each other."""
+    """A Decoder for batches of several partitions, whose offsets are independent."""
 
     def __init__(
         self, headers: BatchHeaders, schema: pa.Schema, pieces: Sequence[Piece], piece_of: Int64s
@@ -92,7 +92,7 @@ class _Together(Decoder):
         self._piece_of = piece_of
         self.first: Int64s = np.array([piece.first_offset for piece in pieces], np.int64)[piece_of]
         self.end: Int64s = np.array([piece.end_offset for piece in pieces], np.int64)[piece_of]
-        """By batch: which offsets are wanted of it."""
+        """The wanted offsets, by batch."""
 
     def _within(self, offsets: Int64s, batch_of: Int64s) -> slice | Bools:
         which: Bools = (offsets >= self.first[batch_of]) & (offsets < self.end[batch_of])

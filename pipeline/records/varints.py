@@ -1,7 +1,7 @@
 """Zigzag varints, a whole column at a time.
 
-Reading trusts nothing: a position may lie anywhere, a varint may run on for ever. Nothing here raises on
-what the bytes say; each function also returns which rows were bad, and the caller names the batch.
+Reading trusts nothing: a position may lie anywhere, a varint may have no end. No bytes make it raise; each
+function also returns which rows were bad, and the caller names the batch.
 
 A varint holds an int32 in at most five bytes, a varlong an int64 in at most ten (Kafka's ByteUtils). Longer
 ones and values beyond the type are bad, where Java would drop the high bits in silence.
@@ -50,7 +50,7 @@ class Payload:
         self._pairs: NDArray[np.uint16] = _overlapping(self.octets, "<u2")
 
     def words_at(self, at: Int64s) -> Words:
-        """The eight bytes at each position, the first lowest; zeros stand for bytes after the end."""
+        """Return the eight bytes at each position, the first lowest; zeros stand for bytes after the end."""
         last = self.size - _WORD_BYTES
         words = self._words[np.clip(at, 0, last)] if last >= 0 else np.zeros(len(at), np.uint64)
         beyond = np.flatnonzero(at > last)
@@ -62,9 +62,10 @@ class Payload:
         return words.astype(np.uint64, copy=False)
 
     def record_steps(self, at: Int64s) -> Int64s:
-        """From each record's length to the next one's; 0 where it takes more than two bytes or is negative.
+        """Return the way from each record's length to the next one's; 0 for one of more than two bytes or a
+        negative one.
 
-        The inner loop of finding records: three calls, whatever the number of positions.
+        The inner loop of finding records: three calls for any number of positions.
         """
         last = self.size - 2
         if last < 0:
@@ -78,7 +79,7 @@ def _overlapping(octets: Octets, kind: str) -> NDArray[Any]:
 
 
 def _make_record_steps() -> Int64s:
-    """By the two bytes that a record begins with: how far it is to the next record."""
+    """Return the way to the next record by the two bytes that a record begins with."""
     pairs = np.arange(2**16)
     first, second = pairs & 0xFF, pairs >> 8
     is_short, is_long = first < 0x80, (first >= 0x80) & (second < 0x80)
@@ -88,14 +89,14 @@ def _make_record_steps() -> Int64s:
 
 
 RECORD_STEPS = _make_record_steps()
-"""How far it is from one record to the next, by the first two bytes (little endian); see record_steps."""
+"""Bytes from one record to the next, by the record's first two bytes (little endian); see record_steps."""
 
 
 def read_varints(payload: Payload, at: Int64s) -> tuple[Int64s, Int64s, Bools | None]:
-    """(values, positions after them, bad rows or None if there are none) of the varint at each position.
+    """Return (values, positions after them, bad rows or None) of the varint at each position.
 
-    A position outside the payload gives any value and a position after it that is outside too: the caller's
-    check of where a record ends finds it.
+    A position outside the payload gives any value and a position after it that is outside too, which the
+    caller finds when it checks the record's end.
     """
     octets = payload.octets
     first = octets.take(at, mode="clip")
@@ -121,7 +122,7 @@ def read_varints(payload: Payload, at: Int64s) -> tuple[Int64s, Int64s, Bools | 
 
 
 def read_varlongs(payload: Payload, at: Int64s) -> tuple[Int64s, Int64s, Bools | None]:
-    """As read_varints, for int64 in up to ten bytes."""
+    """Read as read_varints does, int64 in up to ten bytes."""
     values, after, bad = read_varints(payload, at)
     rest = np.flatnonzero((after - at > 2) | (bad if bad is not None else False))
     if not len(rest):
@@ -138,7 +139,7 @@ def read_varlongs(payload: Payload, at: Int64s) -> tuple[Int64s, Int64s, Bools |
 
 
 def _read_words(payload: Payload, at: Int64s) -> tuple[Words, Int64s]:
-    """(raw values, sizes) of varints of up to eight bytes; size 9 for those that are longer."""
+    """Return (raw values, sizes) of varints of up to eight bytes; size 9 for longer ones."""
     words = payload.words_at(at)
     stops = ~words & _STOP_BITS
     below = (stops & (~stops + _ONE)) - _ONE  # the bits below the first stop bit; all of them without one
@@ -150,7 +151,7 @@ def _read_words(payload: Payload, at: Int64s) -> tuple[Words, Int64s]:
 
 
 def _read_long(payload: Payload, position: int) -> tuple[int, int]:
-    """(raw value, size) of one varlong of nine or ten bytes; size 0 if it is none. Timestamps that lie
+    """Return (raw value, size) of one varlong of nine or ten bytes; size 0 if it is bad. Timestamps that lie
     292 million years apart need it."""
     raw = 0
     for size, byte in enumerate(payload.octets[position : position + VARLONG_BYTES_MAX].tolist(), start=1):
@@ -161,12 +162,12 @@ def _read_long(payload: Payload, position: int) -> tuple[int, int]:
 
 
 def zigzag(values: Int64s) -> Words:
-    """The unsigned numbers whose base-128 digits are the varints of `values`."""
+    """Return the unsigned numbers whose base-128 digits are the varints of `values`."""
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
 def varint_sizes(raw: Words) -> Int64s:
-    """Bytes of each varint (1-10), `raw` as zigzag made it."""
+    """Return the bytes of each varint (1-10); `raw` is from `zigzag`."""
     sizes = np.ones(len(raw), np.int64)
     largest = int(raw.max()) if len(raw) else 0
     for digits in range(1, VARLONG_BYTES_MAX):

@@ -12,41 +12,43 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
 from pipeline.clock import wall_ms
-from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
+from pipeline.errors import DeliveryFailed, InvalidRows, JobError, ReplayError, SinkStateError
+from pipeline.jobs.job import JobExit, JobOutcome
 from pipeline.records.encode import BATCH_BYTES_LIMIT, BATCH_BYTES_MAX, RECORDS_MAX
-from pipeline.replay.errors import ReplayError
 from pipeline.replay.lake import Found, Lake, find_landed, find_parquet, is_landed
 from pipeline.replay.log import Log, cluster_id, find_log, is_log, parse_log
-from pipeline.replay.pacing import Rates
+from pipeline.replay.pacing import SendRates
 from pipeline.replay.plan import (
     NO_TIME,
     RECORDS_PER_TASK,
     TASKS_DEFAULT,
     Partitioning,
-    Plan,
-    Settings,
+    ReplayPlan,
+    ReplaySettings,
     Timestamps,
     plan_rounds,
 )
-from pipeline.replay.replayer import Means, Progress, run_rounds, target_of
+from pipeline.replay.replayer import Means, ReplayProgress, run_rounds, target_of
 from pipeline.replay.rows import NO_PARTITION_ADVICE
 from pipeline.replay.run_state import RunState, check_same, rounds_left
-from pipeline.replay.task import ReplayTask
+from pipeline.replay.task import ReplayTask, run_task
 from pipeline.sink.commit import TaskReport
-from pipeline.sink.errors import DeliveryFailed, InvalidRows, SinkStateError
 from pipeline.sink.options import BATCH_BYTES_MIN, RETRY_BUDGET_MS
+from springtide.cli.call import UsageError
 from springtide.wire.compression import Compression
 
 if TYPE_CHECKING:
     from pipeline.jobs.context import Context
 
 RECORD_BYTES_GUESS = 1024
-"""Of a log's record, whose size nobody tells beforehand."""
+"""Size of a log's record, which is not known beforehand."""
 TASKS_UNKNOWN = 2
-"""So many tasks share a rate where Spark Connect's client is not told how many run at once."""
+"""Tasks that share a rate, where Spark Connect does not tell how many run at once."""
 _AMOUNT = re.compile(r"(\d{1,15})\s*(k|M|G|)\Z")
 _TIMES = {"": 1, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
 
@@ -139,7 +141,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would be replayed; write nothing")
 
 
-def run(options: argparse.Namespace, context: Context) -> Outcome:
+def run(options: argparse.Namespace, context: Context) -> JobOutcome:
     try:
         with ExitStack() as stack:
             return _Run(options, context, stack).outcome()
@@ -165,7 +167,7 @@ class _Run:
         self._client = stack.enter_context(Client(self._config))
         self._source = self._open_source(stack)
         self._state = RunState(options.checkpoint) if options.checkpoint is not None else None
-        self._rates = Rates(options.records_per_second, options.bytes_per_second)
+        self._rates = SendRates(options.records_per_second, options.bytes_per_second)
 
     def _open_source(self, stack: ExitStack) -> Lake | Log:
         options = self._options
@@ -185,7 +187,7 @@ class _Run:
             raise UsageError(f"{log.topic} would be appended to itself")
         return log
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> JobOutcome:
         plan = self._plan()
         if self._options.dry_run:
             return self._told(plan, self._done(plan), seconds=0.0, before=None)
@@ -205,14 +207,12 @@ class _Run:
         return self._told(plan, done, seconds=time.monotonic() - began, before=before)
 
     def _run_tasks(self, tasks: Sequence[ReplayTask]) -> Sequence[TaskReport]:
-        from pipeline.replay.spark_tasks import run_on_spark  # noqa: PLC0415 - a dry run needs no Spark
+        from pipeline.jobs.spark_tasks import run_tasks  # noqa: PLC0415 - a dry run needs no Spark
 
-        return run_on_spark(self._context.spark, tasks)
+        return run_tasks(self._context.spark, run_task, tasks)
 
-    # --- the plan -------------------------------------------------------------------------------------
-
-    def _plan(self) -> Plan:
-        """The one that the checkpoint has, or a new one."""
+    def _plan(self) -> ReplayPlan:
+        """Return the checkpoint's plan, or a new one."""
         kept = self._state.plan() if self._state is not None else None
         if kept is not None:
             self._check(kept)
@@ -220,7 +220,7 @@ class _Run:
         options = self._options
         partitions, topic_id = target_of(self._client, options.topic)
         found = self._find()
-        settings = replace(
+        settings = structs.replace(
             self._wanted(self._partitioning(found, len(partitions))),
             run_id=f"replay-{uuid.uuid4()}",
             topic_id=topic_id,
@@ -229,22 +229,23 @@ class _Run:
         )
         tasks = min(options.tasks or self._tasks(), max(len(found.streams), 1))
         rounds = plan_rounds(found.streams, tasks=tasks, records_per_task=options.records_per_task)
-        return Plan(
-            replace(settings, batch_records=self._batch_records(found, tasks, len(partitions))), rounds
+        return ReplayPlan(
+            structs.replace(settings, batch_records=self._batch_records(found, tasks, len(partitions))),
+            rounds,
         )
 
-    def _check(self, kept: Plan) -> None:
+    def _check(self, kept: ReplayPlan) -> None:
         assert self._state is not None
         given = self._options.partitioning
         partitioning = kept.settings.partitioning if given is None else Partitioning(given)
         check_same(kept, self._wanted(partitioning).identity(), self._state.root)
 
-    def _wanted(self, partitioning: Partitioning) -> Settings:
+    def _wanted(self, partitioning: Partitioning) -> ReplaySettings:
         options, source = self._options, self._source
         told = (
             f"kafka://{self._source_cluster}/{source.topic}" if isinstance(source, Log) else source.location
         )
-        return Settings(
+        return ReplaySettings(
             run_id="",
             source=told,
             source_topic=options.source_topic or "",
@@ -267,7 +268,7 @@ class _Run:
             return find_landed(source, options.source_topic, from_ms=from_ms, until_ms=until_ms)
         if options.source_topic is not None:
             raise UsageError(
-                f"--source-topic is for tables of `pipeline land`, and {source.location} is none"
+                f"--source-topic is for tables of `pipeline land`, and {source.location} is not one"
             )
         return find_parquet(source)
 
@@ -295,7 +296,7 @@ class _Run:
         return self._context.parallelism or TASKS_UNKNOWN
 
     def _batch_records(self, found: Found, tasks: int, partition_count: int) -> int:
-        """So that what a task sends to a broker at once is about a second's worth of its share."""
+        """Return a batch's records, so that one request brings a broker about a second's worth."""
         share = self._rates.shared(tasks)
         brokers = max(1, len(self._client.known_metadata().brokers))
         together = max(1, math.ceil(partition_count / brokers))
@@ -307,14 +308,12 @@ class _Run:
             limits.append(share.bytes / together / max(size, 1.0))
         return max(1, int(min(limits)))
 
-    # --- what came of it ------------------------------------------------------------------------------
-
-    def _done(self, plan: Plan) -> Progress:
+    def _done(self, plan: ReplayPlan) -> ReplayProgress:
         committed = self._state.committed() if self._state is not None else {}
         rounds_left(plan, committed)
-        return Progress(len(committed), sum(committed.values()), 0)
+        return ReplayProgress(len(committed), sum(committed.values()), 0)
 
-    def _show(self, plan: Plan, before: Progress, now: Progress, seconds: float) -> None:
+    def _show(self, plan: ReplayPlan, before: ReplayProgress, now: ReplayProgress, seconds: float) -> None:
         rate = (now.records - before.records) / seconds if seconds > 0 else 0.0
         self._context.progress(
             now.planned_done,
@@ -322,7 +321,9 @@ class _Run:
             f"round {now.rounds_done} of {len(plan.rounds)}, {now.records} records, {rate:.0f} a second",
         )
 
-    def _told(self, plan: Plan, done: Progress, *, seconds: float, before: Progress | None) -> Outcome:
+    def _told(
+        self, plan: ReplayPlan, done: ReplayProgress, *, seconds: float, before: ReplayProgress | None
+    ) -> JobOutcome:
         settings = plan.settings
         is_dry = before is None
         stored_now = 0 if before is None else done.records - before.records
@@ -354,7 +355,7 @@ class _Run:
                 f"replayed {what}",
                 f"{done.records} records are stored, {stored_now} of them by this run{rate}",
             )
-        return Outcome(Exit.DONE, result, lines)
+        return JobOutcome(JobExit.DONE, result, lines)
 
 
 def _timestamp(text: str) -> int:
@@ -368,13 +369,3 @@ def _amount(text: str) -> int:
     if found is None or not int(found[1]):
         raise argparse.ArgumentTypeError(f"must be a number like 500, 20k or 1M: {text!r}")
     return int(found[1]) * _TIMES[found[2]]
-
-
-JOB = Job(
-    name="replay",
-    summary="a lake or another cluster to a topic, each record once",
-    description=DESCRIPTION,
-    examples=EXAMPLES,
-    add_arguments=add_arguments,
-    run=run,
-)

@@ -1,8 +1,8 @@
 """Parquet files as a source: what there is to replay, and the rows of a piece of it.
 
-A lake is read where it lies, by pyarrow's file systems: a mounted path, file://, s3://, gs://, hdfs://. Two
-kinds are told apart: what `pipeline land` wrote is read by its manifests, so files that no manifest names (of
-a batch that was interrupted) do not count; anything else is every *.parquet file below the path.
+A lake is read by pyarrow's file systems: a mounted path, file://, s3://, gs://, hdfs://. A table of `pipeline
+land` is read by its manifests, so files of an interrupted batch don't count; any other lake is every
+*.parquet file below it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from pipeline.client.values import PartitionRange
+from pipeline.errors import LandError, ReplayError
 from pipeline.files import mounted_path
 from pipeline.land.documents import LandedFile
-from pipeline.land.errors import LandError
 from pipeline.land.reading import landed
 from pipeline.land.table import DIRECTORY
-from pipeline.replay.errors import ReplayError
-from pipeline.replay.plan import NO_PARTITION, NO_TIME, FilePiece, LakeFile, Settings, Stream
+from pipeline.replay.plan import NO_PARTITION, NO_TIME, FilePiece, LakeFile, ReplaySettings, Stream
 from pipeline.replay.rows import OFFSET, columns_of, merged_by_offset, sink_rows
 
 SUFFIX = ".parquet"
@@ -34,8 +33,8 @@ FOOTERS_AT_ONCE = 16
 
 
 class Lake(NamedTuple):
-    """A place that is read. `location` as it was given, a path made absolute: executors have other
-    directories."""
+    """A place that is read. `location`: as it was given, but paths are absolute, since executors have other
+    working directories."""
 
     location: str
 
@@ -46,11 +45,12 @@ class Lake(NamedTuple):
 
     @property
     def path(self) -> Path | None:
-        """None: not on a mounted file system."""
+        """The path; None if it is not on a mounted file system."""
         return mounted_path(self.location)
 
     def open(self) -> tuple[fs.FileSystem, str]:
-        """Raises ReplayError for a place that pyarrow can't read."""
+        """Return the file system and the root in it. Raises ReplayError for a place that pyarrow can't
+        read."""
         try:
             if self.path is not None:
                 return fs.LocalFileSystem(), self.location
@@ -61,8 +61,8 @@ class Lake(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a source holds. has_partitions: whether it tells which partition every record was in;
-    partition_max: the highest, NO_PARTITION if only the rows can tell."""
+    """The contents of a source. has_partitions: each record's partition is known. partition_max: the highest
+    one; NO_PARTITION if partitions are only in the rows."""
 
     streams: tuple[Stream, ...]
     has_partitions: bool
@@ -76,15 +76,13 @@ class Found(NamedTuple):
 
 
 def is_landed(lake: Lake) -> bool:
-    """Whether `pipeline land` wrote it."""
+    """Return whether the lake is a table of `pipeline land` on a mounted path."""
     return lake.path is not None and (lake.path / DIRECTORY).is_dir()
 
 
 def find_landed(lake: Lake, topic: str | None, *, from_ms: int = NO_TIME, until_ms: int = NO_TIME) -> Found:
-    """What manifests list of a topic (None: of the only one), a stream for each partition.
-
-    Files without a record between the two times are left out. Raises ReplayError.
-    """
+    """Return what manifests list of a topic (None: of the only one), a stream for each partition, without
+    files that have no record between the two times. Raises ReplayError."""
     try:
         table = landed(lake.location)
     except LandError as error:
@@ -116,10 +114,10 @@ def find_landed(lake: Lake, topic: str | None, *, from_ms: int = NO_TIME, until_
 
 
 def streams_of(files: Iterable[LandedFile]) -> tuple[Stream, ...]:
-    """A stream for each partition, in the order of its offsets.
+    """Return a stream for each partition, in the order of its offsets.
 
-    What a range landed in several folders is a piece each, unless their offsets lie among each other (records
-    that came late, by their timestamps): then they are one piece, and are merged as they are read.
+    A range that landed in several folders is one piece a folder, unless their offsets overlap (records with
+    earlier timestamps came late): then it is one piece, whose files are merged as they are read.
     """
     by_range: dict[PartitionRange, list[LandedFile]] = {}
     for file in files:
@@ -145,10 +143,8 @@ def _piece(files: Sequence[LandedFile]) -> FilePiece:
 
 
 def find_parquet(lake: Lake) -> Found:
-    """Every Parquet file below a path, a stream each: files have no order among them that a lake could tell.
-
-    Raises ReplayError if there is none, or one whose columns are no records.
-    """
+    """Return every Parquet file below a path as a stream of its own: a lake tells no order of files. Raises
+    ReplayError if there is none, or one whose columns are no records."""
     system, root = lake.open()
     try:
         _refuse_pieces_of_tables(lake, system, root)
@@ -174,7 +170,7 @@ def find_parquet(lake: Lake) -> Found:
 
 
 def _refuse_pieces_of_tables(lake: Lake, system: fs.FileSystem, root: str) -> None:
-    """A table's folders hold files that don't count. Raises ReplayError."""
+    """Raise ReplayError for a folder of a table, which may hold files that don't count."""
     above = [] if lake.path is None else [path for path in lake.path.parents if (path / DIRECTORY).is_dir()]
     if above:
         raise ReplayError(
@@ -205,12 +201,12 @@ def _parquet_files(system: fs.FileSystem, root: str) -> list[LakeFile]:
 
 
 def _is_hidden(path: str) -> bool:
-    """As Spark and Hive have it: `_temporary`, `_SUCCESS`, `.part-0.crc`."""
+    """Return whether Spark and Hive pass over the path: `_temporary`, `_SUCCESS`, `.part-0.crc`."""
     return any(part.startswith((".", "_")) and "=" not in part for part in path.split("/"))
 
 
 def _partition_in(path: str) -> int:
-    """The value of a folder `partition=7`."""
+    """Return the value of a folder `partition=7`, or NO_PARTITION."""
     for segment in path.split("/")[:-1]:
         name, _, value = segment.partition("=")
         if name == "partition" and value.isascii() and value.isdigit() and len(value) <= 9:
@@ -230,14 +226,10 @@ def _join(root: str, path: str) -> str:
     return root if path == "." else f"{root.rstrip('/')}/{path}"
 
 
-# --- rows
-# ---------------------------------------------------------------------------------------------------
-
-
 def lake_rows(
-    lake: Lake, pieces: Sequence[FilePiece], settings: Settings, *, now_ms: int
+    lake: Lake, pieces: Sequence[FilePiece], settings: ReplaySettings, *, now_ms: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the pieces, one after another, as the sink takes them. Raises ReplayError."""
+    """Yield the rows of the pieces in their order, as the sink takes them. Raises ReplayError."""
     system, root = lake.open()
     for piece in pieces:
         for rows in _piece_rows(system, root, piece):

@@ -1,7 +1,6 @@
 """Another cluster's topic as a source: which offsets there are, and their rows.
 
-The range is fixed when the replay is planned, so what comes to the source meanwhile is not replayed: this job
-copies what is there, it does not follow.
+The range is fixed when the replay is planned: records that come to the source later are not replayed.
 """
 
 from __future__ import annotations
@@ -15,15 +14,13 @@ import pyarrow as pa
 from pipeline.client.client import READ_COMMITTED, Client
 from pipeline.client.config import ClientConfig, parse_bootstrap
 from pipeline.client.values import EARLIEST, LATEST, PartitionRange
-from pipeline.replay.errors import ReplayError
+from pipeline.errors import DataLossError, InvalidRows, ReplayError
 from pipeline.replay.lake import Found
-from pipeline.replay.plan import NO_TIME, LogPiece, Settings
+from pipeline.replay.plan import NO_TIME, ReplayRange, ReplaySettings
 from pipeline.replay.rows import sink_rows
-from pipeline.sink.errors import InvalidRows
 from pipeline.sink.target import known_partitions
-from pipeline.source.errors import DataLossError
-from pipeline.source.options import Isolation, View
-from pipeline.source.reading import DamagedLog, TaskReading, read_ranges
+from pipeline.source.options import Isolation, SourceView
+from pipeline.source.reading import DamagedRecords, TaskReading, read_ranges
 
 SCHEME = "kafka"
 COLUMNS = ("key", "value", "partition", "timestamp", "headers")
@@ -52,16 +49,13 @@ def parse_log(source: str, client_id: str) -> Log:
 
 
 def cluster_id(client: Client) -> str:
-    """The id that brokers give their cluster; "" if they give none."""
+    """Return the cluster's id; "" if brokers give none."""
     return client.metadata([]).cluster_id or ""
 
 
 def find_log(client: Client, topic: str, *, from_ms: int = NO_TIME) -> Found:
-    """What is committed of a topic now, a stream for each partition. Raises ReplayError, ClientError.
-
-    from_ms: partitions begin with their first record that is as late. What is committed ends where the first
-    transaction is open.
-    """
+    """Return what is committed of a topic now, up to its first open transaction: a stream for each partition.
+    from_ms: begin at the first record that is as late. Raises ReplayError, ClientError."""
     try:
         partitions = known_partitions(client, topic)
     except InvalidRows as error:
@@ -70,7 +64,7 @@ def find_log(client: Client, topic: str, *, from_ms: int = NO_TIME) -> Found:
     starts = client.list_offsets(dict.fromkeys(partitions, begin))
     ends = client.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=READ_COMMITTED)
     streams = tuple(
-        (LogPiece(*where, starts[where].offset, ends[where].offset),)
+        (ReplayRange(*where, starts[where].offset, ends[where].offset),)
         for where in partitions
         if 0 <= starts[where].offset < ends[where].offset
     )
@@ -78,10 +72,11 @@ def find_log(client: Client, topic: str, *, from_ms: int = NO_TIME) -> Found:
 
 
 def log_rows(
-    log: Log, pieces: Sequence[LogPiece], settings: Settings, *, now_ms: int
+    log: Log, pieces: Sequence[ReplayRange], settings: ReplaySettings, *, now_ms: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the pieces, one after another, as the sink takes them. Raises ReplayError, ClientError."""
-    reading = TaskReading(log.client, View.RECORDS, COLUMNS, Isolation.READ_COMMITTED)
+    """Yield the rows of the pieces in their order, as the sink takes them. Raises ReplayError,
+    ClientError."""
+    reading = TaskReading(log.client, SourceView.RECORDS, COLUMNS, Isolation.READ_COMMITTED)
     try:
         for rows in read_ranges(reading, _as_ranges(pieces)):
             chosen = sink_rows(rows, settings, now_ms=now_ms)
@@ -93,12 +88,12 @@ def log_rows(
             "Retention took them before they were copied. Begin anew, with another --checkpoint, and raise "
             "the source's retention for as long as the replay takes.",
         ) from error
-    except DamagedLog as error:
+    except DamagedRecords as error:
         raise ReplayError(str(error), "`pipeline verify` tells which replicas are damaged.") from error
 
 
-def _as_ranges(pieces: Sequence[LogPiece]) -> list[PartitionRange]:
-    """Pieces of one partition that meet are one range: a reader is given each partition once."""
+def _as_ranges(pieces: Sequence[ReplayRange]) -> list[PartitionRange]:
+    """Return ranges in which adjacent pieces are joined: a reader takes each partition once."""
     ranges: list[PartitionRange] = []
     for piece in pieces:
         if ranges and ranges[-1].where == piece.range.where and ranges[-1].end_offset == piece.start_offset:

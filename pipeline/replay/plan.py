@@ -1,15 +1,15 @@
-"""Who writes what, and when: the whole of a replay, decided before its first record is written. Pure.
+"""Which task writes which records in which round: decided before a replay's first record is written. Pure.
 
-    streams   what has an order to keep: a partition's records, or a file's. Pieces, in order
-    tasks     each stream belongs to one task, so nobody overtakes
+    streams   records that keep their order: a partition's, or a file's. Pieces, in order
+    tasks     each stream belongs to one task, so no record overtakes another
     rounds    each task takes its next pieces, up to a number of records; a round ends before the next begins
 
-A round is to the sink what a micro-batch is: it has its own producer epoch, its openings and its commit. So a
-replay that is started again goes on with the round that it was in, reads none of the earlier ones, and what
-an attempt of an earlier round still sends is fenced off.
+To the sink a round is a micro-batch: it has its own producer epoch, openings and commit. So a replay that is
+started again goes on with the round that it was in, and what an attempt of an earlier round still sends is
+fenced off.
 
 The plan is written down once. It must not depend on how many machines there are today: a second run that cut
-the rows otherwise would store them at other sequences, which is to store them twice.
+the rows in another way would give them other sequences, and store them twice.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta, Struct
 
 from pipeline.client.values import PartitionRange
-from pipeline.replay.errors import ReplayError
+from pipeline.errors import ReplayError
+from pipeline.stored import INT32_MAX, INT64_MAX, Int32, Int64
 
 RECORDS_PER_TASK = 1_000_000
-"""Of one round. What a task that fails has to read again, and what is not overlapped between two rounds."""
+"""In one round: what a task that fails has to read again."""
 TASKS_DEFAULT = 64
-"""Streams allowing. More than there are slots costs nothing but waiting in line."""
+"""Tasks of a round, if there are so many streams. Tasks beyond Spark's slots only wait for a free one."""
 TASKS_MAX = 10_000
 PIECES_MAX = 2_000_000
 NO_PARTITION = -1
@@ -34,26 +37,24 @@ NO_TIME = -1
 
 
 class Partitioning(Enum):
-    """Which partition a record goes to."""
+    """Which partition a record goes to: the one that it had, or the one where Kafka's producers put its
+    key."""
 
     KEEP = "keep"
-    """The one it had."""
     MURMUR2 = "murmur2"
-    """The one where Kafka's producers put its key."""
 
 
 class Timestamps(Enum):
     KEEP = "keep"
     NOW = "now"
-    """That of the round's beginning: topics with a retention by time delete what is older as it comes."""
+    """The time when the round began. Topics with a retention by time delete older records as they come."""
 
 
 class LakeFile(NamedTuple):
-    """A Parquet file. `path` is relative to the lake's root. Not of `size_bytes` any more: not the file
-    planned."""
+    """A Parquet file. `path` is relative to the lake's root. A file of another size is another file."""
 
     path: str
-    size_bytes: int
+    size_bytes: Int64
 
 
 class FilePiece(NamedTuple):
@@ -63,21 +64,21 @@ class FilePiece(NamedTuple):
     """
 
     files: tuple[LakeFile, ...]
-    partition: int
-    records: int
+    partition: Annotated[int, Meta(ge=NO_PARTITION, le=INT32_MAX)]
+    records: Annotated[int, Meta(ge=1, le=INT64_MAX)]
 
 
-class LogPiece(NamedTuple):
+class ReplayRange(NamedTuple):
     """Offsets `start_offset` to `end_offset` (exclusive) of a partition of another cluster."""
 
     topic: str
-    partition: int
-    start_offset: int
-    end_offset: int
+    partition: Int32
+    start_offset: Int64
+    end_offset: Int64
 
     @property
     def records(self) -> int:
-        """At most: compaction may have left fewer."""
+        """Records at most: compaction may have left fewer."""
         return self.end_offset - self.start_offset
 
     @property
@@ -85,38 +86,41 @@ class LogPiece(NamedTuple):
         return PartitionRange(*self)
 
 
-Piece = FilePiece | LogPiece
+Piece = FilePiece | ReplayRange
 Stream = tuple[Piece, ...]
-"""In the order to be kept."""
+"""Pieces whose order is kept."""
 Round = tuple[tuple[Piece, ...], ...]
-"""What each task does, by its index. A task may have nothing to do."""
+"""The pieces of each task, by its index; perhaps none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What every task of a replay has in common, whenever it runs.
+_Time = Annotated[int, Meta(ge=NO_TIME, le=INT64_MAX)]
+_Count = Annotated[int, Meta(ge=1, le=INT32_MAX)]
 
-    source: where records come from, for people and to tell replays apart; source_topic: "" if it was not
-    said. from_ms, until_ms: only records whose timestamp is in between (until_ms itself is not), or NO_TIME.
+
+class ReplaySettings(Struct, frozen=True, kw_only=True, rename="camel", tag_field="kind", tag="replay"):
+    """Settings that all tasks of a replay have in common.
+
+    source: where records come from, for people and to tell replays apart; source_topic: "" if none was given.
+    from_ms, until_ms: only records whose timestamp is in between (until_ms itself is not), or NO_TIME.
     partition_count: the target's when the replay was planned; keys are spread over so many to the end.
     """
 
     run_id: str
     source: str
+    source_topic: str = ""
     topic: str
     topic_id: str
-    partition_count: int
+    partition_count: _Count
     partitioning: Partitioning
     timestamps: Timestamps = Timestamps.KEEP
-    from_ms: int = NO_TIME
-    until_ms: int = NO_TIME
-    batch_bytes: int = 1_000_000
-    batch_records: int = 2**16
-    source_topic: str = ""
-    planned_ms: int = 0
+    from_ms: _Time = NO_TIME
+    until_ms: _Time = NO_TIME
+    batch_bytes: _Count = 1_000_000
+    batch_records: _Count = 2**16
+    planned_ms: Int64 = 0
 
     def identity(self) -> Mapping[str, str]:
-        """What a second run has to ask for to be the same replay. By the names that its user knows."""
+        """Return what makes a second run the same replay, by the names of the command line."""
         return {
             "SRC": self.source,
             "--source-topic": self.source_topic,
@@ -129,13 +133,13 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    settings: Settings
+class ReplayPlan:
+    settings: ReplaySettings
     rounds: tuple[Round, ...]
 
     @property
     def records(self) -> int:
-        """At most: rows outside the times that were asked for are counted."""
+        """Records at most: rows outside the times that were asked for are counted."""
         return sum(records_of(one) for one in self.rounds)
 
     @property
@@ -150,21 +154,21 @@ def records_of(one: Round) -> int:
 def plan_rounds(
     streams: Iterable[Stream], *, tasks: int, records_per_task: int = RECORDS_PER_TASK
 ) -> tuple[Round, ...]:
-    """Every piece in one round, streams in order. Each round ends when its largest task has
-    `records_per_task`, or one piece more. Raises ReplayError for numbers that no plan can be made of."""
+    """Return rounds that hold every piece once, streams in order. A task's part of a round has at most
+    `records_per_task` records, or one piece. Raises ReplayError for numbers that no plan can be made of."""
     if not 1 <= tasks <= TASKS_MAX:
         raise ReplayError(f"{tasks} tasks: 1 to {TASKS_MAX} are possible")
     if records_per_task < 1:
         raise ReplayError(f"{records_per_task} records a task: at least one is needed")
-    wanted = [cut(stream, records_per_task) for stream in streams]
-    wanted = [stream for stream in wanted if stream]
-    count = sum(map(len, wanted))
+    whole = list(streams)
+    count = sum(_parts(piece, records_per_task) for stream in whole for piece in stream)
     if count > PIECES_MAX:
         raise ReplayError(
             f"a plan of {count} pieces is too large (at most {PIECES_MAX})",
             "Raise --records-per-task, or replay a part: a folder, or a span of time.",
         )
-    queues = [deque(queue) for queue in spread(wanted, tasks) if queue]
+    wanted = [cut(stream, records_per_task) for stream in whole]
+    queues = [deque(queue) for queue in spread([one for one in wanted if one], tasks) if queue]
     rounds: list[Round] = []
     while any(queues):
         rounds.append(tuple(_take(queue, records_per_task) for queue in queues))
@@ -172,10 +176,10 @@ def plan_rounds(
 
 
 def cut(stream: Stream, records_max: int) -> Stream:
-    """The stream without empty pieces; ranges of a log in parts of at most so many offsets."""
+    """Return the stream without empty pieces, and ranges of a log in parts of at most so many offsets."""
     parts: list[Piece] = []
     for piece in stream:
-        if isinstance(piece, LogPiece):
+        if isinstance(piece, ReplayRange):
             parts.extend(
                 piece._replace(start_offset=first, end_offset=min(first + records_max, piece.end_offset))
                 for first in range(piece.start_offset, piece.end_offset, records_max)
@@ -185,9 +189,16 @@ def cut(stream: Stream, records_max: int) -> Stream:
     return tuple(parts)
 
 
+def _parts(piece: Piece, records_max: int) -> int:
+    """Return how many pieces `cut` makes of one."""
+    if isinstance(piece, ReplayRange):
+        return len(range(piece.start_offset, piece.end_offset, records_max))
+    return min(piece.records, 1)
+
+
 def spread(streams: Sequence[Stream], tasks: int) -> list[list[Piece]]:
-    """Whole streams to tasks, the largest first, each to whom has least (Graham's LPT): no task has more than
-    4/3 of what it must have, or its one stream."""
+    """Give whole streams to tasks, the largest first, each to the task that has least (Graham's LPT): no task
+    has more than 4/3 of what it must have, or its one stream."""
     sizes = [sum(piece.records for piece in stream) for stream in streams]
     loads = [0] * min(tasks, len(streams))
     chosen: list[list[int]] = [[] for _ in loads]
@@ -199,7 +210,7 @@ def spread(streams: Sequence[Stream], tasks: int) -> list[list[Piece]]:
 
 
 def _take(queue: deque[Piece], records_max: int) -> tuple[Piece, ...]:
-    """The next pieces: as many as fit, at least one if there is one."""
+    """Take the next pieces: as many as fit, at least one if there is one."""
     taken: list[Piece] = []
     room = records_max
     while queue and (not taken or queue[0].records <= room):

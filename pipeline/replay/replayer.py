@@ -1,7 +1,4 @@
-"""A replay, round by round: runs what is left of its plan, and commits each round before the next begins.
-
-How tasks are run is a parameter, so the order of things is tested without Spark.
-"""
+"""A replay, round by round: runs what is left of its plan, and commits each round before the next begins."""
 
 from __future__ import annotations
 
@@ -12,15 +9,14 @@ from typing import NamedTuple
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
 from pipeline.client.values import TopicPartition
-from pipeline.replay.errors import ReplayError
+from pipeline.errors import InvalidRows, ReplayError
 from pipeline.replay.lake import Lake
 from pipeline.replay.log import Log
-from pipeline.replay.pacing import NO_LIMIT, Rates
-from pipeline.replay.plan import Plan, Settings, records_of
+from pipeline.replay.pacing import NO_LIMIT, SendRates
+from pipeline.replay.plan import ReplayPlan, ReplaySettings, records_of
 from pipeline.replay.run_state import RunState, rounds_left
 from pipeline.replay.task import ReplayTask
 from pipeline.sink.commit import TaskReport, check_stored, commit_summary
-from pipeline.sink.errors import InvalidRows
 from pipeline.sink.target import known_partitions
 from springtide.wire.compression import Compression
 
@@ -29,18 +25,16 @@ RunTasks = Callable[[Sequence[ReplayTask]], Sequence[TaskReport]]
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What a run may choose anew: nothing of it changes which records are stored, or where.
-
-    rates: of all tasks together, to each broker.
-    """
+    """Settings that each run may choose: they do not change which records are stored, or where. rates: to
+    each broker, from all tasks together."""
 
     source: Lake | Log
     client: ClientConfig
     compression: Compression = Compression.NONE
-    rates: Rates = NO_LIMIT
+    rates: SendRates = NO_LIMIT
 
 
-class Progress(NamedTuple):
+class ReplayProgress(NamedTuple):
     """records: stored by committed rounds, earlier runs' included."""
 
     rounds_done: int
@@ -49,19 +43,19 @@ class Progress(NamedTuple):
 
 
 def run_rounds(
-    plan: Plan,
+    plan: ReplayPlan,
     state: RunState,
     client: Client,
     means: Means,
     run_tasks: RunTasks,
     *,
-    on_progress: Callable[[Progress], None],
-) -> Progress:
-    """Does the rounds that are left. Raises ReplayError, DeliveryFailed, SinkStateError, ClientError, or what
-    `run_tasks` raises; whatever it is, the next run goes on where this one ended."""
+    on_progress: Callable[[ReplayProgress], None],
+) -> ReplayProgress:
+    """Run the rounds that are left. Raises ReplayError, DeliveryFailed, SinkStateError, ClientError, or what
+    `run_tasks` raises; the next run goes on where this one ended."""
     committed = state.committed()
     left = rounds_left(plan, committed)
-    done = Progress(
+    done = ReplayProgress(
         len(committed),
         sum(committed.values()),
         sum(records_of(plan.rounds[number]) for number in committed),
@@ -79,15 +73,15 @@ def run_rounds(
         check_stored(client, reports)
         state.sink.record_commit(number, commit_summary(number, reports))
         stored = sum(each.records for report in reports for each in report.delivered.values())
-        done = Progress(
+        done = ReplayProgress(
             number + 1, done.records + stored, done.planned_done + records_of(plan.rounds[number])
         )
         on_progress(done)
     return done
 
 
-def tasks_of(plan: Plan, number: int, state: RunState, means: Means) -> list[ReplayTask]:
-    """The tasks of a round that have anything to do."""
+def tasks_of(plan: ReplayPlan, number: int, state: RunState, means: Means) -> list[ReplayTask]:
+    """Return the tasks of a round that have pieces."""
     busy = [(index, pieces) for index, pieces in enumerate(plan.rounds[number]) if pieces]
     return [
         ReplayTask(
@@ -106,7 +100,7 @@ def tasks_of(plan: Plan, number: int, state: RunState, means: Means) -> list[Rep
 
 
 def target_of(client: Client, topic: str) -> tuple[list[TopicPartition], str]:
-    """A topic's partitions and id. Raises ReplayError if it can't be written to, ClientError."""
+    """Return a topic's partitions and id. Raises ReplayError if it can't be written to, ClientError."""
     try:
         partitions = known_partitions(client, topic)
     except InvalidRows as error:
@@ -116,8 +110,8 @@ def target_of(client: Client, topic: str) -> tuple[list[TopicPartition], str]:
     return partitions, client.known_metadata().topics[topic].topic_id
 
 
-def check_target(client: Client, settings: Settings) -> None:
-    """Raises ReplayError if the topic is not the one that the replay was planned for."""
+def check_target(client: Client, settings: ReplaySettings) -> None:
+    """Raise ReplayError if the topic is not the one that the replay was planned for."""
     partitions, topic_id = target_of(client, settings.topic)
     if topic_id != settings.topic_id or len(partitions) < settings.partition_count:
         raise ReplayError(

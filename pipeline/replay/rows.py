@@ -1,7 +1,7 @@
-"""Rows of a lake as the sink takes them: which columns count, which rows, and in which order. Pure.
+"""Rows of a lake as the sink takes them: which columns, which rows, and in which order. Pure.
 
-Names are matched without regard to case. What is not key, value, headers, timestamp or partition is passed
-over.
+Names are matched without regard to case. Other columns than key, value, headers, timestamp and partition are
+left out.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.replay.errors import ReplayError
-from pipeline.replay.plan import NO_PARTITION, NO_TIME, Partitioning, Settings, Timestamps
+from pipeline.errors import ReplayError
+from pipeline.replay.plan import NO_PARTITION, NO_TIME, Partitioning, ReplaySettings, Timestamps
 
 MILLISECONDS = pa.timestamp("ms", tz="UTC")
 OFFSET = "offset"
@@ -25,7 +25,8 @@ NO_PARTITION_ADVICE = (
 
 
 def columns_of(schema: pa.Schema, path: str) -> dict[str, str]:
-    """The file's names of COLUMNS that it has. Raises ReplayError if they can't be a topic's records."""
+    """Return the file's own names by those of COLUMNS. Raises ReplayError if they can't be a topic's
+    records."""
     found: dict[str, str] = {}
     for field in schema:
         name = field.name.lower()
@@ -90,12 +91,12 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def sink_rows(
-    rows: pa.RecordBatch, settings: Settings, *, partition: int = NO_PARTITION, now_ms: int
+    rows: pa.RecordBatch, settings: ReplaySettings, *, partition: int = NO_PARTITION, now_ms: int
 ) -> pa.RecordBatch:
-    """What of the rows is replayed, as the sink takes it; perhaps none.
+    """Return the rows that are replayed, as the sink takes them; perhaps none.
 
-    rows: columns of COLUMNS. partition: of all rows, where no column tells. now_ms: stands for every
-    timestamp, or for those that are missing or below 0 (Kafka's -1 is "no timestamp").
+    rows: columns of COLUMNS. partition: of all rows, if there is no such column. now_ms: takes the place of
+    every timestamp, or of those that are missing or below 0 (Kafka's -1 is "no timestamp").
     """
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     times = columns.pop("timestamp", None)
@@ -125,7 +126,7 @@ def sink_rows(
 
 
 def _within(times: pa.Array, from_ms: int, until_ms: int) -> pa.Array | None:
-    """Which timestamps are asked for; None: all, also those that are missing."""
+    """Return which timestamps are asked for; None: all, also those that are missing."""
     if from_ms == until_ms == NO_TIME:
         return None
     numbers = times.cast(pa.int64())
@@ -136,11 +137,9 @@ def _within(times: pa.Array, from_ms: int, until_ms: int) -> pa.Array | None:
 
 
 def merged_by_offset(sources: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Rows of several sources, each ascending in the column `offset`, as one that ascends.
-
-    What one range of a log landed in several folders (by the hour of its records) comes together again.
-    Raises ReplayError for a source that does not ascend, or an offset that is there twice.
-    """
+    """Merge rows of several sources that each ascend in the column `offset`: one range of a log that landed
+    in several folders, by the hour. Raises ReplayError for a source that does not ascend, or an offset that
+    is there twice."""
     reached = -1
     heads = [head for head in (_Head.of(source) for source in sources) if head is not None]
     while heads:
@@ -157,7 +156,7 @@ def merged_by_offset(sources: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa
 
 
 class _Head:
-    """The rows of a source that are next."""
+    """The next rows of a source."""
 
     def __init__(self, rows: pa.RecordBatch, source: Iterator[pa.RecordBatch]) -> None:
         self._source = source
@@ -175,7 +174,7 @@ class _Head:
             raise ReplayError("a file's rows are not in the order of their offsets")
 
     def take_until(self, offset: int) -> pa.RecordBatch:
-        """Rows up to this offset, inclusive."""
+        """Take the rows up to this offset, inclusive."""
         count = int(np.searchsorted(self.offsets, offset, side="right"))
         taken, self._rows = self._rows.slice(0, count), self._rows.slice(count)
         self._reached = int(self.offsets[count - 1]) if count else -1
@@ -183,7 +182,7 @@ class _Head:
         return taken
 
     def refill(self) -> bool:
-        """Whether there are rows left."""
+        """Read on if needed; return whether there are rows left."""
         if len(self.offsets):
             return True
         rows = next((rows for rows in self._source if rows.num_rows), None)

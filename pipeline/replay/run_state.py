@@ -1,4 +1,4 @@
-"""What a replay keeps in its checkpoint: the plan, once, and the sink's openings and commits of each round.
+"""The files of a replay's checkpoint: the plan, and the sink's openings and commits of each round.
 
 <checkpoint>/replay.json.gz                            the plan; the first driver's stays
 <checkpoint>/springtide-sink/<round>/...               see sink/state.py
@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pipeline.files import Disk, mounted_path, put_if_absent
-from pipeline.replay.errors import ReplayError
-from pipeline.replay.plan import Plan
+from pipeline.errors import ReplayError
+from pipeline.files import StoredFiles, shared_path
+from pipeline.replay.plan import ReplayPlan
 from pipeline.replay.plan_json import ENCODED_BYTES_MAX, decode_plan, encode_plan
 from pipeline.sink.state import DIRECTORY, SinkState
 
@@ -23,41 +23,28 @@ class RunState:
     """One checkpoint. Raises ReplayError, SinkStateError."""
 
     def __init__(self, checkpoint: str) -> None:
-        root = mounted_path(checkpoint)
-        if root is None:
-            raise ReplayError(
-                f"the checkpoint {checkpoint!r} is not on a mounted file system: it keeps small files that "
-                "must be created atomically",
-                "Give a path that driver and executors share.",
-            )
-        self.root = root.absolute()
+        self.root = shared_path(checkpoint, ReplayError, what="the checkpoint").absolute()
         self.sink_directory = self.root / DIRECTORY
         self.sink = SinkState(self.sink_directory)
-        self._plan: Path = self.root / PLAN
+        self._plan = self.root / PLAN
+        self._files = StoredFiles(ReplayError, bytes_max=ENCODED_BYTES_MAX)
 
-    def plan(self) -> Plan | None:
-        """None if nothing was planned here."""
-        try:
-            found = Disk().read(self._plan, ENCODED_BYTES_MAX + 1)
-        except OSError as error:
-            raise ReplayError(f"{self._plan} can't be read: {error}") from error
+    def plan(self) -> ReplayPlan | None:
+        """Return the plan; None if nothing was planned here."""
+        found = self._files.read(self._plan)
         return None if found is None else decode_plan(found, str(self._plan))
 
-    def keep(self, plan: Plan) -> Plan:
-        """The plan that holds from now on: this one, or that of a driver which was quicker."""
-        try:
-            found = put_if_absent(Disk(), self._plan, encode_plan(plan), bytes_max=ENCODED_BYTES_MAX + 1)
-        except OSError as error:
-            raise ReplayError(f"{self._plan} can't be written: {error}") from error
-        return decode_plan(found, str(self._plan))
+    def keep(self, plan: ReplayPlan) -> ReplayPlan:
+        """Return the plan that holds from now on: this one, or the one that another driver wrote first."""
+        return decode_plan(self._files.put_if_absent(self._plan, encode_plan(plan)), str(self._plan))
 
     def committed(self) -> dict[int, int]:
-        """Records stored by each round that is committed."""
+        """Return the records that each committed round stored."""
         return {number: _stored(summary) for number, summary in sorted(self.sink.commits().items())}
 
 
-def check_same(kept: Plan, wanted: Mapping[str, str], checkpoint: Path) -> None:
-    """Raises ReplayError if the checkpoint is another replay's."""
+def check_same(kept: ReplayPlan, wanted: Mapping[str, str], checkpoint: Path) -> None:
+    """Raise ReplayError if the checkpoint is another replay's."""
     has = kept.settings.identity()
     differences = [f"{name} was {has[name]}, now {wanted[name]}" for name in has if has[name] != wanted[name]]
     if differences:
@@ -67,8 +54,8 @@ def check_same(kept: Plan, wanted: Mapping[str, str], checkpoint: Path) -> None:
         )
 
 
-def rounds_left(plan: Plan, committed: Mapping[int, int]) -> Sequence[int]:
-    """Those still to do, in order. Rounds are done one after another; a gap means that files were lost."""
+def rounds_left(plan: ReplayPlan, committed: Mapping[int, int]) -> Sequence[int]:
+    """Return the rounds still to do, in order. Raises ReplayError for a gap: files were lost then."""
     done = len(committed)
     if set(committed) != set(range(done)) or done > len(plan.rounds):
         raise ReplayError(

@@ -1,8 +1,8 @@
 """One attempt of one task of a round: reads its pieces and delivers them, once. Without Spark, in executors.
 
-To the sink a round is a micro-batch: the task's producer id comes of the run's id and the task's index, the
-producer epoch is the round's number, and openings lie in the checkpoint. See sink/delivery.py for what makes
-that store each record once.
+To the sink a round is a micro-batch: the task's producer id follows from the run's id and the task's index,
+the producer epoch is the round's number, and openings are in the checkpoint. sink/delivery.py tells why each
+record is stored once.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ import pyarrow as pa
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
 from pipeline.clock import wall_ms
+from pipeline.errors import ReplayError
 from pipeline.records.encode import BatchOptions, RecordTooLarge
-from pipeline.replay.errors import ReplayError
 from pipeline.replay.lake import Lake, lake_rows
 from pipeline.replay.log import Log, log_rows
 from pipeline.replay.paced_client import PacedClient
-from pipeline.replay.pacing import NO_LIMIT, Rates
-from pipeline.replay.plan import FilePiece, LogPiece, Piece, Settings
+from pipeline.replay.pacing import NO_LIMIT, SendRates
+from pipeline.replay.plan import FilePiece, Piece, ReplayRange, ReplaySettings
 from pipeline.sink.commit import TaskReport
 from pipeline.sink.delivery import DeliveryOptions
-from pipeline.sink.fingerprint import Fingerprint, fingerprint_of
 from pipeline.sink.identity import derive_identity
-from pipeline.sink.opening import TopicOpening
+from pipeline.sink.opening import Fingerprint, TopicOpening, fingerprint_of
 from pipeline.sink.state import SinkState
 from pipeline.sink.target import propose_opening
 from pipeline.sink.task import TaskSettings, TaskWriter
@@ -36,12 +35,10 @@ from springtide.wire.compression import Compression
 
 @dataclass(frozen=True, slots=True)
 class ReplayTask:
-    """All that a worker needs. Pickles.
+    """Everything that a worker needs; it pickles. client: for the target cluster. state: the sink's
+    directory, which driver and workers share. rates: this task's."""
 
-    client: of the target. state: the sink's directory, which driver and workers share. rates: of this task.
-    """
-
-    settings: Settings
+    settings: ReplaySettings
     source: Lake | Log
     client: ClientConfig
     state: Path
@@ -49,7 +46,7 @@ class ReplayTask:
     index: int
     pieces: tuple[Piece, ...]
     compression: Compression = Compression.NONE
-    rates: Rates = NO_LIMIT
+    rates: SendRates = NO_LIMIT
     delivery: DeliveryOptions = field(default_factory=DeliveryOptions)
 
 
@@ -58,7 +55,8 @@ def client_of(task: ReplayTask) -> Client:
 
 
 def run_task(task: ReplayTask, make_client: Callable[[ReplayTask], Client] = client_of) -> TaskReport:
-    """Raises ReplayError, or what the sink and client raise; another attempt goes on from what is stored."""
+    """Run the task. Raises ReplayError, or what the sink and client raise; another attempt goes on from what
+    is stored."""
     settings = task.settings
     state = SinkState(task.state)
     with make_client(task) as client:
@@ -93,8 +91,8 @@ def run_task(task: ReplayTask, make_client: Callable[[ReplayTask], Client] = cli
 
 
 def propose(client: Client, task: ReplayTask) -> TopicOpening:
-    """The target's opening, with the partitions it had when the replay was planned: a key that went elsewhere
-    in the middle of a replay would be out of order. Raises ReplayError, InvalidRows, ClientError."""
+    """Return the target's opening, with the partitions that it had when the replay was planned: with more, a
+    key would go to another partition in the middle. Raises ReplayError, InvalidRows, ClientError."""
     settings = task.settings
     opening = propose_opening(
         client,
@@ -116,8 +114,8 @@ def propose(client: Client, task: ReplayTask) -> TopicOpening:
     )
 
 
-def fingerprint_of_round(settings: Settings, number: int) -> Fingerprint:
-    """What attempts of a round must agree in. Their pieces come from the one plan."""
+def fingerprint_of_round(settings: ReplaySettings, number: int) -> Fingerprint:
+    """Return what attempts of a round must agree in, beside their plan."""
     return fingerprint_of(
         {
             **settings.identity(),
@@ -130,11 +128,11 @@ def fingerprint_of_round(settings: Settings, number: int) -> Fingerprint:
 
 
 def task_rows(task: ReplayTask, *, now_ms: int) -> Iterator[pa.RecordBatch]:
-    """The task's rows, the same in every attempt."""
+    """Return the task's rows, the same in every attempt."""
     match task.source:
         case Lake() as lake:
             files = [piece for piece in task.pieces if isinstance(piece, FilePiece)]
             return lake_rows(lake, files, task.settings, now_ms=now_ms)
         case Log() as log:
-            ranges = [piece for piece in task.pieces if isinstance(piece, LogPiece)]
+            ranges = [piece for piece in task.pieces if isinstance(piece, ReplayRange)]
             return log_rows(log, ranges, task.settings, now_ms=now_ms)

@@ -1,12 +1,12 @@
 """The copies of what truncations cut off, as brokers list them; pure.
 
-A broker that cuts its log back to its leader's first copies what it drops, and lists the copy as a topic of a
+Before a broker cuts its log back to its leader's, it copies what it drops, and lists the copy as a topic of a
 directory beside its logs (docs/replication.md, 5.6):
 
     <topic>-<partition>.<topic id>.<first offset>-<next offset>.<number>
 
-The topic is cut to 120 characters there, so that the topic is found by its id: a topic that was deleted and
-made anew under the same name has another one, and its records are not these.
+The name holds only 120 characters of the topic's, so the topic is found by its id. A topic that was deleted
+and created anew under the same name has another id.
 """
 
 from __future__ import annotations
@@ -18,26 +18,24 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from pipeline.client.broker_questions import LogDir
-from pipeline.client.values import ClusterMetadata, PartitionRange, TopicPartition
+from pipeline.client.values import BrokerLogDir, ClusterMetadata, PartitionRange, TopicPartition
 
 DIRECTORY = "divergent"
 """The last part of the path under which brokers list copies."""
 OFFSET_MAX = 2**63 - 1
 TASK_BYTES = 32 * 1024 * 1024
-"""Of copies that one task reads: a large one is split, small ones share a task."""
+"""Bytes of copies that one task reads: a large copy is split, small copies share a task."""
 TASK_COPIES_MAX = 200
 _NAME = re.compile(
-    r"(?P<topic>[a-zA-Z0-9._-]{1,120})-(?P<partition>[0-9]{1,10})\.(?P<id>[a-zA-Z0-9_-]{22})"
+    r"[a-zA-Z0-9._-]{1,120}-(?P<partition>[0-9]{1,10})\.(?P<id>[a-zA-Z0-9_-]{22})"
     r"\.(?P<first>[0-9]{20})-(?P<next>[0-9]{20})\.(?P<number>[0-9]{1,3})\Z"
 )
 
 
 class CopyName(NamedTuple):
-    """What a copy's name tells. `topic_id` is the UUID's text; offsets are `first_offset` up to
+    """A copy's name. `topic_id` is the UUID's text; offsets are `first_offset` up to
     `next_offset`, exclusive; `number` tells copies of one range apart."""
 
-    topic_start: str
     partition: int
     topic_id: str
     first_offset: int
@@ -46,8 +44,8 @@ class CopyName(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """One copy on one broker. `high_watermark`: records below it were committed, as far as that replica knew;
-    -1 until its broker was asked."""
+    """One copy on one broker. `high_watermark`: the replica knew records below it to be committed; -1 until
+    the broker was asked."""
 
     broker_id: int
     name: str
@@ -65,23 +63,22 @@ class Copy(NamedTuple):
 
 
 class Orphan(NamedTuple):
-    """A copy whose topic is not there any more."""
+    """A copy whose topic was deleted."""
 
     broker_id: int
     name: str
     size_bytes: int
 
 
-class Listed(NamedTuple):
-    """What brokers listed. In order of partition, first offset and broker."""
+class ListedCopies(NamedTuple):
+    """The copies that brokers listed, in order of partition, first offset and broker."""
 
     copies: tuple[Copy, ...]
     orphans: tuple[Orphan, ...]
 
 
 class CopyPiece(NamedTuple):
-    """Offsets of a copy that one task reads. `copy` is its place among the copies, `target` that of its
-    partition among the targets."""
+    """Offsets of a copy that one task reads. `copy`: the copy's number. `target`: its partition's number."""
 
     copy: int
     target: int
@@ -94,16 +91,16 @@ class CopyPiece(NamedTuple):
     high_watermark: int
 
 
-class Target(NamedTuple):
-    """A partition whose log was cut. `first_offset`: the lowest offset that any cut reached; what was written
-    in the place of what was cut, or sent again, stands from there on."""
+class CutPartition(NamedTuple):
+    """A partition whose log was cut. `first_offset`: the lowest offset of any cut; records that were sent
+    again stand at or after it."""
 
     where: TopicPartition
     first_offset: int
 
 
 def parse_name(name: str) -> CopyName | None:
-    """What a copy's name tells; None for a name that no copy has."""
+    """Parse a copy's name; None for a name that no copy has."""
     found = _NAME.match(name)
     if found is None:
         return None
@@ -112,19 +109,17 @@ def parse_name(name: str) -> CopyName | None:
     partition = int(found["partition"])
     if not first_offset < next_offset <= OFFSET_MAX or partition >= 2**31:
         return None
-    return CopyName(found["topic"], partition, str(topic_id), first_offset, next_offset, int(found["number"]))
+    return CopyName(partition, str(topic_id), first_offset, next_offset, int(found["number"]))
 
 
 def listed_copies(
-    dirs: Mapping[int, Iterable[LogDir]],
+    dirs: Mapping[int, Iterable[BrokerLogDir]],
     metadata: ClusterMetadata,
     *,
     topics: Collection[str] | None = None,
-) -> Listed:
-    """The copies in brokers' log directories (by broker id), of these topics or of all.
-
-    Orphans are listed only where all topics are asked for: their topic's name is not told.
-    """
+) -> ListedCopies:
+    """Return the copies in brokers' log directories (by broker id), of these topics or of all. Orphans are
+    listed only for all topics: their topic's name is not known."""
     names = {topic.topic_id: name for name, topic in metadata.topics.items() if topic.topic_id}
     copies: list[Copy] = []
     orphans: list[Orphan] = []
@@ -146,21 +141,21 @@ def listed_copies(
                         Copy(broker_id, replica.topic, where, told.first_offset, told.next_offset, size)
                     )
     copies.sort(key=lambda copy: (copy.where, copy.first_offset, copy.next_offset, copy.broker_id, copy.name))
-    return Listed(tuple(copies), tuple(sorted(orphans)) if topics is None else ())
+    return ListedCopies(tuple(copies), tuple(sorted(orphans)) if topics is None else ())
 
 
-def targets_of(copies: Iterable[Copy]) -> tuple[Target, ...]:
-    """The partitions that copies are of, in order."""
+def targets_of(copies: Iterable[Copy]) -> tuple[CutPartition, ...]:
+    """Return the partitions of the copies, in order."""
     first: dict[TopicPartition, int] = {}
     for copy in copies:
         first[copy.where] = min(first.get(copy.where, OFFSET_MAX), copy.first_offset)
-    return tuple(Target(where, first[where]) for where in sorted(first))
+    return tuple(CutPartition(where, first[where]) for where in sorted(first))
 
 
 def copy_tasks(
-    copies: Iterable[Copy], targets: Iterable[Target], *, task_bytes: int = TASK_BYTES
+    copies: Iterable[Copy], targets: Iterable[CutPartition], *, task_bytes: int = TASK_BYTES
 ) -> list[list[CopyPiece]]:
-    """Who reads what: together every offset of every copy, once."""
+    """Return the pieces that each task reads: together every offset of every copy, once."""
     place = {target.where: number for number, target in enumerate(targets)}
     tasks: list[list[CopyPiece]] = []
     room = 0
@@ -190,7 +185,7 @@ def copy_tasks(
     return tasks
 
 
-def live_range(target: Target, *, log_start_offset: int, end_offset: int) -> PartitionRange | None:
-    """Where in the log to look for what was cut; None if nothing is there."""
+def live_range(target: CutPartition, *, log_start_offset: int, end_offset: int) -> PartitionRange | None:
+    """Return where in the log to look for what was cut; None if nothing is there."""
     start = max(target.first_offset, log_start_offset)
     return PartitionRange(*target.where, start, end_offset) if start < end_offset else None

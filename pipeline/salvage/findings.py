@@ -11,13 +11,14 @@ from pyspark.sql import functions as sf
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
 from pipeline.client.values import PartitionRange, TopicPartition
-from pipeline.salvage.copies import Copy, Target, copy_tasks, live_range
-from pipeline.salvage.errors import LogChanged, PlanInvalid
-from pipeline.salvage.identity import NO_TIMESTAMP, Window
-from pipeline.salvage.merge_plan import RUNS_MAX, Run
-from pipeline.salvage.report import MISSING, Finding, Findings, MissingRun
-from pipeline.salvage.spark_tasks import CutTask, LogPiece, LogTask, identities
-from pipeline.salvage.survey import LogBounds, Survey
+from pipeline.errors import LogCutAgain, PlanInvalid
+from pipeline.jobs.spark_tasks import task_rows
+from pipeline.salvage.copies import Copy, copy_tasks, live_range
+from pipeline.salvage.identity import NO_TIMESTAMP, TimeWindow
+from pipeline.salvage.merge_plan import RUNS_MAX, RecordRun
+from pipeline.salvage.report import MISSING, MissingRun, PartitionVerdicts, SalvageFindings
+from pipeline.salvage.spark_tasks import IDENTITIES, CutTask, LivePiece, LogTask, cut_rows, log_rows
+from pipeline.salvage.survey import CopySurvey, LogBounds
 from pipeline.salvage.verdicts import hits_of, latest_keys_of, runs_of, verdicts
 from pipeline.source.planning import PlanOptions, plan_tasks
 
@@ -29,19 +30,19 @@ RECORDS_TOGETHER = 100_000
 
 
 def compare(
-    spark: SparkSession, config: ClientConfig, found: Survey, *, keyed_topics: Collection[str]
-) -> Findings:
-    """`keyed_topics`: those that are read as tables. Raises LogChanged, PlanInvalid, ClientError, and what
+    spark: SparkSession, config: ClientConfig, found: CopySurvey, *, keyed_topics: Collection[str]
+) -> SalvageFindings:
+    """`keyed_topics`: those that are read as tables. Raises LogCutAgain, PlanInvalid, ClientError, and what
     Spark raises where a task failed for good."""
     keyed = frozenset(
         number for number, target in enumerate(found.targets) if target.where.topic in keyed_topics
     )
-    tasks = copy_tasks(found.copies, found.targets)
-    cut = identities(spark, [CutTask(config, tuple(pieces), keyed) for pieces in tasks]).persist()
+    cut_tasks = [CutTask(config, tuple(pieces), keyed) for pieces in copy_tasks(found.copies, found.targets)]
+    cut = task_rows(spark, cut_rows, cut_tasks, IDENTITIES).persist()
     try:
         times = _times(cut)
         windows = {target: time.window for target, time in times.items()}
-        live = identities(spark, _log_tasks(config, found, keyed, windows))
+        live = task_rows(spark, log_rows, _log_tasks(config, found, keyed, windows), IDENTITIES)
         hits = hits_of(cut, live).persist()
         try:
             judged = verdicts(cut, hits, latest_keys_of(live) if keyed else None).persist()
@@ -56,20 +57,21 @@ def compare(
 
 
 def check_unchanged(client: Client, logs: Mapping[TopicPartition, LogBounds]) -> None:
-    """Raises LogChanged if a log was cut below what was compared; ClientError."""
+    """Raise LogCutAgain if a log was cut below what was compared; ClientError."""
     compared = {where: bounds for where, bounds in logs.items() if bounds.end_offset > 0}
     ends = client.epoch_ends({where: bounds.leader_epoch for where, bounds in compared.items()})
     for where, bounds in compared.items():
         if ends[where].leader_epoch < 0 or ends[where].end_offset < bounds.end_offset:
-            raise LogChanged(
-                f"{where} was cut again while it was compared, to offset {ends[where].end_offset}"
+            raise LogCutAgain(
+                f"{where} was cut again while it was compared, to offset {ends[where].end_offset}",
+                "Run it again.",
             )
 
 
 class _Times(NamedTuple):
     newest_ms: int
-    window: Window | None
-    """None where brokers stamp: then any record may be the one."""
+    window: TimeWindow | None
+    """None where brokers stamp timestamps: any record may be the same one then."""
 
 
 def _times(cut: DataFrame) -> dict[int, _Times]:
@@ -83,13 +85,13 @@ def _times(cut: DataFrame) -> dict[int, _Times]:
         .collect()
     )
     return {
-        row["target"]: _Times(row["last"], None if row["has_none"] else Window(row["first"], row["last"]))
+        row["target"]: _Times(row["last"], None if row["has_none"] else TimeWindow(row["first"], row["last"]))
         for row in rows
     }
 
 
 def _log_tasks(
-    config: ClientConfig, found: Survey, keyed: Collection[int], windows: Mapping[int, Window | None]
+    config: ClientConfig, found: CopySurvey, keyed: Collection[int], windows: Mapping[int, TimeWindow | None]
 ) -> list[LogTask]:
     number_of = {target.where: number for number, target in enumerate(found.targets)}
     ranges = []
@@ -99,16 +101,16 @@ def _log_tasks(
         if one is not None and number_of[target.where] in windows:
             ranges.append(one)
 
-    def piece(one: PartitionRange) -> LogPiece:
+    def piece(one: PartitionRange) -> LivePiece:
         number = number_of[one.where]
         is_keyed = number in keyed
-        return LogPiece(number, one, is_keyed, None if is_keyed else windows[number])
+        return LivePiece(number, one, is_keyed, None if is_keyed else windows[number])
 
     options = PlanOptions(max_records_per_partition=RECORDS_PER_TASK, coalesce_records=RECORDS_TOGETHER)
     return [LogTask(config, tuple(map(piece, task))) for task in plan_tasks(ranges, options)]
 
 
-def _findings(judged: DataFrame, found: Survey, times: Mapping[int, _Times]) -> Findings:
+def _findings(judged: DataFrame, found: CopySurvey, times: Mapping[int, _Times]) -> SalvageFindings:
     counts: dict[int, Counter[str]] = {}
     committed: Counter[int] = Counter()
     for row in judged.groupBy("target", "verdict", "is_committed").count().collect():
@@ -119,23 +121,19 @@ def _findings(judged: DataFrame, found: Survey, times: Mapping[int, _Times]) -> 
     if len(rows) > RUNS_MAX:
         raise PlanInvalid(f"what is missing stands in more than {RUNS_MAX} places: salvage fewer topics")
     targets = tuple(
-        Finding(
+        PartitionVerdicts(
             target.where,
             dict(counts.get(number, {})),
             committed[number],
             times[number].newest_ms if number in times else NO_TIMESTAMP,
-            _trimmed_to(target, found.logs[target.where]),
+            start if (start := found.logs[target.where].start_offset) > target.first_offset else None,
         )
         for number, target in enumerate(found.targets)
     )
-    return Findings(targets, tuple(_run(row, found.copies) for row in rows))
+    return SalvageFindings(targets, tuple(_run(row, found.copies) for row in rows))
 
 
 def _run(row: Row, copies: Sequence[Copy]) -> MissingRun:
     copy = copies[row["copy"]]
-    run = Run(copy.broker_id, copy.name, row["leader_epoch"], row["first_offset"], row["last_offset"])
+    run = RecordRun(copy.broker_id, copy.name, row["leader_epoch"], row["first_offset"], row["last_offset"])
     return MissingRun(copy.where, run, bool(row["is_committed"]))
-
-
-def _trimmed_to(target: Target, bounds: LogBounds) -> int | None:
-    return bounds.start_offset if bounds.start_offset > target.first_offset else None

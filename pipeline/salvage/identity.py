@@ -1,13 +1,12 @@
-"""What tells whether two records are the same one: a row of small fixed columns for each record. Pure.
+"""Identity rows, by which two records are compared: a row of small fixed columns for each record. Pure.
 
-Two records are the same if their producer's id, epoch and sequence are, or else their key, value, headers
-and timestamp (verdicts.py has the rules). The contents are compared by a hash of 128 bits, so that rows
-stay small however large the records are: they are what Spark shuffles.
+Two records are the same if they have the same producer id, epoch and sequence, or else the same key, value,
+headers and timestamp (rules in verdicts.py). Contents are compared by a hash of 128 bits, so the rows that
+Spark shuffles are small.
 
-A sequence is the batch's first one plus the record's distance from the batch's first offset, which also
-holds in batches that compaction has thinned out. Where the broker stamps records as it appends them
-(LogAppendTime), a record that is sent again gets another timestamp, so that the timestamp tells nothing and
-is left out.
+A sequence is the batch's first one plus the record's distance from the batch's first offset, also in
+compacted batches. Where the broker stamps records (LogAppendTime), a record that is sent again has another
+timestamp: timestamps are left out there.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from springtide.wire.compression import Buffer
 from springtide.wire.record_batch import SEQUENCE_MAX
 
 NO_TIMESTAMP = -1
-"""Also where the broker stamps."""
+"""Also for records that the broker stamped."""
 _US_PER_MS = 1000
 _COLUMNS = ("key", "value", "offset", "timestamp", "timestampType", "headers")
 
@@ -55,8 +54,8 @@ that, -1 in the log. content, key: 16 bytes of hash; key only where it is asked 
 key. timestamp: Unix ms, or NO_TIMESTAMP. is_marked: the record was merged by an earlier run."""
 
 
-class Place(NamedTuple):
-    """Where the records of some bytes are. `high_watermark`: records below it count as committed."""
+class RecordsPlace(NamedTuple):
+    """The place of some records' bytes. `high_watermark`: records below it count as committed."""
 
     target: int
     copy: int = -1
@@ -64,8 +63,8 @@ class Place(NamedTuple):
     high_watermark: int = 2**63 - 1
 
 
-class Window(NamedTuple):
-    """Timestamps in milliseconds, both inclusive, outside of which records are not looked for."""
+class TimeWindow(NamedTuple):
+    """Timestamps in milliseconds, both inclusive; other records are left out."""
 
     first_ms: int
     last_ms: int
@@ -73,17 +72,15 @@ class Window(NamedTuple):
 
 def identity_rows(
     data: Buffer,
-    place: Place,
+    place: RecordsPlace,
     *,
     first_offset: int,
     end_offset: int,
     with_keys: bool = False,
-    window: Window | None = None,
+    window: TimeWindow | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """IDENTITY_SCHEMA for the records of `data` with these offsets. Raises DamagedBatch.
-
-    `window` leaves out records whose timestamps lie outside of it, but for those that brokers have stamped.
-    """
+    """Yield IDENTITY_SCHEMA of the records of `data` with these offsets, but not of records outside of
+    `window` (records that brokers stamped are always in). Raises DamagedBatch."""
     headers = scan_headers(data)
     for rows in decode_records(
         data,
@@ -100,14 +97,13 @@ def identity_rows(
 
 
 def batch_of(headers: BatchHeaders, offsets: Int64s) -> Int64s:
-    """Which batch each record stands in; `offsets` are of records in these batches."""
+    """Return the batch's index for each record; `offsets` are of records in these batches."""
     found: Int64s = np.searchsorted(headers.base_offset, offsets, side="right") - 1
     return found
 
 
 def content_hashes(rows: pa.RecordBatch) -> pa.Array:
-    """16 bytes for each row's key, value and headers (the mark aside); rows with equal ones have equal
-    hashes, and others, for all that is known of BLAKE2, have not."""
+    """Return 16 bytes (BLAKE2) of each row's key, value and headers, without the mark."""
     kept = pa.RecordBatch.from_arrays(
         [rows["key"], rows["value"], rows["headers"]], names=["key", "value", "headers"]
     )
@@ -115,12 +111,12 @@ def content_hashes(rows: pa.RecordBatch) -> pa.Array:
 
 
 def timestamps_ms(rows: pa.RecordBatch) -> Int64s:
-    """Unix milliseconds, NO_TIMESTAMP where the broker stamped."""
+    """Return Unix milliseconds; NO_TIMESTAMP for records that the broker stamped."""
     microseconds: Int64s = rows["timestamp"].cast(pa.int64()).to_numpy(zero_copy_only=False)
     return np.where(_is_stamped(rows), NO_TIMESTAMP, microseconds // _US_PER_MS)
 
 
-def _within(rows: pa.RecordBatch, window: Window) -> Bools:
+def _within(rows: pa.RecordBatch, window: TimeWindow) -> Bools:
     times = timestamps_ms(rows)
     return _is_stamped(rows) | ((times >= window.first_ms) & (times <= window.last_ms))
 
@@ -131,7 +127,7 @@ def _is_stamped(rows: pa.RecordBatch) -> Bools:
 
 
 def _identified(
-    rows: pa.RecordBatch, headers: BatchHeaders, place: Place, *, with_keys: bool
+    rows: pa.RecordBatch, headers: BatchHeaders, place: RecordsPlace, *, with_keys: bool
 ) -> pa.RecordBatch:
     count = rows.num_rows
     offsets: Int64s = rows["offset"].to_numpy(zero_copy_only=False)

@@ -8,17 +8,24 @@ from typing import TYPE_CHECKING
 from pipeline.client.client import Client
 from pipeline.client.values import TopicPartition
 from pipeline.clock import wall_ms
-from pipeline.jobs.job import Exit, Job, JobError, Outcome, UsageError
+from pipeline.jobs.job import JobExit, JobOutcome
 from pipeline.records.encode import BATCH_BYTES_LIMIT, BATCH_BYTES_MAX
-from pipeline.salvage.errors import CopyUnreadable, LogChanged, PlanInvalid
 from pipeline.salvage.merge_plan import MergePlan, fingerprint, make_plan
 from pipeline.salvage.merge_state import Begun, MergeState, merge_state
 from pipeline.salvage.reading import CopyReader
-from pipeline.salvage.report import MISSING, Finding, Findings, MissingRun, Report, lines, missing_of, result
-from pipeline.salvage.survey import Survey, UnknownTopics, survey
+from pipeline.salvage.report import (
+    MISSING,
+    MissingRun,
+    PartitionVerdicts,
+    SalvageFindings,
+    SalvageReport,
+    lines,
+    result,
+)
+from pipeline.salvage.survey import CopySurvey, survey
 from pipeline.sink.commit import check_stored
-from pipeline.sink.errors import DeliveryFailed
 from pipeline.sink.target import propose_opening
+from springtide.cli.call import UsageError
 
 if TYPE_CHECKING:
     from pipeline.jobs.context import Context
@@ -51,7 +58,6 @@ EXAMPLES = (
     "pipeline salvage clicks --merge --checkpoint /var/lib/salvage --committed-only",
     "pipeline salvage prices --latest-per-key --output json",
 )
-_CHANGED = "Run it again."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,22 +101,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace, context: Context) -> Outcome:
+def run(options: argparse.Namespace, context: Context) -> JobOutcome:
     if options.merge and not options.checkpoint:
         raise UsageError("--merge needs --checkpoint DIR")
     if (options.checkpoint or options.dry_run) and not options.merge:
         raise UsageError("--checkpoint and --dry-run are for --merge")
-    try:
-        return _run(options, context)
-    except UnknownTopics as error:
-        raise UsageError(str(error)) from error
-    except LogChanged as error:
-        raise JobError(str(error), _CHANGED) from error
-    except (CopyUnreadable, PlanInvalid, DeliveryFailed) as error:
-        raise JobError(str(error)) from error
-
-
-def _run(options: argparse.Namespace, context: Context) -> Outcome:
     config = context.client_config
     state = merge_state(options.checkpoint) if options.checkpoint else None
     resumed = 0
@@ -124,17 +119,19 @@ def _run(options: argparse.Namespace, context: Context) -> Outcome:
                 resumed = _carry_out(context, client, state, begun)
         found = survey(client, CopyReader(config), topics=options.topics or None, progress=context.progress)
         findings = _compare(options, context, client, found)
-        report = Report(
+        report = SalvageReport(
             found.copies, findings, found.orphans, found.unasked, found.unreadable, resumed=resumed
         )
         if state is not None:
             report = _merge(options, context, client, state, report)
-    return Outcome(Exit.DONE if report.is_whole else Exit.FOUND, result(report), lines(report))
+    return JobOutcome(JobExit.DONE if report.is_whole else JobExit.FOUND, result(report), lines(report))
 
 
-def _compare(options: argparse.Namespace, context: Context, client: Client, found: Survey) -> Findings:
+def _compare(
+    options: argparse.Namespace, context: Context, client: Client, found: CopySurvey
+) -> SalvageFindings:
     if not found.copies:
-        return Findings()
+        return SalvageFindings()
     from pipeline.salvage.findings import check_unchanged, compare  # noqa: PLC0415 - only this needs PySpark
 
     context.progress(0, 0, f"comparing {len(found.copies)} copies of {len(found.targets)} partitions")
@@ -145,17 +142,18 @@ def _compare(options: argparse.Namespace, context: Context, client: Client, foun
 
 
 def _merge(
-    options: argparse.Namespace, context: Context, client: Client, state: MergeState, report: Report
-) -> Report:
+    options: argparse.Namespace, context: Context, client: Client, state: MergeState, report: SalvageReport
+) -> SalvageReport:
     now_ms = wall_ms()
     left = {
         one.where: reason
         for one in report.findings.targets
         if (reason := why_not(options, one, now_ms=now_ms))
     }
-    chosen = [one.where for one in report.findings.targets if one.where not in left]
     runs = [
-        one for one in missing_of(report.findings, chosen) if one.is_committed or not options.committed_only
+        one
+        for one in report.findings.missing
+        if one.where not in left and (one.is_committed or not options.committed_only)
     ]
     merged: dict[TopicPartition, int] = {}
     for one in runs:
@@ -168,8 +166,8 @@ def _merge(
     return report._replace(left=left, merged=merged)
 
 
-def why_not(options: argparse.Namespace, one: Finding, *, now_ms: int) -> str:
-    """Why a partition that misses something is not merged now; "" if it is."""
+def why_not(options: argparse.Namespace, one: PartitionVerdicts, *, now_ms: int) -> str:
+    """Return why a partition with missing records is not merged now; "" if it is."""
     if not one.counts.get(MISSING):
         return ""
     if one.trimmed_to is not None and not options.accept_trimmed:
@@ -178,7 +176,7 @@ def why_not(options: argparse.Namespace, one: Finding, *, now_ms: int) -> str:
             "be compared; see --accept-trimmed"
         )
     if one.newest_ms < 0 and options.min_age > 0:
-        return "brokers stamp its records, so that nobody can tell how old they are; see --min-age"
+        return "brokers stamp its records, so their age is not known; see --min-age"
     age_seconds = (now_ms - one.newest_ms) / 1000
     if age_seconds < options.min_age:
         return (
@@ -198,15 +196,17 @@ def _plan(options: argparse.Namespace, client: Client, runs: list[MissingRun]) -
 
 
 def _carry_out(context: Context, client: Client, state: MergeState, begun: Begun) -> int:
-    from pipeline.salvage.spark_tasks import MergeTask, merge_on_spark  # noqa: PLC0415
+    from pipeline.jobs.spark_tasks import run_tasks  # noqa: PLC0415 - only this needs PySpark
+    from pipeline.salvage.spark_tasks import MergeTask, merge  # noqa: PLC0415
 
     plan = begun.plan
     common = fingerprint(plan.batch_bytes)
     for opening in plan.openings.values():
         opening.check(common)
     context.progress(0, 0, f"appending {plan.records} records to {len(plan.targets)} partitions")
-    reports = merge_on_spark(
+    reports = run_tasks(
         context.spark,
+        merge,
         [
             MergeTask(
                 context.client_config,
@@ -239,13 +239,3 @@ def _batch_bytes(text: str) -> int:
     if not 1_000 <= value <= BATCH_BYTES_LIMIT:
         raise argparse.ArgumentTypeError(f"must be within 1000 and {BATCH_BYTES_LIMIT}, not {text!r}")
     return value
-
-
-JOB = Job(
-    name="salvage",
-    summary="what did an unclean election cut off, and what of it is missing?",
-    description=DESCRIPTION,
-    examples=EXAMPLES,
-    add_arguments=add_arguments,
-    run=run,
-)

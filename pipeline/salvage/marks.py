@@ -1,10 +1,9 @@
-"""The header that a merged record carries: where it stood before it was cut off. Pure.
+"""The header of a merged record: where it stood before it was cut off. Pure.
 
     springtide.salvage   {"offset":17,"leaderEpoch":3,"broker":1}
 
-Topic and partition are the record's own. Whoever compares contents leaves the header out, so that a merged
-record is seen to be the one that was cut off, and is not merged again; also when it is cut off a second
-time.
+Topic and partition are the record's own. Contents are compared without this header, so a merged record equals
+the one that was cut off and is not merged again, also if it is cut off a second time.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ HEADER = "springtide.salvage"
 
 
 def marked(headers: pa.Array) -> Bools:
-    """Which rows have the mark. `headers` as decoded: a list of (key, value), or null."""
+    """Return which rows have the mark. `headers` as decoded: a list of (key, value), or null."""
     count = len(headers)
     lengths: Int64s = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
     flat = headers.flatten()
@@ -33,7 +32,7 @@ def marked(headers: pa.Array) -> Bools:
 
 
 def without_marks(headers: pa.Array) -> pa.Array:
-    """The same headers, of each row those that are no mark. A row without any is null."""
+    """Return the headers without marks. A row without headers is null."""
     lengths: Int64s = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
     flat = headers.flatten()
     if not len(flat):
@@ -44,7 +43,8 @@ def without_marks(headers: pa.Array) -> pa.Array:
 
 
 def with_marks(headers: pa.Array, offsets: Int64s, leader_epochs: Int64s, *, broker_id: int) -> pa.Array:
-    """A mark behind each row's headers; a row that has one keeps it, which tells where it stood first."""
+    """Return the headers with a mark at the end of each row. A row that has a mark keeps it: it tells the
+    first place."""
     count = len(headers)
     lengths: Int64s = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
     is_new = np.flatnonzero(~marked(headers))
@@ -64,7 +64,7 @@ def with_marks(headers: pa.Array, offsets: Int64s, leader_epochs: Int64s, *, bro
 
 
 def _lists(flat: pa.Array, lengths: Int64s) -> pa.Array:
-    """Lists of so many each; an empty one is null, as a record without headers is decoded."""
+    """Return lists of these lengths; an empty list is null, as records without headers are decoded."""
     ends = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=ends[1:])
     is_null = pa.array(lengths == 0)

@@ -1,11 +1,10 @@
-"""What a merge appends, fixed before its first record is written. Pure.
+"""The plan of a merge: the records that it appends, fixed before the first one is written. Pure.
 
-A merge that was interrupted must go on with the same records in the same order, whatever the log looks like
-by then: so the plan is written down first, and whoever runs the merge again goes by it. Records of a
-partition are appended in the order in which their leaders had appended them. The sink's name is a hash of
-what is appended, so that two merges of the same findings are one to the brokers
-(pipeline/sink/identity.py). The plan holds the topics' openings too: only the driver needs the place where
-it is kept.
+An interrupted merge must go on with the same records in the same order, although the log has changed: so the
+plan is written down first, and the next run follows it. Records of a partition are appended in the order in
+which their leaders had appended them. The sink's id is a hash of what is appended, so brokers take two merges
+of the same findings for one (pipeline/sink/identity.py). The plan holds the topics' openings too, so only the
+driver needs the checkpoint.
 """
 
 from __future__ import annotations
@@ -14,14 +13,15 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
+
+import msgspec
 
 from pipeline.client.values import TopicPartition
-from pipeline.salvage.copies import OFFSET_MAX, parse_name
-from pipeline.salvage.errors import PlanInvalid
-from pipeline.sink.errors import SinkStateError
-from pipeline.sink.fingerprint import Fingerprint, fingerprint_of
-from pipeline.sink.opening import TopicOpening, decode_opening, encode_opening
+from pipeline.errors import PlanInvalid, SinkStateError
+from pipeline.salvage.copies import parse_name
+from pipeline.sink.opening import Fingerprint, TopicOpening, decode_opening, encode_opening, fingerprint_of
+from pipeline.stored import Int32, Int64, check_version
 
 VERSION = 1
 ONLY_BATCH = 0
@@ -29,17 +29,17 @@ ONLY_BATCH = 0
 BYTES_MAX = 256 * 1024 * 1024
 RUNS_MAX = 1_000_000
 GAP_MAX = 10_000
-"""Runs of a copy that are no farther apart are read as one span, and what is between them dropped."""
+"""Runs of a copy that are no farther apart are read as one span; records between them are dropped."""
 
 
-class Run(NamedTuple):
+class RecordRun(NamedTuple):
     """Neighbouring records of a copy, from `first_offset` to `last_offset`, both inclusive."""
 
-    broker_id: int
+    broker_id: Int32
     name: str
-    leader_epoch: int
-    first_offset: int
-    last_offset: int
+    leader_epoch: Int32
+    first_offset: Int64
+    last_offset: Int64
 
     @property
     def records(self) -> int:
@@ -47,10 +47,10 @@ class Run(NamedTuple):
 
 
 class TargetPlan(NamedTuple):
-    """What one partition gets, in this order."""
+    """The runs of records to append to one partition, in this order."""
 
     where: TopicPartition
-    runs: tuple[Run, ...]
+    runs: tuple[RecordRun, ...]
 
     @property
     def records(self) -> int:
@@ -58,8 +58,8 @@ class TargetPlan(NamedTuple):
 
 
 class MergePlan(NamedTuple):
-    """`targets` in the order of tasks: task n writes targets[n] and nothing else. `openings`: the topics as
-    they were before anything was merged, by name."""
+    """`targets` in the order of tasks: task n writes targets[n] only. `openings`: the topics before the
+    merge, by name."""
 
     targets: tuple[TargetPlan, ...]
     batch_bytes: int
@@ -75,25 +75,26 @@ class MergePlan(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What is read at once: the runs' records in [start_offset, end_offset) of one copy."""
+    """Records that are read together: the runs in [start_offset, end_offset) of one copy."""
 
     broker_id: int
     name: str
     start_offset: int
     end_offset: int
-    runs: tuple[Run, ...]
+    runs: tuple[RecordRun, ...]
 
 
 def fingerprint(batch_bytes: int) -> Fingerprint:
-    """What every attempt of a merge has in common with the others, as the sink wants it."""
+    """Return the sink's fingerprint, the same for every attempt of a merge."""
     return fingerprint_of({"job": "salvage", "batchBytes": str(batch_bytes)})
 
 
 def make_plan(
-    runs: Iterable[tuple[TopicPartition, Run]], openings: Iterable[TopicOpening], *, batch_bytes: int
+    runs: Iterable[tuple[TopicPartition, RecordRun]], openings: Iterable[TopicOpening], *, batch_bytes: int
 ) -> MergePlan:
-    """Runs in any order; none overlaps another one of the same leader epoch. An opening for each topic."""
-    by_target: dict[TopicPartition, list[Run]] = {}
+    """Make a plan of runs in any order (runs of one leader epoch don't overlap) and an opening for each
+    topic."""
+    by_target: dict[TopicPartition, list[RecordRun]] = {}
     for where, run in runs:
         by_target.setdefault(where, []).append(run)
     return MergePlan(
@@ -103,18 +104,35 @@ def make_plan(
     )
 
 
-def spans(runs: Sequence[Run], *, gap_max: int = GAP_MAX) -> Iterator[Span]:
-    """All runs in their order; neighbours of one copy and leader epoch together."""
+def spans(runs: Sequence[RecordRun], *, gap_max: int = GAP_MAX) -> Iterator[Span]:
+    """Yield all runs in their order; neighbours of one copy and leader epoch together."""
     for (broker_id, name, _), group in groupby(
         runs, key=lambda run: (run.broker_id, run.name, run.leader_epoch)
     ):
-        held: list[Run] = []
+        held: list[RecordRun] = []
         for run in group:
             if held and run.first_offset - held[-1].last_offset > gap_max:
                 yield _span(broker_id, name, held)
                 held = []
             held.append(run)
         yield _span(broker_id, name, held)
+
+
+class _TargetDocument(msgspec.Struct):
+    topic: Annotated[str, msgspec.Meta(min_length=1)]
+    partition: Int32
+    runs: Annotated[tuple[RecordRun, ...], msgspec.Meta(min_length=1)]
+
+
+class _Body(msgspec.Struct, rename="camel"):
+    batch_bytes: Int32
+    targets: tuple[_TargetDocument, ...]
+
+
+class _PlanDocument(msgspec.Struct, rename="camel"):
+    sink_id: str
+    plan: _Body
+    openings: dict[str, msgspec.Raw]
 
 
 def encode_plan(plan: MergePlan) -> bytes:
@@ -130,24 +148,28 @@ def encode_plan(plan: MergePlan) -> bytes:
 
 
 def decode_plan(encoded: bytes) -> MergePlan:
-    """What `encode_plan` wrote. Raises PlanInvalid."""
+    """Return what `encode_plan` encoded. Raises PlanInvalid."""
     try:
-        document = json.loads(encoded)
-        if document["version"] != VERSION:
-            raise ValueError(f"version {document['version']!r}")
-        plan = _plan(document["plan"], document["openings"])
-        if plan.sink_id != document["sinkId"]:
+        check_version(encoded, VERSION)
+        document = msgspec.json.decode(encoded, type=_PlanDocument)
+        targets = tuple(map(_target, document.plan.targets))
+        if [target.where for target in targets] != sorted({target.where for target in targets}):
+            raise ValueError("partitions are out of order")
+        if sum(len(target.runs) for target in targets) > RUNS_MAX:
+            raise ValueError(f"more than {RUNS_MAX} runs")
+        plan = MergePlan(targets, document.plan.batch_bytes, _openings(targets, document.openings))
+        if plan.sink_id != document.sink_id:
             raise ValueError("it is not what was written")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SinkStateError) as error:
+    except (ValueError, KeyError, RecursionError, SinkStateError) as error:
         raise PlanInvalid(f"no plan of a merge: {error!r}") from error
     return plan
 
 
-def _order(run: Run) -> tuple[int, int]:
+def _order(run: RecordRun) -> tuple[int, int]:
     return run.leader_epoch, run.first_offset
 
 
-def _span(broker_id: int, name: str, held: list[Run]) -> Span:
+def _span(broker_id: int, name: str, held: list[RecordRun]) -> Span:
     return Span(broker_id, name, held[0].first_offset, held[-1].last_offset + 1, tuple(held))
 
 
@@ -169,56 +191,27 @@ def _body(plan: MergePlan) -> bytes:
     ).encode()
 
 
-def _plan(body: Mapping[str, Any], openings: Mapping[str, Any]) -> MergePlan:
-    targets = tuple(_target(each) for each in body["targets"])
-    if [target.where for target in targets] != sorted({target.where for target in targets}):
-        raise ValueError("partitions are out of order")
-    if sum(len(target.runs) for target in targets) > RUNS_MAX:
-        raise ValueError(f"more than {RUNS_MAX} runs")
+def _target(given: _TargetDocument) -> TargetPlan:
+    where = TopicPartition(given.topic, given.partition)
+    for run in given.runs:
+        told = parse_name(run.name)
+        if told is None or told.partition != where.partition:
+            raise ValueError(f"{run.name!r} is no copy of {where}")
+        if not told.first_offset <= run.first_offset <= run.last_offset < told.next_offset:
+            raise ValueError(f"{run.name} has no offsets {run.first_offset} to {run.last_offset}")
+    for one, following in pairwise(given.runs):
+        if (one.leader_epoch, one.last_offset) >= _order(following):
+            raise ValueError(f"runs of {where} are out of order")
+    return TargetPlan(where, given.runs)
+
+
+def _openings(targets: Sequence[TargetPlan], encoded: Mapping[str, msgspec.Raw]) -> dict[str, TopicOpening]:
     opened: dict[str, TopicOpening] = {}
     for topic, partition in (target.where for target in targets):
         if topic not in opened:
-            encoded = json.dumps(openings[topic]).encode()
-            opened[topic] = decode_opening(encoded, topic=topic, batch_id=ONLY_BATCH)
+            opened[topic] = decode_opening(bytes(encoded[topic]), topic=topic, batch_id=ONLY_BATCH)
         if partition >= opened[topic].partition_count:
             raise ValueError(
                 f"{topic} had {opened[topic].partition_count} partitions, and {partition} is to be merged"
             )
-    return MergePlan(targets, _whole(body["batchBytes"], 2**31 - 1), opened)
-
-
-def _target(each: Mapping[str, Any]) -> TargetPlan:
-    topic = each["topic"]
-    if not isinstance(topic, str) or not topic:
-        raise ValueError(f"topic {topic!r}")
-    where = TopicPartition(topic, _whole(each["partition"], 2**31 - 1))
-    runs = tuple(_run(values, where) for values in each["runs"])
-    if not runs:
-        raise ValueError(f"nothing for {where}")
-    for one, following in pairwise(runs):
-        if (one.leader_epoch, one.last_offset) >= _order(following):
-            raise ValueError(f"runs of {where} are out of order")
-    return TargetPlan(where, runs)
-
-
-def _run(values: Sequence[Any], where: TopicPartition) -> Run:
-    broker_id, name, leader_epoch, first_offset, last_offset = values
-    told = parse_name(name)
-    if told is None or told.partition != where.partition:
-        raise ValueError(f"{name!r} is no copy of {where}")
-    run = Run(
-        _whole(broker_id, 2**31 - 1),
-        name,
-        _whole(leader_epoch, 2**31 - 1),
-        _whole(first_offset, OFFSET_MAX),
-        _whole(last_offset, OFFSET_MAX),
-    )
-    if not told.first_offset <= run.first_offset <= run.last_offset < told.next_offset:
-        raise ValueError(f"{name} has no offsets {run.first_offset} to {run.last_offset}")
-    return run
-
-
-def _whole(value: Any, most: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise ValueError(f"{value!r} is not within 0 and {most}")
-    return value
+    return opened

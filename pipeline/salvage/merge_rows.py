@@ -1,7 +1,7 @@
-"""What a merge gives to the sink: the planned records of a partition, each with the mark of where it stood.
+"""Rows that a merge gives to the sink: a partition's planned records, each with a mark of where it stood.
 
-Runs in executors, without Spark. The rows are a function of the plan and of the copies, which never change:
-every attempt gives the same ones in the same order, which is what the sink's exactly-once rests on.
+Runs in executors, without Spark. Plan and copies never change, so every attempt gives the same rows in the
+same order, as the sink's exactly-once needs.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.errors import CopyUnreadable
 from pipeline.records.decode import decode_records
 from pipeline.records.fields import HEADERS_TYPE
 from pipeline.records.headers import DamagedBatch, scan_headers
 from pipeline.records.varints import Bools, Int64s
-from pipeline.salvage.errors import CopyUnreadable
 from pipeline.salvage.identity import batch_of
 from pipeline.salvage.marks import with_marks
 from pipeline.salvage.merge_plan import Span, TargetPlan, spans
@@ -34,12 +34,12 @@ MERGE_SCHEMA = pa.schema(
         ("timestamp", pa.timestamp("us", tz="UTC")),
     ]
 )
-"""The sink's columns. A timestamp that no record can be written with (before 1970) is null: then it is
-now."""
+"""The sink's columns. A timestamp before 1970, which no record can have, is null: the sink writes the current
+time."""
 
 
 def merge_rows(reader: CopyReader, target: TargetPlan) -> Iterator[pa.RecordBatch]:
-    """MERGE_SCHEMA, the target's runs in their order. Raises CopyUnreadable, ClientError."""
+    """Yield MERGE_SCHEMA, the target's runs in their order. Raises CopyUnreadable, ClientError."""
     for span in spans(target.runs):
         expected = sum(run.records for run in span.runs)
         for rows in _span_rows(reader, target, span):

@@ -1,8 +1,8 @@
 """Reading a copy from the broker that has it: Fetch by the copy's name, as a debugging consumer (replica -2).
 
-A broker checks a whole copy before it gives any of it, in a thread; who asks meanwhile is answered with
-nothing and high watermark -1, and asks again. A copy never changes, so a read that was interrupted goes on
-where it was.
+A broker checks a whole copy in a thread before it serves any of it. Until then its answers are empty, with
+high watermark -1, and the reader asks again. A copy never changes, so an interrupted read goes on where it
+was.
 """
 
 from __future__ import annotations
@@ -17,25 +17,20 @@ from pipeline.client.client import Client
 from pipeline.client.config import Address, ClientConfig
 from pipeline.client.connection import now_ms
 from pipeline.client.errors import ConnectionLost, MalformedAnswer, RetriesExhausted
-from pipeline.client.payloads import (
-    DEBUGGING_CONSUMER_ID,
-    FetchAnswer,
-    FetchedPartition,
-    WantedRecords,
-    decode_fetch,
-    encode_fetch,
-)
+from pipeline.client.messages import fetch_request, parse_fetched
 from pipeline.client.pool import ConnectionPool, shared_pool
 from pipeline.client.values import TopicPartition
-from pipeline.salvage.errors import CopyUnreadable
+from pipeline.errors import CopyUnreadable
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_request import DEBUGGING_CONSUMER_ID, FetchPartition
+from springtide.wire.fetch_response import FetchedPartition
 
 WAIT_MS = 1_000
-"""How long a broker may wait until the copy is opened, before it answers that it isn't yet."""
+"""Longest time for which a broker may wait for the copy to be opened before it answers."""
 _READ_UNCOMMITTED = 0
 _ONE_BATCH = 1
-"""Bytes asked for where one batch is enough: a broker gives at least one whole."""
+"""Bytes to ask for if one batch is enough: a broker sends at least one whole batch."""
 _GONE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "its broker does not have it any more",
     ErrorCode.OFFSET_OUT_OF_RANGE: "it does not hold the offsets that its name tells",
@@ -53,26 +48,27 @@ class CopyRead(NamedTuple):
 
 
 def take_answer(answer: FetchedPartition, *, start_offset: int, end_offset: int) -> CopyRead | None:
-    """What one answer holds of offsets from `start_offset` on; None if the broker is still opening the copy.
+    """Return the answer's batches from `start_offset` on; None if the broker is still opening the copy. An
+    answer without records ends the copy: `next_offset` is `end_offset`.
 
-    Pure. An answer without records goes on at `end_offset`: nothing more is in the copy. Raises
-    CopyUnreadable, ConnectionLost for an error that may pass, MalformedAnswer for records that are none.
+    Raises CopyUnreadable, ConnectionLost for an error that may pass, MalformedAnswer for bytes that are no
+    records.
     """
     error = answer.error
     if error in _GONE:
         raise CopyUnreadable(_GONE[error])
     if error is not ErrorCode.NONE:
         raise ConnectionLost(f"the broker says {error.name}")
-    if not len(answer.records):
+    if not answer.records:
         if answer.high_watermark < 0:
             return None
-        return CopyRead(answer.records, end_offset, answer.high_watermark)
-    walk = walk_batches(answer.records, start_offset=start_offset, end_offset=end_offset)
+        return CopyRead(answer.view, end_offset, answer.high_watermark)
+    walk = walk_batches(answer.view, start_offset=start_offset, end_offset=end_offset)
     if walk.next_offset < 0:
         if walk.torn_batch_bytes:
             raise MalformedAnswer("a copy's answer holds half a batch")
-        return CopyRead(answer.records[:0], end_offset, answer.high_watermark)
-    return CopyRead(answer.records[: walk.whole_bytes], walk.next_offset, answer.high_watermark)
+        return CopyRead(answer.view[:0], end_offset, answer.high_watermark)
+    return CopyRead(answer.view[: walk.whole_bytes], walk.next_offset, answer.high_watermark)
 
 
 class CopyReader:
@@ -94,30 +90,32 @@ class CopyReader:
         self._addresses: dict[int, Address] = {}
 
     def high_watermark(self, broker_id: int, name: str, partition: int, *, first_offset: int) -> int:
-        """Has the broker check the whole copy. Raises CopyUnreadable, RetriesExhausted."""
-        wanted = WantedRecords(TopicPartition(name, partition), first_offset, _ONE_BATCH)
+        """Have the broker check the whole copy; return its high watermark. Raises CopyUnreadable,
+        RetriesExhausted."""
+        wanted = FetchPartition(name, partition, fetch_offset=first_offset, max_bytes=_ONE_BATCH)
         return self._fetch(broker_id, wanted, end_offset=first_offset + 1).high_watermark
 
     def read(
         self, broker_id: int, name: str, partition: int, *, start_offset: int, end_offset: int
     ) -> Iterator[CopyRead]:
-        """The batches that hold these offsets. Raises CopyUnreadable, RetriesExhausted, UnsupportedBroker."""
-        where = TopicPartition(name, partition)
+        """Yield the batches that hold these offsets. Raises CopyUnreadable, RetriesExhausted,
+        UnsupportedBroker."""
+        bytes_max = self._config.max_partition_fetch_bytes
         while start_offset < end_offset:
-            wanted = WantedRecords(where, start_offset, self._config.max_partition_fetch_bytes)
+            wanted = FetchPartition(name, partition, fetch_offset=start_offset, max_bytes=bytes_max)
             read = self._fetch(broker_id, wanted, end_offset=end_offset)
             start_offset = read.next_offset
             if len(read.records):
                 yield read
 
-    def _fetch(self, broker_id: int, wanted: WantedRecords, *, end_offset: int) -> CopyRead:
-        """Asks until there is an answer, within the retry budget."""
-        config = self._config
+    def _fetch(self, broker_id: int, wanted: FetchPartition, *, end_offset: int) -> CopyRead:
+        """Ask until there is an answer, within the retry budget."""
+        config, copy = self._config, TopicPartition.of(wanted).topic
         patience = Patience(config.retry_budget_ms, config.retry_backoff_ms, config.retry_backoff_max_ms)
         while True:
             try:
                 answer = self._ask(broker_id, wanted)
-                read = take_answer(answer, start_offset=wanted.offset, end_offset=end_offset)
+                read = take_answer(answer, start_offset=wanted.fetch_offset, end_offset=end_offset)
                 if read is not None:
                     return read
                 reason = "its broker is still opening it"
@@ -125,18 +123,14 @@ class CopyReader:
                 self._addresses.pop(broker_id, None)
                 reason = str(error)
             except CopyUnreadable as error:
-                raise CopyUnreadable(
-                    f"the copy {wanted.where.topic} of broker {broker_id}: {error}"
-                ) from None
+                raise CopyUnreadable(f"the copy {copy} of broker {broker_id}: {error}") from None
             pause_ms = patience.on_failure(reason, now_ms=self._clock_ms())
             if patience.is_spent(self._clock_ms() + pause_ms):
-                raise RetriesExhausted(
-                    f"the copy {wanted.where.topic} of broker {broker_id} can't be read: {reason}"
-                )
+                raise RetriesExhausted(f"the copy {copy} of broker {broker_id} can't be read: {reason}")
             self._sleep_s(pause_ms / 1000)
 
-    def _ask(self, broker_id: int, wanted: WantedRecords) -> FetchedPartition:
-        body = encode_fetch(
+    def _ask(self, broker_id: int, wanted: FetchPartition) -> FetchedPartition:
+        body = fetch_request(
             [wanted],
             max_wait_ms=WAIT_MS,
             max_bytes=self._config.fetch_max_bytes,
@@ -144,13 +138,13 @@ class CopyReader:
             replica_id=DEBUGGING_CONSUMER_ID,
         )
         with self._pool.lease(self._address(broker_id), self._config) as connection:
-            connection.send(ApiKey.FETCH, [body])
+            connection.send(ApiKey.FETCH, body)
             frame, position = connection.receive(broker_wait_ms=WAIT_MS)
-            answer: FetchAnswer = decode_fetch(frame, position)
+            answer = parse_fetched(frame, position)
         if answer.error is not ErrorCode.NONE:
             raise ConnectionLost(f"the broker says {answer.error.name}")
         for one in answer.partitions:
-            if one.where == wanted.where:
+            if one[:2] == wanted[:2]:
                 return one
         raise MalformedAnswer("Fetch: the answer says nothing of the copy")
 

@@ -1,14 +1,14 @@
-"""How salvage reports: a line for each partition, then whatever needs somebody's attention. Pure."""
+"""The report of a salvage: a line for each partition, then what needs attention. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from pipeline.client.values import TopicPartition
 from pipeline.salvage.copies import Copy, Orphan
-from pipeline.salvage.merge_plan import Run
-from springtide.cli.tables import Table, number, text
+from pipeline.salvage.merge_plan import RecordRun
+from springtide.cli.tables import Column, Table, columns
 
 PRESENT: Final = "present"
 SUPERSEDED: Final = "superseded"
@@ -19,23 +19,16 @@ RUNS_SHOWN: Final = 20
 RUNS_TOLD: Final = 10_000
 """Runs that `--output json` holds; there may be a million."""
 _COLUMNS = (
-    text("partition"),
-    number("copies"),
-    number("cut off", "cutOff"),
-    number(PRESENT),
-    number(REPEATED),
-    number(SUPERSEDED),
-    number(MISSING),
-    number("committed", "missingCommitted"),
-    number("merged"),
+    *columns("partition #copies"),
+    Column("CUT OFF", "cutOff", is_number=True),
+    *columns(f"#{PRESENT} #{REPEATED} #{SUPERSEDED} #{MISSING} #committed=missingCommitted #merged"),
 )
 
 
-class Finding(NamedTuple):
-    """One partition. `counts`: records that were cut off, by verdict; `missing_committed`: of the missing
-    those that a replica knew to be committed. `newest_ms`: the latest timestamp that was cut off, or -1.
-    `trimmed_to`: where the log begins, if that is behind the cut: what was there before can't be
-    compared."""
+class PartitionVerdicts(NamedTuple):
+    """One partition. `counts`: records that were cut off, by verdict. `missing_committed`: missing records
+    that a replica knew to be committed. `newest_ms`: the latest timestamp that was cut off, or -1.
+    `trimmed_to`: where the log begins, if that is after the cut: earlier records can't be compared."""
 
     where: TopicPartition
     counts: Mapping[str, int]
@@ -46,24 +39,23 @@ class Finding(NamedTuple):
 
 class MissingRun(NamedTuple):
     where: TopicPartition
-    run: Run
+    run: RecordRun
     is_committed: bool
 
 
-class Findings(NamedTuple):
+class SalvageFindings(NamedTuple):
     """`missing` by partition, in the order in which leaders had appended it."""
 
-    targets: tuple[Finding, ...] = ()
+    targets: tuple[PartitionVerdicts, ...] = ()
     missing: tuple[MissingRun, ...] = ()
 
 
-class Report(NamedTuple):
-    """All there is to say. `merged`: records that this run has appended, by partition; None: it was not to.
-    `left`: why partitions were not merged. `resumed`: records of an earlier, interrupted merge that this run
-    has finished."""
+class SalvageReport(NamedTuple):
+    """The result of a run. `merged`: records that it appended, by partition; None: it was not asked to.
+    `left`: why partitions were not merged. `resumed`: records of an interrupted merge that it finished."""
 
     copies: tuple[Copy, ...]
-    findings: Findings
+    findings: SalvageFindings
     orphans: tuple[Orphan, ...] = ()
     unasked: Mapping[int, str] = {}
     unreadable: tuple[tuple[Copy, str], ...] = ()
@@ -74,18 +66,18 @@ class Report(NamedTuple):
 
     @property
     def missing(self) -> int:
-        """What is still missing after this run."""
+        """Records that are still missing after this run."""
         found = sum(one.counts.get(MISSING, 0) for one in self.findings.targets)
         return found - sum((self.merged or {}).values())
 
     @property
     def is_whole(self) -> bool:
-        """Whether all was compared and nothing is missing."""
+        """Return whether all copies were compared and nothing is missing after this run."""
         return not (self.missing or self.unasked or self.unreadable)
 
 
-def result(report: Report) -> dict[str, Any]:
-    """For --output json."""
+def result(report: SalvageReport) -> dict[str, Any]:
+    """Return the report as `--output json` prints it."""
     findings = report.findings
     return {
         "missing": report.missing,
@@ -117,8 +109,8 @@ def result(report: Report) -> dict[str, Any]:
     }
 
 
-def lines(report: Report) -> tuple[str, ...]:
-    """For people."""
+def lines(report: SalvageReport) -> tuple[str, ...]:
+    """Return the report as lines of text for people."""
     if not report.copies and not report.unreadable:
         told = ["Brokers have no copies: nothing was cut off, or the copies were removed."]
         return (*told, *_attention(report))
@@ -141,7 +133,7 @@ def lines(report: Report) -> tuple[str, ...]:
     return (*told, *_attention(report))
 
 
-def _attention(report: Report) -> Iterable[str]:
+def _attention(report: SalvageReport) -> Iterable[str]:
     for where, reason in report.left.items():
         yield f"{where} is not merged: {reason}"
     for copy, reason in report.unreadable:
@@ -152,7 +144,7 @@ def _attention(report: Report) -> Iterable[str]:
         yield f"{len(report.orphans)} copies are of topics that were deleted."
 
 
-def _row(report: Report, one: Finding) -> dict[str, Any]:
+def _row(report: SalvageReport, one: PartitionVerdicts) -> dict[str, Any]:
     counts = one.counts
     return {
         "partition": str(one.where),
@@ -186,9 +178,3 @@ def _run_line(one: MissingRun) -> str:
         f"  {one.where} offsets {run.first_offset} to {run.last_offset} of leader epoch {run.leader_epoch}, "
         f"in broker {run.broker_id}'s copy; {committed}"
     )
-
-
-def missing_of(findings: Findings, chosen: Sequence[TopicPartition]) -> list[MissingRun]:
-    """What is missing of these partitions."""
-    wanted = set(chosen)
-    return [one for one in findings.missing if one.where in wanted]

@@ -1,42 +1,38 @@
-"""Asks all brokers what they have cut off, has them check it, and asks where the logs are now."""
+"""Asks all brokers for their copies, has them check the copies, and asks where the logs begin and end now."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from pipeline.client.broker_questions import LogDir, describe_log_dirs
-from pipeline.client.client import Client
+from pipeline.client.client import Client, describe_log_dirs
 from pipeline.client.errors import ConnectionLost
-from pipeline.client.values import EARLIEST, LATEST, TopicPartition
-from pipeline.salvage.copies import DIRECTORY, Copy, Orphan, Target, listed_copies, targets_of
-from pipeline.salvage.errors import CopyUnreadable
+from pipeline.client.values import EARLIEST, LATEST, BrokerLogDir, TopicPartition
+from pipeline.errors import CopyUnreadable
+from pipeline.salvage.copies import DIRECTORY, Copy, CutPartition, Orphan, listed_copies, targets_of
 from pipeline.salvage.reading import CopyReader
+from springtide.cli.call import UsageError
 from springtide.wire.errors import ErrorCode
 
 
 class LogBounds(NamedTuple):
-    """A partition's log as its leader has it: offsets [start_offset, end_offset), committed all of them."""
+    """A partition's committed log as its leader has it: offsets [start_offset, end_offset)."""
 
     leader_epoch: int
     start_offset: int
     end_offset: int
 
 
-class Survey(NamedTuple):
-    """What there is. `unasked`: why brokers (by id) could not tell what they have. `unreadable`: copies that
-    can't be compared, and why. `logs` has each target's."""
+class CopySurvey(NamedTuple):
+    """The copies that brokers hold. `unasked`: why some brokers (by id) did not tell all of theirs.
+    `unreadable`: copies that can't be compared, and why. `logs`: the log of each target."""
 
     copies: tuple[Copy, ...]
-    targets: tuple[Target, ...]
+    targets: tuple[CutPartition, ...]
     logs: Mapping[TopicPartition, LogBounds]
     orphans: tuple[Orphan, ...] = ()
     unasked: Mapping[int, str] = {}
     unreadable: tuple[tuple[Copy, str], ...] = ()
-
-
-class UnknownTopics(Exception):
-    """Topics were named that the cluster does not have."""
 
 
 def survey(
@@ -45,14 +41,14 @@ def survey(
     *,
     topics: Collection[str] | None,
     progress: Callable[[int, int, str], None],
-) -> Survey:
-    """Of these topics or of all. Raises UnknownTopics, ClientError."""
+) -> CopySurvey:
+    """Survey these topics, or all. Raises UsageError for an unknown topic, ClientError."""
     metadata = client.metadata(None)
     missing = sorted(topic for topic in topics or () if topic not in metadata.topics)
     if missing:
-        raise UnknownTopics(f"there is no topic {', '.join(missing)}")
+        raise UsageError(f"there is no topic {', '.join(missing)}")
     unasked: dict[int, str] = {}
-    dirs: dict[int, list[LogDir]] = {}
+    dirs: dict[int, list[BrokerLogDir]] = {}
     for broker_id, broker in sorted(metadata.brokers.items()):
         try:
             dirs[broker_id] = describe_log_dirs((broker.host, broker.port), client.config)
@@ -82,7 +78,7 @@ def survey(
             continue
         copies.append(copy._replace(high_watermark=high_watermark))
     targets = targets_of(copies)
-    return Survey(
+    return CopySurvey(
         tuple(copies),
         targets,
         log_bounds(client, [target.where for target in targets]),
@@ -93,7 +89,7 @@ def survey(
 
 
 def log_bounds(client: Client, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
-    """Raises ClientError."""
+    """Return where the partitions' logs begin and end. Raises ClientError."""
     if not partitions:
         return {}
     starts = client.list_offsets(dict.fromkeys(partitions, EARLIEST))

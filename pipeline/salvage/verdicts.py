@@ -1,20 +1,20 @@
-"""What became of each record that was cut off: present in the log, superseded, repeated or missing.
+"""The verdict on each record that was cut off: present in the log, superseded, repeated or missing.
 
 Transforms of identity rows (identity.py) with Spark: rows are small, and joins spread over the executors.
-All is within a target, a partition. A record here is an entry of some leader's log: leader epoch and offset
-tell it, so that copies of one entry on several brokers are one record.
+Each partition (`target`) is judged alone. A record is an entry of some leader's log, named by leader epoch
+and offset: copies of one entry on several brokers are one record.
 
-1. A record that the log holds with the same producer id, epoch and sequence (and contents) is present.
-2. Others are compared by contents and timestamp: of those that one leader appended, as many are present as
-   the log holds and rule 1 has not used, the first ones first. So retries count that came under another
-   identity: those of plain producers, of producers that began a new epoch after an error (KIP-360), and
-   records that an earlier run has merged.
-3. What the log kept of the same leader's epoch is no retry, and neither is what stood there before: a record
-   counts for rule 2 if it was appended under a later leader, or stands at or after the cut.
-4. Of contents that several leaders lost, as many are missing as one of them alone lost: the same record, sent
-   again and lost again. The last place counts; the others are repeated.
-5. With keys (a topic that is read as a table), a missing record is superseded if a later leader appended a
-   record of the same key: merging it would bring an old value back.
+1. (identity) A record that the log holds with the same producer id, epoch, sequence and contents is present.
+2. (contents) Other records are compared by contents and timestamp. Of those that one leader appended, the
+   first ones are present, as many as the log holds beside those of rule 1. This finds retries under another
+   identity: of plain producers, of producers that began a new epoch after an error (KIP-360), and records
+   that an earlier run merged.
+3. (later) A record of the log counts for rule 2 if a later leader appended it, or if it stands at or after
+   the cut. An entry that the log kept of the same leader epoch is no retry, nor is an entry before the cut.
+4. (lost twice) If several leaders lost the same contents, it is the same record, sent and lost again: as many
+   are missing as one leader alone lost. The last place counts; the others are repeated.
+5. (keys) In a topic that is read as a table, a missing record is superseded if a later leader appended a
+   record of its key: merging it would bring an old value back.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ _PRODUCER = ("producer_id", "producer_epoch", "sequence")
 
 
 def hits_of(cut: DataFrame, live: DataFrame) -> DataFrame:
-    """Of the log's records those that have the contents and timestamp of one that was cut off."""
+    """Return the log's records that have the contents and timestamp of a record that was cut off."""
     return live.join(cut.select(*_SAME).distinct(), list(_SAME), "left_semi").select(
         *_ENTRY, "content", "timestamp", *_PRODUCER
     )
 
 
 def latest_keys_of(live: DataFrame) -> DataFrame:
-    """target, key, key_epoch: the last leader epoch under which the log got a record of the key. What was
-    merged does not count: it is older than its place tells."""
+    """Return target, key, key_epoch: the last leader epoch under which the log got a record of the key.
+    Merged records don't count: they are older than their place."""
     keyed = live.where(sf.col("key").isNotNull() & ~sf.col("is_marked"))
     return keyed.groupBy("target", "key").agg(sf.max("leader_epoch").alias("key_epoch"))
 
 
 def verdicts(cut: DataFrame, hits: DataFrame, latest_keys: DataFrame | None = None) -> DataFrame:
-    """A row for each entry that was cut off: target, copy, leader_epoch, offset, timestamp, is_committed
-    (as far as any replica that lost it knew), verdict. `cut`: IDENTITY_SCHEMA; `hits`: hits_of;
-    `latest_keys`: where records can be superseded."""
+    """Return a row for each entry that was cut off: target, copy, leader_epoch, offset, timestamp,
+    is_committed (known to a replica that lost it), verdict. `cut`: IDENTITY_SCHEMA; `hits`: hits_of;
+    `latest_keys`: for rule 5 (keys)."""
     judged = _exact(_entries(cut), hits)
     judged = judged.join(_left_over(judged, hits), list(_LEADER), "left")
     rest = Window.partitionBy(*_LEADER, "is_exact").orderBy("offset")
@@ -76,7 +76,7 @@ def verdicts(cut: DataFrame, hits: DataFrame, latest_keys: DataFrame | None = No
 
 
 def runs_of(judged: DataFrame) -> DataFrame:
-    """The missing ones as runs of neighbours: target, copy, leader_epoch, is_committed, first_offset,
+    """Return missing entries as runs of neighbours: target, copy, leader_epoch, is_committed, first_offset,
     last_offset (inclusive), in the order in which leaders appended them."""
     missing = judged.where(sf.col("verdict") == MISSING)
     unit = ("target", "copy", "leader_epoch", "is_committed")
@@ -91,7 +91,7 @@ def runs_of(judged: DataFrame) -> DataFrame:
 
 
 def _entries(cut: DataFrame) -> DataFrame:
-    """One row an entry, of the first copy that has it."""
+    """Return one row for each entry, of the first copy that has it."""
     told = [name for name in cut.columns if name not in (*_ENTRY, "is_committed", "copy_first")]
     first = sf.min(sf.struct("copy", *[name for name in told if name != "copy"]))
     return (
@@ -106,14 +106,15 @@ def _entries(cut: DataFrame) -> DataFrame:
 
 
 def _exact(entries: DataFrame, hits: DataFrame) -> DataFrame:
-    """With `is_exact`: rule 1."""
+    """Add `is_exact`: rule 1 (identity)."""
     sent = hits.where(sf.col("producer_id") >= 0).select(*_SAME, *_PRODUCER).distinct()
     found = entries.join(sent.withColumn("found", sf.lit(True)), [*_SAME, *_PRODUCER], "left")
     return found.withColumn("is_exact", sf.coalesce(sf.col("found"), sf.lit(False))).drop("found")
 
 
 def _left_over(judged: DataFrame, hits: DataFrame) -> DataFrame:
-    """_LEADER and `left_over`: how many of the log's records rule 1 leaves for rule 2, by rule 3."""
+    """Return _LEADER and `left_over`: how many of the log's records rule 1 (identity) leaves for rule 2
+    (contents), by rule 3 (later)."""
     groups = judged.groupBy(*_LEADER).agg(sf.min("copy_first").alias("cut_at"))
     used = judged.where("is_exact").select(*_LEADER, *_PRODUCER)
     logged = hits.select(

@@ -1,7 +1,5 @@
-"""Which columns a frame that is written must and may have, as Spark's Kafka sink has it, and a timestamp.
-
-Pure, and without PySpark: types come as Spark's simple strings ("binary", "array<...>").
-"""
+"""The columns of a frame that is written: those of Spark's Kafka sink, and a timestamp. Pure, without
+PySpark: types come as Spark's simple strings ("binary", "array<...>")."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from pipeline.sink.errors import InvalidRows
+from pipeline.errors import InvalidRows
 
 HEADERS = "array<struct<key:string,value:binary>>"
 ALLOWED = {
@@ -20,11 +18,11 @@ ALLOWED = {
     "partition": ("int",),
     "timestamp": ("timestamp",),
 }
-"""The official sink's, and `timestamp`, which it lacks (SPARK-27585 asks for it). Others are passed over."""
+"""The official sink's columns, and `timestamp` (SPARK-27585 asks for it). Others are left out."""
 
 
 def check_columns(types: Mapping[str, str], *, has_topic_option: bool) -> None:
-    """Types by column name. Raises InvalidRows."""
+    """Raise InvalidRows for missing or wrong columns; types by column name."""
     given = {name.lower(): kind for name, kind in types.items()}
     if len(given) < len(types):
         raise InvalidRows("columns whose names differ only in case")
@@ -41,7 +39,7 @@ def check_columns(types: Mapping[str, str], *, has_topic_option: bool) -> None:
 
 
 def usable_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Only the columns that mean something, under their names in lower case."""
+    """Return the allowed columns, under their names in lower case."""
     chosen = {name.lower(): index for index, name in enumerate(rows.schema.names)}
     names = [name for name in ALLOWED if name in chosen]
     return pa.RecordBatch.from_arrays([rows.column(chosen[name]) for name in names], names=names)

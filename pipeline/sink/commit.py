@@ -1,31 +1,74 @@
-"""The end of a micro-batch, on the driver: is everything still there, and was it the same as before?"""
+"""The commit of a micro-batch, on the driver: everything must still be there, and be the same as before.
+
+Spark does not run a finished task again, and an unclean election may cut the log between its end and the
+commit. So the commit asks each partition's leader where the epochs end in which tasks saw their records
+committed (OffsetForLeaderEpoch, as KIP-320 does), and fails if one ends below that. The micro-batch is then
+run again and stores what is missing. Records that are lost after the commit are for `pipeline salvage`.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
 
 from pipeline.client.client import Client
-from pipeline.client.values import EpochEnd, TopicPartition
-from pipeline.sink.commit_check import Question, SeenWhole, lost, questions
-from pipeline.sink.errors import DeliveryFailed
+from pipeline.client.values import TopicPartition
+from pipeline.errors import DeliveryFailed
 from pipeline.sink.state import SinkState
 from pipeline.sink.steps import Delivered
+from springtide.wire.fetch_response import EpochEnd
 
 VERSION = 1
+P = TypeVar("P")
+
+
+class SeenWhole(NamedTuple):
+    """The log was committed up to `high_watermark` (exclusive) under `leader_epoch`."""
+
+    leader_epoch: int
+    high_watermark: int
+
+
+class Question(NamedTuple, Generic[P]):
+    """A question to `partition`'s leader: the end of `leader_epoch`, below `high_watermark` after a loss."""
+
+    partition: P
+    leader_epoch: int
+    high_watermark: int
+
+    def is_lost(self, end: EpochEnd) -> bool:
+        """Return whether the leader's answer shows a loss. A leader that does not know the epoch (-1, -1) has
+        lost it."""
+        return end.leader_epoch < 0 or end.end_offset < self.high_watermark
+
+
+def questions(seen: Iterable[tuple[P, SeenWhole]]) -> list[Question[P]]:
+    """Return one question for each partition and leader epoch, with the highest high watermark."""
+    highest: dict[tuple[P, int], int] = {}
+    for partition, whole in seen:
+        key = partition, whole.leader_epoch
+        highest[key] = max(highest.get(key, 0), whole.high_watermark)
+    return [Question(partition, epoch, mark) for (partition, epoch), mark in highest.items()]
+
+
+def lost(asked: Iterable[Question[P]], ends: Mapping[Question[P], EpochEnd]) -> list[Question[P]]:
+    """Return the questions whose answers show a loss; each needs its answer."""
+    return [question for question in asked if question.is_lost(ends[question])]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What a task's successful attempt tells the driver. Pickles."""
+    """The report of a task's successful attempt. Pickles."""
 
     task_index: int
     delivered: Mapping[TopicPartition, Delivered] = field(default_factory=dict)
 
 
 def check_stored(client: Client, reports: Iterable[TaskReport]) -> None:
-    """Raises DeliveryFailed if records that tasks saw committed are gone, ClientError if nobody can say."""
+    """Raise DeliveryFailed if records that tasks saw committed are gone, ClientError if leaders don't
+    answer."""
     asked = questions(
         (where, SeenWhole(delivered.leader_epoch, delivered.high_watermark))
         for report in reports
@@ -44,7 +87,7 @@ def check_stored(client: Client, reports: Iterable[TaskReport]) -> None:
 def _epoch_ends(
     client: Client, asked: Sequence[Question[TopicPartition]]
 ) -> dict[Question[TopicPartition], EpochEnd]:
-    """A partition that was seen under several leaders is asked as many times."""
+    """Ask each question; a partition that was seen under several leaders is asked several times."""
     ends: dict[Question[TopicPartition], EpochEnd] = {}
     left = list(asked)
     while left:
@@ -56,7 +99,7 @@ def _epoch_ends(
 
 
 def commit_summary(batch_id: int, reports: Iterable[TaskReport]) -> bytes:
-    """How many records each task stored where, in an order that every run has."""
+    """Return how many records each task stored in each partition, in the same order in every run."""
     reports = sorted(reports, key=lambda report: report.task_index)
     return json.dumps(
         {
@@ -76,7 +119,7 @@ def commit_summary(batch_id: int, reports: Iterable[TaskReport]) -> bytes:
 def commit_micro_batch(
     client: Client, state: SinkState | None, batch_id: int, reports: Sequence[TaskReport]
 ) -> None:
-    """Raises DeliveryFailed, SinkStateError or ClientError: the micro-batch is not committed then."""
+    """Commit, or raise DeliveryFailed, SinkStateError or ClientError."""
     check_stored(client, reports)
     if state is not None:
         state.record_commit(batch_id, commit_summary(batch_id, reports))

@@ -1,9 +1,9 @@
-"""Who a task is to the brokers: a producer id and epoch derived from the micro-batch, never allocated.
+"""A task's producer id and epoch: derived from the micro-batch, never allocated.
 
-Kafka's idempotence (KIP-98) fences and numbers the writes of one *process*. Here the same identity must come
-back whenever the same task of the same micro-batch is run again, by whatever process: so the producer id is a
-hash, and the producer epoch is the number of the micro-batch. A newer micro-batch then fences the zombies of
-the older ones by the brokers' own rules, and begins at sequence 0 by those rules too.
+Kafka's idempotence (KIP-98) numbers and fences the writes of one *process*. Here another process that runs
+the same task of the same micro-batch again must have the same identity: so the producer id is a hash, and the
+producer epoch is the number of the micro-batch. By the brokers' own rules a newer micro-batch fences older
+ones and begins at sequence 0.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SINK_ID_BYTES_MAX = 1_000
 
 
 class ProducerIdentity(NamedTuple):
-    """What stands in the header of every batch that a task writes."""
+    """The producer of every batch that a task writes."""
 
     producer_id: int
     producer_epoch: int
 
 
 def derive_identity(sink_id: str, *, batch_id: int, task_index: int) -> ProducerIdentity:
-    """The identity of task `task_index` in micro-batch `batch_id` of the sink `sink_id`.
+    """Return the identity of task `task_index` in micro-batch `batch_id` of the sink `sink_id`.
 
     62 bits of SHA-256 over all three: two of a million tasks share an id with a probability of 1e-7. Raises
     ValueError for a sink id that is empty or too long, or for negative numbers.

@@ -1,9 +1,8 @@
-"""What the log itself says of one producer: the evidence that outlives the brokers' memory of it.
+"""The trace of one producer in the log: evidence that outlives the brokers' memory.
 
-Brokers forget a producer that has been silent (producer.id.expiration.ms, a day) and answer "unknown" just
-as if it had never written. Its batches still carry its id, epoch and sequences, so a scan from a place before
-the first of them tells what is stored. A broker's memory tells sequences only; the log also tells which
-records stand under them.
+Brokers forget an idle producer (producer.id.expiration.ms, a day) and then answer "unknown", as if it had
+never written. Its batches still carry its id, epoch and sequences, so a scan that begins before them tells
+what is stored, and also which records stand under the sequences.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from pipeline.sink.identity import ProducerIdentity
 from pipeline.sink.steps import NO_EPOCH, NO_SEQUENCE, Scanned, Stored
 
 
-class SequencedBatch(NamedTuple):
-    """What a batch says of its sequences and records. `base_sequence` is -1 where there are none."""
+class TracedBatch(NamedTuple):
+    """A batch's sequences and records. `base_sequence` is -1 if it has none."""
 
     producer_epoch: int
     base_sequence: int
@@ -25,7 +24,7 @@ class SequencedBatch(NamedTuple):
 
 
 class LogTrace:
-    """Takes in the batches of one producer id in the order of the log, and sums them up.
+    """Sums up the batches of one producer id in the order of the log.
 
     after_sequence: what the first batch of our own epoch is to follow.
     """
@@ -39,8 +38,8 @@ class LogTrace:
         self._batches: list[Stored] = []
         self._anomaly = ""
 
-    def add(self, batches: Iterable[SequencedBatch]) -> None:
-        """Batches of the producer id, control batches left out, in log order."""
+    def add(self, batches: Iterable[TracedBatch]) -> None:
+        """Add batches of the producer id in log order, without control batches."""
         for batch in batches:
             self._newest_epoch = max(self._newest_epoch, batch.producer_epoch)
             if batch.producer_epoch != self._identity.producer_epoch or self._anomaly:
@@ -55,7 +54,7 @@ class LogTrace:
                 self._anomaly = f"sequence {batch.base_sequence} is stored after {self._last_sequence} was"
 
     def summary(self, *, leader_epoch: int, end_offset: int) -> Scanned:
-        """`leader_epoch`: under which the log was read from end to end, up to `end_offset`."""
+        """Return what was found; `leader_epoch`: under which the log was read up to `end_offset`."""
         return Scanned(
             leader_epoch,
             self._newest_epoch,

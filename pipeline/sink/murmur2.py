@@ -1,9 +1,9 @@
 """Murmur2 over a column of keys at once, as Kafka's default partitioner takes it.
 
-The algorithm is Austin Appleby's MurmurHash2 (32 bit) with the seed of Kafka's Utils.murmur2: every producer
-of the cluster must place a key where all others do. All keys advance together, four bytes a step, in uint32
-arithmetic that wraps; keys drop out as they end, so the cost is that of the bytes plus a few array operations
-per word of the longest key.
+The algorithm is Austin Appleby's MurmurHash2 (32 bit) with the seed of Kafka's Utils.murmur2, so keys are
+placed where other producers place them. All keys advance together, four bytes a step, in uint32 arithmetic
+that wraps; keys drop out as they end, so the cost is that of the bytes plus a few array operations per word
+of the longest key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _R = np.uint32(24)
 
 
 def murmur2(keys: pa.Array) -> Hashes:
-    """The hash of each of the keys (Arrow type binary, no nulls), as unsigned 32-bit numbers."""
+    """Return the hash of each key (Arrow type binary, no nulls), as unsigned 32-bit numbers."""
     if keys.null_count or keys.type != pa.binary():
         raise TypeError(f"binary keys without nulls are needed, not {keys.type}")
     count = len(keys)
@@ -54,12 +54,12 @@ def murmur2(keys: pa.Array) -> Hashes:
 
 
 def positive(hashes: Hashes) -> npt.NDArray[np.int64]:
-    """Kafka's Utils.toPositive: the sign bit is cleared, not the number negated."""
+    """Clear the sign bit, as Kafka's Utils.toPositive does."""
     return cast("npt.NDArray[np.int64]", (hashes & np.uint32(0x7FFFFFFF)).astype(np.int64))
 
 
 def _word(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> Hashes:
-    """Four bytes from each place, little-endian."""
+    """Return four bytes from each place, little-endian."""
     word = data[at].astype(np.uint32)
     for byte in (1, 2, 3):
         word |= data[at + byte].astype(np.uint32) << np.uint32(8 * byte)
@@ -69,7 +69,7 @@ def _word(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> Hashes:
 def _mix_tail(
     hashes: Hashes, data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], rest: npt.NDArray[np.int64]
 ) -> None:
-    """The one to three bytes behind the last whole word."""
+    """Mix in the one to three bytes after the last whole word."""
     for byte in (2, 1, 0):
         has = np.flatnonzero(rest > byte)
         hashes[has] ^= data[at[has] + byte].astype(np.uint32) << np.uint32(8 * byte)

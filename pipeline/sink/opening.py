@@ -1,25 +1,62 @@
-"""How a topic was before a micro-batch wrote to it: one small JSON document that all its tasks agree on.
+"""A topic as it was before a micro-batch wrote to it: one small JSON document that all tasks agree on.
 
-Whoever needs it first proposes it, and the first proposal stays (state.py). No task writes before it has read
-one, so its offsets lie at or before everything that the micro-batch stores; its partition count is the one
-that keys are spread over in every attempt, however the topic grows; its fingerprint is the one that every
-attempt must have.
+The first task that needs it proposes it, and the first proposal stays (state.py). No task writes before it
+has read it, so its offsets lie at or before everything that the micro-batch stores. Keys are spread over its
+partition count in every attempt, also if the topic grows, and every attempt must have its fingerprint.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
+import msgspec
+
+from pipeline.errors import SinkStateError
 from pipeline.sink.delivery import PartitionOpening
-from pipeline.sink.errors import SinkStateError
-from pipeline.sink.fingerprint import Fingerprint
+from pipeline.stored import Epoch, Int64, check_version, encode_fields
 
 VERSION = 1
+FINGERPRINT_FORMAT = 2
+"""Raised when this program places or cuts rows in another way."""
 PARTITIONS_MAX = 1_000_000
 BYTES_MAX = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Everything that must not change between two attempts of one micro-batch; `parts`: names and values, in
+    the order of names.
+
+    An attempt compares its rows with what is stored in their partitions. So the fingerprint has everything
+    that decides which rows a task gets, where they go and how they are cut; not what only changes bytes on
+    the way (addresses, compression).
+    """
+
+    parts: tuple[tuple[str, str], ...]
+
+    @property
+    def digest(self) -> str:
+        """32 hexadecimal digits."""
+        encoded = json.dumps([FINGERPRINT_FORMAT, self.parts], separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(encoded.encode()).hexdigest()[:32]
+
+    def differences(self, other: Fingerprint) -> tuple[str, ...]:
+        """Return `name: theirs -> ours` of each part that differs; `other` is theirs."""
+        ours, theirs = dict(self.parts), dict(other.parts)
+        return tuple(
+            f"{name}: {theirs.get(name, 'absent')} -> {ours.get(name, 'absent')}"
+            for name in sorted(ours.keys() | theirs.keys())
+            if ours.get(name) != theirs.get(name)
+        )
+
+
+def fingerprint_of(parts: Mapping[str, str]) -> Fingerprint:
+    """Return the fingerprint of named values."""
+    return Fingerprint(tuple(sorted(parts.items())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +78,8 @@ class TopicOpening:
         return PartitionOpening(self.start_offsets[index], self.leader_epochs[index], self.opened_ms)
 
     def check(self, fingerprint: Fingerprint) -> None:
-        """Raises SinkStateError, naming what differs, if an attempt of another kind opened this."""
+        """Raise SinkStateError, which names the differences, if the attempt that opened this had another
+        fingerprint."""
         if self.fingerprint != fingerprint:
             changed = "; ".join(fingerprint.differences(self.fingerprint))
             raise SinkStateError(
@@ -50,64 +88,45 @@ class TopicOpening:
             )
 
 
+class _OpeningDocument(msgspec.Struct, rename="camel"):
+    topic: str
+    batch_id: Int64
+    opened_ms: Int64
+    start_offsets: Annotated[tuple[Int64, ...], msgspec.Meta(min_length=1, max_length=PARTITIONS_MAX)]
+    leader_epochs: tuple[Epoch, ...]
+    fingerprint: dict[str, str]
+    digest: str
+
+
 def encode_opening(opening: TopicOpening) -> bytes:
-    return json.dumps(
-        {
-            "version": VERSION,
-            "topic": opening.topic,
-            "batchId": opening.batch_id,
-            "openedMs": opening.opened_ms,
-            "startOffsets": opening.start_offsets,
-            "leaderEpochs": opening.leader_epochs,
-            "fingerprint": dict(opening.fingerprint.parts),
-            "digest": opening.fingerprint.digest,
-        },
-        separators=(",", ":"),
-    ).encode()
+    document = _OpeningDocument(
+        opening.topic,
+        opening.batch_id,
+        opening.opened_ms,
+        opening.start_offsets,
+        opening.leader_epochs,
+        dict(opening.fingerprint.parts),
+        opening.fingerprint.digest,
+    )
+    return encode_fields(document, version=VERSION)
 
 
 def decode_opening(encoded: bytes, *, topic: str, batch_id: int) -> TopicOpening:
-    """What `encode_opening` wrote for this topic and micro-batch. Raises SinkStateError."""
+    """Return what `encode_opening` encoded for this topic and micro-batch. Raises SinkStateError."""
     try:
-        document = json.loads(encoded)
-        opening = _opening(document)
-        digest = document["digest"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        check_version(encoded, VERSION)
+        found = msgspec.json.decode(encoded, type=_OpeningDocument)
+        if len(found.start_offsets) != len(found.leader_epochs):
+            raise ValueError("it needs as many leader epochs as start offsets")
+    except (ValueError, RecursionError) as error:
         raise SinkStateError(f"no opening of {topic}, micro-batch {batch_id}: {error!r}") from error
-    if (opening.topic, opening.batch_id) != (topic, batch_id):
+    if (found.topic, found.batch_id) != (topic, batch_id):
         raise SinkStateError(f"the opening of {topic}, micro-batch {batch_id}, is another one's")
-    if opening.fingerprint.digest != digest:
+    fingerprint = fingerprint_of(found.fingerprint)
+    if fingerprint.digest != found.digest:
         raise SinkStateError(
             f"{topic}, micro-batch {batch_id}: begun by a version of this sink that places rows differently"
         )
-    return opening
-
-
-def _opening(document: Mapping[str, Any]) -> TopicOpening:
-    if document["version"] != VERSION:
-        raise ValueError(f"version {document['version']!r}")
-    start_offsets = _numbers(document["startOffsets"], at_least=0)
-    leader_epochs = _numbers(document["leaderEpochs"], at_least=-1)
-    parts = document["fingerprint"]
-    if not 0 < len(start_offsets) == len(leader_epochs) <= PARTITIONS_MAX:
-        raise ValueError("as many leader epochs as start offsets are needed, and at least one")
-    if not isinstance(parts, dict) or not all(isinstance(value, str) for value in parts.values()):
-        raise ValueError("the fingerprint is no object of strings")
-    opened_ms, batch_id = _numbers([document["openedMs"], document["batchId"]], at_least=0)
     return TopicOpening(
-        str(document["topic"]),
-        batch_id,
-        opened_ms,
-        start_offsets,
-        leader_epochs,
-        Fingerprint(tuple(sorted(parts.items()))),
+        topic, batch_id, found.opened_ms, found.start_offsets, found.leader_epochs, fingerprint
     )
-
-
-def _numbers(values: Any, *, at_least: int) -> tuple[int, ...]:
-    if not isinstance(values, list) or not all(
-        isinstance(value, int) and not isinstance(value, bool) and at_least <= value < 2**63
-        for value in values
-    ):
-        raise ValueError("a whole number is not in its place")
-    return tuple(values)

@@ -1,8 +1,8 @@
 """Which partition each row goes to, and the rows of each partition in their order.
 
-A row's own partition column comes first; then its key's murmur2 (Kafka's default partitioner); rows without
-either are dealt out in runs. All of it is a function of the rows, their places in the task, the task's index
-and the partition counts, which the opening freezes: every attempt places a row where the first one did.
+A row goes to the partition in its column, else by its key's murmur2 (Kafka's default partitioner); rows
+without either are dealt out in runs. This depends only on the rows, their places in the task, the task's
+index and the partition counts, which the opening freezes: every attempt places a row where the first one did.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.client.values import TopicPartition
-from pipeline.sink.errors import InvalidRows
+from pipeline.errors import InvalidRows
 from pipeline.sink.murmur2 import murmur2, positive
 
 RUN_ROWS = 1024
-"""So many rows without key or partition go to one partition before the next one's turn (as KIP-480 does by
-bytes and time, which an attempt can't repeat)."""
+"""Rows without key or partition that go to one partition before the next one's turn (KIP-480 counts bytes and
+time, which an attempt can't repeat)."""
 
 TOPICS_MAX = 10_000
-"""That one task may write to."""
+"""Topics that one task may write to."""
 
 
-class Placement:
-    """Of one task attempt. `partition_count` tells a topic's frozen count, and may raise."""
+class RowPlacement:
+    """The placement of one task attempt. `partition_count` returns a topic's frozen count, and may raise."""
 
     def __init__(self, *, topic: str | None, task_index: int, partition_count: Callable[[str], int]) -> None:
         self._topic = topic
         self._task_index = task_index
         self._partition_count = partition_count
         self._keyless: dict[str, int] = {}
-        """Rows dealt out up to now, by topic."""
+        """Rows dealt out so far, by topic."""
 
     def split(self, rows: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-        """The rows of each partition, in the order of the rows. Raises InvalidRows."""
+        """Yield the rows of each partition, in their order. Raises InvalidRows."""
         for topic, some in self._by_topic(rows):
             numbers = self._partitions(topic, some)
             first = int(numbers[0])

@@ -1,7 +1,5 @@
-"""One attempt of a task under delivery=at-least-once: the official connector's promise, no more.
-
-No identity, no state: every attempt writes all its rows, after whatever earlier attempts wrote.
-"""
+"""One attempt of a task under delivery=at-least-once, as the official connector delivers: every attempt
+writes all its rows, after those of earlier attempts."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ import pyarrow as pa
 from pipeline.client.client import Client
 from pipeline.client.values import TopicPartition
 from pipeline.records.encode import BatchOptions, PartitionEncoder
-from pipeline.sink.placement import Placement
+from pipeline.sink.placement import RowPlacement
 from pipeline.sink.task import HELD_BATCHES_MAX
 
 
@@ -24,7 +22,7 @@ class PlainTaskWriter:
         self,
         client: Client,
         *,
-        placement: Placement,
+        placement: RowPlacement,
         batches: BatchOptions,
         now_ms: Callable[[], int],
     ) -> None:
@@ -45,7 +43,7 @@ class PlainTaskWriter:
             self._run_round()
 
     def finish(self) -> dict[TopicPartition, int]:
-        """Records written, by partition."""
+        """Write the rest; return the records written, by partition."""
         for where, encoder in self._encoders.items():
             self._take(where, [batch.data for batch in encoder.finish()])
         while self._full:
@@ -58,7 +56,8 @@ class PlainTaskWriter:
             self._full_bytes += sum(map(len, batches))
 
     def _run_round(self) -> None:
-        """One batch to every partition that has any: the next one follows its answer, so order is kept."""
+        """Send one batch to every partition that has any; the next one follows the answer, which keeps the
+        order."""
         sending = {where: batches.popleft() for where, batches in self._full.items()}
         self._full = {where: batches for where, batches in self._full.items() if batches}
         self._full_bytes -= sum(map(len, sending.values()))

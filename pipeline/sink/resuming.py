@@ -1,8 +1,8 @@
 """Rows of an attempt that goes on where others stopped: which are missing, and which wait until that is sure.
 
-A row is left out where the log has its record (stored_rows.py). The others wait until every stored record has
-met its row, or until they are more than may be held: then they are written, and if the rows turn out to be
-others than they were, the attempt fails at its end.
+A row is left out if the log has its record (stored_rows.py). The others wait until every stored record has
+met its row, or until the bound of held bytes: then they are written, and an attempt whose rows have changed
+fails at its end.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.client.values import TopicPartition
+from pipeline.errors import DeliveryFailed
 from pipeline.records.varints import Bools
 from pipeline.sink.delivery import plan_changed
-from pipeline.sink.errors import DeliveryFailed
 from pipeline.sink.stored_rows import STORED_MAX, ReadBack, StoredRows
 
 
 class Resuming:
-    """Of one attempt, all partitions."""
+    """All partitions of one attempt."""
 
     __slots__ = ("_held", "_held_bytes", "_held_bytes_max", "_room", "_stored")
 
@@ -33,7 +33,7 @@ class Resuming:
         self._room = STORED_MAX
 
     def read_back(self) -> ReadBack:
-        """For the first scan of a partition."""
+        """Return what the first scan of a partition fills."""
         return ReadBack(records_max=self._room)
 
     def begin(self, where: TopicPartition, stored: StoredRows) -> None:
@@ -44,7 +44,7 @@ class Resuming:
     def missing(
         self, where: TopicPartition, rows: pa.RecordBatch
     ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-        """What is to be written now: of these rows, and of those that waited, in the order they came."""
+        """Yield what is to be written now, of these rows and of those that waited, in their order."""
         if not self._remaining():
             yield where, rows
             return
@@ -56,12 +56,12 @@ class Resuming:
             yield from self.held()
 
     def held(self) -> list[tuple[TopicPartition, pa.RecordBatch]]:
-        """The rows that wait; they wait no more."""
+        """Take the rows that wait."""
         held, self._held, self._held_bytes = self._held, [], 0
         return held
 
     def check(self) -> None:
-        """At the end of the rows. Raises DeliveryFailed for stored records that no row accounts for."""
+        """Raise DeliveryFailed, at the end of the rows, for stored records without a row."""
         for where, stored in self._stored.items():
             if stored.remaining:
                 failed = plan_changed(f"{stored.remaining} of them")

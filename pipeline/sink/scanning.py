@@ -1,8 +1,5 @@
-"""Reading back what a producer stored: the shell of log_trace.py and stored_rows.py.
-
-Everything happens under one leader: it is asked before and after, and a scan across an election does not
-count.
-"""
+"""Reading back what a producer stored: the shell of log_trace.py and stored_rows.py. The leader is asked
+before and after: a scan across an election does not count."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from pipeline.records.decode import decode_records
 from pipeline.records.headers import BatchHeaders, scan_headers
 from pipeline.records.varints import Int64s
 from pipeline.sink.identity import ProducerIdentity
-from pipeline.sink.log_trace import LogTrace, SequencedBatch
-from pipeline.sink.steps import Scan, Scanned, Unsettled, is_whole, scan_start
+from pipeline.sink.log_trace import LogTrace, TracedBatch
+from pipeline.sink.steps import NoUsableAnswer, Scan, Scanned, is_whole, scan_start
 from pipeline.sink.stored_rows import ReadBack
 from springtide.wire.record_batch import HEADER_BYTES
 
@@ -28,9 +25,9 @@ def scan_partition(
     identity: ProducerIdentity,
     scan: Scan,
     read_back: ReadBack | None = None,
-) -> Scanned | Unsettled:
-    """Carries out a Scan; `read_back` is given the records of the identity, if it is wanted. Raises
-    ClientError, DamagedBatch, TooManyStored."""
+) -> Scanned | NoUsableAnswer:
+    """Carry out a Scan; `read_back` gets the records of the identity. Raises ClientError, DamagedBatch,
+    TooManyStored."""
     before = client.list_offsets({where: LATEST})[where]
     earliest = client.list_offsets({where: EARLIEST})[where].offset
     known = scan.known
@@ -43,7 +40,7 @@ def scan_partition(
         return Scanned(
             before.leader_epoch,
             anomaly=f"the log begins at {earliest} now, behind {start} where the micro-batch began: "
-            "retention or a deletion may have taken its records, and nobody can tell what was stored. Keep "
+            "retention or a deletion may have taken its records, and what was stored is not known. Keep "
             "records for longer than a micro-batch takes; to go on, start with another checkpoint",
         )
     if start < before.offset:
@@ -58,10 +55,10 @@ def scan_partition(
                         is_now = headers.producer_epoch[ours] == identity.producer_epoch
                         _read(fetched.records, headers, ours[is_now], read_back)
         except OffsetsGone as error:
-            return Unsettled(str(error))
+            return NoUsableAnswer(str(error))
     after = client.list_offsets({where: LATEST})[where]
     if after.leader_epoch != before.leader_epoch:
-        return Unsettled("the leader changed while its log was read")
+        return NoUsableAnswer("the leader changed while its log was read")
     return trace.summary(leader_epoch=after.leader_epoch, end_offset=max(start, before.offset))
 
 
@@ -70,9 +67,9 @@ def _batches_of(producer_id: int, headers: BatchHeaders, within: PartitionRange)
     return np.flatnonzero(is_within & (headers.producer_id == producer_id) & ~headers.is_control)
 
 
-def _sequenced(records: memoryview, headers: BatchHeaders, ours: Int64s) -> list[SequencedBatch]:
+def _sequenced(records: memoryview, headers: BatchHeaders, ours: Int64s) -> list[TracedBatch]:
     return [
-        SequencedBatch(
+        TracedBatch(
             int(headers.producer_epoch[index]),
             int(headers.base_sequence[index]),
             int(headers.record_count[index]),
@@ -88,7 +85,7 @@ def _batch(records: memoryview, headers: BatchHeaders, index: int) -> memoryview
 
 
 def _read(records: memoryview, headers: BatchHeaders, ours: Int64s, read_back: ReadBack) -> None:
-    """Of neighbouring batches together, so that a large fetch is opened in few steps."""
+    """Decode neighbouring batches together, so a large fetch takes few steps."""
     for run in np.split(ours, np.flatnonzero(np.diff(ours) > 1) + 1):
         if len(run):
             first, last = int(run[0]), int(run[-1])

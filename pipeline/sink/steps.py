@@ -1,7 +1,5 @@
-"""What a partition's delivery and its shell tell each other. Values only.
-
-The delivery asks for one thing at a time (an action); the shell does it and says what came of it (an event).
-"""
+"""The actions that a partition's delivery asks for, one at a time, and the events with which its shell
+answers. Values only."""
 
 from __future__ import annotations
 
@@ -9,19 +7,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from pipeline.client.values import EpochEnd
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_response import EpochEnd
 
 NO_SEQUENCE = -1
 NO_EPOCH = -1
 
 
 class Batch(NamedTuple):
-    """One record batch as it will be sent, and the places of its records in the partition's stream.
-
-    Sequences are inclusive and count from 0 in each micro-batch, task and partition. crc: of the records as
-    they are sent, without the batch's header.
-    """
+    """One record batch as it is sent. Sequences are inclusive and count from 0 in each micro-batch, task and
+    partition. crc: of the batch without its header."""
 
     base_sequence: int
     last_sequence: int
@@ -38,8 +33,8 @@ class Stored(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Everything of the task up to `sequence` has been compared, and stands below `offset`, committed, in the
-    log as the leader of `leader_epoch` had it."""
+    """The task's records up to `sequence` have been compared, and are committed below `offset` in the log of
+    the leader of `leader_epoch`."""
 
     sequence: int
     offset: int
@@ -47,7 +42,8 @@ class Known(NamedTuple):
 
 
 class Failure(Enum):
-    """Why an attempt of a task can't go on. Spark runs it again; `is_final` says that it won't help."""
+    """Why an attempt of a task can't go on. Spark runs it again, which does not help for FENCED, PLAN_CHANGED
+    and GAP."""
 
     FENCED = "a later micro-batch of this sink has written"
     PLAN_CHANGED = "an earlier attempt of this task stored records that are not among this attempt's rows"
@@ -57,22 +53,18 @@ class Failure(Enum):
     REFUSED = "brokers refuse the records"
     STALLED = "no progress"
 
-    @property
-    def is_final(self) -> bool:
-        return self in (Failure.FENCED, Failure.PLAN_CHANGED, Failure.GAP)
 
-
-# Events: what the shell tells.
+# Events.
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The task has rows for the partition, and must know what is stored before it makes batches of them."""
+    """The task has rows for the partition, and needs to know what is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The task has another batch for the partition; it goes on where the one before ended."""
+    """The task has another batch for the partition, which follows the last one."""
 
     batch: Batch
 
@@ -84,11 +76,8 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """Of DescribeProducers, and then ListOffsets, from the leader.
-
-    leader_epoch: the leader's when it was asked for the high watermark, *after* the producer was described.
-    producer_epoch, last_sequence: NO_EPOCH and NO_SEQUENCE when the partition does not know the producer.
-    """
+    """The leader's answers to DescribeProducers, and then ListOffsets. leader_epoch: the second answer's.
+    producer_epoch, last_sequence: NO_EPOCH and NO_SEQUENCE if the partition does not know the producer."""
 
     leader_epoch: int
     producer_epoch: int = NO_EPOCH
@@ -97,13 +86,13 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """Of all batches from the scan's start to the high watermark, `end_offset`.
+    """All batches from the scan's start to the high watermark, `end_offset`.
 
-    leader_epoch: the leader's before *and* after the log was read; if those differ, the shell says Unsettled.
+    leader_epoch: the leader's before *and* after the log was read; if those differ, it is NoUsableAnswer.
     producer_epoch: the newest epoch of the producer in that range, or NO_EPOCH.
-    last_sequence: of our own epoch, the end of the run without a gap, or where it was to begin.
-    batches: of our own epoch, those of that run.
-    anomaly: what else was found of our own epoch, "" if nothing: sequences after a gap, or twice.
+    last_sequence: the end of our own epoch's run without a gap, or where it was to begin.
+    batches: those of that run.
+    anomaly: our own epoch's sequences after a gap, or twice; "" if there are none.
     """
 
     leader_epoch: int
@@ -115,12 +104,10 @@ class Scanned:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """Of a Produce with acks=all. NONE: records of these sequences are committed.
-
-    base_offset: where the batch was appended now; -1: it may be a duplicate, which says nothing of *what* is
-    stored under these sequences.
-    """
+class SendAnswered:
+    """The answer to a Produce with acks=all. NONE: records of these sequences are committed. base_offset:
+    where the batch was appended; -1: it may be a duplicate, so other records may stand under these
+    sequences."""
 
     error: ErrorCode
     message: str = ""
@@ -129,15 +116,15 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Of ListOffsets for the latest offset, from the leader."""
+    """The leader's latest offset."""
 
     leader_epoch: int
     high_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
-class Unsettled:
-    """Whatever was asked for has no answer that can be used: it may have been done or not."""
+class NoUsableAnswer:
+    """The action has no answer that can be used: it may have been done or not."""
 
     reason: str
 
@@ -147,15 +134,15 @@ class Woken:
     """The pause is over."""
 
 
-Event = Opened | Offered | Ended | Described | Scanned | Answered | Checked | Unsettled | Woken
+Event = Opened | Offered | Ended | Described | Scanned | SendAnswered | Checked | NoUsableAnswer | Woken
 
 
-# Actions: what the delivery wants.
+# Actions.
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitBatch:
-    """Nothing, until the task has another batch or has ended."""
+    """Wait until the task has another batch or has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +154,10 @@ class Describe:
 class Scan:
     """Read what is stored up to the high watermark. The answer is Scanned.
 
-    With `known`: only what follows it, if the log is still whole up to there (`is_whole`). Else all: from
-    `start_offset`, or from where `leader_epoch` ends in the leader's log (OffsetForLeaderEpoch) if that
-    is lower: an unclean election may have cut the log below the opening, and the micro-batch's records then
-    stand below it. From the log's start if the leader can't tell. See `scan_start`.
+    With `known`: only what follows it, if the log is still whole up to there (`is_whole`). Else everything
+    from `scan_start`: `start_offset`, or where `leader_epoch` ends in the leader's log if that is lower (an
+    unclean election may have cut the log below the opening), or the log's start if the leader does not know
+    the epoch.
     """
 
     start_offset: int
@@ -180,11 +167,11 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Produce this batch with acks=all. The answer is Answered.
+    """Produce this batch with acks=all. The answer is SendAnswered.
 
-    Not to a leader of a later epoch than `leader_epoch`: if the shell has heard of one since, it sends
-    nothing and says Unsettled. Such a leader may never have heard of this producer, and would take any
-    sequence from it (KIP-360): that makes a gap which nobody can fill.
+    If the shell knows a leader of a later epoch than `leader_epoch`, it sends nothing and answers
+    NoUsableAnswer: a leader that does not know this producer takes any sequence from it (KIP-360), which may
+    leave a gap for good.
     """
 
     batch: Batch
@@ -192,24 +179,22 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckWatermark:
     """Ask the leader for the high watermark. The answer is Checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Nothing for so long. The answer is Woken."""
+    """Wait for so long. The answer is Woken."""
 
     pause_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """Everything is stored once, in order, and committed. Nothing more is to be done.
-
-    While the partition's log is whole up to `high_watermark` of `leader_epoch`, the records are there:
-    whoever commits the micro-batch asks for that once more (OffsetForLeaderEpoch).
-    """
+    """All records are stored once, in order, and committed. They are there while the log is whole up to
+    `high_watermark` of `leader_epoch`, which the commit of the micro-batch asks again
+    (OffsetForLeaderEpoch)."""
 
     records: int
     leader_epoch: int
@@ -227,14 +212,14 @@ class Failed:
         return f"{self.failure.value}: {self.detail}"
 
 
-Action = AwaitBatch | Describe | Scan | Send | Check | Pause | Delivered | Failed
+Action = AwaitBatch | Describe | Scan | Send | CheckWatermark | Pause | Delivered | Failed
 
 
 def is_whole(known: Known, end: EpochEnd) -> bool:
-    """Whether the log still holds what is known of it, by the answer of where `known.leader_epoch` ends."""
+    """Return whether the log still holds what is known; `end`: where `known.leader_epoch` ends."""
     return end.leader_epoch >= 0 and end.end_offset >= known.offset
 
 
 def scan_start(scan: Scan, end: EpochEnd, *, log_start_offset: int) -> int:
-    """Where to begin to read all, by the leader's answer of where `scan.leader_epoch` ends."""
+    """Return where to begin to read everything; `end`: where `scan.leader_epoch` ends."""
     return min(scan.start_offset, end.end_offset) if end.leader_epoch >= 0 else log_start_offset

@@ -1,11 +1,10 @@
-"""What earlier attempts of a task stored in a partition, and which rows of this attempt therefore are there.
+"""The records that a task's earlier attempts stored in a partition, and the rows that are left out for them.
 
-Rows with the same bytes are interchangeable, so it is enough to count: of each row as many copies are left
-out as the log has. Whatever order the rows come in, what is left is what is missing. Records that no row
-accounts for show that the rows are others than they were.
+Rows with the same bytes are interchangeable, so copies are counted: as many of a row are left out as the log
+has, in any order of rows, and the others are missing. A stored record without a row shows that the rows have
+changed.
 
-Kept of a record: 16 bytes of hash and a count; at most about 40 bytes for each of STORED_MAX records while a
-scan is summed up.
+A record takes 16 bytes of hash and a count; at most about 40 bytes while a scan is summed up.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from pipeline.records.rows import RecordRows, record_rows
 from pipeline.records.varints import Bools
 
 STORED_MAX = 1 << 24
-"""Records that an attempt reads back, of all its partitions: about 0.7 GB at worst."""
+"""Records that an attempt reads back from all partitions: at most about 0.7 GB."""
 
 Digests = npt.NDArray[np.bytes_]
 _DIGEST = np.dtype(f"S{HASH_BYTES}")
@@ -39,8 +38,7 @@ class TooManyStored(Exception):
 
 
 class Counts:
-    """How often each digest is still to be met. Equal digests are equal, NULs at the end included: all have
-    one length."""
+    """Times that each digest is still to be met. All digests have one length, so NULs at the end count."""
 
     __slots__ = ("_left", "_values", "remaining")
 
@@ -50,7 +48,7 @@ class Counts:
         self.remaining = len(every)
 
     def take(self, digests: Digests) -> Bools:
-        """Which of these are met, each once for each time that it is left; those are left no more."""
+        """Return which of these are met, each as often as it is left, and count them down."""
         taken: Bools = np.zeros(len(digests), np.bool_)
         if not self.remaining:
             return taken
@@ -69,8 +67,8 @@ class Counts:
 
 
 class StoredRows:
-    """Of one partition. stamped: of records whose timestamps the broker gave (LogAppendTime), which tell
-    nothing and are left out."""
+    """The stored rows of one partition. stamped: records with the broker's timestamps (LogAppendTime), which
+    are not compared."""
 
     __slots__ = ("_exact", "_stamped", "_timestamp_ms")
 
@@ -81,11 +79,11 @@ class StoredRows:
 
     @property
     def remaining(self) -> int:
-        """Records that no row has accounted for yet."""
+        """Records that have not met their row yet."""
         return self._exact.remaining + self._stamped.remaining
 
     def take(self, rows: pa.RecordBatch) -> Bools:
-        """Which rows are stored; each record accounts for one row. Raises BadRow, BadColumn."""
+        """Return which rows are stored; each record meets one row. Raises BadRow, BadColumn."""
         if not self.remaining:
             return np.zeros(rows.num_rows, np.bool_)
         records = record_rows(rows, timestamp_ms=self._timestamp_ms, first_row=0)
@@ -97,7 +95,7 @@ class StoredRows:
 
 
 class ReadBack:
-    """Takes in decoded records of a partition, and sums them up. Raises TooManyStored."""
+    """Sums up decoded records of a partition. Raises TooManyStored."""
 
     COLUMNS = ("key", "value", "timestamp", "timestampType", "headers")
 
@@ -107,7 +105,7 @@ class ReadBack:
         self._room = records_max
 
     def add(self, records: pa.RecordBatch) -> None:
-        """Rows of COLUMNS."""
+        """Add rows of COLUMNS."""
         self._room -= records.num_rows
         if self._room < 0:
             raise TooManyStored
@@ -119,11 +117,11 @@ class ReadBack:
                 found.append(digests(rows, with_timestamps=found is self._exact))
 
     def stored(self, *, timestamp_ms: int) -> StoredRows:
-        """timestamp_ms: what stands for a timestamp that a row has not."""
+        """Return the rows; timestamp_ms: the timestamp of rows without one."""
         return StoredRows(self._exact, self._stamped, timestamp_ms=timestamp_ms)
 
 
 def digests(rows: RecordRows, *, with_timestamps: bool) -> Digests:
-    """HASH_BYTES of each row."""
+    """Return HASH_BYTES of each row."""
     hashed = hashes(contents(rows, with_timestamps=with_timestamps))
     return np.frombuffer(hashed.buffers()[2], _DIGEST, len(rows.size_max))

@@ -1,18 +1,18 @@
-"""The topic that is written to, as its brokers have it now: for openings, and for whoever plans a write."""
+"""The topic that is written to, as its leaders have it now."""
 
 from __future__ import annotations
 
 from pipeline.client.client import Client
 from pipeline.client.values import LATEST, TopicPartition
 from pipeline.clock import wall_ms
-from pipeline.sink.errors import InvalidRows
-from pipeline.sink.fingerprint import Fingerprint
-from pipeline.sink.opening import TopicOpening
+from pipeline.errors import InvalidRows
+from pipeline.sink.opening import Fingerprint, TopicOpening
 from springtide.wire.errors import ErrorCode
 
 
 def propose_opening(client: Client, topic: str, *, batch_id: int, fingerprint: Fingerprint) -> TopicOpening:
-    """The topic as its leaders have it now. Raises InvalidRows if there is no such topic, ClientError."""
+    """Return the topic as its leaders have it now. Raises InvalidRows if there is no such topic,
+    ClientError."""
     partitions = known_partitions(client, topic)
     opened_ms = wall_ms()
     found = client.list_offsets(dict.fromkeys(partitions, LATEST))
@@ -27,7 +27,8 @@ def propose_opening(client: Client, topic: str, *, batch_id: int, fingerprint: F
 
 
 def known_partitions(client: Client, topic: str) -> list[TopicPartition]:
-    """The partitions of a topic, from 0 on. A broker may hear of a new topic a little later than others."""
+    """Return the partitions of a topic, from 0 on; wait a little for brokers that don't know a new topic yet.
+    Raises InvalidRows."""
     deadline = client.deadline(client.config.unknown_topic_budget_ms)
     while True:
         told = client.metadata([topic]).topics.get(topic)

@@ -1,8 +1,8 @@
-"""The sink as Spark sees it: what is pickled to the tasks, what they do, and the commit on the driver.
+"""The sink as Spark calls it: what is pickled to the tasks, what they do, and the commit on the driver.
 
-Spark's commit coordinator comes after a Python task's write, so attempts that lose have written too: nothing
-here relies on it. `commit` is called before Spark's own commit log is written; a micro-batch may therefore be
-committed here and run again, which must change nothing.
+Spark's commit coordinator acts after a Python task's write, so attempts that lose have written too. `commit`
+is called before Spark writes its own commit log: a micro-batch may be committed here and run again, which
+must change nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from pyspark.sql.types import StructType
 
 from pipeline.client.client import Client
 from pipeline.clock import wall_ms
+from pipeline.errors import InvalidOption, SinkStateError
 from pipeline.sink.columns import check_columns, usable_rows
 from pipeline.sink.commit import TaskReport, commit_micro_batch
-from pipeline.sink.errors import InvalidSinkOption, SinkStateError
-from pipeline.sink.fingerprint import Fingerprint, fingerprint_of
 from pipeline.sink.identity import derive_identity
-from pipeline.sink.opening import TopicOpening
+from pipeline.sink.opening import Fingerprint, TopicOpening, fingerprint_of
 from pipeline.sink.options import DeliveryMode, SinkOptions, parse_sink_options
-from pipeline.sink.placement import Placement
+from pipeline.sink.placement import RowPlacement
 from pipeline.sink.plain_task import PlainTaskWriter
 from pipeline.sink.state import SinkState, state_directory
 from pipeline.sink.target import known_partitions, propose_opening
@@ -50,10 +49,8 @@ class TaskDone(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class SinkPlan:
-    """What every task of a job or query has in common. Pickles.
-
-    openings: of a batch job without a checkpoint, made on the driver: no file could be shared.
-    """
+    """Settings that all tasks of a job or query have in common; it pickles. openings: those of a batch job
+    without a checkpoint, made on the driver, since no file is shared."""
 
     options: SinkOptions
     column_types: tuple[tuple[str, str], ...]
@@ -77,18 +74,18 @@ class SinkPlan:
 
 
 def stream_writer(given: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
-    """Of a query. Raises InvalidSinkOption, InvalidRows, SinkStateError."""
+    """Return the writer of a query. Raises InvalidOption, InvalidRows, SinkStateError."""
     plan = _plan(given, schema)
     if plan.options.mode is DeliveryMode.EXACTLY_ONCE and plan.options.checkpoint_location is None:
-        raise InvalidSinkOption("a streaming write needs its option 'checkpointLocation'")
+        raise InvalidOption("a streaming write needs its option 'checkpointLocation'")
     plan.state()
     return StreamWriter(plan)
 
 
 def batch_writer(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceArrowWriter:
-    """Of a batch job. Raises InvalidSinkOption, InvalidRows, SinkStateError, ClientError."""
+    """Return the writer of a batch job. Raises InvalidOption, InvalidRows, SinkStateError, ClientError."""
     if overwrite:
-        raise InvalidSinkOption("a log can't be overwritten: use mode('append')")
+        raise InvalidOption("a log can't be overwritten: use mode('append')")
     plan = _plan(given, schema)
     options = plan.options
     if options.mode is not DeliveryMode.EXACTLY_ONCE:
@@ -97,12 +94,12 @@ def batch_writer(given: Mapping[str, str], schema: StructType, *, overwrite: boo
         plan.state()
         return BatchWriter(plan, sink_id=options.given_sink_id or f"run-{uuid.uuid4()}")
     if options.given_sink_id is not None:
-        raise InvalidSinkOption(
+        raise InvalidOption(
             "with 'sinkId' a batch job can be repeated, and needs 'checkpointLocation' to remember how it "
             "began"
         )
     if options.topic is None:
-        raise InvalidSinkOption(
+        raise InvalidOption(
             "an exactly-once batch write by a 'topic' column needs 'checkpointLocation' (a path that "
             "executors share); or set the option 'topic', or delivery=at-least-once"
         )
@@ -140,7 +137,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         commit_messages(self._plan, messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing to undo: the next run goes on from what is stored."""
+        """Do nothing: the next run goes on from what is stored."""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -159,17 +156,17 @@ class BatchWriter(DataSourceArrowWriter):
         commit_messages(self._plan, messages, ONLY_BATCH)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing can be undone in a log."""
+        """Do nothing: a log can't be undone."""
 
 
 def write_rows(
     plan: SinkPlan, iterator: Iterator[pa.RecordBatch], sink_id: str, batch_id: int, task_index: int
 ) -> TaskDone:
-    """One attempt of a task, from its first row to its report."""
+    """Run one attempt of a task, from its first row to its report."""
     options = plan.options
     with Client(options.client) as client:
         if options.mode is DeliveryMode.AT_LEAST_ONCE:
-            placement = Placement(
+            placement = RowPlacement(
                 topic=options.topic,
                 task_index=task_index,
                 partition_count=lambda topic: len(known_partitions(client, topic)),
@@ -209,7 +206,7 @@ def write_rows(
 
 
 def commit_messages(plan: SinkPlan, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-    """Under at-least-once there is nothing to ask: a record was acknowledged, and that is all."""
+    """Commit the tasks' reports; under at-least-once there are none."""
     if plan.options.mode is DeliveryMode.AT_LEAST_ONCE:
         return
     reports = []

@@ -1,1 +1,1 @@
-"""The source: what to read (options, offsets, plans; all pure) and the readers that Spark calls."""
+"""The source: what to read (options, offsets, plans) and the readers that Spark calls."""

@@ -1,7 +1,7 @@
 """Batch queries: everything is resolved and planned once, on the driver; tasks only read.
 
-Filters are not pushed down. Spark 4.3 keeps what a Python reader planned by one query's filters for every
-other query of the same DataFrame: after `frame.where(...)`, `frame` itself read the filtered part only.
+Filters are not pushed down: Spark 4.3 keeps what a Python reader planned with one query's filters for other
+queries of the same DataFrame, so after `frame.where(...)`, `frame` itself read the filtered part only.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pipeline.client.client import Client
 from pipeline.client.values import PartitionRange
 from pipeline.source.cluster import SourceCluster
 from pipeline.source.offsets import check_order, ranges_between
-from pipeline.source.options import SourceOptions, View
+from pipeline.source.options import SourceOptions, SourceView
 from pipeline.source.planning import plan_tasks
-from pipeline.source.positions import Edge
+from pipeline.source.positions import LogEnd
 from pipeline.source.reading import TaskReading, read_ranges
 from pipeline.source.schemas import columns_of
 
@@ -31,9 +31,6 @@ class ReadTask(InputPartition):
     def __init__(self, ranges: tuple[PartitionRange, ...]) -> None:
         super().__init__(None)
         self.ranges = ranges
-
-    def __repr__(self) -> str:
-        return f"ReadTask({self.ranges!r})"
 
 
 def task_reading(options: SourceOptions) -> TaskReading:
@@ -55,7 +52,7 @@ class RecordReader(DataSourceReader):
         self._reading = task_reading(options)
 
     def partitions(self) -> list[InputPartition]:
-        """Raises InvalidOption, DataLossError, or the client's errors."""
+        """Plan the tasks. Raises InvalidOption, DataLossError, or the client's errors."""
         options = self._options
         for warning in options.warnings:
             _log.warning(warning)
@@ -66,7 +63,7 @@ class RecordReader(DataSourceReader):
             end = cluster.resolve(options.ending, partitions)
         check_order(start, end)
         ranges = ranges_between(start, end).ranges  # nothing is lost between two positions of one moment
-        # Of no tasks, Spark would make one of its own, with nothing in it that we know.
+        # For no tasks, Spark would make one of its own, which is no ReadTask.
         return [ReadTask(each) for each in plan_tasks(ranges, options.plan) or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -89,8 +86,8 @@ class OffsetReader(DataSourceReader):
         with Client(options.client) as client:
             cluster = SourceCluster(options, client)
             partitions = cluster.partitions(must_exist=True)
-            earliest = cluster.ends(partitions, Edge.EARLIEST)
-            latest = cluster.ends(partitions, Edge.LATEST)
+            earliest = cluster.ends(partitions, LogEnd.EARLIEST)
+            latest = cluster.ends(partitions, LogEnd.LATEST)
             metadata = client.known_metadata()
         for where in partitions:
             known = metadata.partition(where)
@@ -109,4 +106,4 @@ class OffsetReader(DataSourceReader):
 
 
 def batch_reader(options: SourceOptions) -> DataSourceReader:
-    return OffsetReader(options) if options.shape.view is View.OFFSETS else RecordReader(options)
+    return OffsetReader(options) if options.shape.view is SourceView.OFFSETS else RecordReader(options)

@@ -1,7 +1,7 @@
 """The source's questions to a cluster: which partitions there are, and where positions lie in their logs.
 
-The network is the client's; what to ask and what answers mean is offsets.py's. A topic that is subscribed by
-name must exist when a query begins; later its absence is a loss for the caller to judge.
+offsets.py decides what to ask and what the answers mean. A topic that is subscribed by name must exist when a
+query begins; later its absence is a loss, which the caller judges.
 """
 
 from __future__ import annotations
@@ -9,15 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from pipeline.client.client import Client
-from pipeline.client.values import (
-    EARLIEST,
-    LATEST,
-    ClusterMetadata,
-    EpochEnd,
-    FoundOffset,
-    TopicPartition,
-)
-from pipeline.source.errors import HOW_TO_SKIP, InvalidOption
+from pipeline.client.values import EARLIEST, LATEST, ClusterMetadata, FoundOffset, TopicPartition
+from pipeline.errors import HOW_TO_SKIP, InvalidOption
 from pipeline.source.offset_json import Offsets
 from pipeline.source.offsets import (
     check_within,
@@ -29,30 +22,29 @@ from pipeline.source.offsets import (
     unfilled,
 )
 from pipeline.source.options import Assignment, SourceOptions, TopicPattern, Topics
-from pipeline.source.positions import AtOffsets, Edge, Position
+from pipeline.source.positions import AtOffsets, LogEnd, Position
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_response import EpochEnd
 
 _ABSENT = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class SourceCluster:
-    """Answers from now, except where they are passed in."""
+    """The cluster's answers of now, except for those that are passed in."""
 
     def __init__(self, options: SourceOptions, client: Client) -> None:
         self._options = options
         self._client = client
 
-    # --- partitions -----------------------------------------------------------------------------------
-
     def metadata(self) -> ClusterMetadata:
-        """Of every topic that the subscription may mean."""
+        """Return metadata of every topic that the subscription may mean."""
         return self._client.metadata(_names(self._options))
 
     def partitions(self, *, must_exist: bool, known: Collection[TopicPartition] = ()) -> list[TopicPartition]:
-        """The partitions that are subscribed and exist, in order.
+        """Return the subscribed partitions that exist, in order.
 
-        A broker may not have heard of a new topic yet, and one that has just started knows of none: so what
-        was `known` before, and what `must_exist`, is asked for again while the budget for news lasts.
+        A broker may not know a new topic yet, and one that has just started knows none: so `known`
+        partitions, and those that must exist, are asked for again within the budget for unknown topics.
         Raises InvalidOption if a subscribed topic or assigned partition that must exist does not.
         """
         deadline = self._client.deadline(self._client.config.unknown_topic_budget_ms)
@@ -68,9 +60,7 @@ class SourceCluster:
             raise InvalidOption(f"the cluster does not know {', '.join(missing)}")
         return found
 
-    # --- positions ------------------------------------------------------------------------------------
-
-    def ends(self, partitions: Iterable[TopicPartition], edge: Edge) -> dict[TopicPartition, FoundOffset]:
+    def ends(self, partitions: Iterable[TopicPartition], edge: LogEnd) -> dict[TopicPartition, FoundOffset]:
         return self._client.list_offsets(
             dict.fromkeys(partitions, edge.value), isolation_level=self._options.isolation.value
         )
@@ -78,10 +68,8 @@ class SourceCluster:
     def resolve(
         self, position: Position, partitions: Sequence[TopicPartition], *, latest: Offsets | None = None
     ) -> Offsets:
-        """Real offsets of a position. `latest` stands for the logs' ends where they were fixed before.
-
-        Offsets that users gave and the logs don't hold: DataLossError, or the nearest there are.
-        """
+        """Return real offsets of a position. `latest`: logs' ends that were fixed before. Raises
+        DataLossError for offsets that users gave and the logs don't hold, or takes the nearest ones."""
         asked = questions(position, partitions)
         offsets = resolve(position, partitions, self._find(asked, latest))
         offsets = fill_latest(offsets, self._find(unfilled(offsets), latest))
@@ -124,8 +112,6 @@ class SourceCluster:
         )
         return {where: one.offset for where, one in found.items()}
 
-    # --- leader epochs --------------------------------------------------------------------------------
-
     def epoch_ends(self, epochs: dict[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
         return self._client.epoch_ends(epochs)
 
@@ -141,7 +127,7 @@ def _names(options: SourceOptions) -> list[str] | None:
 
 
 def subscribed(options: SourceOptions, metadata: ClusterMetadata) -> list[TopicPartition]:
-    """What the subscription means in this cluster: partitions that exist, in order."""
+    """Return the subscribed partitions that exist in this cluster, in order."""
     existing = {
         TopicPartition(name, number)
         for name, topic in metadata.topics.items()
@@ -159,7 +145,7 @@ def subscribed(options: SourceOptions, metadata: ClusterMetadata) -> list[TopicP
 
 
 def missing_partitions(options: SourceOptions, metadata: ClusterMetadata) -> list[str]:
-    """Topics and partitions that are subscribed by name and don't exist, for people to read."""
+    """Return the topics and partitions that are subscribed by name and don't exist, for people to read."""
     there = subscribed(options, metadata)
     match options.subscription:
         case Topics(names=names):

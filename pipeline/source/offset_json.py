@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pipeline.client.values import EARLIEST, TopicPartition
-from pipeline.source.errors import InvalidOption
+from pipeline.errors import InvalidOption
 
 Offsets = dict[TopicPartition, int]
 """The offset to read next, or a mark, by partition."""
@@ -21,7 +21,8 @@ PARTITION_MAX = 2**31 - 1
 
 
 def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Topics by name, partitions by number: equal offsets make equal text, which is how Spark compares."""
+    """Return topics by name, partitions by number. Spark compares texts, and equal offsets make equal
+    text."""
     told: dict[str, dict[str, int]] = {}
     for where in sorted(offsets):
         told.setdefault(where.topic, {})[str(where.partition)] = offsets[where]
@@ -29,7 +30,8 @@ def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str
 
 
 def offsets_from_json(told: object) -> Offsets:
-    """What `offsets_to_json`, or Spark's Kafka source, wrote. Raises InvalidOption for anything else."""
+    """Return what `offsets_to_json`, or Spark's Kafka source, wrote. Raises InvalidOption for anything
+    else."""
     return _map(told, "the checkpoint's offset", lambda value: _number(value, 0))
 
 

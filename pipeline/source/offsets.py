@@ -1,11 +1,10 @@
-"""From positions to offsets, and what two offsets of one query say about each other. Pure.
+"""From positions to offsets, and the ranges between two offsets of one query. Pure.
 
-A position is resolved in two steps, because finding is asking: `questions` says what to ask the cluster
-(ListOffsets' timestamps by partition), `resolve` makes offsets of the answers. Between them lies the only
-network.
+A position is resolved in two steps: `questions` returns what to ask the cluster (ListOffsets' timestamps by
+partition), `resolve` makes offsets of the answers.
 
-Invariants: resolved offsets name exactly the partitions that were asked about; the ranges between two
-offsets depend on nothing but the two, so a repeated micro-batch reads what the first attempt read.
+Invariants: resolved offsets name exactly the partitions that were asked about; the ranges between two offsets
+depend only on these, so a repeated micro-batch reads what the first attempt read.
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pipeline.client.values import EARLIEST, LATEST, FoundOffset, PartitionRange, TopicPartition
-from pipeline.source.errors import DataLossError, InvalidOption
+from pipeline.errors import DataLossError, InvalidOption
 from pipeline.source.offset_json import Offsets
-from pipeline.source.positions import AtOffsets, AtTimestamps, Edge, Position
+from pipeline.source.positions import AtOffsets, AtTimestamps, LogEnd, Position
 
 NOTHING_FOUND = -1
 FIRST_OFFSET = 0
-"""Where a partition that appeared later begins: at its very first record."""
+"""Start in a partition that was added after the query began: its first record."""
 
 
 def questions(position: Position, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """What to ask ListOffsets; real offsets need no question. Raises InvalidOption unless a position that
-    names partitions names exactly these."""
+    """Return what to ask ListOffsets; real offsets need no question. Raises InvalidOption for a position that
+    names other partitions than these."""
     wanted = sorted(partitions)
     match position:
-        case Edge():
+        case LogEnd():
             return dict.fromkeys(wanted, position.value)
         case AtOffsets():
             _check_names(position.option, position.offsets, wanted)
@@ -44,8 +43,9 @@ def questions(position: Position, partitions: Iterable[TopicPartition]) -> dict[
 def resolve(
     position: Position, partitions: Iterable[TopicPartition], found: Mapping[TopicPartition, FoundOffset]
 ) -> Offsets:
-    """Offsets of the answers to `questions`. LATEST stands where a timestamp found nothing and the latest
-    offset is to take its place: ask for that, and `fill_latest`. Raises InvalidOption where nothing may."""
+    """Return offsets of the answers to `questions`. LATEST stands for a timestamp that found no record, if
+    the latest offset may take its place: ask for it, and `fill_latest`. Raises InvalidOption if it may
+    not."""
     wanted = sorted(partitions)
     if isinstance(position, AtOffsets):
         given = position.offsets
@@ -66,7 +66,7 @@ def resolve(
 
 
 def unfilled(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """What to ask for the places that `resolve` left to the latest offset."""
+    """Return what to ask for the places that `resolve` left to the latest offset."""
     return {where: LATEST for where, offset in offsets.items() if offset == LATEST}
 
 
@@ -81,7 +81,7 @@ def check_within(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> list[str]:
-    """Complaints about offsets that users gave and that the logs don't hold, in order of partitions."""
+    """Return a message for each offset that users gave and the log does not hold, in order of partitions."""
     return [
         f"option '{option}': {where} was to be read from offset {offset}, the log holds {earliest[where]} to "
         f"{latest[where]}"
@@ -96,7 +96,7 @@ def clamp(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> Offsets:
-    """The nearest offsets that the logs hold."""
+    """Return the nearest offsets that the logs hold."""
     return {where: min(max(offset, earliest[where]), latest[where]) for where, offset in offsets.items()}
 
 
@@ -113,28 +113,22 @@ def _check_names(option: str, given: Mapping[TopicPartition, int], wanted: list[
     )
 
 
-# --- between two offsets of a query
-# ----------------------------------------------------------------------------
-
-
 class Ranges(NamedTuple):
-    """What a micro-batch reads, in order of partitions, and what makes it less than it should be."""
+    """The ranges that a micro-batch reads, in order of partitions, and the losses that were found."""
 
     ranges: tuple[PartitionRange, ...]
     losses: tuple[str, ...]
 
     @property
     def records_max(self) -> int:
-        """Offsets, that is; compaction may have left fewer records."""
+        """Offsets: compaction may have left fewer records."""
         return sum(one.end_offset - one.start_offset for one in self.ranges)
 
 
 def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Ranges:
-    """Ranges from one offset of a query to a later one.
-
-    A partition that only the end knows was added meanwhile and is read from its first record on. One that
-    only the start knows is gone, one whose offset went down lost its end: losses, and nothing to read.
-    """
+    """Return ranges from one offset of a query to a later one. A partition that is only in the end was added,
+    and is read from its first record. One that is only in the start is gone, and one whose offset went down
+    lost its end: both are losses."""
     losses = [
         f"{where} is gone; it was read up to offset {start[where]}" for where in sorted(start.keys() - end)
     ]
@@ -149,8 +143,8 @@ def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartit
 
 
 def check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
-    """Raises InvalidOption where a batch query ends before it begins: nothing was lost there, and Spark's
-    Kafka source refuses it too, whatever `failOnDataLoss`."""
+    """Raise InvalidOption for a batch query that ends before it begins, as Spark's Kafka source does: nothing
+    was lost."""
     wrong = [
         f"{where} from {first} to {end[where]}"
         for where, first in sorted(start.items())
@@ -164,38 +158,35 @@ def check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition
 
 
 def backlog(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> Offsets:
-    """How many offsets each partition is behind; those that are not behind are left out."""
+    """Return how many offsets each partition is behind, without those that are not."""
     behind = {where: last - start.get(where, FIRST_OFFSET) for where, last in sorted(latest.items())}
     return {where: count for where, count in behind.items() if count > 0}
 
 
 def raise_losses(losses: Iterable[str], *, advice: str) -> None:
-    """Raises DataLossError if there are any."""
+    """Raise DataLossError if there are losses."""
     told = list(losses)
     if told:
         raise DataLossError(f"{_first_of(told)}. {advice}")
 
 
 def _first_of(told: Sequence[str]) -> str:
-    """As many as a message can hold."""
+    """Join as many as a message can hold."""
     return "; ".join(told[:10]) + ("; ..." if len(told) > 10 else "")
 
-
-# --- the offset before the first
-# --------------------------------------------------------------------------------
 
 _UNRESOLVED = "startingFrom"
 
 
 def unresolved_start(position: Position) -> dict[str, object]:
-    """A query's very first offset, before its position was resolved: no topic's name has a text for a value.
+    """Return a query's first offset, before its position is resolved; no topic has a text for a value.
 
-    Spark keeps no initial offset of a Python source and asks for it again after a restart, when "latest"
-    means something else. So the initial offset says only what is to be resolved; the first micro-batch
-    resolves it and is empty, and its end, which Spark does keep before anything runs, is the pinned start.
+    Spark does not keep the initial offset of a Python source and asks for it again after a restart, when
+    "latest" is another offset. So the initial offset tells what to resolve; the first micro-batch resolves it
+    and is empty, and Spark keeps its end, the pinned start, before anything runs.
     """
     match position:
-        case Edge():
+        case LogEnd():
             told = position.name.lower()
         case AtOffsets() | AtTimestamps():
             told = position.option
@@ -203,5 +194,5 @@ def unresolved_start(position: Position) -> dict[str, object]:
 
 
 def is_unresolved(told: object) -> bool:
-    """Whether an offset of Spark's is `unresolved_start`."""
+    """Return whether Spark's offset is one that `unresolved_start` made."""
     return isinstance(told, dict) and isinstance(told.get(_UNRESOLVED), str)

@@ -1,31 +1,36 @@
 """The source's options: Spark's Kafka source's names, defaults and refusals, and a few of our own.
 
-Names are case-insensitive. What the official source refuses is refused, with what to do instead; an option
-of ours that looks like a misspelling of a known one is refused too, because the official way (to ignore it)
-turns `startingOffset=earliest` into silently skipped data. Other unknown names are left to Spark and to
-other layers.
+Names are case-insensitive. What the official source refuses is refused, with what to do instead. A name that
+looks like a misspelt known one is refused too: the official source ignores it, so `startingOffset=earliest`
+silently skips data. Other unknown names are left to Spark and to other layers.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import Enum
-from typing import TypeVar
 
-from pipeline.client.config import ClientConfig, client_config
-from pipeline.client.errors import InvalidClientOption
+from pipeline.client.config import ClientConfig
 from pipeline.client.values import TopicPartition
-from pipeline.source.errors import InvalidOption
+from pipeline.errors import InvalidOption
+from pipeline.options import (
+    CLIENT_PREFIX,
+    boolean,
+    by_lower_name,
+    client_of,
+    client_options,
+    duration_ms,
+    one_of,
+    positive,
+)
 from pipeline.source.offset_json import parse_assignment
 from pipeline.source.planning import PlanOptions
 from pipeline.source.positions import Position, parse_ending, parse_starting
 
-T = TypeVar("T", bound=Enum)
-CLIENT_PREFIX = "kafka."
 MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 COALESCE_RECORDS = 10_000
 TOPICS_MAX = 100_000
@@ -63,7 +68,7 @@ READ_OPTIONS = (
 )
 """Every name that means something to this source."""
 
-_REFUSED_CLIENT_OPTIONS = {
+REFUSED_CLIENT_OPTIONS = {
     "auto.offset.reset": "instead set the source option 'startingOffsets' to 'earliest' or 'latest'; which "
     "offsets are read is managed here, so that no data is missed when new topics appear",
     "key.deserializer": "keys are read as bytes; use DataFrame operations to deserialize them",
@@ -71,21 +76,10 @@ _REFUSED_CLIENT_OPTIONS = {
     "enable.auto.commit": "offsets are kept in the query's checkpoint and never committed by a consumer",
     "interceptor.classes": "there is no consumer that could run them",
 }
-_DURATION = re.compile(r"(\d{1,18})\s*([a-z]*)\Z")
-_UNITS_MS = {
-    "us": 0.001,
-    "ms": 1,
-    "": 1,
-    "s": 1_000,
-    "m": 60_000,
-    "min": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-}
 
 
-class View(Enum):
-    """What the rows are: records, headers of record batches, or each partition's ends."""
+class SourceView(Enum):
+    """The kind of rows: records, headers of record batches, or each partition's ends."""
 
     RECORDS = "records"
     BATCHES = "batches"
@@ -127,24 +121,24 @@ Subscription = Topics | TopicPattern | Assignment
 
 
 @dataclass(frozen=True)
-class Shape:
+class RowShape:
     """Which columns there are. `columns` None: all that the view has."""
 
-    view: View = View.RECORDS
+    view: SourceView = SourceView.RECORDS
     columns: tuple[str, ...] | None = None
     include_headers: bool = False
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """All of it; pickles. Limits that were not given are None."""
+    """All options; it pickles. Limits that were not given are None."""
 
     subscription: Subscription
     client: ClientConfig
     starting: Position
     ending: Position
     is_streaming: bool
-    shape: Shape = Shape()
+    shape: RowShape = RowShape()
     fail_on_data_loss: bool = True
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     min_partitions: int | None = None
@@ -159,7 +153,7 @@ class SourceOptions:
     start_state: str | None = None
     """A directory's path: see StartState."""
     warnings: tuple[str, ...] = ()
-    """What the user should be told, once."""
+    """Messages to show to the user once."""
 
     @property
     def plan(self) -> PlanOptions:
@@ -171,13 +165,13 @@ class SourceOptions:
 
 
 def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
-    """Raises InvalidOption, whose message says which option and what to do."""
-    options = {name.lower(): str(value) for name, value in given.items()}
+    """Parse the options. Raises InvalidOption, which tells the option and what to do."""
+    options = by_lower_name(given)
     _refuse_misspelt(options)
     told: list[str] = []
     client = _client(options, told)
-    maximum = _positive(options, "maxOffsetsPerTrigger")
-    minimum = _positive(options, "minOffsetsPerTrigger")
+    maximum = positive(options, "maxOffsetsPerTrigger")
+    minimum = positive(options, "minOffsetsPerTrigger")
     if maximum is not None and minimum is not None and minimum > maximum:
         raise InvalidOption(
             f"the value of minOffsetsPerTrigger ({minimum}) is higher than maxOffsetsPerTrigger ({maximum})"
@@ -188,7 +182,7 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpti
                 told.append(f"option '{name}' is ignored in batch queries")
         maximum = minimum = None
     shape = parse_shape(options)
-    if is_streaming and shape.view is View.OFFSETS:
+    if is_streaming and shape.view is SourceView.OFFSETS:
         raise InvalidOption("option 'view'='offsets' shows the log's ends as they are: batch queries only")
     return SourceOptions(
         subscription=_subscription(options),
@@ -197,34 +191,31 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpti
         ending=parse_ending(options, is_streaming=is_streaming),
         is_streaming=is_streaming,
         shape=shape,
-        fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
+        fail_on_data_loss=boolean(options, "failOnDataLoss", default=True),
         isolation=_isolation(options),
-        min_partitions=_positive(options, "minPartitions"),
-        max_records_per_partition=_positive(options, "maxRecordsPerPartition"),
+        min_partitions=positive(options, "minPartitions"),
+        max_records_per_partition=positive(options, "maxRecordsPerPartition"),
         max_offsets_per_trigger=maximum,
         min_offsets_per_trigger=minimum,
-        max_trigger_delay_ms=_duration_ms(options, "maxTriggerDelay", default=MAX_TRIGGER_DELAY_MS),
+        max_trigger_delay_ms=duration_ms(options, "maxTriggerDelay", default=MAX_TRIGGER_DELAY_MS),
         replica_id=_replica(options),
-        coalesce=_boolean(options, "coalesce", default=True),
-        coalesce_records=_positive(options, "coalesceRecords") or COALESCE_RECORDS,
-        epoch_check=_boolean(options, "epochCheck", default=True),
+        coalesce=boolean(options, "coalesce", default=True),
+        coalesce_records=positive(options, "coalesceRecords") or COALESCE_RECORDS,
+        epoch_check=boolean(options, "epochCheck", default=True),
         start_state=_start_state(options) if is_streaming else None,
         warnings=tuple(told),
     )
 
 
-def parse_shape(given: Mapping[str, str]) -> Shape:
-    """What decides the schema, which Spark asks before it says whether to stream. Raises InvalidOption."""
-    options = {name.lower(): str(value) for name, value in given.items()}
-    return Shape(
-        _one_of(options, "view", View, View.RECORDS),
+def parse_shape(given: Mapping[str, str]) -> RowShape:
+    """Parse what decides the schema: Spark asks for it before it tells whether it streams. Raises
+    InvalidOption."""
+    options = by_lower_name(given)
+    return RowShape(
+        one_of(options, "view", SourceView, SourceView.RECORDS),
         _columns(options),
-        _boolean(options, "includeHeaders", default=False),
+        boolean(options, "includeHeaders", default=False),
     )
-
-
-# --- names
-# ---------------------------------------------------------------------------------------------------
 
 
 def _refuse_misspelt(options: Mapping[str, str]) -> None:
@@ -232,7 +223,7 @@ def _refuse_misspelt(options: Mapping[str, str]) -> None:
     for name in options:
         if name in known or name.startswith(CLIENT_PREFIX):
             continue
-        if name in ("group.id", *_REFUSED_CLIENT_OPTIONS, "bootstrap.servers"):
+        if name in ("group.id", *REFUSED_CLIENT_OPTIONS, "bootstrap.servers"):
             raise InvalidOption(f"option '{name}' lacks its prefix: 'kafka.{name}'")
         alike = get_close_matches(name, known, n=1, cutoff=_ALIKE)
         if alike:
@@ -240,28 +231,14 @@ def _refuse_misspelt(options: Mapping[str, str]) -> None:
 
 
 def _client(options: Mapping[str, str], told: list[str]) -> ClientConfig:
-    ours = {
-        name.removeprefix(CLIENT_PREFIX): value
-        for name, value in options.items()
-        if name.startswith(CLIENT_PREFIX)
-    }
-    for name, why in _REFUSED_CLIENT_OPTIONS.items():
-        if name in ours:
-            raise InvalidOption(f"option 'kafka.{name}' is not supported: {why}")
+    ours = client_options(options, REFUSED_CLIENT_OPTIONS)
     if "group.id" in ours or "groupidprefix" in options:
         told.append("'kafka.group.id' and 'groupIdPrefix' have no effect: no consumer group is joined")
-    timeout = _positive(options, "kafkaConsumer.pollTimeoutMs")
-    try:
-        config = client_config(ours)
-    except InvalidClientOption as error:
-        raise InvalidOption(str(error)) from error
+    timeout = positive(options, "kafkaConsumer.pollTimeoutMs")
+    config = client_of(ours)
     if timeout is not None:
         config = replace(config, retry_budget_ms=timeout)
     return config
-
-
-# --- values
-# --------------------------------------------------------------------------------------------------
 
 
 def _subscription(options: Mapping[str, str]) -> Subscription:
@@ -290,7 +267,7 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
 
 
 def _pattern(value: str) -> str:
-    """A pattern that means the same in Java's regular expressions and in ours."""
+    """Return the pattern if it means the same in Java's regular expressions. Raises InvalidOption."""
     pattern = value.strip()
     if not pattern:
         raise InvalidOption("option 'subscribePattern' is empty")
@@ -336,55 +313,3 @@ def _start_state(options: Mapping[str, str]) -> str | None:
     if text is not None and not text.strip():
         raise InvalidOption("option 'startState' is empty: it names a directory of the query's own")
     return text
-
-
-def _one_of(options: Mapping[str, str], name: str, kind: type[T], default: T) -> T:
-    text = options.get(name.lower())
-    if text is None:
-        return default
-    try:
-        return kind(text.strip().lower())
-    except ValueError:
-        known = ", ".join(repr(member.value) for member in kind)
-        raise InvalidOption(f"option '{name}' must be one of {known}, not {text!r}") from None
-
-
-def _boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = options.get(name.lower())
-    if text is None:
-        return default
-    match text.strip().lower():
-        case "true":
-            return True
-        case "false":
-            return False
-    raise InvalidOption(f"option '{name}' must be 'true' or 'false', not {text!r}")
-
-
-def _positive(options: Mapping[str, str], name: str) -> int | None:
-    return _parsed(options, name, int, "a positive whole number")
-
-
-def _duration_ms(options: Mapping[str, str], name: str, *, default: int) -> int:
-    value = _parsed(options, name, _duration, "a time like 500ms, 30s, 15m or 1h")
-    return default if value is None else value
-
-
-def _duration(text: str) -> int:
-    found = _DURATION.match(text.lower())
-    if found is None or found[2] not in _UNITS_MS:
-        raise ValueError
-    return int(int(found[1]) * _UNITS_MS[found[2]])
-
-
-def _parsed(options: Mapping[str, str], name: str, parse: Callable[[str], int], meaning: str) -> int | None:
-    text = options.get(name.lower())
-    if text is None:
-        return None
-    try:
-        value = parse(text.strip())
-    except ValueError:
-        value = 0
-    if not 0 < value < 2**63:
-        raise InvalidOption(f"option '{name}' must be {meaning}, not {text!r}")
-    return value

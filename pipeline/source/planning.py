@@ -1,14 +1,15 @@
-"""How much a micro-batch takes, and who reads what. Pure, and deterministic in (start, end, options).
+"""The size of a micro-batch, and the ranges that each of its tasks reads. Pure, deterministic in (start, end,
+options).
 
-Tasks: a range longer than its share is split, small ranges are packed together. A Python task costs 15 to
-30 ms whatever it reads, a JVM task 2 to 5: so the official source's task per topic-partition would spend most
-of a trickling query's time on starting tasks, and packing is on by default. A range costs its task about
-0.1 ms however little it holds, so one task doesn't take many thousands of them while other slots idle.
-Offsets are the only measure at hand that a repeated plan sees unchanged; sizes in bytes are not.
+Tasks: a range longer than its share is split, small ranges are packed together. A Python task costs 15 to 30
+ms before it reads, a JVM task 2 to 5: the official source's task per topic-partition would spend most of a
+slow query's time on starting tasks, so packing is on by default. A range costs its task about 0.1 ms even if
+it is empty, so a task takes no more than RANGES_MAX. Sizes are counted in offsets, which a repeated plan
+finds unchanged; bytes may differ.
 
-Rates: `maxOffsetsPerTrigger` is shared out in proportion to what each partition is behind, and each that is
-behind gets at least one (Spark, KafkaMicroBatchStream.rateLimit). `minOffsetsPerTrigger` waits for that many,
-but not longer than `maxTriggerDelay` (SPARK-35312).
+Rates: `maxOffsetsPerTrigger` is shared out in proportion to each partition's backlog, at least one for each
+that has a backlog (Spark, KafkaMicroBatchStream.rateLimit). `minOffsetsPerTrigger` waits for that many, but
+not longer than `maxTriggerDelay` (SPARK-35312).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pipeline.source.offsets import FIRST_OFFSET, backlog
 
 
 class PlanOptions(NamedTuple):
-    """What planning heeds. None: no limit. See SourceOptions for the names users know."""
+    """Limits of planning; None: no limit. SourceOptions has the names that users know."""
 
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
@@ -31,17 +32,15 @@ class PlanOptions(NamedTuple):
 
 
 TASKS_MAX = 1_000_000
-"""More tasks than this are not planned: a `maxRecordsPerPartition` of 1 over a large log is a mistake."""
+"""More than this are a mistake, such as a `maxRecordsPerPartition` of 1 over a large log."""
 
 RANGES_MAX = 2_000
 """Small ranges that are packed into one task: a quarter of a second's reading, ten times a task's cost."""
 
 
 def plan_tasks(ranges: Sequence[PartitionRange], options: PlanOptions) -> list[tuple[PartitionRange, ...]]:
-    """Ranges for each task: together exactly `ranges`, and no task holds two of one partition.
-
-    Raises ValueError for more than TASKS_MAX tasks.
-    """
+    """Return ranges for each task: together exactly `ranges`, and no task holds two of one partition. Raises
+    ValueError for more than TASKS_MAX tasks."""
     total = sum(_size(one) for one in ranges)
     if total == 0:
         return []
@@ -66,8 +65,8 @@ def _size(one: PartitionRange) -> int:
 
 
 def _parts(ranges: Sequence[PartitionRange], total: int, options: PlanOptions) -> list[int]:
-    """Into how many pieces each range is cut: none is longer than the maximum, and together they are at
-    least `min_partitions`, as far as there are offsets, shared out in proportion to length."""
+    """Return into how many pieces each range is cut: none is longer than the maximum, and together they are
+    at least `min_partitions` (if there are so many offsets), in proportion to length."""
     longest = options.max_records_per_partition
     parts = [1 if longest is None else -(-_size(one) // longest) for one in ranges]
     wanted = options.min_partitions
@@ -85,7 +84,7 @@ def _parts(ranges: Sequence[PartitionRange], total: int, options: PlanOptions) -
 
 
 def _split(one: PartitionRange, count: int) -> list[PartitionRange]:
-    """`count` pieces whose lengths differ by one at most."""
+    """Return `count` pieces whose lengths differ by at most one."""
     size = _size(one)
     cuts = [one.start_offset + size * index // count for index in range(count + 1)]
     return [one._replace(start_offset=cuts[index], end_offset=cuts[index + 1]) for index in range(count)]
@@ -94,8 +93,8 @@ def _split(one: PartitionRange, count: int) -> list[PartitionRange]:
 def _pack(
     pieces: Sequence[PartitionRange], limit: int, *, tasks_min: int
 ) -> list[tuple[PartitionRange, ...]]:
-    """Neighbours together, RANGES_MAX at most, while they hold no more than `limit` offsets and `tasks_min`
-    tasks are left; a longer piece stays alone."""
+    """Join neighbours, RANGES_MAX at most, while they hold no more than `limit` offsets and `tasks_min` tasks
+    are left; a longer piece stays alone."""
     joins_left = len(pieces) - tasks_min
     tasks: list[tuple[PartitionRange, ...]] = []
     held: list[PartitionRange] = []
@@ -115,18 +114,11 @@ def _pack(
     return tasks
 
 
-# --- rates
-# ---------------------------------------------------------------------------------------------------
-
-
 def limit_rate(
     start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], *, max_offsets: int
 ) -> Offsets:
-    """An end with about `max_offsets` offsets after `start`, at least one for each partition behind.
-
-    More than `max_offsets` only where more partitions are behind than that. Partitions that are not behind
-    keep what `latest` says of them.
-    """
+    """Return an end about `max_offsets` offsets after `start`, at least one for each partition with a
+    backlog. Partitions without one keep their `latest`."""
     behind = backlog(start, latest)
     total = sum(behind.values())
     if total <= max_offsets:
@@ -139,7 +131,7 @@ def limit_rate(
 
 
 class TriggerClock(NamedTuple):
-    """When a micro-batch last took something. None: none has since this query began here."""
+    """Time of the last micro-batch with records; None: none had any since this query started."""
 
     last_taken_ms: int | None = None
 
@@ -152,7 +144,7 @@ class TriggerClock(NamedTuple):
         min_offsets: int,
         max_delay_ms: int,
     ) -> bool:
-        """Whether too little has come yet, and there is time left to wait for more. The first micro-batch
+        """Return whether too few offsets have come, and there is time left to wait. The first micro-batch
         never waits, as in the official source."""
         if self.last_taken_ms is None or now_ms - self.last_taken_ms >= max_delay_ms:
             return False

@@ -1,6 +1,6 @@
-"""Where reading starts and ends, as users say it: one closed union, parsed from options by Spark's rules.
+"""The start and end of reading, as users say them: one closed union, parsed from options by Spark's rules.
 
-Of several ways to say it the first wins: `startingTimestamp`, `startingOffsetsByTimestamp`,
+If several are given the first of these counts: `startingTimestamp`, `startingOffsetsByTimestamp`,
 `startingOffsets`; the same for `ending*` (Spark, Structured Streaming + Kafka Integration Guide).
 """
 
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pipeline.client.values import EARLIEST, LATEST
-from pipeline.source.errors import InvalidOption
+from pipeline.errors import InvalidOption
 from pipeline.source.offset_json import INT64_MAX, Offsets, parse_offsets, parse_timestamps
 
 
-class Edge(Enum):
+class LogEnd(Enum):
     """An end of every log. The value is its mark in offset JSON and its timestamp in ListOffsets."""
 
     EARLIEST = EARLIEST
@@ -34,7 +34,7 @@ class AtOffsets:
 class AtTimestamps:
     """The first record at or after a time: one time (ms) for all partitions, or one for each.
 
-    `or_latest`: what a partition without so late a record does; otherwise that is an error.
+    `or_latest`: a partition without such a record begins at its end; otherwise that is an error.
     """
 
     option: str
@@ -42,32 +42,32 @@ class AtTimestamps:
     or_latest: bool
 
 
-Position = Edge | AtOffsets | AtTimestamps
+Position = LogEnd | AtOffsets | AtTimestamps
 
 STRATEGY = "startingOffsetsByTimestampStrategy"
 
 
 def parse_starting(options: Mapping[str, str], *, is_streaming: bool) -> Position:
-    """Where to begin. `options` by lower-case name. Raises InvalidOption."""
+    """Return where to begin. `options` by lower-case name. Raises InvalidOption."""
     strategy = options.get(STRATEGY.lower(), "error").strip().lower()
     if strategy not in ("error", "latest"):
         raise InvalidOption(f"option '{STRATEGY}' must be 'error' or 'latest', not {strategy!r}")
-    default = Edge.LATEST if is_streaming else Edge.EARLIEST
+    default = LogEnd.LATEST if is_streaming else LogEnd.EARLIEST
     position = _parse(options, "starting", default, or_latest=strategy == "latest")
     if not is_streaming:
-        _refuse(position, Edge.LATEST, "starting offset can't be latest for batch queries")
+        _refuse(position, LogEnd.LATEST, "starting offset can't be latest for batch queries")
     return position
 
 
 def parse_ending(options: Mapping[str, str], *, is_streaming: bool) -> Position:
-    """Where to end; only batch queries have an end. Raises InvalidOption."""
+    """Return where to end; only batch queries have an end. Raises InvalidOption."""
     if is_streaming:
         for name in _names("ending"):
             if name.lower() in options:
                 raise InvalidOption(f"option '{name}' is not valid in streaming queries: they have no end")
-        return Edge.LATEST
-    position = _parse(options, "ending", Edge.LATEST, or_latest=True)
-    _refuse(position, Edge.EARLIEST, "ending offset can't be earliest for batch queries")
+        return LogEnd.LATEST
+    position = _parse(options, "ending", LogEnd.LATEST, or_latest=True)
+    _refuse(position, LogEnd.EARLIEST, "ending offset can't be earliest for batch queries")
     return position
 
 
@@ -75,7 +75,7 @@ def _names(end: str) -> tuple[str, str, str]:
     return f"{end}Timestamp", f"{end}OffsetsByTimestamp", f"{end}Offsets"
 
 
-def _parse(options: Mapping[str, str], end: str, default: Edge, *, or_latest: bool) -> Position:
+def _parse(options: Mapping[str, str], end: str, default: LogEnd, *, or_latest: bool) -> Position:
     timestamp, by_timestamp, offsets = _names(end)
     if (text := options.get(timestamp.lower())) is not None:
         return AtTimestamps(timestamp, _timestamp(text, timestamp), or_latest)
@@ -85,9 +85,9 @@ def _parse(options: Mapping[str, str], end: str, default: Edge, *, or_latest: bo
         return default
     match text.strip().lower():
         case "earliest":
-            return Edge.EARLIEST
+            return LogEnd.EARLIEST
         case "latest":
-            return Edge.LATEST
+            return LogEnd.LATEST
     return AtOffsets(offsets, parse_offsets(text, offsets))
 
 
@@ -101,7 +101,7 @@ def _timestamp(text: str, option: str) -> int:
     return value
 
 
-def _refuse(position: Position, edge: Edge, why: str) -> None:
+def _refuse(position: Position, edge: LogEnd, why: str) -> None:
     if position is edge:
         raise InvalidOption(why)
     if isinstance(position, AtOffsets):

@@ -1,8 +1,8 @@
-"""What a task does: fetches its ranges and yields Arrow record batches. Runs in executors, without Spark.
+"""A task: fetches its ranges and yields Arrow record batches. Runs in executors, without Spark.
 
-A task's rows come in the same order whenever it is run: its ranges one after another, as they were planned.
-The sink counts on that to store each row once, and a keyless row's place decides its partition. Small record
-batches are joined, because each one costs the channel to the JVM as much as a thousand rows.
+A task's rows come in the same order in every run, its ranges in their planned order: the sink needs that to
+store each row once. Small record batches are joined: each one costs the channel to the JVM as much as a
+thousand rows.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from pipeline.client.config import ClientConfig
 from pipeline.client.connection import now_ms
 from pipeline.client.errors import OffsetsGone
 from pipeline.client.values import ClusterMetadata, FetchedRecords, PartitionRange, TopicPartition
+from pipeline.errors import HOW_TO_SKIP, DataLossError
 from pipeline.records.decode import decode_records
 from pipeline.records.headers import DamagedBatch, header_rows, scan_headers
 from pipeline.records.together import Piece, decode_together
-from pipeline.source.errors import HOW_TO_SKIP, DataLossError
-from pipeline.source.options import Isolation, View
+from pipeline.source.options import Isolation, SourceView
 
 JOINED_BYTES = 1024 * 1024
 """Record batches below this are joined with the next."""
 SMALL_BYTES = 16 * 1024
-"""What a fetch brought of a partition is decoded together with the next ones' if it is no more than this."""
+"""Fetched records of a partition up to this size are decoded together with the next ones."""
 TOGETHER_BYTES, TOGETHER_MAX = 512 * 1024, 1_000
-"""Until so many bytes, or so many of them, are there."""
+"""The most bytes, and the most partitions, that are decoded together."""
 LEARNT_MS_MAX = 5 * 60 * 1000
-"""As Kafka's metadata.max.age.ms."""
+"""Age at which metadata is asked for anew: the default of Kafka's metadata.max.age.ms."""
 CLUSTERS_MAX = 16
 _log = logging.getLogger(__name__)
 
 
-class DamagedLog(Exception):
-    """A broker gave a record batch that is none, or whose CRC does not match. Nothing of it was yielded."""
+class DamagedRecords(Exception):
+    """A broker sent a record batch that is damaged. Nothing of it was yielded."""
 
 
 class TaskReading(NamedTuple):
-    """How to read, the same for every task of a query. Pickles, and needs no Spark."""
+    """Settings for reading, the same for every task of a query. Pickles, and needs no Spark."""
 
     client: ClientConfig
-    view: View
+    view: SourceView
     columns: tuple[str, ...]
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     replica_id: int | None = None
@@ -54,19 +54,19 @@ class TaskReading(NamedTuple):
 
 
 class _Learnt(NamedTuple):
-    """Where a task found leaders, and when (ms, of the monotonic clock)."""
+    """The leaders that a task found, and the time when it began to ask (ms, of the monotonic clock)."""
 
     metadata: ClusterMetadata
     learnt_ms: int
 
 
 _learnt: dict[ClientConfig, _Learnt] = {}
-"""Of this process: Spark keeps its workers, and Metadata of a topic with thousands of partitions costs a task
-more than their few records do."""
+"""Kept by the process: Spark keeps its workers, and Metadata of a topic with thousands of partitions costs a
+task more than a few records."""
 
 
 def read_ranges(reading: TaskReading, ranges: Sequence[PartitionRange]) -> Iterator[pa.RecordBatch]:
-    """The rows of a task's ranges. Raises DataLossError, DamagedLog, or the client's errors."""
+    """Yield the rows of a task's ranges. Raises DataLossError, DamagedRecords, or the client's errors."""
     yield from joined(_read(reading, ranges))
 
 
@@ -93,9 +93,9 @@ def _read(reading: TaskReading, ranges: Sequence[PartitionRange]) -> Iterator[pa
 
 @contextmanager
 def _client_that_knows(reading: TaskReading) -> Iterator[Client]:
-    """What it has learnt is kept for the next one unless the block ends with an exception."""
+    """Open a client with the last one's metadata, and keep its own unless the block raises."""
     learnt = _learnt.pop(reading.client, None)
-    # A replica that was named must be in sync now; who led a while ago says so if he doesn't any more.
+    # A named replica must be in sync now; a former leader says that it does not lead.
     if learnt is None or reading.replica_id is not None or now_ms() - learnt.learnt_ms > LEARNT_MS_MAX:
         learnt = _Learnt(ClusterMetadata(), now_ms())
     with Client(reading.client, known=learnt.metadata) as client:
@@ -108,12 +108,12 @@ def _client_that_knows(reading: TaskReading) -> Iterator[Client]:
 def _small_together(
     reading: TaskReading, stream: Iterator[FetchedRecords]
 ) -> Iterator[Sequence[FetchedRecords]]:
-    """The same in the same order; small ones by the hundreds."""
+    """Yield the same in the same order; small ones by the hundreds."""
     held: list[FetchedRecords] = []
     held_bytes = 0
     for fetched in stream:
         size = len(fetched.records)
-        if size > SMALL_BYTES or reading.view is not View.RECORDS:
+        if size > SMALL_BYTES or reading.view is not SourceView.RECORDS:
             if held:
                 yield held
                 held, held_bytes = [], 0
@@ -152,7 +152,7 @@ def _rows(reading: TaskReading, fetched: FetchedRecords, bounds: PartitionRange)
         return
     topic, partition = fetched.where
     try:
-        if reading.view is View.BATCHES:
+        if reading.view is SourceView.BATCHES:
             yield from _header_rows(reading, fetched, bounds)
             return
         yield from decode_records(
@@ -165,13 +165,15 @@ def _rows(reading: TaskReading, fetched: FetchedRecords, bounds: PartitionRange)
             aborted=fetched.aborted if reading.isolation is Isolation.READ_COMMITTED else (),
         )
     except DamagedBatch as error:
-        raise DamagedLog(f"{fetched.where}, fetched from offset {fetched.start_offset}: {error}") from error
+        raise DamagedRecords(
+            f"{fetched.where}, fetched from offset {fetched.start_offset}: {error}"
+        ) from error
 
 
 def _header_rows(
     reading: TaskReading, fetched: FetchedRecords, bounds: PartitionRange
 ) -> Iterator[pa.RecordBatch]:
-    """Batches that begin within the range: each is in one task's rows, however ranges are cut."""
+    """Yield the batches that begin within the range, so each is in one task's rows only."""
     headers = scan_headers(fetched.records)
     rows = header_rows(
         fetched.records, headers, topic=bounds.topic, partition=bounds.partition, raw="raw" in reading.columns
@@ -183,7 +185,7 @@ def _header_rows(
 
 
 def joined(batches: Iterator[pa.RecordBatch], *, bytes_min: int = JOINED_BYTES) -> Iterator[pa.RecordBatch]:
-    """The same rows in record batches of at least `bytes_min`, but for the last."""
+    """Yield the same rows in record batches of at least `bytes_min`, except for the last."""
     held: list[pa.RecordBatch] = []
     held_bytes = 0
     for batch in batches:

@@ -1,77 +1,67 @@
-"""What columns each view has, as Spark's types. The Arrow side is records/'s; tests hold the two together."""
+"""The columns of each view, as Spark's types. records/ has the Arrow types; tests compare the two."""
 
 from __future__ import annotations
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
+from pyspark.sql import types
+
+from pipeline.errors import InvalidOption
+from pipeline.source.options import RowShape, SourceView
+
+_HEADER = types.StructType(
+    [types.StructField("key", types.StringType()), types.StructField("value", types.BinaryType())]
 )
+HEADERS = types.ArrayType(_HEADER, containsNull=True)
 
-from pipeline.source.errors import InvalidOption
-from pipeline.source.options import Shape, View
-
-HEADERS = ArrayType(
-    StructType([StructField("key", StringType()), StructField("value", BinaryType())]), containsNull=True
-)
-
-RECORDS: dict[str, DataType] = {
-    "key": BinaryType(),
-    "value": BinaryType(),
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "offset": LongType(),
-    "timestamp": TimestampType(),
-    "timestampType": IntegerType(),
+RECORDS: dict[str, types.DataType] = {
+    "key": types.BinaryType(),
+    "value": types.BinaryType(),
+    "topic": types.StringType(),
+    "partition": types.IntegerType(),
+    "offset": types.LongType(),
+    "timestamp": types.TimestampType(),
+    "timestampType": types.IntegerType(),
     "headers": HEADERS,
 }
-"""Those of Spark's Kafka source; `headers` is there under includeHeaders."""
+"""The columns of Spark's Kafka source; `headers` with includeHeaders."""
 
-BATCHES: dict[str, DataType] = {
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "base_offset": LongType(),
-    "last_offset": LongType(),
-    "leader_epoch": IntegerType(),
-    "crc": LongType(),
-    "computed_crc": LongType(),
-    "size_bytes": IntegerType(),
-    "attributes": ShortType(),
-    "producer_id": LongType(),
-    "producer_epoch": ShortType(),
-    "base_sequence": IntegerType(),
-    "record_count": IntegerType(),
-    "base_timestamp": LongType(),
-    "max_timestamp": LongType(),
-    "raw": BinaryType(),
+BATCHES: dict[str, types.DataType] = {
+    "topic": types.StringType(),
+    "partition": types.IntegerType(),
+    "base_offset": types.LongType(),
+    "last_offset": types.LongType(),
+    "leader_epoch": types.IntegerType(),
+    "crc": types.LongType(),
+    "computed_crc": types.LongType(),
+    "size_bytes": types.IntegerType(),
+    "attributes": types.ShortType(),
+    "producer_id": types.LongType(),
+    "producer_epoch": types.ShortType(),
+    "base_sequence": types.IntegerType(),
+    "record_count": types.IntegerType(),
+    "base_timestamp": types.LongType(),
+    "max_timestamp": types.LongType(),
+    "raw": types.BinaryType(),
 }
-"""A record batch's header; `raw`, the batch itself, only where `columns` names it."""
+"""A record batch's header; `raw`, the batch itself, only if `columns` names it."""
 
-OFFSETS: dict[str, DataType] = {
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "earliest": LongType(),
-    "latest": LongType(),
-    "leader": IntegerType(),
-    "leader_epoch": IntegerType(),
-    "replicas": ArrayType(IntegerType(), containsNull=True),
-    "isr": ArrayType(IntegerType(), containsNull=True),
+OFFSETS: dict[str, types.DataType] = {
+    "topic": types.StringType(),
+    "partition": types.IntegerType(),
+    "earliest": types.LongType(),
+    "latest": types.LongType(),
+    "leader": types.IntegerType(),
+    "leader_epoch": types.IntegerType(),
+    "replicas": types.ArrayType(types.IntegerType(), containsNull=True),
+    "isr": types.ArrayType(types.IntegerType(), containsNull=True),
 }
-"""Where each partition's log begins and ends now, and who keeps it."""
+"""A row for each partition: the offsets at which its log begins and ends now, and its replicas."""
 
-_VIEWS = {View.RECORDS: RECORDS, View.BATCHES: BATCHES, View.OFFSETS: OFFSETS}
-_ONLY_ASKED = {View.BATCHES: {"raw"}}
+_VIEWS = {SourceView.RECORDS: RECORDS, SourceView.BATCHES: BATCHES, SourceView.OFFSETS: OFFSETS}
+_ONLY_ASKED = {SourceView.BATCHES: {"raw"}}
 
 
-def columns_of(shape: Shape) -> tuple[str, ...]:
-    """The columns a query has, in order. Raises InvalidOption for a name that the view lacks."""
+def columns_of(shape: RowShape) -> tuple[str, ...]:
+    """Return a query's columns, in order. Raises InvalidOption for a name that the view lacks."""
     known = _VIEWS[shape.view]
     if shape.columns is not None:
         unknown = [name for name in shape.columns if name not in known]
@@ -82,19 +72,19 @@ def columns_of(shape: Shape) -> tuple[str, ...]:
             )
         return shape.columns
     left_out = set(_ONLY_ASKED.get(shape.view, ()))
-    if shape.view is View.RECORDS and not shape.include_headers:
+    if shape.view is SourceView.RECORDS and not shape.include_headers:
         left_out.add("headers")
     return tuple(name for name in known if name not in left_out)
 
 
-def schema_of(shape: Shape) -> StructType:
-    """The same as Spark's schema."""
+def schema_of(shape: RowShape) -> types.StructType:
+    """Return the same as Spark's schema."""
     known = _VIEWS[shape.view]
-    return StructType([StructField(name, known[name]) for name in columns_of(shape)])
+    return types.StructType([types.StructField(name, known[name]) for name in columns_of(shape)])
 
 
-def check_schema(given: StructType, shape: Shape) -> None:
-    """Raises InvalidOption for a schema that the user set and that is not the source's own."""
+def check_schema(given: types.StructType, shape: RowShape) -> None:
+    """Raise InvalidOption if the user set another schema than the source's."""
     fixed = schema_of(shape)
     if [(one.name, one.dataType.simpleString()) for one in given.fields] != [
         (one.name, one.dataType.simpleString()) for one in fixed.fields

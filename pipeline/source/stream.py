@@ -1,6 +1,6 @@
-"""Streaming queries: Spark's calls on the driver, handed to the planner; tasks only read.
+"""Streaming queries: Spark's calls on the driver go to the planner; tasks only read.
 
-Spark pickles the reader for its tasks, so what talks to the cluster is made on first use, where it is used.
+Spark pickles the reader for its tasks, so the planner is made on first use.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._at_work().freeze()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Says that there is a limit; what it is, and for how long to wait, latestOffset knows."""
+        """Tell Spark that there is a limit; latestOffset applies it."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)

@@ -1,13 +1,14 @@
 """A streaming query's offsets, on the driver: where it starts, how far the next micro-batch goes.
 
 The first micro-batch only pins the start: it goes from `unresolved_start` to the resolved offsets and reads
-nothing. Spark writes its end to the checkpoint before it runs, so a restart finds the same start, whatever
-"latest" means by then. Every later one goes from where the last one ended towards the logs' ends, as far as
-rates allow.
+nothing. Spark writes its end to the checkpoint before it runs, so a restart finds the same start, although
+"latest" has moved. Each later one goes from the end of the last one towards the logs' ends, as far as rates
+allow.
 
 A leader epoch is remembered for each end seen, by `memory` across restarts too. When it changes, the new
-leader is asked where the old epoch ended: below what was read already, the log was truncated and grew again,
-which offsets alone can't show (KIP-101, KIP-320). A leader that never heard of the epoch leads another log.
+leader is asked where the old epoch ended: if below what was read, the log was truncated and has grown again,
+which offsets alone don't show (KIP-101, KIP-320). If the leader does not know the epoch, it leads another
+log.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
-from pipeline.client.values import EpochEnd, FoundOffset, PartitionRange, TopicPartition
-from pipeline.source.errors import HOW_TO_SKIP
+from pipeline.client.values import FoundOffset, PartitionRange, TopicPartition
+from pipeline.errors import HOW_TO_SKIP
 from pipeline.source.offset_json import Offsets, offsets_from_json, offsets_to_json
 from pipeline.source.offsets import (
     backlog,
@@ -28,21 +29,23 @@ from pipeline.source.offsets import (
 )
 from pipeline.source.options import SourceOptions
 from pipeline.source.planning import TriggerClock, limit_rate, plan_tasks
-from pipeline.source.positions import Edge, Position
+from pipeline.source.positions import LogEnd, Position
+from pipeline.source.start_state import StartState
+from springtide.wire.fetch_response import EpochEnd
 
 _log = logging.getLogger(__name__)
 
 OffsetJson = dict[str, dict[str, int]]
 
 
-class Cluster(Protocol):
-    """What of SourceCluster a planner asks."""
+class StreamCluster(Protocol):
+    """The planner's part of SourceCluster."""
 
     def partitions(
         self, *, must_exist: bool, known: Collection[TopicPartition] = ()
     ) -> list[TopicPartition]: ...
 
-    def ends(self, partitions: list[TopicPartition], edge: Edge) -> dict[TopicPartition, FoundOffset]: ...
+    def ends(self, partitions: list[TopicPartition], edge: LogEnd) -> dict[TopicPartition, FoundOffset]: ...
 
     def resolve(
         self, position: Position, partitions: list[TopicPartition], *, latest: Offsets | None = None
@@ -51,27 +54,15 @@ class Cluster(Protocol):
     def epoch_ends(self, epochs: dict[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]: ...
 
 
-class Memory(Protocol):
-    """What outlives the planner: see StartState, which keeps it in files."""
-
-    def pinned(self) -> Offsets | None: ...
-
-    def pin(self, offsets: Offsets) -> Offsets: ...
-
-    def epochs(self) -> dict[TopicPartition, int]: ...
-
-    def remember(self, epochs: Mapping[TopicPartition, int]) -> None: ...
-
-
 class StreamPlanner:
-    """One query's, for as long as it runs. Without a `memory`, leader epochs are forgotten with it."""
+    """The planner of one running query. Without a `memory`, leader epochs are forgotten at its end."""
 
     def __init__(
         self,
         options: SourceOptions,
-        cluster: Cluster,
+        cluster: StreamCluster,
         clock_ms: Callable[[], int],
-        memory: Memory | None = None,
+        memory: StartState | None = None,
     ) -> None:
         self._options = options
         self._cluster = cluster
@@ -80,24 +71,22 @@ class StreamPlanner:
         self._trigger = TriggerClock()
         self._frozen: Offsets | None = None
         self._epochs: dict[TopicPartition, int] = {} if memory is None else memory.epochs()
-        """Of a time when each log was whole up to where it is read."""
+        """Leader epochs at which each log was whole up to where it is read."""
         self._seen: Offsets | None = None
 
     def initial(self) -> dict[str, object]:
-        """The offset before the first micro-batch."""
+        """Return the offset before the first micro-batch."""
         return unresolved_start(self._options.starting)
 
     def freeze(self) -> None:
-        """Trigger.AvailableNow: from now on the logs end where they end now."""
+        """Fix the logs' ends where they are now, for Trigger.AvailableNow."""
         partitions = self._cluster.partitions(must_exist=False)
         self._frozen = self._ends(partitions)
 
     def next_end(self, start: object, *, is_limited: bool) -> dict[str, object] | OffsetJson:
-        """Where the micro-batch that begins at `start` ends; `start` itself if there is nothing to do yet.
-
-        `is_limited`: whether rate options count; a trigger that takes all there is does not heed them.
-        Raises DataLossError, InvalidOption, or the client's errors.
-        """
+        """Return where the micro-batch that begins at `start` ends; `start` itself if there is nothing to do
+        yet. `is_limited`: whether rate options count. Raises DataLossError, InvalidOption, or the client's
+        errors."""
         if is_unresolved(start):
             partitions = self._cluster.partitions(must_exist=True)
             return offsets_to_json(self._start(partitions))
@@ -113,7 +102,7 @@ class StreamPlanner:
         return offsets_to_json(goal)
 
     def _start(self, partitions: list[TopicPartition]) -> Offsets:
-        """Where the query begins: what was decided once, or what its options mean now."""
+        """Return where the query begins: as decided before, or as its options mean now."""
         memory = self._memory
         pinned = None if memory is None else memory.pinned()
         if pinned is None:
@@ -124,17 +113,15 @@ class StreamPlanner:
         return pinned
 
     def latest_seen(self) -> OffsetJson | None:
-        """The logs' ends as the last micro-batch was planned, for people to see the lag."""
+        """Return the logs' ends when the last micro-batch was planned, which shows the lag."""
         return None if self._seen is None else offsets_to_json(self._seen)
-
-    # --- ends -----------------------------------------------------------------------------------------
 
     def _ends(
         self, partitions: list[TopicPartition], *, after: Mapping[TopicPartition, int] | None = None
     ) -> Offsets:
-        """The logs' ends now, once it is known that what was read before `after` is still in them. None: that
-        is not known yet, and will be asked for by the epochs that are remembered already."""
-        found = self._cluster.ends(partitions, Edge.LATEST)
+        """Return the logs' ends now, after checking that the logs still hold what was read before `after`.
+        None: don't check, and keep the epochs that are remembered."""
+        found = self._cluster.ends(partitions, LogEnd.LATEST)
         if self._options.epoch_check and after is not None:
             self._check_epochs(after, found)
         epochs = {where: one.leader_epoch for where, one in found.items() if one.leader_epoch >= 0}
@@ -175,8 +162,6 @@ class StreamPlanner:
         for loss in told:
             _log.warning("%s; failOnDataLoss is false", loss)
 
-    # --- rates ----------------------------------------------------------------------------------------
-
     def _limited(self, current: Offsets, goal: Offsets) -> Offsets:
         options = self._options
         least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
@@ -202,8 +187,8 @@ def _told_end(epoch: int, end: EpochEnd) -> str:
 
 
 def _within_frozen(current: Offsets, latest: Offsets, frozen: Offsets) -> Offsets:
-    """The frozen ends, as far as the logs still reach them. Partitions that came later wait for the next
-    run; one that was read before and is not frozen stays where it is."""
+    """Return the frozen ends, as far as the logs still reach them. Partitions that were added later wait for
+    the next run; one that was read before and is not frozen stays where it is."""
     return {
         where: min(frozen.get(where, current.get(where, end)), end)
         for where, end in latest.items()
@@ -212,7 +197,8 @@ def _within_frozen(current: Offsets, latest: Offsets, frozen: Offsets) -> Offset
 
 
 def plan_between(options: SourceOptions, start: object, end: object) -> list[tuple[PartitionRange, ...]]:
-    """A micro-batch's tasks, from its two offsets and the options alone. Raises DataLossError."""
+    """Return a micro-batch's tasks, which depend on its two offsets and the options only. Raises
+    DataLossError."""
     if is_unresolved(start):
         return []
     found = ranges_between(offsets_from_json(start), offsets_from_json(end))

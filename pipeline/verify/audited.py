@@ -1,11 +1,11 @@
 """The log's leader epochs against the elections that the controller's audit knows. Pure.
 
-The audit has every change of a partition's state with its leader epoch, and nothing of what was written: it
-counts no records. So this is what the two have to say to each other: who led while which offsets were
-written, and whether a log holds batches of a leader epoch that never was.
+The audit has every change of a partition's state with its leader epoch, but counts no records. Compared with
+a log, it tells which broker led while which offsets were written, and whether a log holds batches of a leader
+epoch without an election.
 
-Where the audit has a hole (SQL was down for long, retention has removed its oldest rows), epochs within the
-hole are not judged; nor is one that is newer than the newest row, unless brokers don't know it either.
+Leader epochs within a hole of the audit (SQL was down for long, retention has removed its oldest rows) are
+not judged, nor is one that is newer than the newest row, unless brokers don't know it either.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pipeline.client.values import TopicPartition
-from pipeline.verify.findings import EVERY_REPLICA, Finding, Kind
-from pipeline.verify.joining import PartitionResult
+from pipeline.verify.findings import Finding, Flaw, finding_of
+from pipeline.verify.joining import VerifiedPartition
 
 NO_LEADER = -1
 
 
-class AuditedState(NamedTuple):
-    """One audited change of a partition. `epoch_before`: None where it began. `is_after_gap`: changes before
-    it may not have been written down. `at`: RFC 3339."""
+class AuditedEpoch(NamedTuple):
+    """One audited change of a partition. `epoch_before`: None at its creation. `is_after_gap`: changes before
+    it may be missing in the audit. `at`: RFC 3339."""
 
     epoch_before: int | None
     leader_epoch: int
@@ -31,8 +31,9 @@ class AuditedState(NamedTuple):
     is_after_gap: bool = False
 
 
-class Leadership(NamedTuple):
-    """Who led from when on, and what was written under its leader epoch. `since` None: not in the audit."""
+class AuditedLeadership(NamedTuple):
+    """A leader, since when it led, and what was written under its leader epoch. `since` None: not in the
+    audit."""
 
     leader_epoch: int
     leader: int | None
@@ -43,32 +44,32 @@ class Leadership(NamedTuple):
 
 
 class Audited(NamedTuple):
-    """`unjudged`: stretches of a log under leader epochs that the audit can say nothing of."""
+    """`unjudged`: stretches of a log under leader epochs that the audit may have missed."""
 
     findings: tuple[Finding, ...]
-    leaderships: Mapping[TopicPartition, tuple[Leadership, ...]]
+    leaderships: Mapping[TopicPartition, tuple[AuditedLeadership, ...]]
     unjudged: int
 
 
 def compare_epochs(
-    partitions: Iterable[PartitionResult],
-    audited: Mapping[TopicPartition, Sequence[AuditedState]],
+    partitions: Iterable[VerifiedPartition],
+    audited: Mapping[TopicPartition, Sequence[AuditedEpoch]],
     current: Mapping[TopicPartition, int],
 ) -> Audited:
-    """audited: each partition's changes, oldest first. current: its leader epoch as brokers know it, after
-    the logs were read."""
+    """Compare the logs with the audit. audited: each partition's changes, oldest first. current: its leader
+    epoch at the brokers, after the logs were read."""
     findings: list[Finding] = []
-    leaderships: dict[TopicPartition, tuple[Leadership, ...]] = {}
+    leaderships: dict[TopicPartition, tuple[AuditedLeadership, ...]] = {}
     unjudged = 0
     for one in partitions:
         if one.is_gone:
             continue
         known = _Known(audited.get(one.where, ()))
-        rows: list[Leadership] = []
+        rows: list[AuditedLeadership] = []
         for span in one.epochs:
             state = known.states.get(span.leader_epoch)
             rows.append(
-                Leadership(
+                AuditedLeadership(
                     span.leader_epoch,
                     None if state is None else state.leader,
                     None if state is None else state.at,
@@ -82,32 +83,25 @@ def compare_epochs(
             if known.may_have_missed(span.leader_epoch, current.get(one.where, -1)):
                 unjudged += 1
                 continue
+            detail = f"leader epoch {span.leader_epoch}; the audit knows {known.described()}"
+            first, last = span.first_offset, span.next_offset - 1
             findings.append(
-                Finding(
-                    kind=Kind.UNKNOWN_LEADER_EPOCH,
-                    topic=one.topic,
-                    partition=one.partition,
-                    broker_id=EVERY_REPLICA,
-                    first_offset=span.first_offset,
-                    last_offset=span.next_offset - 1,
-                    batches=span.batches,
-                    detail=f"leader epoch {span.leader_epoch}; the audit knows {known.described()}",
-                )
+                finding_of(one.where, Flaw.UNKNOWN_LEADER_EPOCH, first, last, detail, batches=span.batches)
             )
         leaderships[one.where] = tuple(rows)
     return Audited(tuple(findings), leaderships, unjudged)
 
 
 class _Known:
-    """The leader epochs of one partition's audited changes, and between which of them some may be missing."""
+    """The leader epochs of one partition's audited changes, and where some may be missing between them."""
 
-    def __init__(self, changes: Sequence[AuditedState]) -> None:
-        self.states: dict[int, AuditedState] = {}
+    def __init__(self, changes: Sequence[AuditedEpoch]) -> None:
+        self.states: dict[int, AuditedEpoch] = {}
         self._holes: list[tuple[int, int]] = []
         self._newest = -1
         for change in changes:
             if change.is_after_gap or (self._newest < 0 and change.epoch_before is not None):
-                # Epochs after the newest known, up to where this change sets in, were perhaps never told.
+                # Epochs between the newest known and this change may be missing in the audit.
                 begins = change.leader_epoch if change.epoch_before is None else change.epoch_before
                 self._holes.append((self._newest + 1, begins))
             if change.leader_epoch > self._newest:

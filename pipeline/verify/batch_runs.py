@@ -1,7 +1,7 @@
-"""A replica's answer, cut into runs of batches that can be compared, and what lies between them.
+"""A replica's answer, cut into runs of batches that can be compared, and faults between them.
 
-A run is one stretch of bytes whose batches have sound headers and ascending offsets. What is no such batch is
-a `Fault`: told, passed over, and never compared.
+A run is one stretch of bytes whose batches have sound headers and ascending offsets. Other bytes are a
+`Fault`, which is reported and not compared.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 
 from pipeline.records.headers import BatchHeaders, survey_headers
 from pipeline.records.varints import Octets
-from pipeline.verify.findings import Kind
+from pipeline.verify.findings import Flaw
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class BatchRun:
     """Batches `at` to `stop` (exclusive) of `headers` are still to be compared."""
 
     data: memoryview
@@ -36,7 +36,7 @@ class Run:
 
     @property
     def position(self) -> int:
-        """Where its first batch begins in `data`."""
+        """Return where the run's first batch begins in `data`."""
         return int(self.headers.position[self.at])
 
     @property
@@ -51,10 +51,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A batch, or bytes, that cannot stand in a log here. `first_offset` and `last_offset` are what its
-    header says where that can be believed (OFFSETS_GO_BACK), else where the log should go on."""
+    """A batch, or bytes, that can't stand in a log here. `first_offset` and `last_offset` are the header's if
+    they can be believed (OFFSETS_GO_BACK), else where the log should go on."""
 
-    kind: Kind
+    kind: Flaw
     first_offset: int
     last_offset: int
     detail: str
@@ -63,11 +63,11 @@ class Fault:
 @dataclass(frozen=True, slots=True)
 class Cut:
     """`parts` in the order of the bytes. `next_offset` follows the last batch in its place, which begins at
-    `tail_position`; without one they are the floor and None. `end_position`: up to where the bytes were
-    understood. `is_broken`: nothing behind that can be. `is_past_end`: a batch at or beyond the end was
-    there."""
+    `tail_position`; without such a batch they are the floor and None. `end_position`: the bytes were
+    understood up to there. `is_broken`: the bytes after it can't be. `is_past_end`: a batch at or after the
+    end was there."""
 
-    parts: tuple[Run | Fault, ...]
+    parts: tuple[BatchRun | Fault, ...]
     next_offset: int
     tail_position: int | None
     end_position: int
@@ -76,20 +76,17 @@ class Cut:
 
 
 def cut_runs(data: memoryview, *, floor: int, start: int, end: int) -> Cut:
-    """The batches of `data` that begin at or above `start` and below `end`.
-
-    floor: the offset after the last batch that came before `data`. Batches below `start` are passed over
-    without a word: they are another range's, or of no interest.
-    """
+    """Cut `data` into the batches that begin at or after `start` and below `end`. floor: the offset after the
+    last batch before `data`. Batches below `start` are left out: they are not of this range."""
     headers, faults, broken = survey_headers(data)
     octets = np.frombuffer(data, np.uint8)
     count = len(headers)
     base, last = headers.base_offset, headers.last_offset
-    parts: list[Run | Fault]
+    parts: list[BatchRun | Fault]
     next_offset, tail, is_past_end = floor, None, False
     if count and not faults and base[0] >= floor and bool(np.all(base[1:] > last[:-1])):
         first, stop = int(np.searchsorted(base, start)), int(np.searchsorted(base, end))
-        parts = [Run(data, octets, headers, first, stop)] if first < stop else []
+        parts = [BatchRun(data, octets, headers, first, stop)] if first < stop else []
         next_offset, tail, is_past_end = int(last[-1]) + 1, int(headers.position[-1]), stop < count
     else:
         parts, floor, tail, is_past_end = _cut_damaged(
@@ -97,7 +94,7 @@ def cut_runs(data: memoryview, *, floor: int, start: int, end: int) -> Cut:
         )
         next_offset = floor
     if broken is not None and next_offset < end:
-        parts.append(Fault(Kind.MALFORMED_BATCH, next_offset, next_offset, broken.reason))
+        parts.append(Fault(Flaw.MALFORMED_BATCH, next_offset, next_offset, broken.reason))
     return Cut(tuple(parts), next_offset, tail, headers.end, broken is not None, is_past_end)
 
 
@@ -110,11 +107,11 @@ def _cut_damaged(
     floor: int,
     start: int,
     end: int,
-) -> tuple[list[Run | Fault], int, int | None, bool]:
-    """(parts, offset after the last batch in its place, where that one begins, whether one at or beyond the
-    end was seen)."""
-    parts: list[Run | Fault] = []
-    run: Run | None = None
+) -> tuple[list[BatchRun | Fault], int, int | None, bool]:
+    """Return (parts, offset after the last batch in its place, where that batch begins, whether a batch at or
+    after the end was seen)."""
+    parts: list[BatchRun | Fault] = []
+    run: BatchRun | None = None
     tail: int | None = None
     is_past_end = False
     for index in range(len(headers)):
@@ -122,22 +119,21 @@ def _cut_damaged(
         if index in faults:
             run = None
             if start <= floor < end:
-                parts.append(Fault(Kind.MALFORMED_BATCH, floor, floor, faults[index]))
+                parts.append(Fault(Flaw.MALFORMED_BATCH, floor, floor, faults[index]))
             continue
         if base < floor:
             run = None
             if start <= base < end:
                 detail = f"offsets {base} to {last} where {floor} was the next to come"
-                parts.append(Fault(Kind.OFFSETS_GO_BACK, base, last, detail))
+                parts.append(Fault(Flaw.OFFSETS_GO_BACK, base, last, detail))
             continue
         if base > floor and _is_misplaced(headers, index, floor):
-            # Its base offset stands before what the CRC covers. Believed, it would make all that follows
-            # look as if it went back.
+            # The CRC does not cover the base offset. Believed, it would make later batches seem to go back.
             run = None
             due = floor + last - base
             if start <= floor < end:
                 detail = f"its base offset is {base} where {floor} was due"
-                parts.append(Fault(Kind.MALFORMED_BATCH, floor, due, detail))
+                parts.append(Fault(Flaw.MALFORMED_BATCH, floor, due, detail))
             floor, tail = due + 1, int(headers.position[index])
             continue
         floor, tail = last + 1, int(headers.position[index])
@@ -146,14 +142,14 @@ def _cut_damaged(
             run = None
         elif base >= start:
             if run is None:
-                run = Run(data, octets, headers, index, index)
+                run = BatchRun(data, octets, headers, index, index)
                 parts.append(run)
             run.stop = index + 1
     return parts, floor, tail, is_past_end
 
 
 def _is_misplaced(headers: BatchHeaders, index: int, due: int) -> bool:
-    """Whether the batch after it goes on as if this one began where it was due."""
+    """Return whether the next batch begins where it would if this one began at offset `due`."""
     if index + 1 >= len(headers):
         return False
     span = int(headers.last_offset[index] - headers.base_offset[index]) + 1

@@ -1,4 +1,4 @@
-"""A verification's questions to a cluster: what there is to verify, where it ends, which topics compact."""
+"""A verification's questions to a cluster: which partitions, up to where, which topics compact."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pipeline.client.pool import shared_pool
 from pipeline.client.values import ClusterMetadata, TopicPartition
 from pipeline.source.cluster import SourceCluster
 from pipeline.source.options import SourceOptions
-from pipeline.source.positions import Edge
-from pipeline.verify.findings import EVERY_REPLICA, Finding, Kind
+from pipeline.source.positions import LogEnd
+from pipeline.verify.findings import Finding, Flaw, finding_of
 from pipeline.verify.planning import Bounds, bounds_of
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode, error_code
@@ -22,24 +22,24 @@ TOPIC_RESOURCE = 2
 CLEANUP_POLICY = "cleanup.policy"
 
 
-class Target(NamedTuple):
-    """What is to be verified. `leaderless`: partitions that nobody can say anything of."""
+class VerifyTarget(NamedTuple):
+    """The partitions to verify. `leaderless`: partitions without a leader, which can't be verified."""
 
     metadata: ClusterMetadata
     bounds: dict[TopicPartition, Bounds]
     leaderless: tuple[TopicPartition, ...]
 
 
-def find_target(options: SourceOptions, client: Client) -> Target:
-    """The subscribed partitions between the wanted positions, as far as the log has them. The ends are high
-    watermarks: all below is committed. Raises InvalidOption, and the client's errors."""
+def find_target(options: SourceOptions, client: Client) -> VerifyTarget:
+    """Return the subscribed partitions between the wanted positions, as far as the log has them. The ends are
+    high watermarks: everything below is committed. Raises InvalidOption, and the client's errors."""
     source = SourceCluster(options, client)
     partitions = source.partitions(must_exist=True)
     metadata = client.known_metadata()
     led = [where for where in partitions if metadata.leader_of(where) is not None]
     leaderless = tuple(where for where in partitions if where not in set(led))
-    earliest = {where: one.offset for where, one in source.ends(led, Edge.EARLIEST).items()}
-    latest = {where: one.offset for where, one in source.ends(led, Edge.LATEST).items()}
+    earliest = {where: one.offset for where, one in source.ends(led, LogEnd.EARLIEST).items()}
+    latest = {where: one.offset for where, one in source.ends(led, LogEnd.LATEST).items()}
     starts = source.resolve(options.starting, led, latest=latest)
     ends = source.resolve(options.ending, led, latest=latest)
     bounds = {
@@ -51,28 +51,17 @@ def find_target(options: SourceOptions, client: Client) -> Target:
         )
         for where in led
     }
-    return Target(client.known_metadata(), bounds, leaderless)
+    return VerifyTarget(client.known_metadata(), bounds, leaderless)
 
 
-def unverified(target: Target) -> list[Finding]:
-    """That partitions could not be looked at is something to be told of, too."""
-    return [
-        Finding(
-            kind=Kind.UNREADABLE_REPLICA,
-            topic=where.topic,
-            partition=where.partition,
-            broker_id=EVERY_REPLICA,
-            first_offset=0,
-            last_offset=0,
-            batches=0,
-            detail="nobody leads the partition: what is committed is not known",
-        )
-        for where in target.leaderless
-    ]
+def unverified(target: VerifyTarget) -> list[Finding]:
+    """Return a finding for each partition that can't be verified."""
+    detail = "the partition has no leader: what is committed is not known"
+    return [finding_of(where, Flaw.UNREADABLE_REPLICA, 0, 0, detail) for where in target.leaderless]
 
 
 def compacted_topics(topics: Sequence[str], client: Client) -> frozenset[str] | None:
-    """Those whose logs have holes by intention. None: no broker would tell."""
+    """Return the compacted topics, whose logs have holes by intention; None if no broker tells."""
     fields = {
         "resources": [
             {
@@ -93,23 +82,20 @@ def compacted_topics(topics: Sequence[str], client: Client) -> frozenset[str] | 
             continue
         except ClientError:
             return None
-        policies = {
-            one.resource_name: _policy(one)
+        by_topic = {
+            one.resource_name: {config.name: config.value or "" for config in one.configs}
             for one in message.results
             if error_code(int(one.error_code)) is ErrorCode.NONE
         }
-        if policies.keys() >= set(topics):
-            return frozenset(name for name, policy in policies.items() if "compact" in policy)
+        if by_topic.keys() >= set(topics):
+            return frozenset(
+                name for name, policy in by_topic.items() if "compact" in policy.get(CLEANUP_POLICY, "")
+            )
     return None
 
 
-def _policy(result: object) -> str:
-    configs = getattr(result, "configs", ())
-    return next((one.value or "" for one in configs if one.name == CLEANUP_POLICY), "")
-
-
 def changed_topics(before: ClusterMetadata, now: ClusterMetadata) -> frozenset[str]:
-    """Topics that are not what they were: deleted, or made again under the same name."""
+    """Return the topics that were deleted and created anew."""
     ids: Mapping[str, str] = {name: topic.topic_id for name, topic in now.topics.items()}
     return frozenset(
         name

@@ -1,20 +1,20 @@
-"""All replicas of one range side by side, as their bytes come: equal, or who is wrong where.
+"""All replicas of one range side by side, as their bytes come: equal, or which replica is wrong where.
 
     the same offset next everywhere, the same bytes --> taken as they are, many batches at a time
     anything else ------------------------------------> one batch offset at a time:
 
- 1. The batch at the lowest offset that any replica has next is looked at. A replica whose next batch begins
-    later, or that has come to its end beyond it, has none there.
- 2. Which copy is right? Of those whose CRC fits the one that most replicas have, of equal ones the leader's.
-    That a replica has none is never right while another has a sound one: offsets are dense, so that its log
-    has a hole there.
- 3. A batch below the end of what was taken already overlaps with it: its replica has a batch too many.
- 4. What is right goes to LogOrder, so that a log that is damaged on one replica is checked as if it were not.
+ 1. The batch at the lowest offset that any replica has next is judged. A replica whose next batch begins
+    later, or that ended after it, has no batch there.
+ 2. Among copies with a fitting CRC the right one is the one that most replicas have; if equally many, the
+    leader's. A replica without a batch is wrong while another has a sound one: offsets are dense, so its log
+    has a hole.
+ 3. A batch below the end of what was taken overlaps with it: its replica has a batch too many.
+ 4. The right batch goes to LogOrder, so a log that is damaged on one replica is checked as if it were not.
 
-A replica that stopped early (it is behind, or can't be read) says up to where it vouches for what it gave;
-beyond, its absence proves nothing. Nor does it below its log start: retention runs while we read.
+A replica that stopped early (it is behind, or can't be read) tells up to where it gave everything; after
+that, and below its log start (retention runs meanwhile), a missing batch proves nothing.
 
-The fast way compares bytes before it looks at any: the cost of the second replica is a memcmp. Pure.
+The fast way compares bytes before it parses them: a second replica costs a memcmp. Pure.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import numpy as np
 from crc32c import crc32c
 
 from pipeline.records.headers import BatchHeaders
-from pipeline.verify.batch_runs import Fault, Run
-from pipeline.verify.findings import EVERY_REPLICA, Findings, Kind
+from pipeline.verify.batch_runs import BatchRun, Fault
+from pipeline.verify.findings import EVERY_REPLICA, Findings, Flaw
 from pipeline.verify.log_order import LogOrder
 from springtide.wire.record_batch import CRC_START
 
@@ -47,31 +47,31 @@ class _Copy:
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
-        self.parts: deque[Run | Fault] = deque()
+        self.parts: deque[BatchRun | Fault] = deque()
         self.waiting_bytes = 0
         self.log_start_offset = 0
         self.reached: int | None = None
-        """It ended, and has nothing more below this offset."""
+        """The replica has ended, and has nothing more below this offset."""
         self.malformed: Fault | None = None
-        """Bytes that are no batch, since the last batch that was compared. Which offsets they stand for shows
-        when the other replicas' batches come to that place."""
+        """Bytes that are no batch, since the last compared batch. The other replicas' batches tell their
+        offsets."""
         self.is_malformed_told = False
 
     @property
-    def run(self) -> Run | None:
-        """What is next, if that is a run."""
+    def run(self) -> BatchRun | None:
+        """The next part, if that is a run."""
         head = self.parts[0] if self.parts else None
-        return head if isinstance(head, Run) else None
+        return head if isinstance(head, BatchRun) else None
 
     def lacks(self, offset: int) -> bool:
-        """Whether this replica should have a batch that begins there and has none: its next one begins later,
-        or it came to its end. Only asked while it has none that begins there."""
+        """Return whether this replica, whose next batch does not begin at `offset`, should have a batch
+        there: its next batch begins later, or it has ended above `offset`."""
         if offset < self.log_start_offset:
             return False
         return self.run is not None or (self.reached is not None and offset < self.reached)
 
     def drop(self, count: int) -> None:
-        """The first `count` batches of the run are done with."""
+        """Drop the first `count` batches of the run."""
         run = self.run
         assert run is not None, "only a run has batches"
         begin = run.position
@@ -82,44 +82,40 @@ class _Copy:
 
 
 class Comparison:
-    """brokers: the replicas, the leader's first. Everything in the order of offsets, replica by replica."""
+    """brokers: the replicas, the leader's first. Each replica's parts come in the order of offsets."""
 
     def __init__(self, brokers: Sequence[int], order: LogOrder, findings: Findings) -> None:
         self._copies = {broker_id: _Copy(broker_id) for broker_id in brokers}
         self._order = order
         self._findings = findings
         self.compared_bytes = 0
-        """Of all replicas together."""
+        """Bytes of all replicas together."""
 
-    # --- what comes -----------------------------------------------------------------------------------
-
-    def add(self, broker_id: int, parts: Sequence[Run | Fault]) -> None:
-        """What came of the replica next."""
+    def add(self, broker_id: int, parts: Sequence[BatchRun | Fault]) -> None:
+        """Add the replica's next parts."""
         copy = self._copies[broker_id]
         assert copy.reached is None, "it had ended"
         copy.parts.extend(parts)
         copy.waiting_bytes += sum(
-            part.end_position - part.position for part in parts if isinstance(part, Run)
+            part.end_position - part.position for part in parts if isinstance(part, BatchRun)
         )
 
     def on_log_start(self, broker_id: int, offset: int) -> None:
-        """The replica's log begins there now."""
+        """Note that the replica's log begins there now."""
         copy = self._copies[broker_id]
         copy.log_start_offset = max(copy.log_start_offset, offset)
         self._order.log_start_offset = max(self._order.log_start_offset, offset)
 
     def end(self, broker_id: int, reached: int) -> None:
-        """No more of this replica. It has given all it has below `reached`."""
+        """Note that the replica has ended, and gave everything that it has below `reached`."""
         self._copies[broker_id].reached = reached
 
     def waiting_bytes(self, broker_id: int) -> int:
-        """What waits for other replicas: a bound for who reads ahead."""
+        """Return the bytes that wait for other replicas, which bounds how far a reader reads ahead."""
         return self._copies[broker_id].waiting_bytes
 
-    # --- comparing ------------------------------------------------------------------------------------
-
     def run(self) -> None:
-        """Compares as far as there is something of every replica."""
+        """Compare as far as there is something of every replica."""
         while self._step():
             pass
 
@@ -144,7 +140,7 @@ class Comparison:
         return True
 
     def _take_equal(self, copies: list[_Copy]) -> bool:
-        """Takes the batches whose bytes all copies have alike, if the first is one of them."""
+        """Take the batches whose bytes all copies share; return whether the first one is among them."""
         runs = [_run(copy) for copy in copies]
         first = runs[0]
         headers, at = first.headers, first.at
@@ -164,30 +160,30 @@ class Comparison:
             copy.drop(count)
         return True
 
-    def _settle(self, copies: list[_Copy], run: Run, count: int) -> None:
-        """The run's next `count` batches are what these copies have."""
+    def _settle(self, copies: list[_Copy], run: BatchRun, count: int) -> None:
+        """Take the run's next `count` batches, which these copies have."""
         for copy in copies:
             self._on_sound(copy)
         stop = run.at + count
         bad = _bad_crcs(run.data, run.headers, run.at, stop)
         of_whom = [copy.broker_id for copy in copies]
-        everybody = len(copies) == len(self._copies) > 1
+        is_everywhere = len(copies) == len(self._copies) > 1
         for index, detail in bad:
             first, last = int(run.headers.base_offset[index]), int(run.headers.last_offset[index])
-            for broker_id in [EVERY_REPLICA] if everybody else of_whom:
-                self._findings.add(Kind.CRC_MISMATCH, broker_id, first, last, detail)
+            for broker_id in [EVERY_REPLICA] if is_everywhere else of_whom:
+                self._findings.add(Flaw.CRC_MISMATCH, broker_id, first, last, detail)
         self._order.take(run.headers, run.at, stop)
         begin, last_index = run.position, stop - 1
         size = int(run.headers.position[last_index] + run.headers.size_bytes[last_index]) - begin
         self.compared_bytes += size * len(copies)
 
     def _judge(self, offset: int, at: list[_Copy], lacking: list[_Copy]) -> None:
-        """One batch offset, where the replicas do not agree."""
+        """Judge one batch offset at which the replicas don't agree."""
         last_offset = max(_run(copy).last_offset for copy in at)
         if offset < self._order.next_offset:
             for copy in at:
                 self._on_sound(copy)
-                self._tell(Kind.BATCH_EXTRA, copy, offset, _run(copy).last_offset, "it overlaps the log")
+                self._tell(Flaw.BATCH_EXTRA, copy, offset, _run(copy).last_offset, "it overlaps the log")
                 copy.drop(1)
             return
         groups: list[list[_Copy]] = []
@@ -209,53 +205,51 @@ class Comparison:
                 self._tell_wrong(copy, expected)
         for copy in lacking:
             if copy.malformed is not None:
-                self._tell(Kind.MALFORMED_BATCH, copy, offset, last_offset, copy.malformed.detail)
+                self._tell(Flaw.MALFORMED_BATCH, copy, offset, last_offset, copy.malformed.detail)
                 copy.is_malformed_told = True
             else:
-                self._tell(Kind.BATCH_MISSING, copy, offset, last_offset, "it has none there")
+                self._tell(Flaw.BATCH_MISSING, copy, offset, last_offset, "it has none there")
         self._settle(right, expected, 1)
         for copy in at:
             self.compared_bytes += 0 if copy in right else len(_run(copy).first_batch)
             copy.drop(1)
 
-    # --- telling --------------------------------------------------------------------------------------
-
-    def _tell(self, kind: Kind, copy: _Copy, first: int, last: int, detail: str) -> None:
+    def _tell(self, kind: Flaw, copy: _Copy, first: int, last: int, detail: str) -> None:
         self._findings.add(kind, copy.broker_id, first, last, detail)
 
-    def _tell_wrong(self, copy: _Copy, expected: Run) -> None:
+    def _tell_wrong(self, copy: _Copy, expected: BatchRun) -> None:
         run = _run(copy)
         bad = _bad_crcs(run.data, run.headers, run.at, run.at + 1)
         if bad:
-            self._tell(Kind.CRC_MISMATCH, copy, run.base_offset, run.last_offset, bad[0][1])
+            self._tell(Flaw.CRC_MISMATCH, copy, run.base_offset, run.last_offset, bad[0][1])
             return
         detail = f"{_described(run)}, not {_described(expected)}"
         last_offset = max(run.last_offset, expected.last_offset)
-        self._tell(Kind.BATCH_DIFFERS, copy, run.base_offset, last_offset, detail)
+        self._tell(Flaw.BATCH_DIFFERS, copy, run.base_offset, last_offset, detail)
 
     def _on_fault(self, copy: _Copy, fault: Fault) -> None:
-        if fault.kind is not Kind.MALFORMED_BATCH:
+        if fault.kind is not Flaw.MALFORMED_BATCH:
             self._tell(fault.kind, copy, fault.first_offset, fault.last_offset, fault.detail)
         elif copy.malformed is None:
             copy.malformed, copy.is_malformed_told = fault, False
 
     def _on_sound(self, copy: _Copy) -> None:
-        """The replica has a batch here, or its end: malformed bytes before it in whose place no other replica
-        has anything are told of now."""
+        """Report malformed bytes before this batch or end, unless another replica had a batch in their
+        place."""
         fault = copy.malformed
         if fault is not None and not copy.is_malformed_told:
             self._tell(fault.kind, copy, fault.first_offset, fault.last_offset, fault.detail)
         copy.malformed = None
 
 
-def _run(copy: _Copy) -> Run:
+def _run(copy: _Copy) -> BatchRun:
     run = copy.run
-    assert run is not None, "asked only of who has one next"
+    assert run is not None, "asked only of a copy that has one next"
     return run
 
 
 def _bad_crcs(data: memoryview, headers: BatchHeaders, start: int, stop: int) -> list[tuple[int, str]]:
-    """(index, what is wrong) of the batches whose bytes are not those that were sealed."""
+    """Return (index, detail) of the batches whose bytes don't fit their CRC."""
     positions = headers.position[start:stop].tolist()
     sizes = headers.size_bytes[start:stop].tolist()
     stored = headers.crc[start:stop].tolist()
@@ -266,11 +260,11 @@ def _bad_crcs(data: memoryview, headers: BatchHeaders, start: int, stop: int) ->
     ]
 
 
-def _has_bad_crc(run: Run) -> bool:
+def _has_bad_crc(run: BatchRun) -> bool:
     return bool(_bad_crcs(run.data, run.headers, run.at, run.at + 1))
 
 
-def _described(run: Run) -> str:
+def _described(run: BatchRun) -> str:
     headers, at = run.headers, run.at
     return (
         f"offsets {run.base_offset} to {run.last_offset} of leader epoch {int(headers.leader_epoch[at])}, "

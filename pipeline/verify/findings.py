@@ -1,8 +1,8 @@
-"""What can be found to be wrong with a log, and how findings that belong together become one.
+"""The kinds of faults in a log, and the joining of findings that belong together into one.
 
-A finding names offsets of one partition and the replica that is wrong, or nobody (EVERY_REPLICA) where all
-replicas agree on it. Batches that follow each other and are wrong in the same way are one finding, so that a
-divergent suffix of a million batches is a line.
+A finding names offsets of one partition and the replica that is wrong, or EVERY_REPLICA if all agree.
+Adjacent batches that are wrong in the same way are one finding, so a divergent suffix of a million batches is
+one line.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from enum import StrEnum
 
 import msgspec
 
+from pipeline.client.values import TopicPartition
+
 EVERY_REPLICA = -1
-"""Stands for a broker id where the replicas agree: whatever happened, it happened before replication."""
+"""In the place of a broker id if the replicas agree: the fault is older than replication."""
 FINDINGS_MAX = 1_000
-"""Kept of one range; those beyond are counted. A log that is nothing but damage must not fill a driver."""
+"""Findings kept of one range; further ones are counted. A damaged log must not fill the driver's memory."""
 
 
-class Kind(StrEnum):
+class Flaw(StrEnum):
     """One word each; `MEANINGS` has the sentence."""
 
     CRC_MISMATCH = "crc_mismatch"
@@ -40,32 +42,32 @@ class Kind(StrEnum):
     LANDED_TWICE = "landed_twice"
 
 
-MEANINGS: dict[Kind, str] = {
-    Kind.CRC_MISMATCH: "the batch's bytes do not have the CRC that its producer sealed them with",
-    Kind.MALFORMED_BATCH: "bytes that are no record batch",
-    Kind.BATCH_DIFFERS: "a sound batch, but not the one that the other replicas have there",
-    Kind.BATCH_MISSING: "other replicas have a batch there, this one has none",
-    Kind.BATCH_EXTRA: "a batch where the other replicas have none",
-    Kind.OFFSETS_GO_BACK: "a batch that begins below the end of the one before it",
-    Kind.OFFSET_GAP: "no replica has these offsets",
-    Kind.LEADER_EPOCH_GOES_BACK: "a batch of an earlier leader epoch than the one before it",
-    Kind.SEQUENCE_GAP: "records of an idempotent producer are missing before it",
-    Kind.SEQUENCE_REPEATED: "an idempotent producer's records are there a second time",
-    Kind.PRODUCER_EPOCH_GOES_BACK: "a batch of a producer that a later one of its epochs had fenced",
-    Kind.STALE_REPLICA: "the replica ends before what is committed, and does not catch up",
-    Kind.UNREADABLE_REPLICA: "the replica could not be read to the end",
-    Kind.UNKNOWN_LEADER_EPOCH: "a leader epoch that the audit has no election for",
-    Kind.LANDED_COUNT: "a landed file has another number of records than the log has between its offsets",
-    Kind.LANDED_MISSING: "records of the log that no landed file has, although later ones were landed",
-    Kind.LANDED_TWICE: "offsets that two landed files have",
+MEANINGS: dict[Flaw, str] = {
+    Flaw.CRC_MISMATCH: "the batch's bytes do not have the CRC that its producer sealed them with",
+    Flaw.MALFORMED_BATCH: "bytes that are no record batch",
+    Flaw.BATCH_DIFFERS: "a sound batch, but not the one that the other replicas have there",
+    Flaw.BATCH_MISSING: "other replicas have a batch there, this one has none",
+    Flaw.BATCH_EXTRA: "a batch where the other replicas have none",
+    Flaw.OFFSETS_GO_BACK: "a batch that begins below the end of the one before it",
+    Flaw.OFFSET_GAP: "no replica has these offsets",
+    Flaw.LEADER_EPOCH_GOES_BACK: "a batch of an earlier leader epoch than the one before it",
+    Flaw.SEQUENCE_GAP: "records of an idempotent producer are missing before it",
+    Flaw.SEQUENCE_REPEATED: "an idempotent producer's records are there a second time",
+    Flaw.PRODUCER_EPOCH_GOES_BACK: "a batch of a producer that a later one of its epochs had fenced",
+    Flaw.STALE_REPLICA: "the replica ends before what is committed, and does not catch up",
+    Flaw.UNREADABLE_REPLICA: "the replica could not be read to the end",
+    Flaw.UNKNOWN_LEADER_EPOCH: "a leader epoch that the audit has no election for",
+    Flaw.LANDED_COUNT: "a landed file has another number of records than the log has between its offsets",
+    Flaw.LANDED_MISSING: "records of the log that no landed file has, although later ones were landed",
+    Flaw.LANDED_TWICE: "offsets that two landed files have",
 }
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """`last_offset` is inclusive. `batches`: how many are wrong in this way one after another; 0 where it is
-    not about batches. `detail`: of the first of them, for people."""
+    """`last_offset` is inclusive. `batches`: adjacent batches that are wrong in this way; 0 if it is not
+    about batches. `detail`: of the first one, for people."""
 
-    kind: Kind
+    kind: Flaw
     topic: str
     partition: int
     broker_id: int
@@ -75,18 +77,40 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
+def finding_of(
+    where: TopicPartition,
+    kind: Flaw,
+    first_offset: int,
+    last_offset: int,
+    detail: str,
+    *,
+    batches: int = 0,
+    broker_id: int = EVERY_REPLICA,
+) -> Finding:
+    return Finding(
+        kind=kind,
+        topic=where.topic,
+        partition=where.partition,
+        broker_id=broker_id,
+        first_offset=first_offset,
+        last_offset=last_offset,
+        batches=batches,
+        detail=detail,
+    )
+
+
 class Findings:
-    """Takes findings in the order of the log, as it is read."""
+    """Findings of one range, added in the order of the log."""
 
     def __init__(self, topic: str, partition: int) -> None:
-        self._where = (topic, partition)
+        self._where = TopicPartition(topic, partition)
         self._found: list[Finding] = []
-        self._latest: dict[tuple[Kind, int], int] = {}
+        self._latest: dict[tuple[Flaw, int], int] = {}
         self.left_out = 0
 
     def add(
         self,
-        kind: Kind,
+        kind: Flaw,
         broker_id: int,
         first_offset: int,
         last_offset: int,
@@ -94,7 +118,8 @@ class Findings:
         *,
         batches: int = 1,
     ) -> None:
-        """Joins the one before it of this kind and replica if that ends where this begins."""
+        """Add a finding; join it with the last one of this kind and replica if that ends where this
+        begins."""
         index = self._latest.get((kind, broker_id))
         if index is not None:
             before = self._found[index]
@@ -108,32 +133,24 @@ class Findings:
         if len(self._found) >= FINDINGS_MAX:
             self.left_out += 1
             return
-        topic, partition = self._where
         self._latest[kind, broker_id] = len(self._found)
         self._found.append(
-            Finding(
-                kind=kind,
-                topic=topic,
-                partition=partition,
-                broker_id=broker_id,
-                first_offset=first_offset,
-                last_offset=last_offset,
-                batches=batches,
-                detail=detail,
+            finding_of(
+                self._where, kind, first_offset, last_offset, detail, batches=batches, broker_id=broker_id
             )
         )
 
     @property
     def found(self) -> list[Finding]:
-        """In the order of their first offsets; of equal ones, in the order they were found."""
+        """In the order of first offsets; equal ones in the order in which they were found."""
         return sorted(self._found, key=lambda one: one.first_offset)
 
 
 def joined(findings: Iterable[Finding]) -> list[Finding]:
-    """Those of several ranges of several partitions, in order, with what ranges have cut put together."""
+    """Return findings of several ranges in order; those that ranges have cut are joined again."""
     ordered = sorted(findings, key=lambda one: (one.topic, one.partition, one.first_offset))
     out: list[Finding] = []
-    latest: dict[tuple[str, int, Kind, int], int] = {}
+    latest: dict[tuple[str, int, Flaw, int], int] = {}
     for one in ordered:
         key = (one.topic, one.partition, one.kind, one.broker_id)
         index = latest.get(key)

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pipeline.client.client import Client
 from pipeline.client.values import ClusterMetadata, TopicPartition
 from pipeline.clock import wall_ms
-from pipeline.jobs.arguments import positive
-from pipeline.jobs.job import Exit, Job, Outcome, UsageError
-from pipeline.source.errors import InvalidOption
-from pipeline.source.options import SourceOptions, parse_options
+from pipeline.jobs.arguments import positive, shown_spans, source_options
+from pipeline.jobs.job import JobExit, JobOutcome
+from pipeline.source.options import SourceOptions
 from pipeline.verify.audit_reading import read_audit
 from pipeline.verify.audited import Audited, compare_epochs
-from pipeline.verify.cluster import Target, changed_topics, compacted_topics, find_target, unverified
+from pipeline.verify.cluster import VerifyTarget, changed_topics, compacted_topics, find_target, unverified
 from pipeline.verify.joining import JoinRules, Verified, join, with_more, without
 from pipeline.verify.landed import LandedCounts, compare_landed
 from pipeline.verify.landed_table import landed_ranges
-from pipeline.verify.outcome import Measured, lines_of, result_of
-from pipeline.verify.planning import offsets_of, plan_verification
-from pipeline.verify.reader import RangeTask, ReadOptions
+from pipeline.verify.outcome import ReadingCost, lines_of, result_of
+from pipeline.verify.planning import RangeTask, offsets_of, plan_verification
+from pipeline.verify.reader import ReadOptions, verify_ranges
 from pipeline.verify.recording import record
 from pipeline.verify.sequences import EXPIRY_MS_DEFAULT
+from springtide.cli.call import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 15.0
 FETCH_BYTES = 4 * 1024 * 1024
 SLOTS_UNKNOWN = 8
-"""So many tasks at a time are planned for where Spark Connect's client is not told."""
+"""Assumed number of tasks at a time under Spark Connect, whose client is not told the real one."""
 
 DESCRIPTION = """\
 Reads each partition from all of its replicas at once and compares them, byte by byte, up to what is
@@ -42,8 +44,8 @@ of the bytes, that offsets have no gap and do not go back, that leader epochs ne
 producer's record is missing or there twice. --landed also counts what was landed against the log, and --audit
 holds the log's leader epochs against the elections that the controller's audit knows.
 
-Only reads, changes nothing at brokers (whoever is in sync stays so), and may run beside any load: what is
-written while it runs is not looked at. One task takes a range from all replicas; only findings leave it.
+It only reads, does not change the ISR, and may run beside any load: records that are written meanwhile are
+not read. One task takes a range from all replicas; only findings leave it.
 
 Ends with status 1 if anything is wrong. --record keeps the result in the controller's SQL, where
 `springtide verifications list` shows it.
@@ -88,14 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would be read; read nothing")
 
 
-def run(options: argparse.Namespace, context: Context) -> Outcome:
-    try:
-        return _run(options, context)
-    except InvalidOption as error:
-        raise UsageError(str(error)) from error
-
-
-def _run(options: argparse.Namespace, context: Context) -> Outcome:
+def run(options: argparse.Namespace, context: Context) -> JobOutcome:
     began_ms = wall_ms()
     if options.record and options.dry_run:
         raise UsageError("--record keeps a result, and --dry-run has none")
@@ -104,7 +99,7 @@ def _run(options: argparse.Namespace, context: Context) -> Outcome:
         topics = sorted({where.topic for where in target.bounds})
         compacted = compacted_topics(topics, client)
         if compacted is None:
-            context.note("no broker tells which topics compact: all are taken for such that don't")
+            context.note("no broker tells which topics are compacted: all are verified as not compacted")
         landed = None if options.landed is None else landed_ranges(options.landed, target.metadata)
         rules = JoinRules(compacted or frozenset(), options.producer_expiry)
         tasks = plan_verification(
@@ -151,23 +146,24 @@ def _run(options: argparse.Namespace, context: Context) -> Outcome:
     if options.record:
         result["recorded"] = record(result, context, reason=options.reason)
         lines.append(f"recorded as {result['recorded']}")
-    status = Exit.FOUND if result["findingsTotal"] else Exit.DONE
-    return Outcome(status, result, tuple(lines))
+    status = JobExit.FOUND if result["findingsTotal"] else JobExit.DONE
+    return JobOutcome(status, result, tuple(lines))
 
 
 def _read(
     read: ReadOptions, tasks: Sequence[tuple[RangeTask, ...]], rules: JoinRules, context: Context
-) -> tuple[Verified, Measured]:
-    from pipeline.verify.spark_tasks import run_on_spark  # noqa: PLC0415 - a dry run needs no Spark
+) -> tuple[Verified, ReadingCost]:
+    from pipeline.jobs.spark_tasks import run_tasks  # noqa: PLC0415 - a dry run needs no Spark
 
     began_s = time.monotonic()
-    reports = run_on_spark(
+    by_task = run_tasks(
         context.spark,
-        read,
+        partial(verify_ranges, read),
         tasks,
         progress=lambda done, total: context.progress(done, total, f"{done} of {total} tasks"),
     )
-    measured = Measured(
+    reports = list(chain.from_iterable(by_task))
+    measured = ReadingCost(
         seconds=time.monotonic() - began_s, cpu_s=sum(one.cpu_ms for one in reports) / 1000, tasks=len(tasks)
     )
     return join(reports, rules), measured
@@ -181,21 +177,13 @@ def _leader_epochs(metadata: ClusterMetadata) -> dict[TopicPartition, int]:
     }
 
 
-def _dry_run(target: Target, tasks: Sequence[tuple[RangeTask, ...]]) -> Outcome:
+def _dry_run(target: VerifyTarget, tasks: Sequence[tuple[RangeTask, ...]]) -> JobOutcome:
     spans = sorted(target.bounds.items())
     told: Mapping[str, Any] = {
         "dryRun": True,
         "tasks": len(tasks),
         "offsets": offsets_of(tasks),
-        "spans": [
-            {
-                "topic": where.topic,
-                "partition": where.partition,
-                "startOffset": one.start_offset,
-                "endOffset": one.end_offset,
-            }
-            for where, one in spans
-        ],
+        "spans": shown_spans((where, one.start_offset, one.end_offset) for where, one in spans),
         "leaderless": [str(where) for where in target.leaderless],
     }
     lines = [f"{where}  offsets {one.start_offset} to {one.end_offset}" for where, one in spans]
@@ -203,25 +191,18 @@ def _dry_run(target: Target, tasks: Sequence[tuple[RangeTask, ...]]) -> Outcome:
     lines.append(
         f"{offsets_of(tasks):,} offsets of {len(spans)} partitions would be read by {len(tasks)} tasks"
     )
-    return Outcome(Exit.DONE, told, tuple(lines))
+    return JobOutcome(JobExit.DONE, told, tuple(lines))
 
 
 def _source_options(options: argparse.Namespace, context: Context) -> SourceOptions:
     if options.topics and options.pattern is not None:
         raise UsageError("name the topics to verify, or give --pattern; not both")
-    given = {
-        "kafka.bootstrap.servers": context.bootstrap,
-        "subscribe": ",".join(options.topics) or None,
-        "subscribePattern": None if options.topics else options.pattern or ".*",
-        "startingOffsets": options.starting_offsets,
-        "startingTimestamp": options.starting_timestamp,
-        "startingOffsetsByTimestampStrategy": "latest",
-        "endingOffsets": options.ending_offsets,
-        # What retention has taken meanwhile is nobody's damage.
-        "failOnDataLoss": "false",
-    }
-    return parse_options(
-        {name: value for name, value in given.items() if value is not None}, is_streaming=False
+    return source_options(
+        options,
+        context,
+        subscribePattern=None if options.topics else options.pattern or ".*",
+        startingOffsetsByTimestampStrategy="latest",
+        failOnDataLoss="false",  # what retention removes meanwhile is no damage
     )
 
 
@@ -237,13 +218,3 @@ def _hours_ms(text: str) -> int:
     if not 0 < value <= 1_000_000:
         raise argparse.ArgumentTypeError("must be a number of hours")
     return int(value * 3_600_000)
-
-
-JOB = Job(
-    name="verify",
-    summary="are all replicas the same, whole and in order?",
-    description=DESCRIPTION,
-    examples=EXAMPLES,
-    add_arguments=add_arguments,
-    run=run,
-)

@@ -1,20 +1,20 @@
-"""What the ranges of a partition say together: its figures, and whether they meet. Pure.
+"""The ranges of a partition together: its figures, and whether its ranges meet. Pure.
 
-Ranges are read in parallel, each knowing nothing of its neighbours; here their ends are held against each
-other: the offsets, the leader epochs, and each producer's last batch in one range against its first in the
-next.
+Ranges are read in parallel. Here each range's end is compared with the next one's beginning: offsets, leader
+epochs, and each producer's last and first batch.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
 
 from pipeline.client.values import TopicPartition
-from pipeline.verify.findings import EVERY_REPLICA, Finding, Kind, joined
+from pipeline.verify.findings import Finding, Flaw, finding_of, joined
 from pipeline.verify.log_order import EpochSpan, Held, together
 from pipeline.verify.replica_stream import End
 from pipeline.verify.report import RangeReport
@@ -30,10 +30,9 @@ class JoinRules(NamedTuple):
     expiry_ms: int
 
 
-class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition, all of its ranges: offsets `first_offset` to `next_offset` (exclusive) were looked at.
-    `replicas`: how the reading of each ended, by broker id. `is_gone`: nobody has it any more, since its
-    topic was deleted meanwhile."""
+class VerifiedPartition(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition: offsets `first_offset` to `next_offset` (exclusive) were read. `replicas`: how the
+    reading of each ended, by broker id. `is_gone`: its topic was deleted meanwhile."""
 
     topic: str
     partition: int
@@ -49,7 +48,7 @@ class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
     findings: int
     findings_left_out: int
     unjudged: int
-    """Batches and stretches beyond what is remembered of a range: not judged by sequence, or not counted."""
+    """Batches and stretches beyond the bounds of a range's memory: not judged by sequence, or not counted."""
     is_gone: bool
 
     @property
@@ -58,29 +57,29 @@ class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verified(NamedTuple):
-    """All partitions, in order, and what is wrong with them, in order."""
+    """All partitions and their findings, in order."""
 
-    partitions: tuple[PartitionResult, ...]
+    partitions: tuple[VerifiedPartition, ...]
     findings: tuple[Finding, ...]
 
 
 def join(reports: Iterable[RangeReport], rules: JoinRules) -> Verified:
-    """Puts the ranges of each partition together."""
+    """Put the ranges of each partition together."""
     by_partition: dict[TopicPartition, list[RangeReport]] = defaultdict(list)
     for report in reports:
         by_partition[TopicPartition(report.topic, report.partition)].append(report)
-    partitions: list[PartitionResult] = []
+    partitions: list[VerifiedPartition] = []
     findings: list[Finding] = []
     for where in sorted(by_partition):
         ranges = sorted(by_partition[where], key=lambda one: one.start_offset)
         is_gone = all(replica.end is End.LEFT for one in ranges for replica in one.replicas)
-        found = [] if is_gone else joined(_findings(ranges, rules))
+        found = [] if is_gone else joined(_findings(where, ranges, rules))
         partitions.append(_result(ranges, len(found), is_gone=is_gone))
         findings += found
     return Verified(tuple(partitions), tuple(findings))
 
 
-def _result(ranges: Sequence[RangeReport], findings: int, *, is_gone: bool) -> PartitionResult:
+def _result(ranges: Sequence[RangeReport], findings: int, *, is_gone: bool) -> VerifiedPartition:
     ends: dict[int, list[End]] = defaultdict(list)
     for one in ranges:
         for replica in one.replicas:
@@ -92,7 +91,7 @@ def _result(ranges: Sequence[RangeReport], findings: int, *, is_gone: bool) -> P
             goes_on = bool(epochs) and epochs[-1].leader_epoch == span.leader_epoch
             epochs.append(together(epochs.pop(), span) if goes_on else span)
         held += one.held
-    return PartitionResult(
+    return VerifiedPartition(
         topic=ranges[0].topic,
         partition=ranges[0].partition,
         first_offset=ranges[0].start_offset,
@@ -114,41 +113,17 @@ def _result(ranges: Sequence[RangeReport], findings: int, *, is_gone: bool) -> P
     )
 
 
-def _findings(ranges: Sequence[RangeReport], rules: JoinRules) -> list[Finding]:
-    found = [finding for one in ranges for finding in one.findings]
-    meetings = _Meetings(ranges[0].topic, ranges[0].partition)
-    if ranges[0].topic not in rules.compacted:
-        _check_offsets(ranges, meetings)
-        _check_sequences(ranges, rules.expiry_ms, meetings)
-    _check_epochs(ranges, meetings)
-    return found + meetings.found
+def _findings(where: TopicPartition, ranges: Sequence[RangeReport], rules: JoinRules) -> Iterator[Finding]:
+    for one in ranges:
+        yield from one.findings
+    if where.topic not in rules.compacted:
+        yield from _offset_gaps(where, ranges)
+        yield from _sequence_misfits(where, ranges, rules.expiry_ms)
+    yield from _epochs_that_go_back(where, ranges)
 
 
-class _Meetings:
-    """Findings where ranges meet."""
-
-    def __init__(self, topic: str, partition: int) -> None:
-        self._where = (topic, partition)
-        self.found: list[Finding] = []
-
-    def add(self, kind: Kind, first_offset: int, last_offset: int, detail: str, *, batches: int = 1) -> None:
-        topic, partition = self._where
-        self.found.append(
-            Finding(
-                kind=kind,
-                topic=topic,
-                partition=partition,
-                broker_id=EVERY_REPLICA,
-                first_offset=first_offset,
-                last_offset=last_offset,
-                batches=batches,
-                detail=detail,
-            )
-        )
-
-
-def _check_offsets(ranges: Sequence[RangeReport], meetings: _Meetings) -> None:
-    """No offset between the first range's start and the last one's end is nobody's."""
+def _offset_gaps(where: TopicPartition, ranges: Sequence[RangeReport]) -> Iterator[Finding]:
+    """Offsets between the first range's start and the last range's end that no range has."""
     log_start_offset = max(one.log_start_offset for one in ranges)
     due = ranges[0].start_offset
     for one in ranges:
@@ -156,43 +131,43 @@ def _check_offsets(ranges: Sequence[RangeReport], meetings: _Meetings) -> None:
             first = max(due, log_start_offset)
             if first < one.first_offset:
                 detail = f"offset {one.first_offset} follows {first - 1}"
-                meetings.add(Kind.OFFSET_GAP, first, one.first_offset - 1, detail, batches=0)
+                yield finding_of(where, Flaw.OFFSET_GAP, first, one.first_offset - 1, detail)
             due = one.next_offset
     # The last offsets: only a replica that has come to the end can say that they are not there.
     end = ranges[-1].end_offset
     first = max(due, log_start_offset)
     if first < end and any(replica.end is End.WHOLE for replica in ranges[-1].replicas):
         detail = f"the log ends at offset {first}, and offsets up to {end - 1} are committed"
-        meetings.add(Kind.OFFSET_GAP, first, end - 1, detail, batches=0)
+        yield finding_of(where, Flaw.OFFSET_GAP, first, end - 1, detail)
 
 
-def _check_epochs(ranges: Sequence[RangeReport], meetings: _Meetings) -> None:
-    before: EpochSpan | None = None
-    for one in ranges:
-        if not one.epochs:
-            continue
-        first = one.epochs[0]
-        if before is not None and first.leader_epoch < before.leader_epoch:
-            detail = f"leader epoch {first.leader_epoch} after {before.leader_epoch}"
-            meetings.add(Kind.LEADER_EPOCH_GOES_BACK, first.first_offset, first.first_offset, detail)
-        before = one.epochs[-1]
+def _epochs_that_go_back(where: TopicPartition, ranges: Sequence[RangeReport]) -> Iterator[Finding]:
+    for before, one in pairwise(one for one in ranges if one.epochs):
+        last, first = before.epochs[-1], one.epochs[0]
+        if first.leader_epoch < last.leader_epoch:
+            detail = f"leader epoch {first.leader_epoch} after {last.leader_epoch}"
+            offset = first.first_offset
+            yield finding_of(where, Flaw.LEADER_EPOCH_GOES_BACK, offset, offset, detail, batches=1)
 
 
-def _check_sequences(ranges: Sequence[RangeReport], expiry_ms: int, meetings: _Meetings) -> None:
+def _sequence_misfits(
+    where: TopicPartition, ranges: Sequence[RangeReport], expiry_ms: int
+) -> Iterator[Finding]:
     last: dict[int, SequencedBatch] = {}
     for one in ranges:
         for edge in one.producers:
             before = last.get(edge.producer_id)
-            if before is not None:
-                misfit = judge(edge.producer_id, before, edge.first, expiry_ms=expiry_ms)
-                if misfit is not None:
-                    batch = misfit.batch
-                    meetings.add(misfit.kind, batch.base_offset, batch.last_offset, misfit.detail)
+            misfit = before and judge(edge.producer_id, before, edge.first, expiry_ms=expiry_ms)
+            if misfit:
+                batch = misfit.batch
+                yield finding_of(
+                    where, misfit.kind, batch.base_offset, batch.last_offset, misfit.detail, batches=1
+                )
             last[edge.producer_id] = edge.last
 
 
 def without(verified: Verified, gone: Iterable[str]) -> Verified:
-    """Without the findings of topics that were deleted, or made again, while they were read."""
+    """Return the result without topics that were deleted, or created anew, while they were read."""
     topics = frozenset(gone)
     if not topics:
         return verified
@@ -206,21 +181,14 @@ def without(verified: Verified, gone: Iterable[str]) -> Verified:
 
 
 def with_more(verified: Verified, more: Sequence[Finding]) -> Verified:
-    """With what was found by other means."""
-    counts: Mapping[TopicPartition, int] = _counts(more)
+    """Return the result with findings of other checks."""
+    counts = Counter(TopicPartition(one.topic, one.partition) for one in more)
     return Verified(
         tuple(
-            msgspec.structs.replace(one, findings=one.findings + counts.get(one.where, 0))
+            msgspec.structs.replace(one, findings=one.findings + counts[one.where])
             for one in verified.partitions
         ),
         tuple(
             sorted((*verified.findings, *more), key=lambda one: (one.topic, one.partition, one.first_offset))
         ),
     )
-
-
-def _counts(findings: Iterable[Finding]) -> dict[TopicPartition, int]:
-    counts: dict[TopicPartition, int] = defaultdict(int)
-    for one in findings:
-        counts[TopicPartition(one.topic, one.partition)] += 1
-    return counts

@@ -1,8 +1,8 @@
-"""What was landed against the log: is each record of it in the files once? Pure.
+"""Landed files against the log: is each record in the files once? Pure.
 
-Counting is by offset ranges: a landed file names the range that its task read and the records that it found
-there; the verification knows which offsets hold records. Only what was verified can be counted; below the
-log's start, retention has taken the other side of the comparison.
+Records are counted by offset ranges: a landed file names the range that its task read and the number of its
+records; the verification knows which offsets hold records. Only verified offsets can be counted, so none
+below the log's start.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pipeline.client.values import TopicPartition
-from pipeline.verify.findings import EVERY_REPLICA, Finding, Kind
-from pipeline.verify.joining import PartitionResult
+from pipeline.verify.findings import Finding, Flaw, finding_of
+from pipeline.verify.joining import VerifiedPartition
 from pipeline.verify.log_order import Held
 
 
 class LandedRange(NamedTuple):
-    """Offsets `start_offset` to `end_offset` (exclusive) were landed, and held so many records. `names`: for
-    people. `skipped`: offsets that were gone when they were to be landed, and given up."""
+    """Offsets `start_offset` to `end_offset` (exclusive) were landed as so many records. `name`: for people.
+    `skipped`: offsets that were gone when they were to be landed."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class LandedRange(NamedTuple):
 
 class LandedCounts(NamedTuple):
     """`compared`: records of the log that were counted against landed ones. `waiting`: records of the log
-    behind what was landed last. `before`: landed records of offsets before those that were verified."""
+    after the last landed one. `before`: landed records below the verified offsets."""
 
     findings: tuple[Finding, ...]
     compared: int
@@ -41,8 +41,8 @@ class LandedCounts(NamedTuple):
     before: int
 
 
-def compare_landed(partitions: Iterable[PartitionResult], landed: Iterable[LandedRange]) -> LandedCounts:
-    """Every partition that is there and was landed; its `held` must have been kept."""
+def compare_landed(partitions: Iterable[VerifiedPartition], landed: Iterable[LandedRange]) -> LandedCounts:
+    """Compare each partition that was landed; its `held` must have been kept."""
     by_partition: dict[TopicPartition, list[LandedRange]] = defaultdict(list)
     for one in landed:
         by_partition[TopicPartition(one.topic, one.partition)].append(one)
@@ -60,25 +60,14 @@ def compare_landed(partitions: Iterable[PartitionResult], landed: Iterable[Lande
     return LandedCounts(tuple(findings), compared, waiting, before)
 
 
-def _compare(result: PartitionResult, ranges: Sequence[LandedRange]) -> LandedCounts:
+def _compare(result: VerifiedPartition, ranges: Sequence[LandedRange]) -> LandedCounts:
     counter = _Counter(result.held)
     findings: list[Finding] = []
     compared = before = 0
     reached = ranges[0].start_offset
 
-    def tell(kind: Kind, first: int, last: int, detail: str) -> None:
-        findings.append(
-            Finding(
-                kind=kind,
-                topic=result.topic,
-                partition=result.partition,
-                broker_id=EVERY_REPLICA,
-                first_offset=first,
-                last_offset=last,
-                batches=0,
-                detail=detail,
-            )
-        )
+    def tell(kind: Flaw, first: int, last: int, detail: str) -> None:
+        findings.append(finding_of(result.where, kind, first, last, detail))
 
     for one in ranges:
         if one.start_offset > reached:
@@ -86,11 +75,11 @@ def _compare(result: PartitionResult, ranges: Sequence[LandedRange]) -> LandedCo
             missing = counter.records(first, min(one.start_offset, result.next_offset))
             if missing:
                 detail = f"{missing} records; {one.name} begins behind them"
-                tell(Kind.LANDED_MISSING, first, one.start_offset - 1, detail)
+                tell(Flaw.LANDED_MISSING, first, one.start_offset - 1, detail)
         elif one.start_offset < reached:
             last = min(reached, one.end_offset) - 1
             if last >= one.start_offset:
-                tell(Kind.LANDED_TWICE, one.start_offset, last, f"{one.name} and one before it")
+                tell(Flaw.LANDED_TWICE, one.start_offset, last, f"{one.name} and one before it")
         reached = max(reached, one.end_offset)
         if one.start_offset < result.first_offset:
             before += one.records
@@ -103,13 +92,13 @@ def _compare(result: PartitionResult, ranges: Sequence[LandedRange]) -> LandedCo
         compared += expected
         if not expected - one.skipped <= one.records <= expected:
             detail = f"{one.name} has {one.records} records, the log has {expected}"
-            tell(Kind.LANDED_COUNT, one.start_offset, one.end_offset - 1, detail)
+            tell(Flaw.LANDED_COUNT, one.start_offset, one.end_offset - 1, detail)
     waiting = counter.records(max(reached, result.first_offset), result.next_offset) or 0
     return LandedCounts(tuple(findings), compared, waiting, before)
 
 
 class _Counter:
-    """How many records stretches of a log have between two offsets."""
+    """Counts records between two offsets."""
 
     def __init__(self, held: Sequence[Held]) -> None:
         self._held = held
@@ -119,14 +108,15 @@ class _Counter:
             self._before.append(self._before[-1] + one.records)
 
     def records(self, first: int, following: int) -> int | None:
-        """Of offsets `first` to `following` (exclusive). None: a stretch with holes lies across an edge."""
+        """Return the records of offsets `first` to `following` (exclusive); None if a stretch with holes lies
+        across an edge."""
         if first >= following:
             return 0
         low, high = self._below(first), self._below(following)
         return None if low is None or high is None else high - low
 
     def _below(self, offset: int) -> int | None:
-        """Records below an offset."""
+        """Return the records below an offset."""
         index = bisect_right(self._next_offsets, offset)
         count = self._before[index]
         if index < len(self._held) and self._held[index].first_offset < offset:
@@ -145,12 +135,9 @@ def ranges_of(
     *,
     batch: int,
 ) -> list[LandedRange]:
-    """A manifest's spans (topic, partition, start, end, records, skipped), cut where its files' ranges are:
-    so that a wrong count is told of the range that is wrong. files: records by (topic, partition, start,
-    end).
-
-    A span of which offsets were skipped stays whole: which of its ranges they were in is not written down.
-    """
+    """Cut a manifest's spans (topic, partition, start, end, records, skipped) at its files' ranges, so a
+    wrong count is reported for the range that is wrong. files: records by (topic, partition, start, end). A
+    span with skipped offsets stays whole: the manifest does not tell which of its ranges they were in."""
     by_partition: dict[tuple[str, int], list[tuple[int, int, int]]] = defaultdict(list)
     for (topic, partition, start, end), records in files.items():
         by_partition[topic, partition].append((start, end, records))

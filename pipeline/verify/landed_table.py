@@ -1,4 +1,4 @@
-"""What a landed table says that it holds, as ranges to be counted: the shell of landed.py."""
+"""A landed table's content as ranges to be counted: the shell of landed.py."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.client.values import ClusterMetadata
+from pipeline.errors import LandError
 from pipeline.land.documents import Manifest
-from pipeline.land.errors import LandError
-from pipeline.land.table import Table, table_root
+from pipeline.land.table import LandTable, table_root
 from pipeline.verify.landed import LandedRange, ranges_of
 
 
 def landed_ranges(dest: str, metadata: ClusterMetadata) -> list[LandedRange]:
-    """Of the topics that the cluster has now: those of an earlier topic of the same name are left out.
-    Records are counted by what each file itself says, which a manifest only repeats.
-
-    Raises LandError for a table of another cluster, or one that is damaged.
-    """
-    table = Table(table_root(dest))
+    """Return the ranges of topics that the cluster has now, without those of an earlier topic of the same
+    name. Each file's own footer tells its records. Raises LandError for a table of another cluster, or one
+    that is damaged."""
+    table = LandTable(table_root(dest))
     settings = table.settings()
     if settings is None:
         raise LandError(f"{table.root} is no table: nothing was landed there")
@@ -39,7 +37,7 @@ def landed_ranges(dest: str, metadata: ClusterMetadata) -> list[LandedRange]:
     return found
 
 
-def _ranges(table: Table, manifest: Manifest, metadata: ClusterMetadata) -> list[LandedRange]:
+def _ranges(table: LandTable, manifest: Manifest, metadata: ClusterMetadata) -> list[LandedRange]:
     same = {
         name
         for name, topic_id in manifest.topic_ids.items()
@@ -60,8 +58,8 @@ def _ranges(table: Table, manifest: Manifest, metadata: ClusterMetadata) -> list
     )
 
 
-def _rows(table: Table, path: str) -> int:
-    """0 for a file that is not there, or none: its records are then missing."""
+def _rows(table: LandTable, path: str) -> int:
+    """Return a file's rows; 0 for a missing or damaged file, whose records are then missing."""
     try:
         return int(pq.read_metadata(table.root / path).num_rows)
     except (OSError, pa.ArrowException):

@@ -1,9 +1,8 @@
 """The log that the replicas agree on, checked as it comes: offsets, leader epochs, producers, and what it
 holds.
 
-What is checked here is true of the log whoever keeps it, so its findings are nobody's: EVERY_REPLICA (but for
-a replica that is looked at alone). Within a range only: how ranges meet is judged where they are put together
-(joining.py), from what `LogOrder` notes of their ends.
+Findings here are about the log on all replicas (EVERY_REPLICA), unless a replica is checked alone. Each range
+is checked by itself; joining.py judges how ranges meet, by what `LogOrder` notes of their ends.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ import numpy as np
 
 from pipeline.records.headers import BatchHeaders
 from pipeline.records.varints import Int64s
-from pipeline.verify.findings import EVERY_REPLICA, Findings, Kind
+from pipeline.verify.findings import EVERY_REPLICA, Findings, Flaw
 from pipeline.verify.sequences import EXPIRY_MS_DEFAULT, ProducerSequences
 
 HELD_MAX = 100_000
-"""Stretches kept of one range. Only a log that compaction has made full of holes has more."""
+"""Stretches kept of one range. Only a compacted log with many holes has more."""
 
 EPOCHS_MAX = 10_000
-"""Spans kept of one range. Only a log whose leader epochs go to and fro has more."""
+"""Spans kept of one range. Only a log whose leader epochs go back has more."""
 
 
 class OrderRules(NamedTuple):
-    """What must hold. `is_dense`: offsets have no gaps and producers no missing sequences, as in every log
-    that is not compacted. `keeps_held`: note which offsets hold records, for counting what has landed."""
+    """Rules that a log must keep. `is_dense`: offsets and producers' sequences have no gaps, as in every log
+    that is not compacted. `keeps_held`: note which offsets hold records, to count what has landed."""
 
     is_dense: bool = True
     keeps_held: bool = False
@@ -36,7 +35,7 @@ class OrderRules(NamedTuple):
 
 
 class EpochSpan(msgspec.Struct, frozen=True, array_like=True):
-    """What was written under one leader epoch. `next_offset` is exclusive."""
+    """The batches that were written under one leader epoch. `next_offset` is exclusive."""
 
     leader_epoch: int
     first_offset: int
@@ -47,7 +46,7 @@ class EpochSpan(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
-    """Offsets `first_offset` to `next_offset` (exclusive) hold so many records of users."""
+    """Offsets `first_offset` to `next_offset` (exclusive) hold so many records, without control records."""
 
     first_offset: int
     next_offset: int
@@ -59,7 +58,7 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogOrder:
-    """Takes the batches of one range in their order."""
+    """Checks the batches of one range in their order."""
 
     def __init__(self, findings: Findings, rules: OrderRules, *, broker_id: int = EVERY_REPLICA) -> None:
         self._broker_id = broker_id
@@ -71,7 +70,7 @@ class LogOrder:
         self.next_offset = -1
         """After the last batch; -1: none came."""
         self.log_start_offset = 0
-        """Retention's work below this is no gap."""
+        """Offsets below this were removed by retention, which is no gap."""
         self.batches = 0
         self.records = 0
         self.size_bytes = 0
@@ -81,7 +80,7 @@ class LogOrder:
         self.held_left_out = 0
 
     def take(self, headers: BatchHeaders, start: int, stop: int) -> None:
-        """Batches `start` to `stop` (exclusive), which ascend and begin at or behind what came before."""
+        """Take batches `start` to `stop` (exclusive), which ascend and begin at or after the last one."""
         rows = slice(start, stop)
         base, last = headers.base_offset[rows], headers.last_offset[rows]
         if self.first_offset < 0:
@@ -102,7 +101,7 @@ class LogOrder:
         self.size_bytes += int(headers.size_bytes[rows].sum())
         self.next_offset = int(last[-1]) + 1
 
-    def _add(self, kind: Kind, first_offset: int, last_offset: int, detail: str, *, batches: int = 1) -> None:
+    def _add(self, kind: Flaw, first_offset: int, last_offset: int, detail: str, *, batches: int = 1) -> None:
         self._findings.add(kind, self._broker_id, first_offset, last_offset, detail, batches=batches)
 
     def _check_gaps(self, base: Int64s, last: Int64s) -> None:
@@ -115,7 +114,7 @@ class LogOrder:
             first, following = max(int(due[row]), self.log_start_offset), int(base[row])
             if first < following:
                 self._add(
-                    Kind.OFFSET_GAP,
+                    Flaw.OFFSET_GAP,
                     first,
                     following - 1,
                     f"offset {following} follows {int(due[row]) - 1}",
@@ -130,7 +129,7 @@ class LogOrder:
         for row in np.flatnonzero(epoch < before).tolist():
             index = start + row
             self._add(
-                Kind.LEADER_EPOCH_GOES_BACK,
+                Flaw.LEADER_EPOCH_GOES_BACK,
                 int(headers.base_offset[index]),
                 int(headers.last_offset[index]),
                 f"leader epoch {int(epoch[row])} after {int(before[row])}",
@@ -163,7 +162,7 @@ class LogOrder:
         for first, after in pairwise(cuts):
             held = Held(int(base[first]), int(following[after - 1]), int(count[first:after].sum()))
             before = self.held[-1] if self.held else None
-            if before is not None and _goes_on(before, held):
+            if before and before.is_dense and held.is_dense and before.next_offset == held.first_offset:
                 records = before.records + held.records
                 self.held[-1] = Held(before.first_offset, held.next_offset, records)
             elif len(self.held) < HELD_MAX:
@@ -172,12 +171,8 @@ class LogOrder:
                 self.held_left_out += 1
 
 
-def _goes_on(before: Held, held: Held) -> bool:
-    return before.is_dense and held.is_dense and before.next_offset == held.first_offset
-
-
 def together(before: EpochSpan, after: EpochSpan) -> EpochSpan:
-    """Two spans of one leader epoch, one after the other."""
+    """Join two adjacent spans of one leader epoch."""
     return EpochSpan(
         before.leader_epoch,
         before.first_offset,

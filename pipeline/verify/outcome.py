@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pipeline.verify.audited import Audited
-from pipeline.verify.findings import EVERY_REPLICA, MEANINGS, Finding, Kind
-from pipeline.verify.joining import PartitionResult, Verified
+from pipeline.verify.findings import EVERY_REPLICA, MEANINGS, Finding, Flaw
+from pipeline.verify.joining import Verified, VerifiedPartition
 from pipeline.verify.landed import LandedCounts
 
 FINDINGS_SHOWN = 1_000
-"""Of the findings, in a result; all are counted."""
+"""Findings in a result; all are counted."""
 LINES_SHOWN = 50
 
 
-class Measured(NamedTuple):
+class ReadingCost(NamedTuple):
     """`cpu_s`: processor time of the tasks' Python, all together."""
 
     seconds: float
@@ -25,7 +25,7 @@ class Measured(NamedTuple):
 
 def result_of(
     verified: Verified,
-    measured: Measured,
+    measured: ReadingCost,
     landed: LandedCounts | None,
     audited: Audited | None,
     *,
@@ -34,7 +34,7 @@ def result_of(
     began_ms: int,
     ended_ms: int,
 ) -> dict[str, Any]:
-    """What `--output json` prints."""
+    """Return what `--output json` prints."""
     partitions = verified.partitions
     compared = sum(one.compared_bytes for one in partitions)
     total = len(verified.findings) + sum(one.findings_left_out for one in partitions)
@@ -69,7 +69,7 @@ def result_of(
     return result
 
 
-def _partition(one: PartitionResult, audited: Audited | None) -> dict[str, Any]:
+def _partition(one: VerifiedPartition, audited: Audited | None) -> dict[str, Any]:
     told: dict[str, Any] = {
         "topic": one.topic,
         "partition": one.partition,
@@ -117,7 +117,7 @@ def _rate(size_bytes: int, seconds: float) -> float | None:
 
 
 def lines_of(result: Mapping[str, Any]) -> list[str]:
-    """The same for people: what is wrong first, then how much was looked at."""
+    """Return the same for people: what is wrong first, then how much was read."""
     lines: list[str] = []
     for finding in result["findings"][:LINES_SHOWN]:
         who = "all replicas" if finding["broker"] is None else f"broker {finding['broker']}"
@@ -125,7 +125,7 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
         offsets = f"offset {first}" if first == last else f"offsets {first} to {last}"
         lines.append(f"{finding['topic']}-{finding['partition']}  {who}, {offsets}: {finding['kind']}")
         count = "" if finding["batches"] < 2 else f" ({finding['batches']} batches; of the first:)"
-        lines.append(f"    {MEANINGS[Kind(finding['kind'])]}{count}")
+        lines.append(f"    {MEANINGS[Flaw(finding['kind'])]}{count}")
         lines.append(f"    {finding['detail']}")
     left = result["findingsTotal"] - min(len(result["findings"]), LINES_SHOWN)
     if left:
@@ -153,7 +153,7 @@ def lines_of(result: Mapping[str, Any]) -> list[str]:
 
 
 def _remarks(partitions: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What is no finding and yet to be known."""
+    """Return what is no finding, but worth knowing."""
     lines = []
     for one in partitions:
         name = f"{one['topic']}-{one['partition']}"

@@ -1,7 +1,7 @@
 """Which offsets are verified, and which task reads which. Pure.
 
-Sizes in bytes are not known to everybody who may read a log, so tasks are cut by offsets, as the source's
-are; a partition is cut only where its pieces are worth a task.
+A reader may not be allowed to ask for sizes in bytes, so tasks are cut by offsets, as the source's are. A
+partition is cut only if its pieces are worth a task.
 """
 
 from __future__ import annotations
@@ -11,20 +11,34 @@ from typing import NamedTuple
 
 from pipeline.client.values import ClusterMetadata, PartitionRange, TopicPartition
 from pipeline.source.planning import PlanOptions, plan_tasks
-from pipeline.verify.reader import RangeTask
 
 RECORDS_PER_TASK_MIN = 20_000
-"""A task costs 15 ms before it reads: some megabytes should be worth it."""
+"""A task costs 15 ms before it reads, so it should read some megabytes."""
 TASKS_PER_SLOT = 3
-"""So that a slot which got the small ranges goes on with those of one that got large ones."""
+"""A slot that got small ranges takes further tasks while another slot reads large ones."""
 
 
 class Bounds(NamedTuple):
-    """Where a partition is verified from and to (exclusive). `is_log_start`: it is from the log's start."""
+    """Start and end (exclusive) of a partition's verification. `is_log_start`: it begins at the log's
+    start."""
 
     start_offset: int
     end_offset: int
     is_log_start: bool
+
+
+class RangeTask(NamedTuple):
+    """`replicas`: broker ids, the leader's first. `takes_head`: see ReplicaStream. `is_compacted`: each
+    replica compacts on its own, so each is checked alone, and holes are no fault."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    takes_head: bool = False
+    is_compacted: bool = False
 
 
 def bounds_of(
@@ -34,7 +48,7 @@ def bounds_of(
     wanted_start: int | None = None,
     wanted_end: int | None = None,
 ) -> Bounds:
-    """What of the wanted offsets the log has; None: from its start, to its high watermark."""
+    """Return the wanted offsets that the log has; None: from its start, to its high watermark."""
     start = earliest if wanted_start is None else max(wanted_start, earliest)
     end = latest if wanted_end is None else min(wanted_end, latest)
     return Bounds(start, max(start, end), start == earliest)
@@ -48,8 +62,8 @@ def plan_verification(
     compacted: frozenset[str] = frozenset(),
     records_per_task: int | None = None,
 ) -> list[tuple[RangeTask, ...]]:
-    """Ranges by task; partitions without offsets have none. Each replica that Metadata names is read, the
-    leader's first."""
+    """Return the ranges of each task; partitions without offsets have none. Each replica that Metadata names
+    is read, the leader's first."""
     ranges = [
         PartitionRange(where.topic, where.partition, one.start_offset, one.end_offset)
         for where, one in sorted(bounds.items())
@@ -88,5 +102,5 @@ def _task(
 
 
 def offsets_of(tasks: Iterable[Sequence[RangeTask]]) -> int:
-    """All of them, for progress."""
+    """Return how many offsets the tasks read."""
     return sum(one.end_offset - one.start_offset for task in tasks for one in task)

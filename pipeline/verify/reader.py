@@ -1,60 +1,43 @@
 """Reads a range from all its replicas at once and compares them: the shell of replica_stream and comparison.
 
-One connection to each broker, one request under way on each; the next one leaves before what came is
-compared, so that brokers read while we compare. A replica that runs ahead of the others is not asked until
-they have come after it. What leaves here is a RangeReport; the bytes of records stay.
+Each broker has one connection with one request under way; the next request leaves before the answer is
+compared, so brokers read while this compares. A replica that is ahead of the others waits for them. Only a
+RangeReport leaves the task.
 
-Asking with replica id -2 changes nothing at a broker: neither who is in sync nor what is committed.
+A request with replica id -2 changes nothing at a broker: neither the ISR nor the high watermark.
 """
 
 from __future__ import annotations
 
 import select
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
-from pipeline.client.connection import Connection, now_ms
+from pipeline.client.connection import BrokerConnection, now_ms
 from pipeline.client.errors import ConnectionLost
-from pipeline.client.payloads import (
-    DEBUGGING_CONSUMER_ID,
-    FetchedPartition,
-    WantedRecords,
-    decode_fetch,
-    encode_fetch,
-)
+from pipeline.client.messages import fetch_request, parse_fetched
 from pipeline.client.pool import ConnectionPool, shared_pool
 from pipeline.client.values import TopicPartition
 from pipeline.verify.comparison import Comparison
-from pipeline.verify.findings import Findings, Kind
+from pipeline.verify.findings import Findings, Flaw
 from pipeline.verify.log_order import LogOrder, OrderRules
+from pipeline.verify.planning import RangeTask
 from pipeline.verify.replica_stream import End, ReplicaStream, Wanted
 from pipeline.verify.report import RangeReport, ReplicaReport
 from pipeline.verify.sequences import EXPIRY_MS_DEFAULT
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_request import DEBUGGING_CONSUMER_ID, FetchPartition
+from springtide.wire.fetch_response import FetchedPartition
 
 BACKLOG_BYTES = 32 * 1024 * 1024
-"""A replica is not asked while so much of it waits for the others."""
+"""A replica is not asked while so many of its bytes wait for the others."""
 METADATA_MS = 1_000
-"""Least time between two questions for who the replicas are."""
+"""Least time between two questions for the replicas."""
 _GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-
-
-class RangeTask(NamedTuple):
-    """`replicas`: broker ids, the leader's first. `takes_head`: see ReplicaStream. `is_compacted`: replicas
-    compact on their own, so that each is checked alone and holes are to be expected."""
-
-    topic: str
-    partition: int
-    start_offset: int
-    end_offset: int
-    replicas: tuple[int, ...]
-    in_sync: tuple[int, ...]
-    takes_head: bool = False
-    is_compacted: bool = False
 
 
 class ReadOptions(NamedTuple):
@@ -68,12 +51,11 @@ class ReadOptions(NamedTuple):
     keeps_held: bool = False
 
 
-def verify_ranges(options: ReadOptions, tasks: Iterable[RangeTask]) -> Iterator[RangeReport]:
-    """One report for each range, in order. Trouble with brokers is a finding; a RetriesExhausted is raised
-    only if no broker tells who the others are."""
+def verify_ranges(options: ReadOptions, tasks: Iterable[RangeTask]) -> list[RangeReport]:
+    """Return one report for each range, in order. Trouble with a broker is a finding; raises RetriesExhausted
+    only if no broker tells which brokers there are."""
     with Client(options.client) as client:
-        for task in tasks:
-            yield RangeReader(options, task, client, shared_pool()).run()
+        return [RangeReader(options, task, client, shared_pool()).run() for task in tasks]
 
 
 class _UnderWay(NamedTuple):
@@ -82,7 +64,7 @@ class _UnderWay(NamedTuple):
 
 
 class RangeReader:
-    """Run it once."""
+    """Reads one range; run it once."""
 
     def __init__(self, options: ReadOptions, task: RangeTask, client: Client, pool: ConnectionPool) -> None:
         self._options = options
@@ -90,7 +72,7 @@ class RangeReader:
         self._where = TopicPartition(task.topic, task.partition)
         self._client = client
         self._pool = pool
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, BrokerConnection] = {}
         self._under_way: dict[int, _UnderWay] = {}
         self._asked_metadata_ms: int | None = None
         self._findings = Findings(task.topic, task.partition)
@@ -137,8 +119,6 @@ class RangeReader:
             cpu_ms=(time.thread_time_ns() - cpu_ns) / 1e6, wall_ms=(time.monotonic_ns() - wall_ns) / 1e6
         )
 
-    # --- one turn -------------------------------------------------------------------------------------
-
     def _turn(self) -> None:
         self._ask()
         if not self._under_way:
@@ -160,22 +140,22 @@ class RangeReader:
             if self._comparisons[broker_id].waiting_bytes(broker_id) > BACKLOG_BYTES:
                 continue
             wanted = stream.wanted()
-            request = encode_fetch(
-                [WantedRecords(self._where, wanted.offset, wanted.bytes_max)],
+            request = fetch_request(
+                [FetchPartition(*self._where, fetch_offset=wanted.offset, max_bytes=wanted.bytes_max)],
                 max_wait_ms=wanted.max_wait_ms,
                 max_bytes=wanted.bytes_max,
                 isolation_level=0,
                 replica_id=DEBUGGING_CONSUMER_ID,
             )
             try:
-                self._connection_to(broker_id).send(ApiKey.FETCH, [request])
+                self._connection_to(broker_id).send(ApiKey.FETCH, request)
             except ConnectionLost as error:
                 self._on_lost(broker_id, str(error))
                 continue
             overdue_ms = now + self._options.client.request_timeout_ms + wanted.max_wait_ms
             self._under_way[broker_id] = _UnderWay(wanted, overdue_ms)
 
-    def _connection_to(self, broker_id: int) -> Connection:
+    def _connection_to(self, broker_id: int) -> BrokerConnection:
         connection = self._connections.get(broker_id)
         if connection is not None and connection.is_open:
             return connection
@@ -187,13 +167,14 @@ class RangeReader:
         return connection
 
     def _pause(self) -> None:
-        """Until somebody may be asked again. Who has run ahead waits for those and has no time of its own."""
+        """Sleep until a broker may be asked again. Replicas that wait for others have no time of their
+        own."""
         now = now_ms()
         paused = [one.not_before_ms for one in self._streams.values() if one.end is None]
         time.sleep(max(min((time_ms for time_ms in paused if time_ms > now), default=now) - now, 1) / 1000)
 
     def _wait(self) -> list[int]:
-        """Brokers whose answers have begun to arrive; those that let us wait too long are given up."""
+        """Return brokers whose answers have begun to arrive; give up requests that took too long."""
         poll = select.poll()
         by_socket: dict[int, int] = {}
         for broker_id in self._under_way:
@@ -224,7 +205,7 @@ class RangeReader:
         connection = self._connections[broker_id]
         try:
             frame, position = connection.receive(broker_wait_ms=wanted.max_wait_ms)
-            answer = self._partition_of(decode_fetch(frame, position).partitions)
+            answer = self._partition_of(parse_fetched(frame, position).partitions)
         except ConnectionLost as error:
             connection.close()
             self._on_lost(broker_id, str(error))
@@ -239,11 +220,9 @@ class RangeReader:
 
     def _partition_of(self, partitions: list[FetchedPartition]) -> FetchedPartition:
         for one in partitions:
-            if one.where == self._where:
+            if one[:2] == self._where:
                 return one
         raise ConnectionLost("the answer says nothing of what was asked")
-
-    # --- trouble --------------------------------------------------------------------------------------
 
     def _on_lost(self, broker_id: int, reason: str) -> None:
         self._streams[broker_id].on_lost(reason, now_ms=now_ms())
@@ -256,7 +235,8 @@ class RangeReader:
             self._comparisons[broker_id].end(broker_id, stream.reached)
 
     def _look_who_has_it(self) -> None:
-        """A replica that was taken away, or a topic that was deleted, is no trouble."""
+        """End the streams of replicas that were removed, and of a topic that was deleted: both are no
+        fault."""
         now = now_ms()
         if self._asked_metadata_ms is not None and now - self._asked_metadata_ms < METADATA_MS:
             return
@@ -278,10 +258,8 @@ class RangeReader:
         if self._under_way.pop(broker_id, None) is not None:
             self._connections.pop(broker_id).close()
 
-    # --- what came of it ------------------------------------------------------------------------------
-
     def _tell_of_replicas(self) -> None:
-        kinds = {End.STALE: Kind.STALE_REPLICA, End.UNREADABLE: Kind.UNREADABLE_REPLICA}
+        kinds = {End.STALE: Flaw.STALE_REPLICA, End.UNREADABLE: Flaw.UNREADABLE_REPLICA}
         for broker_id, stream in self._streams.items():
             if stream.end in kinds:
                 first, last = stream.reached, self._task.end_offset - 1

@@ -1,4 +1,4 @@
-"""A result into the controller's SQL, through its REST API."""
+"""Writes a result to the controller's SQL, through its REST API."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from pipeline.jobs.context import Context
 
 PARTITIONS_MAX = 2_000
-"""Partitions told to the controller one by one: those with findings first. All are counted."""
+"""Partitions that the controller gets one by one, those with findings first. All are counted."""
 FINDINGS_MAX = 1_000
 DETAIL_CHARS_MAX = 300
 BODY_BYTES_MAX = 900_000
-"""Below what the API takes of one request."""
+"""Less than the API takes in one request."""
 
 
 def body_of(result: Mapping[str, Any], *, reason: str | None) -> dict[str, Any]:
-    """What POST /clusters/{cluster}/verifications takes."""
+    """Return what POST /clusters/{cluster}/verifications takes."""
     partitions = sorted(
         result["partitions"], key=lambda one: (not one["findings"], one["topic"], one["partition"])
     )
@@ -68,7 +68,7 @@ def body_of(result: Mapping[str, Any], *, reason: str | None) -> dict[str, Any]:
 
 
 def record(result: Mapping[str, Any], context: Context, *, reason: str | None) -> str:
-    """The verification's id. Raises Refused or Unreachable."""
+    """Write the result; return the verification's id. Raises Refused or Unreachable."""
     call = Call(
         method="POST",
         path=address("clusters", context.cluster, "verifications"),

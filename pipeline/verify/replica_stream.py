@@ -4,12 +4,12 @@
         |---nothing yet--> waiting for it to catch up, within the patience --> stale, or catching up
         `---error, no answer--> waiting, within the patience --------------> unreadable, or gone
 
-Every request but the first asks again for the last batch that was understood, and passes over the bytes that
-were seen: a Fetch begins at the first batch that holds the offset asked for, so that a batch written twice
-would go unseen if it fell between two answers.
+Every request but the first asks again for the last batch that was understood, and skips the bytes that were
+seen: a Fetch begins at the first batch that holds the offset, so a batch that was written twice would be
+missed between two answers.
 
-The end of the range was committed when it was planned, so a replica in sync comes to it within a moment; one
-that is not in sync is given the patience once, to show whether it moves.
+The end of the range was committed when it was planned, so a replica in sync reaches it within a moment. A
+replica that is not in sync gets the patience once, to show whether it moves.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from pipeline.client.payloads import FetchedPartition
-from pipeline.verify.batch_runs import Cut, Fault, Run, cut_runs
+from pipeline.verify.batch_runs import BatchRun, Cut, Fault, cut_runs
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_response import FetchedPartition
 
 FETCH_BYTES_MIN = 64 * 1024
 FETCH_BYTES_MAX = 64 * 1024 * 1024
-"""Most that is asked for where a single batch does not fit."""
+"""Most bytes to ask for if a single batch does not fit."""
 PAUSE_MS = 100
 PAUSE_MAX_MS = 1_000
 
@@ -32,14 +32,14 @@ _NOT_YET = frozenset({ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.OFFSET_OUT_OF_RA
 
 
 class End(StrEnum):
-    """How the reading of a replica ended."""
+    """The ways in which the reading of a replica can end."""
 
     WHOLE = "whole"
     STALE = "stale"
     CATCHING_UP = "catching_up"
     UNREADABLE = "unreadable"
     LEFT = "left"
-    """It is no replica of the partition any more."""
+    """The broker has no replica of the partition any more."""
 
 
 class Wanted(NamedTuple):
@@ -52,7 +52,7 @@ class Wanted(NamedTuple):
 
 class ReplicaStream:
     """Offsets `start` to `end` (exclusive) of one replica. `takes_head`: a batch that begins below `start`
-    and reaches into the range is part of it, as where a log begins in the middle of a batch."""
+    and reaches into the range is part of it: a log may begin in the middle of a batch."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ReplicaStream:
         """After the last batch that was understood."""
         self.log_start_offset = 0
         self.high_watermark = -1
-        """As the replica told last; -1: it has not."""
+        """In the replica's last answer; -1 before that."""
         self.end: End | None = None
         self.reason = ""
         """Why the reading ended before the end, for people."""
@@ -84,32 +84,28 @@ class ReplicaStream:
         self._tail_bytes = 0
         self._is_waiting = False
         self._pause_ms = PAUSE_MS
-        self._not_before_ms = 0
+        self.not_before_ms = 0
+        """Earliest time at which the replica may be asked again."""
         self._trouble_since_ms: int | None = None
         self._behind_since_ms: int | None = None
         self._watermark_before = -1
 
     @property
     def reached(self) -> int:
-        """Below it nothing more is to come of this replica."""
+        """Below this offset the replica has nothing more to give."""
         return self._end if self.end is End.WHOLE else min(self.next_offset, self._end)
 
-    @property
-    def not_before_ms(self) -> int:
-        """When it may be asked again."""
-        return self._not_before_ms
-
     def wanted(self) -> Wanted:
-        """What to ask now."""
+        """Return the next request."""
         assert self.end is None, "it has ended"
         if self._tail_offset is None or self._is_waiting:
             return Wanted(self.next_offset, self._bytes_max, self._wait_ms)
         return Wanted(self._tail_offset, self._bytes_max + self._tail_bytes, 0)
 
-    # --- what came of it ------------------------------------------------------------------------------
-
-    def on_answer(self, asked: Wanted, answer: FetchedPartition, *, now_ms: int) -> Sequence[Run | Fault]:
-        """The batches of the range that are new."""
+    def on_answer(
+        self, asked: Wanted, answer: FetchedPartition, *, now_ms: int
+    ) -> Sequence[BatchRun | Fault]:
+        """Return the range's new batches."""
         self.log_start_offset = max(self.log_start_offset, answer.log_start_offset)
         if answer.error is not ErrorCode.NONE:
             self._on_error(asked, answer, now_ms)
@@ -118,8 +114,8 @@ class ReplicaStream:
             self._trouble_since_ms = None
         self.high_watermark = answer.high_watermark
         # Fewer bytes than were seen: the last batch is all that came, or a longer one than was asked for.
-        seen = min(self._tail_bytes, len(answer.records)) if asked.offset == self._tail_offset else 0
-        data = answer.records[seen:]
+        seen = min(self._tail_bytes, len(answer.view)) if asked.offset == self._tail_offset else 0
+        data = answer.view[seen:]
         cut = cut_runs(data, floor=self._floor, start=self._start, end=self._end)
         if not cut.end_position and not cut.is_broken:
             self._on_nothing(asked, len(data), now_ms)
@@ -146,7 +142,7 @@ class ReplicaStream:
             self._tail_bytes = cut.end_position - cut.tail_position
 
     def _on_nothing(self, asked: Wanted, torn_bytes: int, now_ms: int) -> None:
-        """No whole batch that is new."""
+        """React to an answer without a whole new batch."""
         if torn_bytes:  # one that is larger than what was asked for
             if self._bytes_max >= FETCH_BYTES_MAX:
                 self._finish(End.UNREADABLE, f"a batch of more than {FETCH_BYTES_MAX} bytes")
@@ -164,7 +160,7 @@ class ReplicaStream:
     def _on_error(self, asked: Wanted, answer: FetchedPartition, now_ms: int) -> None:
         error = answer.error
         if error is ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset > asked.offset:
-            # Retention was faster than we.
+            # Retention has removed the offset.
             self._tail_offset = None
             self.next_offset = max(self.next_offset, answer.log_start_offset)
             self._start = max(self._start, answer.log_start_offset)
@@ -178,16 +174,16 @@ class ReplicaStream:
             self._finish(End.UNREADABLE, error.name)
 
     def on_lost(self, reason: str, *, now_ms: int) -> None:
-        """The broker did not answer, or not about what was asked."""
+        """React to a missing or unusable answer."""
         if self._is_out_of_patience(now_ms):
             self._finish(End.UNREADABLE, reason)
 
     def on_left(self) -> None:
-        """The broker has no replica of the partition any more."""
+        """End: the broker has no replica of the partition any more."""
         self._finish(End.LEFT)
 
     def _on_behind(self, now_ms: int) -> None:
-        """It does not know yet that what was asked for is committed."""
+        """React to a replica that does not know yet that these offsets are committed."""
         if self._behind_since_ms is None:
             self._behind_since_ms = now_ms
             self._watermark_before = self.high_watermark
@@ -200,7 +196,7 @@ class ReplicaStream:
             self._finish(End.CATCHING_UP if moves else End.STALE, self._behind())
 
     def _is_out_of_patience(self, now_ms: int) -> bool:
-        self._not_before_ms = now_ms + self._pause_ms
+        self.not_before_ms = now_ms + self._pause_ms
         self._pause_ms = min(2 * self._pause_ms, PAUSE_MAX_MS)
         if self._trouble_since_ms is None:
             self._trouble_since_ms = now_ms
@@ -215,5 +211,5 @@ class ReplicaStream:
 
 
 def _was_all(asked: Wanted, answer: FetchedPartition, next_offset: int) -> bool:
-    """Whether the answer would have held a further batch below the high watermark."""
-    return next_offset >= answer.high_watermark and 2 * len(answer.records) <= asked.bytes_max
+    """Return whether the answer had room for a further batch below the high watermark, if there were one."""
+    return next_offset >= answer.high_watermark and 2 * len(answer.view) <= asked.bytes_max

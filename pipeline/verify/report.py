@@ -1,4 +1,4 @@
-"""What a task says of the range that it read: all that leaves it. Bytes of records stay where they are."""
+"""A task's report about one range. Bytes of records don't leave the task."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import msgspec
 from pipeline.verify.findings import Finding
 from pipeline.verify.log_order import EpochSpan, Held
 from pipeline.verify.replica_stream import End
-from pipeline.verify.sequences import Edge
+from pipeline.verify.sequences import ProducerEnds
 
 
 class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How one replica was read. `reached`: everything it has below that offset was looked at."""
+    """The reading of one replica. `reached`: everything that it has below that offset was read."""
 
     broker_id: int
     reached: int
@@ -22,8 +22,8 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True):
 class RangeReport(msgspec.Struct, frozen=True, kw_only=True):
     """One range of one partition.
 
-    first_offset, next_offset: of the batches that were found, -1 without any. log_start_offset: the highest
-    that a replica told. compared_bytes: of all replicas together; size_bytes: of one copy. cpu_ms: of the
+    first_offset, next_offset: of the batches that were found; -1 if there are none. log_start_offset: the
+    highest of all replicas. compared_bytes: of all replicas together; size_bytes: of one copy. cpu_ms: of the
     task's thread.
     """
 
@@ -42,21 +42,9 @@ class RangeReport(msgspec.Struct, frozen=True, kw_only=True):
     wall_ms: float
     replicas: tuple[ReplicaReport, ...]
     epochs: tuple[EpochSpan, ...] = ()
-    producers: tuple[Edge, ...] = ()
+    producers: tuple[ProducerEnds, ...] = ()
     held: tuple[Held, ...] = ()
     findings: tuple[Finding, ...] = ()
     findings_left_out: int = 0
     sequences_left_out: int = 0
     held_left_out: int = 0
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(RangeReport)
-
-
-def encode_report(report: RangeReport) -> bytes:
-    return _encoder.encode(report)
-
-
-def decode_report(data: bytes) -> RangeReport:
-    return _decoder.decode(data)

@@ -1,13 +1,12 @@
-"""Whether the batches of each idempotent producer follow each other without a gap and without a repetition.
+"""The check that the batches of each idempotent producer follow each other without gap or repetition.
 
 The rules are a Kafka leader's for appends (KIP-98, ProducerAppendInfo): within a producer epoch sequences go
-on by one and wrap at 2^31; a new epoch begins at 0; an older epoch is fenced. So a log that breaks them has
-lost records, or got some twice, after they were accepted. What breaks them and is nobody's fault: a producer
-that its leader was allowed to forget (idle for longer than `producer.id.expiration.ms`), which may begin
-anywhere.
+on by one and wrap at 2^31; a new epoch begins at 0; an older epoch is fenced. A log that breaks them has lost
+records, or got some twice, after they were accepted. One case is no fault: a leader may forget a producer
+that is idle for longer than `producer.id.expiration.ms`, which then begins anywhere.
 
-Ranges of one log are read in parallel, so each also says how each producer begins and ends in it: `Edge`s,
-which are judged by the same rule.
+Ranges of one log are read in parallel, so each also reports how each producer begins and ends in it
+(`ProducerEnds`); the same rule judges what meets.
 """
 
 from __future__ import annotations
@@ -19,17 +18,18 @@ import msgspec
 import numpy as np
 
 from pipeline.records.headers import BatchHeaders
-from pipeline.verify.findings import Kind
+from pipeline.verify.findings import Flaw
 from springtide.wire.record_batch import SEQUENCE_MAX
 
 EXPIRY_MS_DEFAULT = 24 * 60 * 60 * 1000
 PRODUCERS_MAX = 100_000
-"""Remembered of one range, as brokers remember of one partition; the batches of others are not judged."""
+"""Remembered in one range, as a broker remembers in one partition; batches of further ones are not judged."""
 _HALF = (SEQUENCE_MAX + 1) // 2
 
 
 class SequencedBatch(NamedTuple):
-    """What the rules look at. `last_sequence` is inclusive, `timestamp_ms` the batch's largest."""
+    """The fields of a batch that the rules need. `last_sequence` is inclusive; `timestamp_ms` is the
+    batch's largest timestamp."""
 
     producer_epoch: int
     base_sequence: int
@@ -39,7 +39,7 @@ class SequencedBatch(NamedTuple):
     last_offset: int
 
 
-class Edge(msgspec.Struct, frozen=True, array_like=True):
+class ProducerEnds(msgspec.Struct, frozen=True, array_like=True):
     """A producer's first and last batch in a range."""
 
     producer_id: int
@@ -48,9 +48,9 @@ class Edge(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Misfit(NamedTuple):
-    """`batch` does not follow the batch of its producer before it."""
+    """A batch that does not follow its producer's batch before it."""
 
-    kind: Kind
+    kind: Flaw
     batch: SequencedBatch
     detail: str
 
@@ -58,14 +58,14 @@ class Misfit(NamedTuple):
 def judge(
     producer_id: int, before: SequencedBatch, batch: SequencedBatch, *, expiry_ms: int
 ) -> Misfit | None:
-    """Whether `batch` may follow `before`."""
+    """Return why `batch` can't follow `before`; None if it can."""
     if batch.timestamp_ms - before.timestamp_ms >= expiry_ms:
         return None
     epoch = batch.producer_epoch
     of_whom = f"producer {producer_id}, epoch {epoch}"
     if epoch < before.producer_epoch:
         detail = f"{of_whom}, after epoch {before.producer_epoch} at offset {before.base_offset}"
-        return Misfit(Kind.PRODUCER_EPOCH_GOES_BACK, batch, detail)
+        return Misfit(Flaw.PRODUCER_EPOCH_GOES_BACK, batch, detail)
     due = 0 if epoch > before.producer_epoch else (before.last_sequence + 1) & SEQUENCE_MAX
     if batch.base_sequence == due:
         return None
@@ -73,11 +73,11 @@ def judge(
         f"{of_whom}: sequence {batch.base_sequence} where {due} was due after offset {before.last_offset}"
     )
     is_ahead = epoch > before.producer_epoch or (batch.base_sequence - due) & SEQUENCE_MAX < _HALF
-    return Misfit(Kind.SEQUENCE_GAP if is_ahead else Kind.SEQUENCE_REPEATED, batch, detail)
+    return Misfit(Flaw.SEQUENCE_GAP if is_ahead else Flaw.SEQUENCE_REPEATED, batch, detail)
 
 
 class ProducerSequences:
-    """The producers of one range, batch by batch in the order of the log."""
+    """The producers of one range; takes its batches in the order of the log."""
 
     def __init__(self, *, expiry_ms: int = EXPIRY_MS_DEFAULT) -> None:
         self._expiry_ms = expiry_ms
@@ -87,12 +87,12 @@ class ProducerSequences:
         """Batches of producers beyond PRODUCERS_MAX."""
 
     @property
-    def edges(self) -> list[Edge]:
-        """By producer id."""
-        return [Edge(pid, self._first[pid], self._last[pid]) for pid in sorted(self._first)]
+    def edges(self) -> list[ProducerEnds]:
+        """Return each producer's first and last batch, by producer id."""
+        return [ProducerEnds(pid, self._first[pid], self._last[pid]) for pid in sorted(self._first)]
 
     def follow(self, headers: BatchHeaders, start: int, stop: int) -> Iterator[Misfit]:
-        """The misfits among batches `start` to `stop` (exclusive), producer by producer."""
+        """Yield the misfits among batches `start` to `stop` (exclusive), producer by producer."""
         rows = slice(start, stop)
         counts = (headers.producer_id[rows] >= 0) & (headers.base_sequence[rows] >= 0)
         counts &= ~headers.is_control[rows]
@@ -109,7 +109,7 @@ class ProducerSequences:
         is_new[1:] = producer_id[1:] != producer_id[:-1]
         fits = np.zeros(len(index), np.bool_)
         fits[1:] = (epoch[1:] == epoch[:-1]) & (base[1:] == due[:-1])
-        # What is left to be looked at one by one: producers' first batches here, and what does not fit.
+        # Only producers' first batches here, and batches that don't fit, are judged one by one.
         for row in np.flatnonzero(is_new | ~fits).tolist():
             batch = _batch(headers, int(index[row]))
             pid = int(producer_id[row])

@@ -1,7 +1,7 @@
-"""Arguments that several commands share, and what may stand in them. Pure.
+"""Arguments that several commands share, and their checks. Pure.
 
-Numbers and pairs are checked here, for the sake of a quick and plain answer; names, ranges and words are the
-API's to judge, so that a newer controller's are not refused by an older command line.
+Numbers and pairs are checked here, for a quick and plain answer. Only the API checks names, ranges and words,
+so that an older command line does not refuse those of a newer controller.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from argparse import ArgumentTypeError
 from collections.abc import Iterable, Mapping
 
 from springtide.cli.call import UsageError
-from springtide.cli.command import Argument, argument
+from springtide.cli.command import Argument, argument, repeated
 
 
 def count(value: str) -> int:
-    """A number from 1 on."""
+    """Parse a number, 1 or more."""
     return _integer(value, at_least=1)
 
 
 def count_or_none(value: str) -> int | None:
-    """A number from 1 on, or `none`."""
+    """Parse a number, 1 or more, or `none`."""
     return None if value == "none" else count(value)
 
 
 def id_number(value: str) -> int:
-    """A number from 0 on: of a broker, a partition, an epoch, a row."""
+    """Parse a number, 0 or more: of a broker, a partition, an epoch, a row."""
     return _integer(value, at_least=0)
 
 
@@ -36,7 +36,7 @@ def _integer(value: str, *, at_least: int) -> int:
 
 
 def setting(value: str) -> tuple[str, str]:
-    """`key=value`, as Kafka's tools take it; the value may have an `=` in it."""
+    """Parse `key=value`, as Kafka's tools take it; the value may have an `=` in it."""
     key, equals, text = value.partition("=")
     if not equals or not key:
         raise ArgumentTypeError(f"must be key=value: {value!r}")
@@ -44,7 +44,7 @@ def setting(value: str) -> tuple[str, str]:
 
 
 def settings_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Raises UsageError when a key comes twice: either value may be the one that was meant."""
+    """Return the settings; raise UsageError if a key comes twice, because either value may be meant."""
     settings: dict[str, str] = {}
     for key, value in pairs:
         if key in settings:
@@ -54,7 +54,7 @@ def settings_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def broker(value: str) -> Mapping[str, object]:
-    """`4@store4:9092` or `4@store4:9092/r2`: Kafka's way to write an id and its address, and the rack."""
+    """Parse `4@store4:9092` or `4@store4:9092/r2`: id and address as Kafka writes them, and the rack."""
     number, at, rest = value.partition("@")
     endpoint, slash, rack = rest.partition("/")
     if not at or not (number.isascii() and number.isdigit()) or ":" not in endpoint or (slash and not rack):
@@ -64,27 +64,26 @@ def broker(value: str) -> Mapping[str, object]:
 
 
 def replicas(value: str) -> list[int]:
-    """`1:2:3`: brokers of one partition, the preferred leader first."""
+    """Parse `1:2:3`: brokers of one partition, the preferred leader first."""
     return [id_number(part) for part in value.split(":")]
 
 
 def assignment(value: str) -> list[list[int]]:
-    """`1:2:3,2:3:1`: brokers of each partition in turn, the preferred leader first, as in Kafka's tools."""
+    """Parse `1:2:3,2:3:1`: brokers of each partition in turn, as in Kafka's tools, preferred leaders
+    first."""
     return [replicas(one) for one in value.split(",")]
 
 
 def partition_name(value: str) -> Mapping[str, object]:
-    """`orders-0`, as brokers and tools write it; the topic may have a `-` in its name."""
+    """Parse `orders-0`; the topic may have a `-` in its name."""
     topic, dash, number = value.rpartition("-")
     if not dash or not topic or not (number.isascii() and number.isdigit()):
         raise ArgumentTypeError(f"must be TOPIC-NUMBER: {value!r}")
     return {"topic": topic, "partition": int(number)}
 
 
-CONFIG = argument(
+CONFIG = repeated(
     "--config",
-    action="append",
-    default=[],
     type=setting,
     metavar="KEY=VALUE",
     help="a setting under Kafka's name; may be repeated",
@@ -94,7 +93,7 @@ PARTITION = argument("partition", metavar="PARTITION", type=id_number, help="the
 BROKER_ID = argument("broker_id", metavar="BROKER", type=id_number, help="the broker's id")
 OPERATION_ID = argument("operation_id", metavar="OPERATION", help="the operation's id, such as op_Zk1lV0pC")
 
-#: Of lists that are not about one cluster: `--cluster` narrows them and has no default.
+#: For lists that are not about one cluster: `--cluster` narrows them and has no default.
 ACTOR = argument("--by", dest="by", metavar="ACTOR", help="only what this actor did")
 SINCE = argument("--since", metavar="TIME", help="not before this time, such as 2026-11-21T09:30:00Z")
 UNTIL = argument("--until", metavar="TIME", help="before this time")

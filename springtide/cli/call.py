@@ -1,27 +1,29 @@
-"""What a command asks of the API, as a value: method, path, query, body. Pure; client.py sends it.
+"""A command's request to the API as a value: method, path, query, body. Pure; client.py sends it.
 
-Names are quoted one by one, so that none of them can change which resource is meant: a topic called `a/b` is
-asked for as such (and refused by the API), and `..`, which every HTTP library resolves away, is refused here:
-deleting the topic `..` must not become deleting its cluster.
+Names are quoted one by one, so that none can change which resource is meant: a topic called `a/b` is asked
+for as such (and refused by the API). `..`, which every HTTP library resolves away, is refused here: deleting
+the topic `..` must not become deleting its cluster.
 """
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 
 Json = dict[str, Any]
+Asks = Callable[[Namespace], "Call"]
+"""The call that a command makes with its options."""
 
 ANSWER_SECONDS_MAX: Final = 10.0
-#: A change is persisted before it is answered: 100,000 partitions take a while.
+#: A change is persisted before it is answered: 100,000 partitions take some seconds.
 CHANGE_SECONDS_MAX: Final = 30.0
 
 
 class UsageError(Exception):
-    """The command line asks for something that can't be: exit status 2."""
+    """The command line can't be carried out: exit status 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +41,13 @@ class Call:
 
     @property
     def is_write(self) -> bool:
-        """Whether it may change something, and so must not be done twice."""
+        """Return whether it may change something, and so must not be done twice."""
         return self.method != "GET" and self.query.get("dry_run") != "true"
 
 
 def address(*names: object, action: str | None = None) -> str:
-    """`/clusters/prod/brokers/4`, with `:drain` after it for that action. Raises UsageError."""
+    """Return a path such as `/clusters/prod/brokers/4`, `:drain` after it for that action. Raise
+    UsageError."""
     parts = [str(name) for name in names]
     for part in parts:
         if part in ("", ".", ".."):
@@ -54,12 +57,12 @@ def address(*names: object, action: str | None = None) -> str:
 
 
 def given(**fields: Any) -> Json:
-    """The fields that were given: None is the API's own default, so it is not sent."""
+    """Return the fields that are not None: the API has its own defaults."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def get(*names: object, answer_s_max: float = ANSWER_SECONDS_MAX, **query: object) -> Call:
-    """query: numbers and texts; a list is repeated, and None left out."""
+    """Return a GET. query: numbers and texts; a list is repeated, None is left out."""
     texts = {
         name: tuple(map(str, value)) if isinstance(value, list) else str(value)
         for name, value in given(**query).items()
@@ -70,7 +73,7 @@ def get(*names: object, answer_s_max: float = ANSWER_SECONDS_MAX, **query: objec
 def write(
     options: Namespace, method: str, *names: object, action: str | None = None, body: Json | None = None
 ) -> Call:
-    """A change, with what every change takes: `--reason` (in the body, or the query where there is none),
+    """Return a change with its common options: `--reason` (in the body, or the query where there is none),
     `--dry-run`, `--if-match`."""
     query: dict[str, str | tuple[str, ...]] = {"dry_run": "true"} if options.dry_run else {}
     if options.reason is not None:
@@ -92,6 +95,30 @@ def write(
     )
 
 
-def with_query(call: Call, **query: str | None) -> Call:
-    """The same with more in its query; None is left out."""
-    return replace(call, query={**call.query, **given(**query)})
+def reads(path: str, *query: str, answer_s_max: float = ANSWER_SECONDS_MAX) -> Asks:
+    """Return how to GET `path`, such as `clusters/{cluster}/topics`: names in braces are options.
+
+    query: parameters, each the option of its name; `actor=by`: the option `by`.
+    """
+    parameters = [(name, option or name) for name, _, option in (one.partition("=") for one in query)]
+
+    def call(options: Namespace) -> Call:
+        values: Json = {name: getattr(options, option) for name, option in parameters}
+        return get(*_names(path, options), answer_s_max=answer_s_max, **values)
+
+    return call
+
+
+def writes(
+    method: str,
+    path: str,
+    body: Callable[[Namespace], Json | None] = lambda _: None,
+    *,
+    action: str | None = None,
+) -> Asks:
+    """Return how to change what is at `path`; see `reads` and `write`."""
+    return lambda options: write(options, method, *_names(path, options), action=action, body=body(options))
+
+
+def _names(path: str, options: Namespace) -> list[object]:
+    return [getattr(options, part[1:-1]) if part.startswith("{") else part for part in path.split("/")]

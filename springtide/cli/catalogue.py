@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from springtide.cli.command import Command, Kind, argument
+from springtide.cli.command import Command, CommandKind, argument
 from springtide.cli.commands import (
     audit,
     brokers,
@@ -38,7 +38,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
         words=("completion",),
         summary="Print a script that completes these commands in a shell",
         examples=("completion bash > /etc/bash_completion.d/springtide",),
-        kind=Kind.COMPLETION,
+        kind=CommandKind.COMPLETION,
         in_cluster=False,
         arguments=(argument("shell", choices=("bash", "zsh", "fish"), help="the shell"),),
     ),

@@ -1,4 +1,4 @@
-"""Sends a call to whichever controller answers, and to the active one when it has to be.
+"""Sends a call to a controller that answers, and to the active one if it must.
 
     for each controller, until --timeout:
         no connection, lost connection ----------> the next one
@@ -8,12 +8,12 @@
         anything else ---------------------------> the answer
 
 A write is safe to send again after its answer was lost, because every attempt carries one Idempotency-Key:
-the API carries it out once and repeats its first answer. So nothing here depends on whether it arrived.
+the API carries it out once and repeats its first answer.
 
-A standby's copy may be a moment older than a write that was answered just before; whoever names several
-controllers reads what they wrote.
+A standby's copy may be a moment older than a write that was answered just before; a user who names several
+controllers reads what was written.
 
-A stream of events is followed as long as it lasts and never repaired: who follows it asks again.
+A stream of events is followed until it ends; the caller then asks again.
 """
 
 from __future__ import annotations
@@ -36,29 +36,30 @@ T = TypeVar("T")
 
 REDIRECTS_MAX: Final = 5
 CONNECT_SECONDS_MAX: Final = 3.0
-#: A stream that is quiet for longer is lost: a controller says every 15 seconds that it is still there.
+#: A stream that is quiet for longer is lost: a controller sends something every 15 seconds.
 SILENCE_SECONDS_MAX: Final = 45.0
 #: Between rounds over all controllers; doubled each time.
 PAUSE_SECONDS_MIN: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 2.0
-#: Answers that say "not now" of every request alike.
+#: Answers that say "not now" to any request.
 NOT_NOW: Final = frozenset({502, 503, 504})
 #: What marks a standby's answer.
 AGE_HEADER: Final = "data-age-ms"
-#: The code that says that an earlier attempt with our key is still being carried out.
+#: The code of an earlier attempt with the same key that is still being carried out.
 STILL_RUNNING: Final = "idempotency_key_in_progress"
 
 
 class Unreachable(Exception):
-    """No controller was able to answer in time. key: of the write whose outcome is therefore not known."""
+    """No controller was able to answer in time. key: of the write whose outcome is not known."""
 
     def __init__(self, detail: str, *, key: str | None = None) -> None:
         super().__init__(detail)
         self.key = key
 
 
-class Refused(Exception):
-    """A controller said no. key: as of `Unreachable`, when it said "not now" to the last."""
+class RequestRefused(Exception):
+    """A controller refused. key: of the write whose outcome is not known, if the last answer was "not
+    now"."""
 
     def __init__(self, status: int, body: bytes, *, key: str | None = None) -> None:
         super().__init__(f"refused with status {status}")
@@ -68,12 +69,12 @@ class Refused(Exception):
 
 
 class NoStream(Exception):
-    """Whoever was asked for a stream of events has none to give."""
+    """There is no stream of events at the address that was asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer that says yes. body: as it came."""
+    """A successful answer. body: as it came."""
 
     status: int
     headers: Mapping[str, str]
@@ -83,20 +84,20 @@ class Reply:
         return self.parse(dict[str, Any])
 
     def fields(self) -> dict[str, msgspec.Raw]:
-        """The object's fields, each as it came."""
+        """Return the object's fields, each as it came."""
         return self.parse(dict[str, msgspec.Raw])
 
     def parse(self, kind: type[T]) -> T:
-        """Raises Unreachable when it is something else: then whoever answered is no controller."""
+        """Return the parsed body; raise Unreachable for another form, which is not a controller's."""
         try:
             return msgspec.json.decode(self.body, type=kind)
         except msgspec.DecodeError as error:
             shown = self.body[:60].decode("utf-8", "replace")
-            raise Unreachable(f"whoever answered is no controller of Springtide: {shown!r}") from error
+            raise Unreachable(f"what answered is no controller of Springtide: {shown!r}") from error
 
 
-class Page(msgspec.Struct):
-    """A list's page; whatever else it says is in `Reply.fields`."""
+class ListPage(msgspec.Struct):
+    """A list's page; its other fields are in `Reply.fields`."""
 
     items: list[Json]
     next_page_token: str | None = None
@@ -105,7 +106,7 @@ class Page(msgspec.Struct):
 class Controllers:
     """The API of one or several controllers.
 
-    note: told about a retry, once a call. make_key: a new Idempotency-Key.
+    note: called for a retry, once a call. make_key: returns a new Idempotency-Key.
     """
 
     def __init__(
@@ -127,7 +128,8 @@ class Controllers:
         self._sleep = sleep
 
     def send(self, call: Call, *, key: str | None = None) -> Reply:
-        """Raises Refused or Unreachable. key: of a write, instead of a new one."""
+        """Send a call until it is answered; raise RequestRefused or Unreachable. key: of a write, instead of
+        a new one."""
         used = (key or self._make_key()) if call.is_write else None
         headers = self._headers(call, used)
         deadline = self._now() + self._settings.timeout_s
@@ -156,7 +158,7 @@ class Controllers:
                 return _reply(copy[1])
             if self._now() >= deadline:
                 if not_now is not None:
-                    raise Refused(not_now.status_code, not_now.content, key=used)
+                    raise RequestRefused(not_now.status_code, not_now.content, key=used)
                 raise Unreachable("; ".join(failures), key=used)
             if not noted:
                 noted = True
@@ -166,7 +168,7 @@ class Controllers:
             pause_s = min(2 * pause_s, PAUSE_SECONDS_MAX)
 
     def pages(self, call: Call, *, page_limit: int, limit: int | None) -> Iterator[Reply]:
-        """A list's pages, to the end or until they hold `limit` items. page_limit: items a page."""
+        """Yield a list's pages, to the end or until they hold `limit` items. page_limit: items a page."""
         left = limit
         token: str | None = None
         while True:
@@ -174,7 +176,7 @@ class Controllers:
             query = {**call.query, "limit": str(size)} | ({} if token is None else {"page_token": token})
             reply = self.send(replace(call, query=query))
             yield reply
-            page = reply.parse(Page)
+            page = reply.parse(ListPage)
             token = page.next_page_token
             if left is not None:
                 left -= len(page.items)
@@ -182,9 +184,10 @@ class Controllers:
                 return
 
     def events(self, call: Call, *, last_id: str) -> Iterator[ServerSentEvent]:
-        """A stream, from the controller that answered last, until it ends or is lost; asking for the thing
-        itself then tells how it is, wherever that is known. last_id: of the last event that was seen, or
-        empty. Raises NoStream."""
+        """Yield a stream's events, from the controller that answered last, until it ends or is lost; the
+        caller then asks for the resource itself. last_id: of the last event that was seen, or empty. Raise
+        NoStream.
+        """
         headers = self._headers(call, None)
         if last_id:
             headers["Last-Event-ID"] = last_id
@@ -202,7 +205,7 @@ class Controllers:
         except SSEError as error:
             raise NoStream(str(error)) from error
         except httpx.ReadTimeout as error:
-            if not has_spoken:  # something in between keeps it to itself
+            if not has_spoken:  # something in between holds it back
                 raise NoStream("it stays silent") from error
         except httpx.TransportError:
             return
@@ -218,7 +221,7 @@ class Controllers:
         return headers
 
     def _ask(self, base: httpx.URL, call: Call, headers: Mapping[str, str]) -> httpx.Response:
-        """One controller, and those that it sends us to."""
+        """Ask one controller, and those that it redirects to."""
         target = base.copy_with(raw_path=_target(base, call))
         for _ in range(REDIRECTS_MAX + 1):
             response = self._client.request(
@@ -238,12 +241,12 @@ class Controllers:
         raise httpx.RemoteProtocolError(f"more than {REDIRECTS_MAX} redirects")
 
     def _prefer(self, url: httpx.URL) -> None:
-        """Who answered is asked first the next time."""
+        """Ask this controller first the next time."""
         self._urls.sort(key=lambda other: other != url)
 
 
 def _target(base: httpx.URL, call: Call) -> bytes:
-    """Path and query as they go over the wire: names are quoted already, and must not be again."""
+    """Return path and query as they are sent: names are quoted already, and must not be quoted again."""
     path = base.raw_path.partition(b"?")[0].rstrip(b"/") + call.path.encode("ascii")
     return path + (b"?" + urlencode(call.query, doseq=True).encode("ascii") if call.query else b"")
 
@@ -256,7 +259,7 @@ def _is_not_now(response: httpx.Response) -> bool:
 
 def _reply(response: httpx.Response) -> Reply:
     if not response.is_success:
-        raise Refused(response.status_code, response.content)
+        raise RequestRefused(response.status_code, response.content)
     return Reply(response.status_code, response.headers, response.content)
 
 

@@ -1,19 +1,16 @@
-"""What a command is: its words, its arguments, the call that it makes, and how its answer is shown.
+"""A command as a value: its words, its arguments, the call that it makes, how its answer is shown. Pure.
 
-A further command is one more `Command` in the module of its noun in `commands/`:
+A further command is one more `Command`, `listing` or `change` in the module of its noun in `commands/`:
 
-    Command(
+    change(
         words=("brokers", "demote"),
         summary="Move the leaderships off a broker",
         examples=("brokers demote 4 --reason 'a new kernel' --wait",),
-        kind=Kind.WRITE,
         arguments=(BROKER_ID,),
-        call=lambda options: write(
-            options, "POST", "clusters", options.cluster, "brokers", options.broker_id, action="demote"
-        ),
+        call=writes("POST", "clusters/{cluster}/brokers/{broker_id}", action="demote"),
     )
 
-Options of every command, help, completion, retries, pages and both outputs come with it.
+It gets the options of every command, help, completion, retries, pages and both outputs.
 """
 
 from __future__ import annotations
@@ -22,14 +19,15 @@ import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
 from springtide.cli.call import Call
 from springtide.cli.tables import Column
 
 
-class Kind(Enum):
-    """What becomes of the answer."""
+class CommandKind(Enum):
+    """The way in which the answer is shown."""
 
     SHOW = auto()
     """One resource."""
@@ -42,7 +40,7 @@ class Kind(Enum):
     VERIFY = auto()
     """The audit's verification, followed to the end."""
     COMPLETION = auto()
-    """Nothing is asked: the shell's completion script."""
+    """The shell's completion script, without a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +55,11 @@ def argument(*names: str, **options: Any) -> Argument:
     return Argument(names, options)
 
 
+def repeated(*names: str, **options: Any) -> Argument:
+    """Return an argument that may be given several times: a list."""
+    return argument(*names, action="append", default=[], **options)
+
+
 def _nothing(options: argparse.Namespace) -> Call:
     raise AssertionError("this command asks nothing of the API")
 
@@ -66,12 +69,12 @@ class Command:
     """examples: what follows `springtide` on the command line. columns: of a list's table. pick: the only
     field of the answer that is shown. in_cluster: it is about one cluster, which is in `options.cluster` when
     `call` runs. is_paged: of a list, whether the API gives it in pages. is_conditional: it takes
-    `--if-match`."""
+    `--if-match`. question: asked at a terminal before the change, with the names of options in braces."""
 
     words: tuple[str, ...]
     summary: str
     examples: tuple[str, ...]
-    kind: Kind = Kind.SHOW
+    kind: CommandKind = CommandKind.SHOW
     arguments: tuple[Argument, ...] = ()
     call: Callable[[argparse.Namespace], Call] = _nothing
     columns: tuple[Column, ...] = ()
@@ -79,3 +82,8 @@ class Command:
     in_cluster: bool = True
     is_paged: bool = True
     is_conditional: bool = False
+    question: str | None = None
+
+
+listing = partial(Command, kind=CommandKind.LIST)
+change = partial(Command, kind=CommandKind.WRITE)

@@ -1,25 +1,48 @@
-"""Where answers and errors go: JSON as it came, tables as text, notes and errors beside them."""
+"""The output of the command line: results on standard output, notes and errors on standard error.
+
+On a terminal progress is one line that is drawn over; in a file or a container's log, a line now and then.
+"""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable
-from typing import TextIO
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, TextIO
 
-ERASE_LINE = "\r\x1b[K"
+from springtide.cli.progress import bar
+
+ERASE_LINE: Final = "\r\x1b[K"
+LOG_SECONDS: Final = 10.0
+DRAW_SECONDS: Final = 0.1
 
 
 class Console:
-    """is_json: answers are printed as they came. columns: of the terminal that `out` is, or None."""
+    """name: of the program, before each error. is_json: results are printed as JSON. screen: where progress
+    is drawn (`out` by default). columns: of the terminal that `screen` is, or None. person: where a
+    person at the terminal `out` types; None: there is none."""
 
     def __init__(
-        self, out: io.TextIOWrapper, err: TextIO, *, is_json: bool = False, columns: int | None = None
+        self,
+        out: TextIO,
+        err: TextIO,
+        *,
+        name: str = "springtide",
+        is_json: bool = False,
+        screen: TextIO | None = None,
+        columns: int | None = None,
+        person: TextIO | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._out = out
         self._err = err
+        self._name = name
+        self._screen = out if screen is None else screen
         self.is_json = is_json
         self.columns = columns
+        self._person = person
+        self._now = now
         self._is_drawn = False
+        self._shown_at = -LOG_SECONDS
 
     def lines(self, lines: Iterable[str]) -> None:
         self._undraw()
@@ -28,32 +51,49 @@ class Console:
         self._out.flush()
 
     def raw(self, *parts: bytes) -> None:
-        """Bytes of JSON, which is UTF-8 whatever the terminal's encoding."""
+        """Print bytes of JSON, which is UTF-8 in any terminal's encoding."""
         self._out.flush()
         for part in parts:
             self._out.buffer.write(part)
         self._out.buffer.flush()
 
     def redraw(self, line: str) -> None:
-        """Replaces the terminal's last line; an empty one takes it away."""
-        self._out.write(ERASE_LINE + line)
-        self._out.flush()
+        """Replace the terminal's last line; an empty line removes it."""
+        self._screen.write(ERASE_LINE + line)
+        self._screen.flush()
         self._is_drawn = bool(line)
 
     def _undraw(self) -> None:
         if self._is_drawn:
             self.redraw("")
 
+    def progress(self, done: int, total: int, words: str) -> None:
+        """Show how far the work is, at most so often. total 0: not known yet."""
+        now = self._now()
+        pause = LOG_SECONDS if self.columns is None else DRAW_SECONDS
+        if now - self._shown_at < pause and done < total:
+            return
+        self._shown_at = now
+        percent = f"{100 * done // total:3d} %" if total > 0 else "  - %"
+        if self.columns is None:
+            self.note(f"{percent}  {words}")
+        else:
+            self.redraw(f"{bar(done, total)} {percent}  {words}"[: max(0, self.columns - 1)])
+
     def note(self, line: str) -> None:
-        """Beside the answer: for people, not for what reads the answer."""
+        """Print a line for people, apart from the result."""
         self._undraw()
         self._err.write(line + "\n")
         self._err.flush()
 
-    def fail(self, lines: Iterable[str]) -> None:
-        first, *rest = lines
-        for line in (f"springtide: {first}", *rest):
-            self.note(line)
+    def agrees(self, question: str) -> bool:
+        """Ask a person who is there; only `y` or `yes` is consent. Without a person, return True."""
+        if self._person is None:
+            return True
+        self._out.write(f"{question} [y/N] ")  # the one place that is known to be a terminal
+        self._out.flush()
+        return self._person.readline().strip().lower() in ("y", "yes")
 
-    def fail_raw(self, body: bytes) -> None:
-        self.note(body.decode("utf-8", "replace").rstrip("\n"))
+    def fail(self, error: str, *more: str) -> None:
+        for line in (f"{self._name}: {error}", *more):
+            self.note(line)

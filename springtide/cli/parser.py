@@ -1,10 +1,10 @@
 """The command line's grammar, built from the commands, with the options that several of them share. Pure.
 
-Every option may stand before or after the command's words. Its default is found in settings.py, because an
-environment variable may stand in for it; here, what was not given is not there.
+Every option may stand before or after the command's words. Its default is in settings.py, because an
+environment variable may replace it; here, an option that was not given is absent.
 
-argparse, not click, typer or cyclopts: groups of options in help, and options before and after the words, are
-there, commands stay values, and nothing is quicker to import.
+argparse, not click, typer or cyclopts: it has groups of options in help and options before and after the
+words, commands stay values, and nothing is quicker to import.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from springtide.cli.arguments import count
 from springtide.cli.catalogue import NOUNS
-from springtide.cli.command import Command, Kind
+from springtide.cli.command import Command, CommandKind
 
 PROG: Final = "springtide"
 
@@ -23,7 +23,7 @@ DESCRIPTION: Final = "Administers Springtide over its REST API."
 EPILOG: Final = """\
 exit status:
   0  done
-  1  refused by the controller, or an operation that failed, or an audit that does not verify
+  1  refused by the controller or by you, or an operation that failed, or an audit that does not verify
   2  the command line can't be understood
   3  no controller could be reached, or none that was able to answer, until --timeout
 
@@ -80,11 +80,11 @@ def _add_arguments(parser: argparse.ArgumentParser, command: Command) -> None:
     for argument in command.arguments:
         parser.add_argument(*argument.names, **argument.options)
     match command.kind:
-        case Kind.LIST if command.is_paged:
+        case CommandKind.LIST if command.is_paged:
             parser.add_argument(
                 "--limit", type=count, metavar="N", help="at most so many items (default: all of them)"
             )
-        case Kind.WRITE:
+        case CommandKind.WRITE:
             parser.add_argument(
                 "--dry-run", action="store_true", help="check everything, change nothing, show what would be"
             )
@@ -98,12 +98,16 @@ def _add_arguments(parser: argparse.ArgumentParser, command: Command) -> None:
                 parser.add_argument(
                     "--if-match", metavar="ETAG", help="only if it is still what 'show' gave this etag for"
                 )
+            if command.question is not None:
+                parser.add_argument(
+                    "--yes", action="store_true", help="do not ask first; without a terminal nothing is asked"
+                )
             parser.add_argument(
                 "--wait", action="store_true", help="when it takes an operation, follow it until it has ended"
             )
         case _:
             pass
-    if command.kind is Kind.WATCH or command.kind is Kind.WRITE:
+    if command.kind is CommandKind.WATCH or command.kind is CommandKind.WRITE:
         parser.add_argument(
             "--interval",
             type=seconds,
@@ -140,7 +144,7 @@ def _shared_options() -> argparse.ArgumentParser:
 
 
 def seconds(value: str) -> float:
-    """A length of time, not negative and not without end."""
+    """Parse a length of time, not negative and finite."""
     try:
         found = float(value)
     except ValueError:

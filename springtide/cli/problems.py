@@ -1,4 +1,4 @@
-"""What a refusal says, from its problem document (RFC 9457): title, detail, every field, hint. Pure."""
+"""A refusal in words, from its problem document (RFC 9457): title, detail, every field, hint. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEXT_CHARS_MAX: Final = 500
 
 
 def problem_of(body: bytes) -> Mapping[str, Any]:
-    """The document, or nothing when the answer is none of the API's: a proxy's page, say."""
+    """Return the document; an empty one if the answer is not the API's but, for example, a proxy's page."""
     try:
         document = msgspec.json.decode(body)
     except msgspec.DecodeError:
@@ -22,7 +22,7 @@ def problem_of(body: bytes) -> Mapping[str, Any]:
 
 
 def problem_lines(status: int, body: bytes) -> list[str]:
-    """The first line says what, the others why and what to do."""
+    """Return lines: the first says what was refused, the others why and what to do."""
     problem = problem_of(body)
     title, code = problem.get("title"), problem.get("code")
     if not title:

@@ -1,4 +1,4 @@
-"""How far an operation is, as a bar or as a line. Pure."""
+"""An operation's progress, as a bar or as a line. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Progress(NamedTuple):
 
 
 def progress_of(operation: Operation) -> Progress:
-    """By bytes where data moves, else by moves, else by steps."""
+    """Return the progress by bytes where data moves, else by moves, else by steps."""
     moved = operation.get("progress") or {}
     if moved.get("bytes_total"):
         done, total = moved.get("bytes_done") or 0, moved["bytes_total"]
@@ -38,7 +38,7 @@ def progress_of(operation: Operation) -> Progress:
 
 
 def size(count: float) -> str:
-    """Bytes, in the unit that leaves less than 1024 of it."""
+    """Return a number of bytes in the unit that leaves less than 1024 of it."""
     value = float(count)
     for unit in _UNITS[:-1]:
         if value < 1024:
@@ -48,27 +48,27 @@ def size(count: float) -> str:
 
 
 def bar(done: int, total: int, *, columns: int = BAR_COLUMNS) -> str:
-    """`[######------]`; full only when everything is done."""
+    """Return a bar such as `[######------]`, full only when everything is done."""
     filled = 0 if total <= 0 else max(0, min(columns, columns * done // total))
     return f"[{'#' * filled}{'-' * (columns - filled)}]"
 
 
 def bar_line(operation: Operation, *, columns: int) -> str:
-    """One line of a terminal that has so many columns."""
+    """Return a line for a terminal of so many columns."""
     done, total, words = progress_of(operation)
     line = f"{_name(operation)}  {bar(done, total)} {words}  {_state(operation)}"
     return line if len(line) <= columns else line[: max(0, columns - 3)] + "..."
 
 
 def event_line(operation: Operation) -> str:
-    """A line of a log: the same without a bar, and with every step."""
+    """Return a line for a log: no bar, but every step."""
     words = progress_of(operation).words
     steps = ", ".join(f"{cell(step.get('name'))} {cell(step.get('state'))}" for step in _steps(operation))
     return f"{_name(operation)}  {_state(operation)}  {words}" + (f"  ({steps})" if steps else "")
 
 
 def ending_line(operation: Operation) -> str:
-    """How it ended, and why."""
+    """Return how the operation ended, and why."""
     why = operation.get("summary")
     if error := operation.get("error"):
         why = f"{error.get('code')}: {error.get('detail')}"

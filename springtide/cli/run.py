@@ -1,4 +1,4 @@
-"""Carries a command out: sends its call, shows the answer, and says with which status to exit."""
+"""Carries a command out: sends its call, shows the answer, and returns the exit status."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import msgspec
 from httpx_sse import ServerSentEvent
 
 from springtide.cli.call import Call, Json, UsageError, get
-from springtide.cli.client import NOT_NOW, Controllers, NoStream, Page, Refused, Reply, Unreachable
-from springtide.cli.command import Command, Kind
+from springtide.cli.client import NOT_NOW, Controllers, ListPage, NoStream, Reply, RequestRefused, Unreachable
+from springtide.cli.command import Command, CommandKind
 from springtide.cli.console import Console
 from springtide.cli.problems import problem_lines, problem_of
 from springtide.cli.progress import (
@@ -25,15 +25,15 @@ from springtide.cli.progress import (
     event_line,
     has_ended,
 )
-from springtide.cli.tables import Table, describe
+from springtide.cli.tables import Table, describe, printable
 
 #: Items a page: the most that the API gives, so that a long list takes few answers.
 PAGE_LIMIT: Final = 1_000
-#: Answers older than this are told to be.
+#: The age of older answers is shown.
 AGE_MS_MAX: Final = 2_000
 
 
-#: What every list has; whatever else it says is about all of it, and stands before it.
+#: The fields of every list; its other fields are about the whole list and are shown before it.
 LIST_FIELDS: Final = ("items", "next_page_token")
 
 
@@ -75,7 +75,7 @@ class _Watch:
         self.last_id = ""
 
     def tell_event(self, event: ServerSentEvent) -> bool:
-        """As `tell`. Raises NoStream when it is about something else."""
+        """Take in an event, as `tell` does. Raise NoStream if it is not about an operation."""
         if event.event != "operation":
             return False
         try:
@@ -86,7 +86,7 @@ class _Watch:
         return self.tell(event.data.encode(), operation)
 
     def tell(self, body: bytes, operation: Operation) -> bool:
-        """Whether it has ended."""
+        """Show the operation if it has changed; return whether it has ended."""
         ended = has_ended(operation)
         if operation != self._shown:
             self._show(body, operation, with_json=self._with_json or ended)
@@ -118,16 +118,16 @@ class Runner:
         self._sleep = sleep
 
     def run(self, command: Command, options: argparse.Namespace) -> Exit:
-        """options: with `cluster` in it, or None there. Errors are printed here and nowhere else."""
+        """Run a command and print its errors. options: `cluster` in it may be None."""
         try:
             return self._run(command, options)
         except UsageError as error:
-            self._console.fail([str(error)])
+            self._console.fail(str(error))
             return Exit.USAGE
-        except Refused as refused:
+        except RequestRefused as refused:
             return self._refused(refused)
         except Unreachable as unreachable:
-            self._console.fail([f"no controller could be reached: {unreachable}"])
+            self._console.fail(f"no controller could be reached: {unreachable}")
             self._say_unknown(unreachable.key)
             return Exit.UNREACHABLE
 
@@ -138,22 +138,31 @@ class Runner:
             )
         call = command.call(options)
         match command.kind:
-            case Kind.SHOW:
+            case CommandKind.SHOW:
                 self._show(self._controllers.send(call), pick=command.pick)
                 return Exit.DONE
-            case Kind.LIST:
+            case CommandKind.LIST:
                 self._list(command, call, getattr(options, "limit", None))
                 return Exit.DONE
-            case Kind.WRITE:
+            case CommandKind.WRITE:
+                if not self._may_go_on(command, options):
+                    self._console.note("nothing was changed")
+                    return Exit.REFUSED
                 return self._write(call, options)
-            case Kind.WATCH:
+            case CommandKind.WATCH:
                 return self._watch(options.operation_id, options.interval, with_json=True)
-            case Kind.VERIFY:
+            case CommandKind.VERIFY:
                 return self._verify(call)
-            case Kind.COMPLETION:
+            case CommandKind.COMPLETION:
                 raise AssertionError("printed without a controller")
             case _:
                 assert_never(command.kind)
+
+    def _may_go_on(self, command: Command, options: argparse.Namespace) -> bool:
+        if command.question is None or options.yes or options.dry_run:
+            return True
+        shown = {name: printable(str(value)) for name, value in vars(options).items()}
+        return self._console.agrees(command.question.format(**shown))
 
     def _only_cluster(self) -> str:
         found = self._controllers.send(get("clusters", limit=2)).parse(_Clusters).items
@@ -176,7 +185,7 @@ class Runner:
         self._say_age(reply)
 
     def _say_age(self, reply: Reply) -> None:
-        """A standby that has lost touch says how old its answer is; so do we."""
+        """Print how old the answer is, if a standby that lost its connection gave it."""
         age = reply.headers.get("data-age-ms", "")
         if age.isascii() and age.isdigit() and int(age) > AGE_MS_MAX:
             self._console.note(f"springtide: this answer is {int(age) / 1000:.0f} s old: a standby gave it")
@@ -195,11 +204,11 @@ class Runner:
             if about is None:
                 about = {name: value for name, value in reply.document().items() if name not in LIST_FIELDS}
                 self._console.lines([*describe(about), ""] if about else [])
-            self._console.lines(table.lines(reply.parse(Page).items))
+            self._console.lines(table.lines(reply.parse(ListPage).items))
             self._say_age(reply)
 
     def _join(self, replies: Iterable[Reply]) -> None:
-        """All pages as one: the shape of a page, every item as it came, printed while they arrive."""
+        """Print all pages as one, while they arrive: the shape of a page, every item as it came."""
         separator = b""
         fields: dict[str, msgspec.Raw] = {}
         is_first = True
@@ -234,8 +243,10 @@ class Runner:
         return Exit.DONE
 
     def _watch(self, operation_id: str, interval_s: float, *, with_json: bool) -> Exit:
-        """with_json: each state as JSON, when JSON was asked for, instead of only the last. By the stream of
-        its events; where there is none, or it ends before the operation does, by asking now and then."""
+        """Follow an operation by its stream of events; without one, or after its end, ask now and then.
+
+        with_json: print each state, not only the last, if JSON was asked for.
+        """
         watch = _Watch(self._console, with_json=with_json)
         streams = get("operations", operation_id, "events")
         has_stream = True
@@ -268,11 +279,11 @@ class Runner:
             self._console.lines(describe({**reply.document(), "rows": rows, "outcomes": outcomes}))
         return Exit.DONE if found.ok else Exit.REFUSED
 
-    def _refused(self, refused: Refused) -> Exit:
+    def _refused(self, refused: RequestRefused) -> Exit:
         if self._console.is_json and problem_of(refused.body):
-            self._console.fail_raw(refused.body)
+            self._console.note(refused.body.decode("utf-8", "replace").rstrip("\n"))
         else:
-            self._console.fail(problem_lines(refused.status, refused.body))
+            self._console.fail(*problem_lines(refused.status, refused.body))
         self._say_unknown(refused.key)
         return Exit.UNREACHABLE if refused.status in NOT_NOW else Exit.REFUSED
 

@@ -1,4 +1,4 @@
-"""Where the controllers are, who asks, and how: from options, else from the environment, else defaults."""
+"""The controllers' addresses, the user's name and so on: from options, the environment, or defaults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from springtide.cli.call import UsageError
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
 TIMEOUT_SECONDS_DEFAULT: Final = 15.0
 TOKEN_CHARS_MAX: Final = 16_384
-#: What the API takes for a name of somebody who asks.
+#: The names that the API accepts for a user.
 _ACTOR: Final = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 #: RFC 6750's b64token.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
@@ -25,7 +25,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """timeout_s: how long to go on trying while nobody answers. token: never printed."""
+    """timeout_s: how long to try while no controller answers. token: never printed."""
 
     urls: tuple[httpx.URL, ...]
     cluster: str | None
@@ -36,7 +36,7 @@ class Settings:
 
 
 def load_settings(options: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
-    """Reads the token's file. Raises UsageError."""
+    """Return the settings; read the token's file. Raise UsageError."""
 
     def chosen(name: str) -> str | None:
         value: str | None = getattr(options, name, None)
@@ -55,7 +55,7 @@ def load_settings(options: argparse.Namespace, environment: Mapping[str, str]) -
 
 
 def parse_urls(text: str) -> tuple[httpx.URL, ...]:
-    """`ctl1:8080,https://ctl2` : without a scheme, http. Raises UsageError."""
+    """Parse `ctl1:8080,https://ctl2`; the default scheme is http. Raise UsageError."""
     urls = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         try:
@@ -71,7 +71,7 @@ def parse_urls(text: str) -> tuple[httpx.URL, ...]:
 
 
 def read_token(path: Path) -> str:
-    """Raises UsageError, which never has the file's contents in it."""
+    """Return the token in a file. Raise UsageError without the file's contents in it."""
     try:
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -82,7 +82,7 @@ def read_token(path: Path) -> str:
 
 
 def login() -> str | None:
-    """The name this process runs under, when the API takes it for one."""
+    """Return the user's login name if the API accepts it, else None."""
     try:
         name = getpass.getuser()
     except (OSError, KeyError, ImportError):  # no entry for the user id, in a container

@@ -1,11 +1,11 @@
 """Renders answers for people: aligned columns for lists, aligned fields for one resource. Pure.
 
-What is shown was written by others (reasons, names, host names), so control characters come out as escapes:
-a reason can neither break a row nor move a terminal's cursor. A table is printed a page at a time: its widths
-are those of the first page, and a later, longer cell pushes the rest of its row to the right, uncut.
+Other people wrote what is shown (reasons, names, host names), so control characters become escapes: a reason
+can neither break a row nor move a terminal's cursor. A table is printed a page at a time: its widths are
+those of the first page, and a later, longer cell pushes the rest of its row to the right, uncut.
 
-Not by rich: a thousand rows take it half a second instead of 14 ms, it sends escapes on as they are, and
-where it is installed httpx imports it, so that every command begins 45 ms later.
+rich is not used: a thousand rows take it half a second instead of 14 ms, it passes escapes on, and where it
+is installed httpx imports it, so that every command begins 45 ms later.
 """
 
 from __future__ import annotations
@@ -23,23 +23,28 @@ _UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 class Column(NamedTuple):
-    """path: of the field in an item; dots lead into objects within it."""
+    """path: of the field in an item, with dots between nested names."""
 
     title: str
     path: str
     is_number: bool = False
 
 
-def text(title: str, path: str | None = None) -> Column:
-    return Column(title.upper(), path or title)
+def columns(titles: str) -> tuple[Column, ...]:
+    """Return the columns of titles with blanks between them, such as `topic #bytes=size_bytes`.
+
+    `=path` where the field's path is not the title; `#` before a number.
+    """
+    return tuple(map(_column, titles.split()))
 
 
-def number(title: str, path: str | None = None) -> Column:
-    return Column(title.upper(), path or title, is_number=True)
+def _column(word: str) -> Column:
+    title, _, path = word.removeprefix("#").partition("=")
+    return Column(title.upper(), path or title, is_number=word.startswith("#"))
 
 
 def cell(value: object) -> str:
-    """One line without control characters, whatever the value."""
+    """Return any value as one line without control characters."""
     match value:
         case None:
             return NONE
@@ -66,7 +71,7 @@ def printable(value: str) -> str:
 
 
 def width_of(shown: str) -> int:
-    """Columns of a terminal."""
+    """Return how many columns of a terminal the text takes."""
     if shown.isascii():
         return len(shown)
     return sum(
@@ -95,7 +100,7 @@ class Table:
         self._widths: list[int] = []
 
     def lines(self, items: Iterable[Mapping[str, Any]]) -> list[str]:
-        """A page's lines; the first page's begin with the titles."""
+        """Return a page's lines; the first page's begin with the titles."""
         rows = [[cell(field_of(item, column.path)) for column in self._columns] for item in items]
         if not self._widths:
             rows.insert(0, [column.title for column in self._columns])
@@ -111,7 +116,8 @@ class Table:
 
 
 def describe(document: Mapping[str, Any], *, indent: str = "") -> list[str]:
-    """One resource: a field a line, objects flattened to dotted names, lists of objects as tables below."""
+    """Return one resource's lines: a field each, objects flattened to dotted names, lists of objects as
+    tables below."""
     fields: list[tuple[str, str]] = []
     below: list[tuple[str, list[Mapping[str, Any]]]] = []
     for name, value in _flat(document, ""):
@@ -129,7 +135,8 @@ def describe(document: Mapping[str, Any], *, indent: str = "") -> list[str]:
 
 
 def columns_of(items: Iterable[Mapping[str, Any]]) -> list[Column]:
-    """Columns for items nobody declared any for: every field that some item fills, numbers to the right."""
+    """Return columns for items without declared ones: every field that an item fills, numbers to the
+    right."""
     filled: dict[str, bool] = {}
     names: dict[str, None] = {}
     for item in items:

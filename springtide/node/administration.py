@@ -1,6 +1,6 @@
-"""Takes what Kafka clients ask for to the controller, and its outcomes back to the handlers.
+"""Carries administrators' requests to the controller, and its outcomes back to the handlers.
 
-Requests wait here within a bound and are answered in any order; the connection keeps them in its own.
+Requests wait here within a bound and are answered in any order; each connection sends its answers in order.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 
 from controller.contract.administration import AdminCall, AdminRequest, AdminResponse
 from controller.contract.errors import ControllerError
-from springtide.node.controller_client import ControllerUnavailable, OutcomeUnknown
+from springtide.node.controller_client import AnswerLost, ControllerUnavailable
 
 IN_FLIGHT_MAX = 64
-"""Requests of all clients together; more are told to come again."""
+"""Requests of all clients together; clients try further ones again later."""
 TIMEOUT_MS_MIN, TIMEOUT_MS_MAX = 1_000, 120_000
 
 OnAnswer = Callable[[AdminResponse], None]
@@ -47,8 +47,8 @@ class Administration:
         timeout_ms: int,
         done: OnAnswer,
     ) -> None:
-        """`done` is called once, on the loop: now when too many wait, else when the controller answered or
-        nobody did."""
+        """Call `done` once, on the loop: at once if too many wait, else when the controller has answered or
+        the time is over."""
         if self.in_flight >= IN_FLIGHT_MAX:
             done(AdminResponse(error=ControllerError.OPERATION_NOT_ATTEMPTED))
             return
@@ -64,7 +64,7 @@ class Administration:
         async def carry() -> None:
             try:
                 answer = await self._ask(request, min(max(timeout_ms, TIMEOUT_MS_MIN), TIMEOUT_MS_MAX))
-            except OutcomeUnknown:
+            except AnswerLost:
                 answer = AdminResponse(error=ControllerError.OUTCOME_UNKNOWN)
             except ControllerUnavailable:
                 answer = AdminResponse(error=ControllerError.NOT_CONTROLLER)

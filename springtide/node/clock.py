@@ -1,9 +1,9 @@
-"""Time as a port: everything in a broker that reads a clock or waits for one does it here.
+"""Time as a port: a broker reads clocks, and waits for them, only here.
 
-Leases are counted on CLOCK_BOOTTIME, which goes on while a machine is suspended; CLOCK_MONOTONIC, which
-trio's own deadlines follow, does not. A broker that slept through its lease must know it when it wakes.
-Wall time is for timestamps that people and retention read, never for deciding who may write; and where it is
-written, or something is deleted by it, one clock's word is not enough: that is what `Timekeeper` is for.
+Leases are counted on CLOCK_BOOTTIME, which runs while a machine is suspended; CLOCK_MONOTONIC, which trio's
+own deadlines follow, does not. A broker that slept through its lease must know it when it wakes. Wall time is
+for timestamps that people and retention read, never for deciding who may write. Where it is stored, or
+something is deleted by it, one clock is not enough: see `BrokerClock`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Clock(Protocol):
     async def sleep_ms(self, duration_ms: float) -> None: ...
 
     def timeout_ms(self, duration_ms: float) -> trio.CancelScope:
-        """A scope that is cancelled after `duration_ms`; `cancelled_caught` says whether it was."""
+        """Return a scope that is cancelled after `duration_ms`; `cancelled_caught` says whether it was."""
 
 
-class SystemClock:
+class MachineClock:
     """The machine's clocks, and trio's timers for waiting."""
 
     __slots__ = ()
@@ -55,7 +55,7 @@ class SystemClock:
         return trio.move_on_after(max(0.0, duration_ms) / 1000)
 
 
-class Timekeeper:
+class BrokerClock:
     """The broker's Clock: its wall time does not follow a leap of the machine's (agreed_time.py)."""
 
     __slots__ = ("_agreed", "_clock")
@@ -80,7 +80,7 @@ class Timekeeper:
         return self._clock.timeout_ms(duration_ms)
 
     def on_heartbeat(self, response: HeartbeatResponse, *, sent_ms: int) -> None:
-        """A heartbeat was answered just now. sent_ms: monotonic."""
+        """Take in the answer to a heartbeat. sent_ms: monotonic."""
         if response.wall_ms >= 0:
             self._agreed.on_reading(
                 response.wall_ms,
@@ -90,11 +90,11 @@ class Timekeeper:
             )
 
     def expiry_ms(self) -> int | None:
-        """The time by which something may have expired; None: nothing may be deleted by time now."""
+        """Return the time by which something may have expired; None if nothing may be deleted by time now."""
         return self._agreed.expiry_ms(wall_ms=self._clock.wall_ms(), mono_ms=self._clock.mono_ms())
 
     def agreed_for_ms(self) -> int:
-        """For how long of this process's life the elapsed time has been counted without being set anew."""
+        """Return for how long the elapsed time has been counted without being set anew."""
         since_ms = self._agreed.agreed_since_ms
         return 0 if since_ms is None else self._clock.mono_ms() - since_ms
 

@@ -1,8 +1,8 @@
-"""How far the controller's wall clock is from ours, from heartbeats that carry its reading. Pure.
+"""The distance of the controller's wall clock from ours, from heartbeats that carry its reading. Pure.
 
-The controller read its clock somewhere between our sending and our hearing, so the middle is wrong by half
+The controller reads its clock between our request and its answer, so the middle of the two is wrong by half
 the round trip at most (Cristian's algorithm). Of the last few heartbeats the one with the shortest round trip
-tells most.
+is the most exact.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class ClockComparison:
         self._readings: deque[ClockFigures] = deque(maxlen=READINGS_MAX)
 
     def on_reading(self, controller_wall_ms: int, *, wall_ms: int, round_trip_ms: int) -> None:
-        """wall_ms: our clock when the answer was heard."""
+        """Take in a reading. wall_ms: our clock when the answer came."""
         error_ms = -(-max(0, round_trip_ms) // 2)
         ahead_ms = controller_wall_ms - (wall_ms - error_ms)
         self._readings.append(ClockFigures(ahead_ms=ahead_ms, error_ms=error_ms))
 
     @property
     def figures(self) -> ClockFigures | None:
-        """None: nothing has been heard. Of equally good readings, the latest: a clock may be set."""
+        """Return the best reading, None without one. Of equal ones the latest: a clock may have been set."""
         return min(reversed(self._readings), key=lambda reading: reading.error_ms, default=None)

@@ -1,27 +1,28 @@
-"""What this broker knows of the whole cluster: live brokers, topics, and who leads each partition.
+"""This broker's view of the whole cluster: live brokers, topics, and the leader of each partition.
 
-Fed by the metadata stream only, read by Metadata answers, fetchers and checks of topic names. It decides
-nothing: a partition that this broker holds is decided by its replica, whose state may be newer by a moment.
-Entries keyed by topic id; the name points at the id that carries it now, because names come back and ids do
-not (I21). A state with a lower partition epoch than the known one changes nothing (I6).
+It is fed by the metadata stream only and read by Metadata answers, fetchers and checks of topic names. It
+decides nothing: a partition that this broker holds is decided by its replica, whose state may be newer by a
+moment. Entries are keyed by topic id; a name points at its current id, because names come back and ids do not
+(I21, topic ids everywhere). A state with a lower partition epoch than the known one changes nothing (I6, only
+a higher partition epoch replaces a state).
 
-Two things are told to clients a little differently from what the stream says, because of what stock clients
-make of it when a leader dies. A follower sees its leader's connection break before the controller's word
-arrives; to name that leader once more would send a client away for its next refresh, a second later, so for a
-moment the partition has no leader that we know of. And a broker that was fenced stays in the list of brokers
-for a while, because librdkafka gives up a new leader when the old one vanishes from the same answer.
+Clients are told two things differently from the stream, because of what stock clients do when a leader dies.
+A follower sees its leader's connection break before the controller's update arrives. A client that is given
+that leader once more would not ask again for a second, so for a moment the partition has no known leader. And
+a fenced broker stays in the list of brokers for a while, because librdkafka gives up a new leader when the
+old one vanishes from the same answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.updates import BrokerEndpoint, UpdateBatch
 
 SUSPICION_MS_MAX = 1_500
-"""How long a lost connection speaks against a leader. By then the controller has spoken, or the trouble is
-ours alone."""
+"""The time for which a lost connection counts against a leader. By then the controller has fenced it, or only
+this broker can't reach it."""
 LISTED_AFTER_FENCING_MS = 10_000
 
 
@@ -38,7 +39,7 @@ class ClusterView:
         "unmade",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, unmade: Collection[PartitionKey] = ()) -> None:
         self.cluster_id: str | None = None
         self.cluster_configs: dict[str, str] = {}
         self.brokers: dict[int, BrokerEndpoint] = {}
@@ -48,10 +49,10 @@ class ClusterView:
         self._lost_at_ms: dict[int, int] = {}
         self._fenced_at_ms: dict[int, int] = {}
         #: Partitions of which this broker has yet to make its replica.
-        self.unmade: Collection[PartitionKey] = ()
+        self.unmade = unmade
 
     def apply(self, batch: UpdateBatch, *, now_ms: int) -> None:
-        """Take over what a batch says of the cluster; a FULL one replaces everything."""
+        """Apply a batch of updates; a FULL one replaces everything."""
         were_active = [broker.broker_id for broker in self.active_brokers()]
         if batch.full:
             self.brokers.clear()  # in place: replicas hold on to this very table
@@ -88,7 +89,7 @@ class ClusterView:
         return self.topics.get(topic_id)
 
     def live_topics(self) -> list[TopicState]:
-        """Topics that clients may use, by name."""
+        """Return the topics that clients may use, ordered by name."""
         return [
             self.topics[self._topic_ids[name]]
             for name in sorted(self._topic_ids)
@@ -111,7 +112,7 @@ class ClusterView:
         return broker is not None and broker.active
 
     def brokers_for_clients(self, now_ms: int) -> list[BrokerEndpoint]:
-        """The active ones, and those that were until a moment ago."""
+        """Return the active brokers, and those that were active until a moment ago."""
         return [
             self.brokers[broker_id]
             for broker_id in sorted(self.brokers)
@@ -120,26 +121,22 @@ class ClusterView:
         ]
 
     def may_be_named_leader(self, broker_id: int, now_ms: int) -> bool:
-        """Active, and we have not just seen it break off."""
+        """Return whether the broker is active and our connection to it has not just broken."""
         lost_at_ms = self._lost_at_ms.get(broker_id)
         return self.is_active(broker_id) and (lost_at_ms is None or now_ms - lost_at_ms >= SUSPICION_MS_MAX)
 
     def on_leader_lost(self, broker_id: int, now_ms: int) -> None:
-        """Our connection to it broke, or was refused. Only the first time counts, until it is reached."""
+        """Note that our connection to it broke or was refused. The first time counts, until it is reached."""
         self._lost_at_ms.setdefault(broker_id, now_ms)
 
     def on_leader_reached(self, broker_id: int) -> None:
         self._lost_at_ms.pop(broker_id, None)
 
     def controller_for_clients(self) -> int:
-        """Clients want a broker as controller for admin requests; the real one is no broker. Any active one
-        will do as long as all say the same: the lowest."""
+        """Return the broker to which clients send admin requests: the lowest active one, so that all brokers
+        name the same. The real controller is not a broker."""
         active = self.active_brokers()
         return active[0].broker_id if active else -1
-
-    def all_states(self) -> Iterable[PartitionState]:
-        for of_topic in self._partitions.values():
-            yield from of_topic.values()
 
     def _forget_topic(self, topic_id: str) -> None:
         topic = self.topics.pop(topic_id, None)

@@ -1,17 +1,16 @@
 """One client's connection: requests start in order, run side by side, and are answered in order.
 
 Kafka mutes a connection while one of its requests waits; here the next request is read and appended
-while the ones before it wait for replication, and only the answers queue. Each request gets an `Answer`,
-a place in the queue; whoever completes it (the handler at once, or a high watermark that moves later)
-fills the place, and the head run of filled places leaves in one send.
+while the ones before it wait for replication, and only the answers queue. Each request gets a
+`PendingAnswer`, its place in the queue. The handler completes it, at once or when the high watermark moves;
+the complete answers at the head of the queue leave in one send.
 
 No task belongs to a connection. The server calls it when its socket can be read or written; only ranges of
 files, which may have to come from a disk, are sent by a task and a thread.
 
-Bounds, so that no peer can make a broker hold more than it should: requests and bytes in flight, bytes
-not yet taken by the peer. A connection at a bound is not read from until it is below again; one that
-does not take its answers is closed. Bytes that are no request end the connection: nothing after them can
-be understood.
+Bounds limit what a peer can make a broker hold: requests and bytes in flight, bytes not yet taken by the
+peer. A connection at a bound is not read from until it is below again; one that does not take its answers is
+closed. Bytes that are not a request end the connection: nothing after them can be understood.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from typing import Protocol, cast
 import trio
 
 from springtide.node.clock import Clock
-from springtide.node.net import SEND_CHUNKS_MAX, Buffer, Channel, Poller, Readiness
+from springtide.node.net import SEND_CHUNKS_MAX, Buffer, Channel, ChannelReadiness, Poller
 from springtide.node.threads import Threads
 from springtide.wire.apis import UnsupportedApi
-from springtide.wire.framing import Chunk, FileRange, FrameError, FrameReader
+from springtide.wire.framing import Chunk, FileChunk, FrameError, FrameReader
 from springtide.wire.primitives import MalformedRequest
 
 _log = logging.getLogger(__name__)
@@ -37,10 +36,10 @@ IN_FLIGHT_REQUESTS_MAX = 256
 IN_FLIGHT_BYTES_MAX = 64 * 1024 * 1024
 """Bytes of requests of one connection that may wait for their answers; one request may exceed it alone."""
 UNSENT_BYTES_MAX = 8 * 1024 * 1024
-"""Answer bytes that the peer has not taken yet, beyond which no further request of it is started."""
+"""Answer bytes that the peer has not taken yet, beyond which none of its requests is started."""
 TURN_BYTES_MAX = 1024 * 1024
 TURN_REQUESTS_MAX = 64
-"""What one connection may do before the others get their turn."""
+"""The work of one connection before the others get their turn."""
 JOINED_BYTES_MAX = 8 * 1024
 """Answers up to this size are copied together before they are sent."""
 SEND_FILE_BYTES_MAX = 1024 * 1024
@@ -52,7 +51,7 @@ _FILE_ENDED = "a log segment ended before the range that was to be sent from it"
 
 
 class FileSource(Protocol):
-    """What a FileRange points at: an open file of the storage layer. One without a descriptor, whose `fileno`
+    """The source of a FileChunk: an open file of the storage layer. One without a descriptor, whose `fileno`
     raises OSError, is in memory and is read here."""
 
     def fileno(self) -> int: ...
@@ -61,7 +60,7 @@ class FileSource(Protocol):
 
 
 class Host(Protocol):
-    """What a connection needs of the server that has it; in words, see `Server`."""
+    """The server as its connections use it; see `Server`."""
 
     poller: Poller
     clock: Clock
@@ -80,7 +79,7 @@ class Host(Protocol):
     def on_closed(self, connection: Connection) -> None: ...
 
 
-class Answer:
+class PendingAnswer:
     """A request's place in the queue of answers."""
 
     __slots__ = ("_chunks", "connection", "is_complete", "request_bytes")
@@ -92,7 +91,7 @@ class Answer:
         self._chunks: Sequence[Chunk] = ()
 
     def complete(self, chunks: Sequence[Chunk]) -> None:
-        """Fill the place. `chunks` are a whole response frame, or nothing (acks=0 has no answer)."""
+        """Set the answer. `chunks` are a whole response frame, or nothing (acks=0 has no answer)."""
         assert not self.is_complete, "a request is answered once"
         self.is_complete = True
         self._chunks = chunks
@@ -105,7 +104,7 @@ class Answer:
 
 #: Decodes and starts one request; completes `answer` now or later. Raises MalformedRequest or
 #: UnsupportedApi.
-Dispatch = Callable[["Connection", memoryview, Answer], None]
+Dispatch = Callable[["Connection", memoryview, PendingAnswer], None]
 
 
 class Connection:
@@ -140,7 +139,7 @@ class Connection:
         self._server = server
         self._dispatch = dispatch
         self._reader = FrameReader(frame_bytes_max=frame_bytes_max)
-        self._answers: deque[Answer] = deque()
+        self._answers: deque[PendingAnswer] = deque()
         self._in_flight_bytes = 0
         self._unsent: deque[Chunk] = deque()
         self._unsent_bytes = 0
@@ -166,12 +165,12 @@ class Connection:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether we owe the peer something, so that its silence proves nothing."""
+        """Return whether an answer is due to the peer, so that its silence proves nothing."""
         return bool(self._answers)
 
     @property
-    def is_paused(self) -> bool:
-        """Whether a whole request of it waits for us, not for the peer."""
+    def has_unstarted(self) -> bool:
+        """Return whether a whole request was read and not begun, so that it waits for the broker."""
         return self._has_unstarted
 
     @property
@@ -183,7 +182,7 @@ class Connection:
         return self._in_flight_bytes + self._unsent_bytes + self._reader.buffer_bytes
 
     def release_buffer(self) -> None:
-        """It has been quiet: keep no more room for it than for a new peer."""
+        """Shrink the buffer of a quiet connection to that of a new one."""
         self._reader.release()
 
     @property
@@ -192,14 +191,14 @@ class Connection:
 
     # Reading
 
-    def on_ready(self, readiness: Readiness) -> None:
-        """The socket can be read or written, or its turn has come again."""
+    def on_ready(self, readiness: ChannelReadiness) -> None:
+        """Read or send: the socket is ready, or the connection's turn has come again."""
         if readiness.is_writable:
             self._send()
         if self.closed:
             return
         if self._is_paused:
-            if readiness.is_hung_up:  # nobody will take our answers
+            if readiness.is_hung_up:  # the peer will not take our answers
                 self.close()
             return
         try:
@@ -210,12 +209,12 @@ class Connection:
         except OSError:
             self.close()
         except Exception:
-            # A bug of ours in one handler must not take the broker, and every other client's data path, down.
+            # A bug in one handler must not stop the broker and the other clients' data path.
             _log.exception("closing the connection of %s after an internal error", self.peer)
             self.close()
 
     def _read_turn(self) -> None:
-        """Start what was read before, read what is there, start that; within the turn's budget."""
+        """Start the requests read before, read more, start those; within the turn's budget."""
         reader, recv_into = self._reader, self._channel.recv_into
         self._turn_requests = 0
         taken = 0
@@ -233,7 +232,7 @@ class Connection:
             reader.received(count)
             taken += count
             self._start_requests()
-            if count < len(room):  # the kernel had no more: asking again would only tell us so
+            if count < len(room):  # the kernel had no more
                 break
         if self.closed:
             return
@@ -250,8 +249,8 @@ class Connection:
             else:
                 self._server.ready_again(self)
         elif reader.buffered_bytes and self._server.is_over_memory():
-            # Its frame may not grow now; but the peer's time to complete it goes on, or frames that nobody
-            # completes would keep the broker over its bound for ever.
+            # Its frame may not grow now, but the peer's time to complete it still counts. Incomplete frames
+            # would otherwise keep the broker over its bound indefinitely.
             self._is_paused = True
             self._update_interest()
 
@@ -268,7 +267,7 @@ class Connection:
                 return
             self._turn_requests += 1
             size = len(frame)
-            answer = Answer(self, size)
+            answer = PendingAnswer(self, size)
             self._answers.append(answer)
             self._in_flight_bytes += size
             self._dispatch(self, frame, answer)
@@ -284,7 +283,7 @@ class Connection:
         )
 
     def resume(self) -> None:
-        """Go on if no bound is hit any more."""
+        """Read again if the connection is below all bounds."""
         if self._is_paused and not self.closed and not self._is_at_bound():
             self._is_paused = False
             self._update_interest()
@@ -297,14 +296,15 @@ class Connection:
 
     # Answering
 
-    def on_answer(self, answer: Answer) -> None:
-        """An answer is there. Only the head of the queue can leave, so only it makes the connection dirty."""
+    def on_answer(self, answer: PendingAnswer) -> None:
+        """Note that an answer is complete. Only the head of the queue can leave and make the connection
+        dirty."""
         if not self._is_dirty and self._answers and self._answers[0] is answer and not self.closed:
             self._is_dirty = True
             self._server.dirty.append(self)
 
     def flush(self) -> None:
-        """Send the head run of complete answers as far as the kernel takes it."""
+        """Send the complete answers at the head of the queue, as far as the kernel takes them."""
         self._is_dirty = False
         if self.closed:
             return
@@ -327,7 +327,7 @@ class Connection:
         unsent = self._unsent
         wants_write = False
         try:
-            while unsent and not isinstance(unsent[0], FileRange):
+            while unsent and not isinstance(unsent[0], FileChunk):
                 self._send_some()
         except BlockingIOError:
             wants_write = True
@@ -344,11 +344,11 @@ class Connection:
             self.resume()
 
     def _send_some(self) -> None:
-        """One send of the buffers in front. Raises BlockingIOError when the kernel takes nothing."""
+        """Send the buffers in front once. Raise BlockingIOError if the kernel takes nothing."""
         unsent = self._unsent
         batch: list[Buffer] = []
         for chunk in unsent:
-            if isinstance(chunk, FileRange) or len(batch) == SEND_CHUNKS_MAX:
+            if isinstance(chunk, FileChunk) or len(batch) == SEND_CHUNKS_MAX:
                 break
             batch.append(chunk)
         if len(batch) > 1 and self._unsent_bytes <= JOINED_BYTES_MAX:
@@ -360,17 +360,17 @@ class Connection:
             head = unsent[0]
             size = len(head)
             if sent < size:
-                assert not isinstance(head, FileRange)
+                assert not isinstance(head, FileChunk)
                 unsent[0] = memoryview(head)[sent:]
                 return
             unsent.popleft()
             sent -= size
 
     async def _send_ranges(self) -> None:
-        """The task for ranges of files; what follows them goes the usual way again."""
+        """Send the ranges of files in front, as a task; later chunks are sent as usual."""
         unsent = self._unsent
         try:
-            while unsent and not self.closed and isinstance(unsent[0], FileRange):
+            while unsent and not self.closed and isinstance(unsent[0], FileChunk):
                 await self._send_range(unsent[0])
                 self.last_progress_ms = self._server.clock.mono_ms()
         except (OSError, trio.ClosedResourceError):
@@ -380,8 +380,8 @@ class Connection:
         if not self.closed:
             self._send()
 
-    async def _send_range(self, part: FileRange) -> None:
-        """Part of a file: in a thread, because the bytes may have to come from a disk."""
+    async def _send_range(self, part: FileChunk) -> None:
+        """Send part of a file in a thread, because the bytes may have to come from a disk."""
         length = min(part.length, SEND_FILE_BYTES_MAX)
         descriptor = _descriptor(part.source)
         if descriptor is None:
@@ -409,9 +409,9 @@ class Connection:
         if sent == part.length:
             self._unsent.popleft()
         else:
-            self._unsent[0] = FileRange(part.source, part.position + sent, part.length - sent)
+            self._unsent[0] = FileChunk(part.source, part.position + sent, part.length - sent)
 
-    def _read_range(self, part: FileRange, length: int) -> None:
+    def _read_range(self, part: FileChunk, length: int) -> None:
         """Put a part of a file in memory in front of the rest of its range; it is sent as bytes are."""
         data = cast(FileSource, part.source).pread(length, part.position)
         if not data:
@@ -419,7 +419,7 @@ class Connection:
         unsent, size = self._unsent, len(data)
         unsent[0] = data
         if size < part.length:
-            unsent.insert(1, FileRange(part.source, part.position + size, part.length - size))
+            unsent.insert(1, FileChunk(part.source, part.position + size, part.length - size))
 
     # Ending
 

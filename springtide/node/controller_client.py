@@ -1,10 +1,9 @@
-"""Asks the controllers: finds the active one, follows its hints, and believes no controller that was
-replaced.
+"""Asks the controllers: finds the active one, follows its hints, and ignores controllers that were replaced.
 
-One request goes to one controller. Whoever does not answer, answers that it is not the active one, or speaks
-under a controller epoch below the highest this broker has ever seen is left for the next; a hint for the
-active one is followed at once. What is known about an unanswered request is nothing: the callers send
-values that may be sent again.
+Each request goes to one controller. The next one is asked if it does not answer, answers that it is not the
+active one, or speaks under a controller epoch below the highest that this broker has ever seen; a hint for
+the active one is followed at once. An unanswered request may have had an effect, so callers send values that
+may be sent again.
 """
 
 from __future__ import annotations
@@ -34,22 +33,22 @@ _log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 3_000
 POLL_SLACK_MS = 5_000
-"""How much longer than its own wait a poll may take before its controller counts as silent."""
+"""Time beyond its own wait after which a poll's controller counts as silent."""
 CONNECT_TIMEOUT_S = 1.0
 HINTS_MAX = 3
 """Hints followed for one request: two controllers that name each other must not keep us busy."""
 
 
 class ControllerUnavailable(Exception):
-    """Nobody answered as the active controller. Whether the request had an effect is unknown."""
+    """No controller answered as the active one. Whether the request had an effect is unknown."""
 
 
-class OutcomeUnknown(ControllerUnavailable):
-    """It was sent, must not be sent twice, and was not answered."""
+class AnswerLost(ControllerUnavailable):
+    """The request was sent, must not be sent twice, and was not answered."""
 
 
 class Seen(NamedTuple):
-    """The latest word of any controller that this broker ever had, restarts included (I5): see Witness."""
+    """The latest answer of any controller to this broker, restarts included (I5, one writer): see Witness."""
 
     controller_epoch: int = -1
     lineage: str = ""
@@ -59,7 +58,7 @@ class Seen(NamedTuple):
 UNTOLD = Seen()
 
 
-class Answer(Protocol):
+class ControllerAnswer(Protocol):
     @property
     def error(self) -> ControllerError: ...
 
@@ -73,7 +72,7 @@ class Answer(Protocol):
     def lineage(self) -> str: ...
 
 
-AnswerType = TypeVar("AnswerType", bound=Answer)
+AnswerType = TypeVar("AnswerType", bound=ControllerAnswer)
 
 
 class ControllerClient:
@@ -120,7 +119,7 @@ class ControllerClient:
         return self._current
 
     def witness(self, cluster_id: str | None) -> Witness | None:
-        """What to tell every controller; None before the first word of one."""
+        """Return what every controller is told; None before the first answer of one."""
         if cluster_id is None or self.seen.controller_epoch < 0:
             return None
         return Witness(
@@ -131,7 +130,7 @@ class ControllerClient:
         )
 
     def note_records(self, records: int) -> None:
-        """A batch was applied that said how many records there are."""
+        """Note that an applied batch said how many records there are."""
         if records > self.seen.records:
             self._see(self.seen._replace(records=records))
 
@@ -160,7 +159,7 @@ class ControllerClient:
         return await self._ask("preflight", report, PreflightResponse)
 
     async def administer(self, request: AdminRequest, timeout_ms: int) -> AdminResponse:
-        """Once: a controller that may have begun with it is not left for another. Raises OutcomeUnknown."""
+        """Ask once: if a controller may have begun, no other is asked. Raise AnswerLost."""
         return await self._ask(
             "administer", request, AdminResponse, timeout_ms=timeout_ms, is_repeatable=False
         )
@@ -196,20 +195,20 @@ class ControllerClient:
                 answer = None
                 reason = f"{url}: {type(error).__name__} {error}".rstrip()
                 if not is_repeatable and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-                    raise OutcomeUnknown(reason) from error
+                    raise AnswerLost(reason) from error
             if answer is not None:
                 if answer.error is not ControllerError.NOT_CONTROLLER and self._is_current(answer):
                     self._current = url
                     return answer
                 if not is_repeatable and answer.error is not ControllerError.NOT_CONTROLLER:
-                    raise OutcomeUnknown(f"{url} answered, and was replaced meanwhile")
+                    raise AnswerLost(f"{url} answered, and was replaced meanwhile")
                 hint = hint or answer.active_controller
                 reason = f"{url} is not the active controller"
             following = self._next_url(url, hint, asked)
             if following is None:
                 break
             url = following
-        # Begin elsewhere the next time: the one asked first may be up and deaf.
+        # Begin elsewhere the next time: the one asked first may be up and not answer.
         self._current = self._urls[(self._index(self._current) + 1) % len(self._urls)]
         raise ControllerUnavailable(reason)
 
@@ -223,7 +222,7 @@ class ControllerClient:
         answer_type: type[AnswerType],
         timeout_ms: int,
     ) -> tuple[AnswerType | None, str | None]:
-        """(answer, hint). No answer and a hint: a redirect to the active controller."""
+        """Return (answer, hint). No answer and a hint: a redirect to the active controller."""
         with self._clock.timeout_ms(timeout_ms) as scope:
             response = await client.post(
                 f"{url}{self._prefix}:{verb}",
@@ -239,12 +238,12 @@ class ControllerClient:
             raise ControllerUnavailable(f"HTTP {response.status_code}: {response.text[:200]}")
         return msgspec.json.decode(response.content, type=answer_type), None
 
-    def _is_current(self, answer: Answer) -> bool:
+    def _is_current(self, answer: ControllerAnswer) -> bool:
         epoch = answer.controller_epoch
         if epoch < 0:  # an error from a controller that could not look into the cluster
             return True
         if answer.error is ControllerError.METADATA_WENT_BACK:
-            return True  # It says itself that it knows less than we, and asks for nothing but what we hold.
+            return True  # It knows that its metadata is older, and asks only for what this broker holds.
         seen = self.seen
         if epoch < seen.controller_epoch:
             _log.warning(

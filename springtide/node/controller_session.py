@@ -16,7 +16,6 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -44,7 +43,7 @@ from controller.contract.session import (
     Witness,
 )
 from controller.contract.updates import ApplyFailure, PollRequest, UpdateBatch
-from springtide.node.clock import Timekeeper
+from springtide.node.clock import BrokerClock
 from springtide.node.controller_client import ControllerClient, ControllerUnavailable
 from springtide.node.heartbeats import Heartbeats
 from springtide.node.lease import Lease
@@ -65,20 +64,20 @@ _DISOWNED = frozenset({ControllerError.BROKER_NOT_REGISTERED, ControllerError.ST
 
 
 class RegistrationRefused(Exception):
-    """The controller will never accept this process as it is; the message says what an operator can do."""
+    """The controller will not accept this process as it is; the message says what an operator can do."""
 
 
 class Disowned(Exception):
-    """The controller does not know this incarnation (any more): register again."""
+    """The controller does not know this incarnation: register again."""
 
 
 class WentBack(Exception):
-    """This process, with its memory and its disk, was put back to an earlier moment of its life: a virtual
-    machine that was resumed from a snapshot (3.10). It must end; the message is for an operator."""
+    """This process was put back to an earlier state with its memory and disk: a virtual machine that was
+    resumed from a snapshot (docs/replication.md 3.10). It must end; the message is for an operator."""
 
 
 class ReportSource(Protocol):
-    """What the report loop asks for and feeds back: the table of partitions."""
+    """The table of partitions, as the report loop asks it and tells it the answers."""
 
     def due_proposals(self, now_ms: int) -> Sequence[IsrProposal]: ...
 
@@ -93,7 +92,7 @@ class ReportSource(Protocol):
     def on_creations_told(self, created: Sequence[CreatedLogs]) -> None: ...
 
     def untold_set_aside(self) -> tuple[SetAsideLog, ...] | None:
-        """Told now, unless `on_set_aside_not_told`."""
+        """Return what is to be told; it counts as told unless `on_set_aside_not_told` follows."""
 
     def on_set_aside_not_told(self) -> None: ...
 
@@ -107,37 +106,22 @@ class ReportSource(Protocol):
 
 
 class HeartbeatListener(Protocol):
-    """Told of every heartbeat that was acknowledged: what is tried while brokers wait to be added."""
+    """Gets every acknowledged heartbeat: the preflight of brokers that wait to be added."""
 
     def on_heartbeat(self, response: HeartbeatResponse, *, sent_ms: int, now_ms: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerIdentity:
-    """Who this process is: what a registration says."""
-
-    broker_id: int
-    incarnation_id: str
-    host: str
-    port: int
-    rack: str | None
-    log_dir_ids: tuple[str, ...]
-    offline_log_dir_ids: tuple[str, ...]
-    last_shutdown: ShutdownKind
-    previous_broker_epoch: int
-    unanswered_incarnation_ids: tuple[str, ...]
-    version: str
-
-
 class ControllerSession:
+    """identity: a registration as of this process's start."""
+
     def __init__(
         self,
         *,
         client: ControllerClient,
-        identity: BrokerIdentity,
+        identity: RegisterRequest,
         cluster_id: str | None,
         lease: Lease,
-        clock: Timekeeper,
+        clock: BrokerClock,
         rng: random.Random,
         reports: ReportSource,
         apply: Callable[[UpdateBatch], Awaitable[Sequence[ApplyFailure]]],
@@ -172,7 +156,7 @@ class ControllerSession:
         self.status = BrokerStatus.WAITING
         self.has_full_state = False
         self.wants_shutdown = False
-        #: Set when the controller has taken every leadership from this broker and everybody knows.
+        #: Set when the controller has taken every leadership from this broker and all brokers know it.
         self.may_shut_down = trio.Event()
         self.remaining_leaderships = 0
         #: Set unless an earlier process of this broker id is believed to live: see _register.
@@ -183,16 +167,16 @@ class ControllerSession:
         return self._client.witness(self._cluster_id)
 
     def wake_report(self) -> None:
-        """Something is worth telling now: a proposal or a problem."""
+        """Send a report now: there is a proposal or a problem."""
         self._wake_report.set()
 
     def begin_shutdown(self) -> None:
-        """Ask for leave with the next heartbeat, at once."""
+        """Ask to stop, with a heartbeat that is sent at once."""
         self.wants_shutdown = True
         self._wake_heartbeat.set()
 
     async def run(self) -> None:
-        """Until cancelled. Raises RegistrationRefused, WentBack."""
+        """Run until cancelled. Raise RegistrationRefused, WentBack."""
         while True:
             await self._register()
             try:
@@ -251,22 +235,21 @@ class ControllerSession:
     def _registration(self) -> RegisterRequest:
         identity = self._identity
         offline = self._offline_log_dir_ids()
-        # A process that has lived through its registration kept all it had: only the controller forgot.
-        has_lived = self._has_registered_once
-        return RegisterRequest(
-            broker_id=identity.broker_id,
-            incarnation_id=identity.incarnation_id,
-            host=identity.host,
-            port=identity.port,
-            rack=identity.rack,
+        request = msgspec.structs.replace(
+            identity,
             log_dir_ids=tuple(each for each in identity.log_dir_ids if each not in offline),
             offline_log_dir_ids=offline,
-            last_shutdown=ShutdownKind.PROCESS_CRASH if has_lived else identity.last_shutdown,
-            previous_broker_epoch=self.broker_epoch if has_lived else identity.previous_broker_epoch,
-            unanswered_incarnation_ids=() if has_lived else identity.unanswered_incarnation_ids,
             cluster_id=self._cluster_id,
-            version=identity.version,
             witness=self._witness,
+        )
+        if not self._has_registered_once:
+            return request
+        # A process that was registered before has kept its logs: only the controller forgot it.
+        return msgspec.structs.replace(
+            request,
+            last_shutdown=ShutdownKind.PROCESS_CRASH,
+            previous_broker_epoch=self.broker_epoch,
+            unanswered_incarnation_ids=(),
         )
 
     async def _on_accepted(self, response: RegisterResponse) -> None:
@@ -348,7 +331,7 @@ class ControllerSession:
             self._wake_heartbeat = trio.Event()
 
     def _leap(self) -> ClockLeap | None:
-        """For the controller, and for who reads the log file when it began and ended."""
+        """Return the clock's leap for the controller; log when it begins and ends."""
         leap = self._clock.leap()
         if leap is not None and not self._has_leapt:
             _log.error("the clocks disagree, nothing is deleted by time: %s", leap)
@@ -391,13 +374,14 @@ class ControllerSession:
                 self._failures = ()  # nothing new within the wait; the failures were delivered
                 continue
             self._failures = tuple(await self._apply(batch))
-            # Only now: a batch counts as applied when its effects are complete (I25).
+            # Only now: a batch counts as applied when its effects are complete (I25, applied is said
+            # afterwards).
             self._applied = position
             self._client.note_records(batch.records)
             self.has_full_state = self.has_full_state or batch.full
             self._lease.on_applied(controller_epoch=batch.controller_epoch, sequence=batch.sequence)
             if self.status is not BrokerStatus.ACTIVE:
-                self._wake_heartbeat.set()  # learn at once that this was what it waited for
+                self._wake_heartbeat.set()  # the answer may say at once that the broker is active
 
     # Reports
 
@@ -453,13 +437,16 @@ class ControllerSession:
             self._reports.on_report_answered(response, self._clock.mono_ms())
 
     async def _tell_holdings(self) -> None:
-        """Of these an operator's recovery rebuilds what ZooKeeper lost; repeated, for any controller."""
+        """Report this broker's holdings, from which an operator's recovery rebuilds what ZooKeeper lost.
+
+        Repeated, because another controller may be active meanwhile.
+        """
         now_ms = self._clock.mono_ms()
         if now_ms - self._holdings_told_ms < HOLDINGS_INTERVAL_MS:
             return
         self._holdings_told_ms = now_ms
         self._complain("the controller lost metadata that it once told: leading goes on, nothing else does")
-        # What its disk said at the start: a controller that has forgotten this process heard nothing of it.
+        # The last shutdown as the disk told it at the start: the controller has forgotten this process.
         identity = msgspec.structs.replace(self._registration(), last_shutdown=self._identity.last_shutdown)
         holdings = self._reports.holdings(identity, has_view=self.has_full_state)
         report = LagReport(
@@ -474,11 +461,11 @@ class ControllerSession:
     # Waiting and complaining
 
     async def _pause(self, delay_ms: float) -> None:
-        """With jitter, so that brokers that lost one controller together do not come back together."""
+        """Sleep with jitter, so that brokers that lost one controller do not all come back at once."""
         await self._clock.sleep_ms(delay_ms * self._rng.uniform(0.5, 1.5))
 
     def _complain(self, text: str, *args: object) -> None:
-        """Once in a while: a controller outage is long, and its log lines all say the same."""
+        """Log a warning once in a while: the lines of a long outage are all alike."""
         now_ms = self._clock.mono_ms()
         if now_ms - self._last_complaint_ms >= LOG_UNAVAILABLE_EVERY_MS:
             self._last_complaint_ms = now_ms

@@ -1,6 +1,6 @@
-"""What every process that speaks Kafka counts: requests, connections, and how busy its loop is.
+"""The counters of every process that speaks Kafka: requests, connections, and the load of its loop.
 
-Counters are plain integers that the hot path adds to; they become metric families only when somebody asks.
+Counters are plain integers that the hot path adds to; they become metric families only when metrics are read.
 Names are the JMX exporter's spelling of Kafka's own MBeans, so that dashboards and alerts made for Kafka work
 unchanged. One object a process, never module state: several share one interpreter in the simulation.
 """
@@ -8,6 +8,7 @@ unchanged. One object a process, never module state: several share one interpret
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
@@ -28,33 +29,26 @@ API_NAMES = {
 }
 
 
+@dataclass(slots=True, eq=False)
 class NodeCounters:
-    """What is counted as it happens."""
+    """Plain counters."""
 
-    __slots__ = (
-        "busy_us",
-        "connections_closed_idle",
-        "connections_closed_malformed",
-        "connections_opened",
-        "connections_refused",
-        "loop_stall_ms_max",
-        "loop_stalls",
-        "requests",
-        "started_us",
-    )
+    requests: dict[int, int] = field(default_factory=dict)
+    """API key to requests received."""
+    connections_opened: int = 0
+    connections_refused: int = 0
+    connections_closed_idle: int = 0
+    connections_closed_malformed: int = 0
+    requests_with_trailing_bytes: int = 0
+    loop_stalls: int = 0
+    loop_stall_ms_max: int = 0
+    busy_us: int = 0
+    """Time spent in connection turns. Against the time since `started_us` it is the share that the loop was
+    busy."""
+    started_us: int = 0
 
-    def __init__(self) -> None:
-        #: (api key) -> requests received.
-        self.requests: dict[int, int] = {}
-        self.connections_opened = 0
-        self.connections_refused = 0
-        self.connections_closed_idle = 0
-        self.connections_closed_malformed = 0
-        self.loop_stalls = 0
-        self.loop_stall_ms_max = 0
-        #: Time spent in connection turns, against `started_us` the share that the loop was busy.
-        self.busy_us = 0
-        self.started_us = 0
+    def on_rest(self, _size_bytes: int) -> None:
+        self.requests_with_trailing_bytes += 1
 
 
 def collect_node_counters(counters: NodeCounters, *, now_us: int) -> Iterable[Metric]:
@@ -76,6 +70,11 @@ def collect_node_counters(counters: NodeCounters, *, now_us: int) -> Iterable[Me
         "springtide_connections_closed_idle",
         "Connections closed for silence",
         counters.connections_closed_idle,
+    )
+    yield counter(
+        "springtide_requests_with_trailing_bytes",
+        "Requests with bytes after the message, which are ignored",
+        counters.requests_with_trailing_bytes,
     )
     yield counter("springtide_loop_stalls", "Times the loop was blocked", counters.loop_stalls)
     yield gauge("springtide_loop_stall_ms_max", "Longest loop stall, ms", counters.loop_stall_ms_max)

@@ -1,8 +1,8 @@
-"""What a process counts of its heartbeats, and how it learns from an answer that it went back (3.10).
+"""A process's count of its heartbeats, by which it finds out that it went back (docs/replication.md 3.10).
 
-A host that is resumed from a snapshot takes this count back with everything else, so it says less than was
-heard of it. Each broker also keeps what the controller has heard of a few others: if the controller is
-replaced, its successor learns that from them.
+A host that is resumed from a snapshot has an old count like everything else, so it states less than the
+controller has heard of it. Each broker also keeps what the controller has heard of a few others: if the
+controller is replaced, its successor learns that from them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from controller.contract.session import Heard, HeartbeatResponse
 
 
 class Heartbeats:
-    """sent: how many. answered: the number of the last one that was acknowledged. others: what the controller
-    has told of other brokers' heartbeats, to be told to its successor."""
+    """sent: how many. answered: the number of the last one that was acknowledged. others: the controller's
+    counts of other brokers' heartbeats, kept for its successor."""
 
     __slots__ = ("answered", "others", "sent")
 
@@ -22,13 +22,16 @@ class Heartbeats:
         self.others: tuple[Heard, ...] = ()
 
     def next(self) -> int:
-        """The number of a heartbeat that is about to be sent."""
+        """Return the number of a heartbeat that is about to be sent."""
         self.sent += 1
         return self.sent
 
     def proof(self, response: HeartbeatResponse, *, wants_shutdown: bool) -> str | None:
-        """Why this process must have gone back, for an operator; None if nothing says so. Each of these only
-        grows in a process's life, so an answer that was late proves nothing wrong. wants_shutdown: now."""
+        """Return the proof that this process went back, in words for an operator, or None.
+
+        Each of these numbers only grows in a process's life, so a late answer proves nothing wrong.
+        wants_shutdown: now.
+        """
         if response.heard_count > self.sent:
             return (
                 f"the controller has heard {response.heard_count} heartbeats of this process, which has sent "
@@ -46,7 +49,7 @@ class Heartbeats:
         return None
 
     def on_answer(self, number: int, response: HeartbeatResponse) -> None:
-        """Heartbeat `number` was acknowledged."""
+        """Take in the acknowledgement of heartbeat `number`."""
         self.answered = max(self.answered, number)
         known = {each.broker_id: each for each in self.others}
         self.others = tuple(_later(known.get(each.broker_id), each) for each in response.others)

@@ -10,8 +10,8 @@ A lease that ended once counts again only when the broker has applied the metada
 the first acknowledgement after it named: what happened in the silence is then known (docs/replication.md
 2.9).
 
-Buys silence, never durability: nothing that decides what is committed may rest on it.
-All times are milliseconds of one monotonic clock that counts suspended time (CLOCK_BOOTTIME).
+A lease only makes an old leader stop answering; no decision about what is committed may rest on it. All times
+are milliseconds of one monotonic clock that counts suspended time (CLOCK_BOOTTIME).
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Lease:
         #: The controller said that this broker may not lead (or has not said yet that it may): unlike after
         #: mere silence, nothing stands in for the lease.
         self.is_revoked = True
-        #: Highest controller epoch seen anywhere; anything below it is a zombie's (S16).
+        #: Highest controller epoch seen anywhere; a lower one is a replaced controller's (S16, a paused
+        #: controller wakes).
         self.controller_epoch = -1
         self._granted_until_ms = NEVER_MS
         self._held_until_ms = NEVER_MS
@@ -59,16 +60,17 @@ class Lease:
         self._applied = (-1, -1)
 
     def is_held(self, now_ms: int) -> bool:
-        """Whether the controller is still bound to keep still. Test it at every ack, HW move and read."""
+        """Return whether the controller may not yet replace this leader. Test it at every ack, high-watermark
+        move and read."""
         return now_ms < self._held_until_ms
 
     @property
     def held_until_ms(self) -> int:
-        """When it ends unless renewed; NEVER_MS while it does not count."""
+        """Return when it ends unless renewed; NEVER_MS while it does not count."""
         return self._held_until_ms
 
     def on_heartbeat_acked(self, response: HeartbeatResponse, *, sent_ms: int, now_ms: int) -> None:
-        """A heartbeat's answer arrived. `sent_ms`: when the heartbeat was sent, taken before the write."""
+        """Take in a heartbeat's answer. `sent_ms`: read before the heartbeat was written."""
         if response.error in _DISOWNED:
             self._end()
             return
@@ -87,14 +89,15 @@ class Lease:
         self._confirm()
 
     def on_controller_epoch(self, controller_epoch: int) -> bool:
-        """A batch or an answer names this controller epoch. False: it is a zombie's, ignore all of it."""
+        """Take in the controller epoch of a batch or answer; return False if it is from a replaced controller
+        and must be ignored."""
         if controller_epoch < self.controller_epoch:
             return False
         self.controller_epoch = controller_epoch
         return True
 
     def on_applied(self, *, controller_epoch: int, sequence: int) -> None:
-        """The broker has completely applied the metadata stream up to here (I25)."""
+        """Note that the metadata stream is completely applied up to here (I25, "applied" is said last)."""
         self._applied = max(self._applied, (controller_epoch, sequence))
         self._confirm()
 

@@ -1,9 +1,9 @@
 """The network as a port: non-blocking byte channels, and the sockets that are one.
 
 A channel is read and written directly until the kernel says that it would block; only then does a task wait.
-That is worth a factor of two over a stream object that takes a scheduler pass per call, and it lets whoever
-completes a waiting request push its answer out at once, without waking a task for it. Which of many channels
-are ready is asked of a poller, once for all.
+That is twice as fast as a stream object that takes a scheduler pass per call, and the code that completes a
+waiting request can send its answer at once, without waking a task. A poller is asked once which of many
+channels are ready.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Channel(Protocol):
 
     @property
     def peer(self) -> str:
-        """The other end's host, for limits and logs."""
+        """Return the other end's host, for limits and logs."""
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Bytes read; 0 means that the other side has closed. Raises BlockingIOError."""
+        """Return the number of bytes read, 0 if the other side has closed. Raise BlockingIOError."""
 
     def send(self, chunks: Sequence[Buffer]) -> int:
-        """Bytes accepted of `chunks` in order, at most SEND_CHUNKS_MAX of them. Raises BlockingIOError."""
+        """Return the bytes accepted of `chunks` (at most SEND_CHUNKS_MAX) in order. Raise BlockingIOError."""
 
     def send_file(self, file_descriptor: int, *, position: int, length: int) -> int:
-        """Bytes sent straight from a file. May block on a disk, so call it in a thread."""
+        """Return the bytes sent straight from a file. May block on a disk, so call it in a thread."""
 
     async def wait_readable(self) -> None: ...
 
@@ -49,37 +49,37 @@ class Channel(Protocol):
     def fileno(self) -> int: ...
 
     def close(self) -> None:
-        """Wakes whoever waits with trio.ClosedResourceError. May be called twice."""
+        """Close it; tasks that wait get trio.ClosedResourceError. May be called twice."""
 
 
-class Readiness(NamedTuple):
-    """What a channel can do now. `is_hung_up`: both directions are closed, whatever is asked about."""
+class ChannelReadiness(NamedTuple):
+    """The possible operations on a channel now. `is_hung_up`: both directions are closed."""
 
     is_readable: bool
     is_writable: bool
     is_hung_up: bool
 
 
-READABLE = Readiness(True, False, False)
-OnReady = Callable[[Readiness], None]
+READABLE = ChannelReadiness(True, False, False)
+OnReady = Callable[[ChannelReadiness], None]
 
 
 class Poller(Protocol):
-    """Which of many channels are ready, asked in one go. Level-triggered: what is ready stays so."""
+    """Tells which of many channels are ready. Level-triggered: a ready channel stays so until it is used."""
 
     def add(self, channel: Channel, on_ready: OnReady) -> None:
-        """Interested in reading, to begin with."""
+        """Watch a channel, at first for reading."""
 
     def set_interest(self, channel: Channel, *, is_readable: bool, is_writable: bool) -> None: ...
 
     def remove(self, channel: Channel) -> None:
-        """Before the channel is closed. May be called twice."""
+        """Stop watching a channel, before it is closed. May be called twice."""
 
     async def wait(self) -> None:
-        """Until some channel is ready, or `wake` was called."""
+        """Wait until a channel is ready, or `wake` is called."""
 
     def dispatch(self) -> None:
-        """Call `on_ready` of those that are ready now. Does not wait."""
+        """Call `on_ready` of the channels that are ready now, without waiting."""
 
     def wake(self) -> None: ...
 
@@ -87,7 +87,7 @@ class Poller(Protocol):
 
 
 class Listener(Protocol):
-    """Holds its address from the moment it is made; connections are refused until `begin`."""
+    """A bound address. Connections are refused until `begin`."""
 
     @property
     def address(self) -> tuple[str, int]: ...
@@ -198,12 +198,12 @@ class EpollPoller:
             if on_ready is None:
                 if fd == self._wake_fd:
                     os.eventfd_read(fd)
-                continue  # or closed by another one's turn
+                continue  # the wake-up, or a channel that another one's turn has closed
             if events == select.EPOLLIN:
                 on_ready(READABLE)
             else:
                 on_ready(
-                    Readiness(
+                    ChannelReadiness(
                         bool(events & select.EPOLLIN),
                         bool(events & select.EPOLLOUT),
                         bool(events & (select.EPOLLHUP | select.EPOLLERR)),
@@ -250,7 +250,7 @@ class SystemNet:
 
 
 def _channel(sock: trio.socket.SocketType, peer: str) -> SocketChannel:
-    """Takes the descriptor out of trio's wrapper: from here on the channel owns it."""
+    """Take the descriptor out of trio's wrapper: from then on the channel owns it."""
     raw = socket.socket(sock.family, sock.type, sock.proto, fileno=sock.detach())
     raw.setblocking(False)
     with suppress(OSError):

@@ -6,14 +6,19 @@ from springtide.node.net import Channel
 from springtide.wire.framing import FrameReader
 
 
-async def ask(channel: Channel, frame: bytes, *, answer_bytes_max: int) -> memoryview:
-    """The whole answer frame. Raises OSError, FrameError."""
-    unsent = memoryview(frame)
+async def send_all(channel: Channel, data: bytes) -> None:
+    """Send all of `data`. Raise OSError."""
+    unsent = memoryview(data)
     while unsent:
         try:
             unsent = unsent[channel.send((unsent,)) :]
         except BlockingIOError:
             await channel.wait_writable()
+
+
+async def ask(channel: Channel, frame: bytes, *, answer_bytes_max: int) -> memoryview:
+    """Send a request and return the whole frame of its answer. Raise OSError, FrameError."""
+    await send_all(channel, frame)
     frames = FrameReader(frame_bytes_max=answer_bytes_max)
     while (answer := frames.next_frame()) is None:
         try:

@@ -1,10 +1,10 @@
 """Accepts connections and drives them all: one pass over what is ready, then one push of what it completed.
 
-A *turn* is what happens between two waits: a pass over all sockets that can be read, a replica fetcher that
-appends an answer, a timer that fires. Whatever a turn completes leaves at its end, in `end_turn`: first the
-waiting fetches that its appends woke, then one send per connection that has answers. No task is woken for a
-request or an answer; a pass over a hundred small producers ends in one answer to each follower, and a high
-watermark that completes a hundred requests costs as many sends as there are connections.
+A *turn* is the work between two waits: a pass over all sockets that can be read, a replica fetcher that
+appends an answer, a timer that fires. Its results leave at its end, in `end_turn`: first the waiting fetches
+that its appends woke, then one send per connection that has answers. No task is woken for a request or an
+answer; a pass over a hundred small producers ends in one answer to each follower, and a high watermark that
+completes a hundred requests costs as many sends as there are connections.
 
 Sockets stay registered with one epoll of our own, in which trio sees a single descriptor. Waiting for each
 through trio costs a task switch and a system call per request, which is half of a small one.
@@ -18,6 +18,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import trio
 
@@ -31,48 +32,30 @@ _log = logging.getLogger(__name__)
 
 WATCH_INTERVAL_MS = 250
 PARTIAL_FRAME_MS_MAX = 30_000
-"""How long a frame may stay incomplete, plus the time its bytes take at PARTIAL_FRAME_BYTES_PER_MS."""
+"""The time a frame may stay incomplete; the time its bytes take at PARTIAL_FRAME_BYTES_PER_MS is added."""
 PARTIAL_FRAME_BYTES_PER_MS = 64
 IDLE_BUFFER_MS = 5_000
 """After so long without a byte a connection's buffer shrinks to that of a new one."""
 UNSENT_MS_MAX = 60_000
-"""How long a peer may take none of the answers that wait for it."""
+"""The time for which a peer may take none of the answers that wait for it."""
 ACCEPT_RETRY_MS = 100
-#: Out of descriptors or buffers: waiting helps, dying does not.
+#: Out of descriptors or buffers: waiting helps.
 ACCEPT_RETRY_ERRORS = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EPROTO}
 )
 
 
+@dataclass(slots=True, kw_only=True)
 class ServerLimits:
     """Kafka's names in the configuration: connections.max.idle.ms, max.connections, max.connections.per.ip,
     socket.request.max.bytes, queued.max.request.bytes."""
 
-    __slots__ = (
-        "connections_max",
-        "connections_per_ip_max",
-        "idle_ms_max",
-        "memory_bytes_max",
-        "partial_frame_ms_max",
-        "request_bytes_max",
-    )
-
-    def __init__(
-        self,
-        *,
-        connections_max: int = 10_000,
-        connections_per_ip_max: int = 10_000,
-        idle_ms_max: int = 600_000,
-        memory_bytes_max: int = 512 * 1024 * 1024,
-        partial_frame_ms_max: int = PARTIAL_FRAME_MS_MAX,
-        request_bytes_max: int = 100 * 1024 * 1024,
-    ) -> None:
-        self.connections_max = connections_max
-        self.connections_per_ip_max = connections_per_ip_max
-        self.idle_ms_max = idle_ms_max
-        self.memory_bytes_max = memory_bytes_max
-        self.partial_frame_ms_max = partial_frame_ms_max
-        self.request_bytes_max = request_bytes_max
+    connections_max: int = 10_000
+    connections_per_ip_max: int = 10_000
+    idle_ms_max: int = 600_000
+    memory_bytes_max: int = 512 * 1024 * 1024
+    partial_frame_ms_max: int = PARTIAL_FRAME_MS_MAX
+    request_bytes_max: int = 100 * 1024 * 1024
 
 
 class Server:
@@ -95,7 +78,7 @@ class Server:
         self._on_turn_end = on_turn_end
         self._on_connection_closed = on_connection_closed
         self._nursery: trio.Nursery | None = None
-        #: In order of arrival; a dict, because a set's order is nobody's.
+        #: In order of arrival; a dict, because a set has no fixed order.
         self._connections: dict[Connection, None] = {}
         self._per_peer: dict[str, int] = {}
         self._held_bytes = 0
@@ -120,8 +103,8 @@ class Server:
         return len(self._connections)
 
     async def serve(self) -> None:
-        """Accept, and let the peers go on only within their bounds, until cancelled; then close every
-        connection. `drive` answers them. Returns at once when it was stopped before it began."""
+        """Accept connections and keep them within their bounds until cancelled; then close every connection.
+        `drive` answers them. Return at once if the server was stopped before."""
         if self._is_stopped:
             return
         self._listener.begin()
@@ -151,8 +134,10 @@ class Server:
             self._admit(channel)
 
     async def drive(self) -> None:
-        """The loop that everything else waits behind: it never holds the processor for longer than a pass.
-        It runs before connections are let in, too, for the replica fetchers' channels are in the poller."""
+        """Run the loop that serves every channel; it holds the processor for a pass at most.
+
+        It also runs before connections are let in, because the replica fetchers' channels are in the poller.
+        """
         poller, clock = self.poller, self.clock
         while True:
             if self._ready_again:
@@ -172,7 +157,7 @@ class Server:
             self.counters.busy_us += clock.mono_us() - started_us
 
     def ready_again(self, connection: Connection) -> None:
-        """It has whole requests left over from its turn: the next pass begins with them."""
+        """Begin the next pass with this connection: whole requests are left over from its turn."""
         self._ready_again[connection] = None
         if self._is_waiting:  # the turn was another task's
             self.poller.wake()
@@ -182,7 +167,7 @@ class Server:
             self._nursery.start_soon(work)
 
     def stop_serving(self) -> None:
-        """Refuse new connections and end the others; a controller that probes takes the first as proof that
+        """Refuse new connections and end the others. To a controller that probes, the refusal proves that
         this broker is gone."""
         self._is_stopped = True
         self._listener.close()
@@ -206,10 +191,10 @@ class Server:
         self._per_peer[channel.peer] = self._per_peer.get(channel.peer, 0) + 1
         self.poller.add(channel, connection.on_ready)
 
-    # What a turn does at its end
+    # The end of a turn
 
     def end_turn(self) -> None:
-        """Tell that a turn ends, then send what is complete. A broker wakes the fetches that wait."""
+        """Call `on_turn_end`, in which a broker wakes waiting fetches; then send the complete answers."""
         self._on_turn_end()
         dirty = self.dirty
         while dirty:
@@ -221,7 +206,8 @@ class Server:
     # Bounds
 
     def is_over_memory(self) -> bool:
-        """By the count of the last watch: exact to a quarter of a second, and free on the hot path."""
+        """Return whether the last watch counted too many bytes: a quarter of a second old at most, and free
+        on the hot path."""
         return self._held_bytes >= self._limits.memory_bytes_max
 
     async def _watch(self) -> None:
@@ -230,7 +216,8 @@ class Server:
             self.look_after_connections()
 
     def look_after_connections(self) -> None:
-        """Close who is overdue, count what the others hold, and resume those that only that count stopped."""
+        """Close overdue connections, count the bytes of the others, and resume those that were stopped by
+        that count alone."""
         now_ms = self.clock.mono_ms()
         held_bytes = 0
         for connection in list(self._connections):
@@ -252,9 +239,9 @@ class Server:
         quiet_ms = now_ms - connection.last_progress_ms
         if connection.has_unsent:
             return "it does not take its answers" if quiet_ms > UNSENT_MS_MAX else None
-        if connection.partial_since_ms is not None and not connection.is_paused:
+        if connection.partial_since_ms is not None and not connection.has_unstarted:
             allowed_ms = self._limits.partial_frame_ms_max
-            if not self.is_over_memory():  # else whoever holds most is not given most time for it
+            if not self.is_over_memory():  # a large frame must not get more time then
                 allowed_ms += connection.buffered_bytes // PARTIAL_FRAME_BYTES_PER_MS
             if now_ms - connection.partial_since_ms > allowed_ms:
                 return "a request stayed incomplete"

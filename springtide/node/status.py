@@ -1,7 +1,7 @@
-"""The page that Prometheus reads, and whether the process lives and is ready, over plain HTTP/1.1.
+"""Metrics for Prometheus, liveness and readiness, over plain HTTP/1.1.
 
-GET /metrics, /healthz (the process lives) and /readyz (it may serve clients), one request a connection, and
-nothing else. Sources of metrics are asked each time the page is read.
+GET /metrics, /healthz (the process lives) and /readyz (it may serve clients), one request a connection.
+Sources of metrics are asked each time the page is read.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from springtide.node.clock import Clock
 from springtide.node.net import Channel, Listener
+from springtide.node.question import send_all
 
 REQUEST_BYTES_MAX = 8 * 1024
 REQUEST_TIMEOUT_MS = 5_000
@@ -86,7 +87,7 @@ class StatusServer:
                     f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
                     "Connection: close\r\n\r\n"
                 )
-                await _send_all(channel, head.encode("ascii") + body)
+                await send_all(channel, head.encode("ascii") + body)
         finally:
             self._open -= 1
             channel.close()
@@ -111,7 +112,7 @@ class StatusServer:
 
 
 async def _read_request(channel: Channel) -> bytes:
-    """The request line; the header that follows it is read, bounded, and ignored."""
+    """Return the request line; the header after it is read up to a bound and ignored."""
     data = bytearray()
     block = bytearray(2048)
     while b"\r\n\r\n" not in data and len(data) < REQUEST_BYTES_MAX:
@@ -124,12 +125,3 @@ async def _read_request(channel: Channel) -> bytes:
             break
         data += block[:received]
     return bytes(data).partition(b"\r\n")[0]
-
-
-async def _send_all(channel: Channel, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        try:
-            rest = rest[channel.send((rest,)) :]
-        except BlockingIOError:
-            await channel.wait_writable()

@@ -1,7 +1,7 @@
 """Threads as a port: work that may block on a disk runs beside the loop, and the loop awaits it.
 
-A simulation runs the same work in place, after a delay of its own choosing, so that a whole broker can live
-in one thread and be replayed from a seed. So nothing in a broker may start a thread but through here.
+A simulation runs the same work in place, after a delay that it chooses, so that a whole broker lives in one
+thread and is replayed from a seed. Therefore a broker starts threads only through this port.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 class Threads(Protocol):
     async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
-        """What `work` returns or raises. It is never given up half way: a caller that is cancelled meanwhile
-        waits for its end. `limiter`: how many at once; by default as many as trio allows."""
+        """Return or raise what `work` does. A caller that is cancelled meanwhile waits for its end.
+        `limiter`: how many run at once; by default as many as trio allows."""
 
 
-class WorkerThreads:
-    """trio's."""
+class TrioThreads:
+    """The worker threads of trio."""
 
     __slots__ = ()
 

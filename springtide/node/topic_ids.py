@@ -7,20 +7,20 @@ import binascii
 from functools import lru_cache
 from uuid import UUID
 
-TOPIC_ID_BYTES = 16
-NO_TOPIC_ID_BYTES = bytes(TOPIC_ID_BYTES)
+from springtide.wire.fetch_request import TOPIC_ID_BYTES
+
 CACHED_MAX = 65_536
 
 
 @lru_cache(maxsize=CACHED_MAX)
 def topic_id_text(raw: bytes) -> str:
-    """Kafka's textual form of the 16 bytes."""
+    """Return Kafka's textual form of the 16 bytes."""
     return base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
 
 
 @lru_cache(maxsize=CACHED_MAX)
 def topic_id_bytes(text: str) -> bytes:
-    """Raises ValueError if the text is no topic id."""
+    """Return the 16 bytes; raise ValueError if the text is not a topic id."""
     try:
         raw = base64.urlsafe_b64decode(text + "==")
     except binascii.Error as error:

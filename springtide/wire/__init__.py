@@ -1,1 +1,1 @@
-"""Bytes <-> values for the Kafka protocol: framing, codec, record batches. No socket, clock or file."""
+"""Bytes <-> values for the Kafka protocol: framing, codec, record batches. Pure."""

@@ -1,7 +1,7 @@
 """Which APIs and versions this broker speaks: one coherent set, that of Apache Kafka 3.9.
 
-Clients infer a release from single maxima (kafka-python reads "3.9" from Fetch 17) and turn features on one
-API at a time, so the upper bounds are those of one release and an API is listed only if it is implemented.
+Clients infer a release from single maxima (kafka-python reads "3.9" from Fetch 17) and switch features on one
+API at a time. So the upper bounds are those of one release, and an API is listed only if it is implemented.
 The lower bounds are where record batches of format 2 begin, because older formats are neither stored nor
 converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the last seven years has met:
 
@@ -13,9 +13,10 @@ converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the
 - ListOffsets: v0 answers with segment lists, not with one offset.
 - OffsetForLeaderEpoch: v0 and v1 do not state the asker's leader epoch (KIP-320); only brokers sent them.
 - CreateTopics, DeleteTopics, DescribeConfigs, DescribeLogDirs: the versions before were dropped by KIP-896.
-- Metadata, FindCoordinator, ApiVersions, InitProducerId and the other calls of administrators are whole.
+- Metadata, FindCoordinator, ApiVersions, InitProducerId and the other calls of administrators: all versions.
 
-FindCoordinator is there although groups are not: librdkafka takes it as the sign that a broker can store LZ4.
+FindCoordinator is listed although there are no groups: librdkafka takes it as the sign that a broker can
+store LZ4.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import NamedTuple
 from .errors import ErrorCode
 
 TOO_OLD_ERROR = ErrorCode.UNSUPPORTED_VERSION
-"""What a partition gets in the answer to a Produce request of a version that is advertised but not served."""
+"""A partition's error in the answer to a Produce request of a version that is advertised but not served."""
 
 
 class ApiKey(IntEnum):
@@ -53,16 +54,13 @@ class ApiKey(IntEnum):
 
 
 class ApiSpec(NamedTuple):
-    """One API: the versions a client is told, the first one served, the first with compact types and tags."""
+    """One API: the versions told to clients, the first one served, the first with compact types and tags."""
 
     api_key: ApiKey
     version_min: int
     version_max: int
     flexible_since: int
     served_since: int
-
-    def is_advertised(self, api_version: int) -> bool:
-        return self.version_min <= api_version <= self.version_max
 
     def is_flexible(self, api_version: int) -> bool:
         return api_version >= self.flexible_since
@@ -91,16 +89,16 @@ APIS: dict[int, ApiSpec] = {
         ApiSpec(ApiKey.DESCRIBE_PRODUCERS, 0, 0, flexible_since=0, served_since=0),
     )
 }
-"""In the order a client is told them."""
+"""In the order in which clients are told them."""
 
 HIGHEST_FETCH_VERSION = APIS[ApiKey.FETCH].version_max
-"""What our followers speak: topic ids, and the replica's broker epoch."""
+"""The version of our followers: it has topic ids and the replica's broker epoch."""
 
 
 class UnsupportedApi(Exception):
     """A request for an API or version that is not advertised: close, unless `is_api_versions`.
 
-    A client that asks ApiVersions in a version we lack can't know ours yet: it gets a v0 body with
+    A client that asks ApiVersions in a version we lack can't know ours yet. It gets a v0 body with
     UNSUPPORTED_VERSION and the list (KIP-511; handlers build it with version 0).
     """
 
@@ -115,17 +113,7 @@ class UnsupportedApi(Exception):
         return self.api_key == ApiKey.API_VERSIONS
 
 
-def is_supported(api_key: int, api_version: int) -> bool:
-    spec = APIS.get(api_key)
-    return spec is not None and spec.is_advertised(api_version)
-
-
-def request_header_version(api_key: int, api_version: int) -> int:
-    """2 where the API's version is flexible, else 1. KeyError for an API that is not ours."""
-    return 2 if APIS[api_key].is_flexible(api_version) else 1
-
-
 def response_header_version(api_key: int, api_version: int) -> int:
-    """1 where the API's version is flexible, else 0; ApiVersions stays 0, since its reader knows no version
+    """Return 1 where the API's version is flexible, else 0. ApiVersions stays 0: its reader knows no version
     yet."""
     return 1 if api_key != ApiKey.API_VERSIONS and APIS[api_key].is_flexible(api_version) else 0

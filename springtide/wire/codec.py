@@ -9,7 +9,8 @@ Neighbouring fixed-size fields become one struct call, int32 arrays another; an 
 the remaining bytes at the least size its element can have. Schemas do not recurse, so nesting is bounded by
 the definitions and `_NESTING_MAX` states it.
 
-Fast paths for Produce and Fetch stand beside this (produce.py, fetch.py); tests hold them against it.
+Produce and Fetch have codecs of their own (produce.py, fetch_request.py, fetch_response.py); tests hold them
+against this one.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from .compression import Buffer
 from .primitives import (
     REQUEST_ELEMENTS_MAX,
     MalformedRequest,
+    OnRest,
     Reader,
     read_whole,
     uuid_bytes,
@@ -48,7 +50,7 @@ _ENTITY_PRESENT = 1
 
 
 class Message(Protocol):
-    """What kio's dataclasses have in common."""
+    """The common part of kio's dataclasses."""
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
     __flexible__: ClassVar[bool]
@@ -61,7 +63,7 @@ Encode = Callable[[bytearray, Any], None]
 
 @cache
 def request_type(api_key: int, api_version: int) -> type[RequestPayload]:
-    """kio's class of a request, e.g. (3, 12) -> kio.schema.metadata.v12.request.MetadataRequest."""
+    """Return kio's class of a request, e.g. (3, 12) -> kio.schema.metadata.v12.request.MetadataRequest."""
     return load_request_schema(api_key, api_version)
 
 
@@ -71,17 +73,26 @@ def response_type(api_key: int, api_version: int) -> type[ResponsePayload]:
 
 
 def decode(
-    message_type: type[M], buffer: Buffer, position: int = 0, *, elements_max: int = REQUEST_ELEMENTS_MAX
+    message_type: type[M],
+    buffer: Buffer,
+    position: int = 0,
+    *,
+    elements_max: int = REQUEST_ELEMENTS_MAX,
+    on_rest: OnRest | None = None,
 ) -> M:
-    """The message that fills `buffer` from `position` to its end. Raises MalformedRequest, nothing else.
+    """Return the message that fills `buffer` from `position` on. Raise MalformedRequest, nothing else.
 
-    An error code that kio does not know becomes unknown_server_error; zero UUIDs become None.
+    on_rest: see Reader.finish. An error code that kio does not know becomes unknown_server_error; zero UUIDs
+    become None.
     """
-    return cast(M, read_whole(_codec(message_type).decode, buffer, position, elements_max=elements_max))
+    return cast(
+        M,
+        read_whole(_codec(message_type).decode, buffer, position, elements_max=elements_max, on_rest=on_rest),
+    )
 
 
 def encode(message: Message) -> bytes:
-    """The bytes of a message. Values are trusted: a wrong type or range raises whatever it raises.
+    """Return the bytes of a message. Values are trusted: a wrong type or range raises any exception.
 
     Durations and times may also be given as integer milliseconds.
     """
@@ -91,11 +102,11 @@ def encode(message: Message) -> bytes:
 
 
 def build(message_type: type[M], source: Mapping[str, object] | Message) -> M:
-    """A message of one version from values for any: so a handler thinks in one version and serves them all.
+    """Return a message of one version from values for any, so that a handler knows only one version.
 
-    `source` is a mapping of field names, or a message of another version; nested messages likewise,
-    mappings or messages. A field that `message_type` lacks is dropped; one that `source` lacks gets the
-    definition's default, or zero, empty or null by its type.
+    `source` is a mapping of field names, or a message of another version; nested messages are mappings or
+    messages too. A field that `message_type` lacks is dropped; one that `source` lacks gets the definition's
+    default, or zero, empty or null by its type.
     """
     getter = source.get if isinstance(source, Mapping) else _attribute_getter(source)
     values: dict[str, object] = {}
@@ -124,8 +135,7 @@ def _as_type(nested: type[Message], item: Mapping[str, object] | Message) -> Mes
     return item if isinstance(item, nested) else build(nested, item)
 
 
-# --- what a field is
-# ---------------------------------------------------------------------------------------------
+# --- what a field is -------------------------------------------------------------------------------
 
 
 class _Field(NamedTuple):
@@ -163,7 +173,7 @@ def _field_of(field: dataclasses.Field[Any]) -> _Field:
 
 @cache
 def _shape(message_type: type[Message]) -> tuple[tuple[str, type[Message] | None, object], ...]:
-    """(name, nested message type, default) per field, for `build`."""
+    """Return (name, nested message type, default) per field, for `build`."""
     fields = (_field_of(field) for field in dataclasses.fields(message_type))
     return tuple((field.name, field.nested, _default_of(field)) for field in fields)
 
@@ -191,8 +201,7 @@ def _implicit_default(kafka_type: str) -> object:
             return fixed.from_wire(*struct.unpack(f">{fixed.layout}", bytes(fixed.size_bytes)))
 
 
-# --- fixed-size types
-# --------------------------------------------------------------------------------------------
+# --- fixed-size types ------------------------------------------------------------------------------
 
 
 def _same(value: Any) -> Any:
@@ -252,8 +261,7 @@ _FIXED: dict[str, _Fixed] = {
 _PLAIN_NUMBERS = {"int8", "int16", "uint16", "int32", "int64", "float64"}
 
 
-# --- compiling
-# ---------------------------------------------------------------------------------------------------
+# --- compiling -------------------------------------------------------------------------------------
 
 
 class _Codec(NamedTuple):
@@ -313,7 +321,7 @@ def _is_fixed(field: _Field) -> bool:
 
 
 def _close_run(run: list[_Field], decode_steps: list[DecodeStep], encode_steps: list[Encode]) -> int:
-    """Turn the collected fixed-size fields into one struct call each way; their size."""
+    """Turn the collected fixed-size fields into one struct call each way; return their size."""
     if not run:
         return 0
     fixed = [_FIXED[field.kafka_type] for field in run]
@@ -403,7 +411,8 @@ def _encode_tags_step(tagged: dict[int, tuple[_Field, _Codec]]) -> Encode:
 
 
 def _field_codec(field: _Field, *, is_flexible: bool, nesting: int) -> _Codec:
-    """One field outside a run of fixed-size ones. A tagged field may be null wherever its type may."""
+    """Return the codec of a field outside a run of fixed-size ones. A tagged field may be null wherever its
+    type may."""
     if field.is_array:
         item = (
             _codec(field.nested, nesting + 1)
@@ -466,7 +475,7 @@ def _bytes_codec(*, is_nullable: bool, is_flexible: bool) -> _Codec:
 
 
 def _nullable_message_codec(nested: _Codec) -> _Codec:
-    """KIP-893: a byte says whether the message is there."""
+    """Return the codec of a message behind a byte that says whether it is there (KIP-893)."""
 
     def decode_nullable(reader: Reader) -> Any:
         match reader.int8():

@@ -1,10 +1,9 @@
 """The four codecs of a record batch, with every decompression bounded.
 
-A kilobyte of zstd can claim ten gigabytes, so nothing here allocates what the compressed bytes claim:
-output is produced into a buffer that starts small and grows only while real output fills it, up to the
-caller's cap. The broker never needs this on the produce path (it stores batches as they came); it serves
-the deep check, timestamp lookup, dump-log and tests. (Besides the output, the zstd library itself may take
-a window of up to 128 MiB that a frame asks for, its own limit.)
+A kilobyte of zstd can claim ten gigabytes, so the claim allocates nothing: output goes into a buffer that
+starts small and grows only while real output fills it, up to the caller's cap. The produce path does not use
+this, since brokers store batches as they came; the deep check, timestamp lookup, dump-log and tests do.
+(Besides the output, the zstd library may take a window of up to 128 MiB that a frame asks for.)
 
 Dialects, because clients differ: snappy comes either as one raw block (librdkafka) or in snappy-java's
 framing (Java, kafka-python, aiokafka), and gzip may hold several members.
@@ -40,15 +39,15 @@ class Compression(IntEnum):
 
 
 class CorruptCompressedData(Exception):
-    """The compressed bytes are no valid stream of the codec they claim."""
+    """The compressed bytes are not a valid stream of the codec they claim."""
 
 
 class DecompressedTooLarge(Exception):
-    """The output would exceed the caller's cap. Nothing beyond the cap was allocated."""
+    """The output would exceed the caller's cap, beyond which nothing was allocated."""
 
 
 def compress(compression: Compression, data: Buffer) -> bytes:
-    """`data` compressed as Kafka's Java client writes it (snappy in snappy-java's framing)."""
+    """Return `data` compressed as Kafka's Java client writes it (snappy in snappy-java's framing)."""
     match compression:
         case Compression.NONE:
             return bytes(data)
@@ -67,10 +66,9 @@ def compress(compression: Compression, data: Buffer) -> bytes:
 
 
 def decompress(compression: Compression, data: Buffer, *, decompressed_bytes_max: int) -> Buffer:
-    """The whole output, at most `decompressed_bytes_max` bytes.
+    """Return the whole output, at most `decompressed_bytes_max` bytes; with Compression.NONE, `data` itself.
 
-    Raises DecompressedTooLarge or CorruptCompressedData. With Compression.NONE it is `data` itself, not a
-    copy.
+    Raise DecompressedTooLarge or CorruptCompressedData.
     """
     match compression:
         case Compression.NONE:
@@ -109,7 +107,7 @@ def _decompress_gzip(data: Buffer, bytes_max: int) -> bytes:
 
 
 def _decompress_growing(compression: Compression, data: Buffer, bytes_max: int) -> memoryview:
-    """LZ4 frames and zstd: cramjam writes into the given buffer and stops when it is full."""
+    """Decompress LZ4 frames and zstd: cramjam writes into the given buffer and stops when it is full."""
     codec = cramjam.lz4 if compression is Compression.LZ4 else cramjam.zstd
     capacity = min(max(DECOMPRESS_START_BYTES, 4 * len(data)), bytes_max)
     while True:

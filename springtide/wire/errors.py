@@ -1,10 +1,9 @@
 """The error codes of the Kafka protocol, with Kafka's own names.
 
-Decides nothing: it names. The set is what Apache Kafka 3.9 knows (`Errors.java`, -1 to 127), because the
-versions we advertise are those of 3.9 and a client of that release cannot name a later code. A code is a
-plain integer on the hot path (`struct` packs it as it is) and compares equal to the member of kio's enum
-with the same number, so the two can meet in one message; `schema` converts where a type checker wants
-kio's.
+The set is that of Apache Kafka 3.9 (`Errors.java`, -1 to 127), because the versions we advertise are those of
+3.9 and a client of that release can't name a later code. A code is a plain integer on the hot path (`struct`
+packs it as it is) and compares equal to the member of kio's enum with the same number, so the two can meet in
+one message; `schema` converts where a type checker wants kio's.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from kio.schema.errors import ErrorCode as SchemaErrorCode
 
 @unique
 class ErrorCode(IntEnum):
-    """What a broker answers. `is_retriable` says what Kafka's clients do with it: try again, or give up."""
+    """An error code of an answer. `is_retriable` says whether Kafka's clients try again."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -151,12 +150,12 @@ class ErrorCode(IntEnum):
 
     @property
     def is_retriable(self) -> bool:
-        """Whether a client may send the same request again (Kafka's RetriableException and its heirs)."""
-        return self in _RETRIABLE
+        """Return whether a client may send the same request again (Kafka's RetriableException)."""
+        return self.schema.retriable
 
     @property
     def schema(self) -> SchemaErrorCode:
-        """The same code as kio's schema classes spell it."""
+        """Return the same code of kio's schema classes."""
         return _schema_code(int(self))
 
 
@@ -165,45 +164,8 @@ def _schema_code(code: int) -> SchemaErrorCode:
     return SchemaErrorCode(code)
 
 
-_RETRIABLE = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-        ErrorCode.LISTENER_NOT_FOUND,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        ErrorCode.ELECTION_NOT_NEEDED,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-        ErrorCode.SHARE_SESSION_NOT_FOUND,
-        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
-    }
-)
-
-
 def error_code(value: int) -> ErrorCode:
-    """The code of a number on the wire. A number that Kafka 3.9 does not know is UNKNOWN_SERVER_ERROR."""
+    """Return the code of a number on the wire, UNKNOWN_SERVER_ERROR for one that Kafka 3.9 does not know."""
     try:
         return ErrorCode(value)
     except ValueError:

@@ -4,17 +4,14 @@ A frame is a four-byte size and so many bytes. FrameReader owns the buffers a so
 out each complete frame as a view of them.
 
 Invariants:
-- A region that a frame was handed out from is never written again: a produce frame's bytes may live on in
-the log's
-  tail cache. A buffer that is used up is let go and a new one begun; only the partial frame at its end is
+- A region that a frame was handed out from is never written again, because a produce frame's bytes may live
+  on in the log's tail cache. A used-up buffer is replaced by a new one; only the partial frame at its end is
   copied.
 - Memory follows what a peer has sent, not what it claims: a claim of 100 MiB backed by four bytes buys four
-bytes
-  and room for the next read. Growing costs one copy of a frame's part at each factor of GROWTH_FACTOR, and a
+  bytes and room for the next read. Growing copies a frame's part once at each factor of GROWTH_FACTOR, and a
   connection that has sent a frame of some size gets buffers of that size from then on.
 - A size that no request can have is an error as soon as its four bytes are there, and stays one: HTTP and
-TLS bytes
-  on a Kafka port read as sizes above any sane limit.
+  TLS bytes on a Kafka port read as sizes above any sane limit.
 
 Responses leave as a list of chunks, so that record bytes are never copied and file ranges can be handed to
 sendfile.
@@ -32,7 +29,7 @@ SOCKET_REQUEST_MAX_BYTES = 100 * 1024 * 1024
 """Kafka's default of socket.request.max.bytes."""
 SIZE_BYTES = 4
 FIRST_BUFFER_BYTES = 4 * 1024
-"""What an idle connection holds."""
+"""The size of an idle connection's buffer."""
 BUFFER_BYTES_MAX = 64 * 1024
 """A connection of small frames grows its buffers to this: one read can then carry hundreds of requests."""
 BATCHED_BUFFER_BYTES_MAX = 1024 * 1024
@@ -48,12 +45,12 @@ _SIZE_CORRELATION_NO_TAGS = struct.Struct(">iib")
 
 
 class FrameError(Exception):
-    """The peer's bytes are no frame: close the connection, nothing after this can be understood."""
+    """The peer's bytes are not a frame. Nothing after them can be understood: close the connection."""
 
 
 class FrameReader:
-    """One connection's incoming side. Use: read into `writable()`, tell `received(n)`, drain
-    `next_frame()`."""
+    """One connection's incoming side: read into `writable()`, call `received(n)`, then `next_frame()` until
+    it returns None."""
 
     __slots__ = (
         "_buffer",
@@ -76,16 +73,16 @@ class FrameReader:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of an incomplete frame. Not zero at the end of the stream: the peer left in mid-sentence."""
+        """Return the bytes of an incomplete frame. At the end of the stream they are a request cut short."""
         return self._end - self._start
 
     @property
     def buffer_bytes(self) -> int:
-        """What this reader holds itself, whatever frames hold besides."""
+        """Return the size of this reader's own buffer; frames may hold earlier ones."""
         return len(self._buffer)
 
     def writable(self) -> memoryview:
-        """Where the next bytes go: at least READ_BYTES_MIN. Valid until the next call."""
+        """Return the room for the next bytes, at least READ_BYTES_MIN. Valid until the next call."""
         if not self._has_room():
             size = self._next_buffer_bytes()
             self._buffer_bytes = min(self._buffer_bytes * GROWTH_FACTOR, BUFFER_BYTES_MAX)
@@ -93,14 +90,14 @@ class FrameReader:
         return self._buffer[self._end :]
 
     def received(self, count: int) -> None:
-        """`count` bytes were read into the start of `writable()`."""
+        """Note that `count` bytes were read into the start of `writable()`."""
         assert 0 <= count <= len(self._buffer) - self._end, "more bytes received than were asked for"
         self._end += count
 
     def next_frame(self) -> memoryview | None:
-        """The next whole frame without its size, read-only; None if it is not complete.
+        """Return the next whole frame without its size, read-only; None if it is not complete.
 
-        Raises FrameError for a size of zero or less or above the limit, now and ever after.
+        Raise FrameError for a size of zero or less or above the limit, at every further call too.
         """
         start = self._start
         available = self._end - start - SIZE_BYTES
@@ -118,7 +115,7 @@ class FrameReader:
 
     @property
     def has_frame(self) -> bool:
-        """Whether `next_frame` has something to say: a whole frame, or a size that is none."""
+        """Return whether `next_frame` would return a frame or raise."""
         available = self._end - self._start - SIZE_BYTES
         if available < 0:
             return False
@@ -126,14 +123,14 @@ class FrameReader:
         return bool(size <= available or size > self._frame_bytes_max)
 
     def release(self) -> None:
-        """Let go of a buffer that holds nothing: a peer that has been busy and is idle now keeps little."""
+        """Replace an empty buffer by a small one, because the peer is idle."""
         if self._start == self._end and len(self._buffer) > FIRST_BUFFER_BYTES:
             self._buffer_bytes = FIRST_BUFFER_BYTES
             self._frame_bytes_last = 0
             self._renew(FIRST_BUFFER_BYTES)
 
     def _has_room(self) -> bool:
-        """Whether to go on in this buffer. Moving early, while little of a frame is here, copies least."""
+        """Return whether to continue in this buffer. Moving while little of a frame is here copies least."""
         free = len(self._buffer) - self._end
         if free < READ_BYTES_MIN:
             return False
@@ -141,13 +138,13 @@ class FrameReader:
         return frame_bytes <= len(self._buffer) - self._start or frame_bytes > self._next_buffer_bytes()
 
     def _claimed_frame_bytes(self) -> int:
-        """Of the incomplete frame, size field included; 0 while that is not known."""
+        """Return the size of the incomplete frame, its size field included; 0 while it is not known."""
         if self._end - self._start < SIZE_BYTES:
             return 0
         return SIZE_BYTES + int(_SIZE.unpack_from(self._buffer, self._start)[0])
 
     def _next_buffer_bytes(self) -> int:
-        """How large the buffer after this one is."""
+        """Return the size of the buffer after this one."""
         held = self._end - self._start
         last = SIZE_BYTES + self._frame_bytes_last
         return max(
@@ -171,9 +168,8 @@ class FrameReader:
 
 
 @dataclass(frozen=True, slots=True)
-class FileRange:
-    """Bytes of a response that the shell sends from a file. `source` is the shell's own; nothing here opens
-    it."""
+class FileChunk:
+    """Bytes of a response that the shell sends from a file. Only the shell opens `source`."""
 
     source: object
     position: int
@@ -183,14 +179,14 @@ class FileRange:
         return self.length
 
 
-Chunk = Buffer | FileRange
+Chunk = Buffer | FileChunk
 """A piece of an outgoing frame. Its `len` is its bytes on the wire."""
 
 
 def encode_response_frame(
     correlation_id: int, chunks: Iterable[Chunk], *, has_flexible_header: bool
 ) -> list[Chunk]:
-    """Size, response header (v1 if flexible, else v0) and `chunks`, none of them copied.
+    """Return size, response header (v1 if flexible, else v0) and `chunks`, none of them copied.
 
     A first chunk of bytes is joined to the head, so that a small response is one chunk and one send.
     """
@@ -207,6 +203,5 @@ def encode_response_frame(
 
 
 def encode_request_frame(head: bytes, body: Buffer) -> bytes:
-    """A request from us: size, header (headers.encode_request_header), body. Requests carry no record
-    bytes."""
+    """Return a request's size, header (headers.encode_request_header) and body. For small bodies."""
     return _SIZE.pack(len(head) + len(body)) + head + body

@@ -1,8 +1,8 @@
 """The header in front of every request and response.
 
-A request header's layout depends on API and version, which it begins with, so this is where an unknown API
-or version is found out. Nothing is said here about what to do then: `UnsupportedApi` and `MalformedRequest`
-both tell the shell to close the connection, but for ApiVersions (see apis.UnsupportedApi).
+A request header's layout depends on the API and version that it begins with, so an unknown API or version is
+found here. `UnsupportedApi` and `MalformedRequest` both tell the shell to close the connection, except for
+ApiVersions (see apis.UnsupportedApi).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CORRELATION_ID = struct.Struct(">i")
 
 
 class RequestHeader(NamedTuple):
-    """Who asks for what. `body_position` is where in the frame the API's own bytes begin."""
+    """The header's fields. `body_position` is where in the frame the API's own bytes begin."""
 
     api_key: int
     api_version: int
@@ -30,7 +30,7 @@ class RequestHeader(NamedTuple):
 
 
 def decode_request_header(frame: Buffer) -> RequestHeader:
-    """The header of one frame. Raises UnsupportedApi, or MalformedRequest if the bytes are none.
+    """Return the header of one frame. Raise UnsupportedApi, or MalformedRequest if the bytes are not one.
 
     Any correlation id is accepted and echoed. The client id keeps its old form (int16 length) even in
     flexible headers, so that an ApiVersions request of a future version can be read.
@@ -65,7 +65,7 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
 def encode_request_header(
     *, api_key: int, api_version: int, correlation_id: int, client_id: str | None
 ) -> bytes:
-    """The header of a request that we send."""
+    """Return the header of a request that we send."""
     out = bytearray(struct.pack(">hhi", api_key, api_version, correlation_id))
     write_string(out, client_id, is_flexible=False)
     if APIS[api_key].is_flexible(api_version):
@@ -74,7 +74,7 @@ def encode_request_header(
 
 
 def decode_response_header(frame: Buffer, *, api_key: int, api_version: int) -> tuple[int, int]:
-    """(correlation id, body position) of a response to a request that we sent."""
+    """Return (correlation id, body position) of a response to a request that we sent."""
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
         reader = Reader(frame, _CORRELATION_ID.size)

@@ -1,4 +1,4 @@
-"""Where the leader is, inside the answers that say "not here" (KIP-951).
+"""The place of the leader, inside the answers that say "not here" (KIP-951).
 
 Produce (v10) and Fetch (v12, endpoints from v16) can name the current leader of each refused partition and
 the address of each leader named, so a client moves on without a Metadata round trip. All of it travels in
@@ -18,14 +18,14 @@ _ENDPOINTS_TAG = 0
 
 
 class CurrentLeader(NamedTuple):
-    """The leader a partition has, as far as this broker knows. -1: unknown."""
+    """A partition's leader as far as this broker knows. -1: unknown."""
 
     leader_id: int
     leader_epoch: int
 
 
 class NodeEndpoint(NamedTuple):
-    """How clients reach a broker."""
+    """The address at which clients reach a broker."""
 
     node_id: int
     host: str
@@ -34,12 +34,12 @@ class NodeEndpoint(NamedTuple):
 
 
 def encode_leader_tag(leader: CurrentLeader, *, tag: int) -> bytes:
-    """Tag, size and content of a `current_leader` field."""
+    """Return tag, size and content of a `current_leader` field."""
     return bytes((tag, _LEADER.size)) + _LEADER.pack(leader.leader_id, leader.leader_epoch, 0)
 
 
 def encode_endpoints_section(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """The tagged-field section that ends a response body: the endpoints, or nothing if there are none."""
+    """Return the tagged fields that end a response body: the endpoints, or none."""
     if not endpoints:
         return b"\x00"
     content = bytearray()

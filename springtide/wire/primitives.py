@@ -1,12 +1,11 @@
-"""The protocol's building blocks over a buffer that anybody may have written.
+"""The protocol's building blocks over a buffer of untrusted bytes.
 
-Reader trusts nothing: a length or count is checked against the bytes that are left before anything is
-allocated for it, and the number of array elements of one message has a budget, because an element can be
-one byte on the wire and a hundred in memory. Whatever does not fit raises MalformedRequest; a caller
-answers it by closing the connection (Kafka does the same), since nothing after a malformed message can be
-understood.
+Reader checks a length or count against the bytes that are left before anything is allocated for it. The
+array elements of one message have a budget, because an element can be one byte on the wire and a hundred in
+memory. Anything that does not fit raises MalformedRequest. The caller then closes the connection, as Kafka
+does, because nothing after a malformed message can be understood.
 
-Writer functions append to a bytearray and trust their caller: a value out of range there is our own mistake.
+Writer functions append to a bytearray and trust their caller: a value out of range is our own mistake.
 
 Sources: KIP-482 (compact types, tagged fields); protocol.html "Protocol Primitive Types".
 """
@@ -14,19 +13,21 @@ Sources: KIP-482 (compact types, tagged fields); protocol.html "Protocol Primiti
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import TypeVar
 from uuid import UUID
 
 from .compression import Buffer
 
 T = TypeVar("T")
+Row = TypeVar("Row", bound=tuple[object, ...])
 
 REQUEST_ELEMENTS_MAX = 250_000
-"""Array elements in one request: a client that asks about more partitions than this must split its
-request."""
+"""Array elements in one request. A client that asks about more partitions must split its request."""
 RESPONSE_ELEMENTS_MAX = 4_000_000
-"""The same for what we read from another broker."""
+"""The same for answers of other brokers."""
 _UVARINT_SHIFT_LAST = 28
 _UVARINT_LAST_BYTE_MAX = 0x0F
 _UUID_BYTES = 16
@@ -37,20 +38,23 @@ _INT32 = struct.Struct(">i")
 
 
 class MalformedRequest(Exception):
-    """Bytes that are no message of the API and version they claim. The connection they came on is of no
-    use."""
+    """The bytes are not a message of the API and version they claim: close their connection."""
 
 
 MALFORMED_CAUSES = (struct.error, IndexError, UnicodeDecodeError, OverflowError)
-"""What reading past the end or converting nonsense raises; the outermost decode turns it into
+"""Errors of reading past the end or converting nonsense; the outermost decode turns them into
 MalformedRequest."""
+
+
+OnRest = Callable[[int], object]
+"""Takes how many bytes follow a message."""
 
 
 class Reader:
     """A position in a buffer. Methods read one value and advance.
 
-    Fixed-size reads past the end raise struct.error or IndexError rather than check twice; whoever makes a
-    Reader turns MALFORMED_CAUSES into MalformedRequest.
+    Fixed-size reads past the end raise struct.error or IndexError rather than check twice; the caller that
+    made the Reader turns MALFORMED_CAUSES into MalformedRequest.
     """
 
     __slots__ = ("buffer", "elements_left", "position")
@@ -82,13 +86,13 @@ class Reader:
         return int(value)
 
     def fixed(self, layout: struct.Struct) -> tuple[int, ...]:
-        """Several numbers at once."""
+        """Read several numbers at once."""
         values = layout.unpack_from(self.buffer, self.position)
         self.position += layout.size
         return values
 
     def uvarint(self) -> int:
-        """At most five bytes and 32 bits."""
+        """Read at most five bytes and 32 bits."""
         buffer = self.buffer
         position = self.position
         byte = buffer[position]
@@ -109,7 +113,7 @@ class Reader:
         return value
 
     def take(self, length: int) -> memoryview:
-        """The next `length` bytes as a view."""
+        """Read the next `length` bytes as a view."""
         start = self.position
         end = start + length
         if length < 0 or end > len(self.buffer):
@@ -126,17 +130,17 @@ class Reader:
         return str(self.take(length), "utf-8")
 
     def nullable_view(self, *, is_flexible: bool) -> memoryview | None:
-        """A bytes or records field, not copied."""
+        """Read a bytes or records field without copying it."""
         length = self.uvarint() - 1 if is_flexible else self.int32()
         return None if length == -1 else self.take(length)
 
     def uuid(self) -> UUID | None:
-        """None for the zero id, which stands for "none" everywhere in the protocol."""
+        """Read an id; None for the zero id, which stands for "none" everywhere in the protocol."""
         raw = bytes(self.take(_UUID_BYTES))
         return None if raw == _UUID_ZERO else UUID(bytes=raw)
 
     def array_count(self, *, is_flexible: bool, element_bytes_min: int) -> int:
-        """How many elements follow; -1 for null. Refused if so many can't fit into what is left."""
+        """Read the number of elements, -1 for null. Refuse more than can fit into the bytes that are left."""
         count = self.uvarint() - 1 if is_flexible else self.int32()
         if count < 0:
             if count == -1:
@@ -150,17 +154,17 @@ class Reader:
         return count
 
     def present_array_count(self, *, is_flexible: bool, element_bytes_min: int) -> int:
-        """The same where null is forbidden."""
+        """Read the number of elements where null is forbidden."""
         count = self.array_count(is_flexible=is_flexible, element_bytes_min=element_bytes_min)
         if count < 0:
             raise MalformedRequest("null array where the schema has none")
         return count
 
     def tagged_fields(self, on_tag: Callable[[int, Reader], bool]) -> None:
-        """A tagged-field section: each known tag is decoded by `on_tag` (tag, reader of just its bytes).
+        """Read a section of tagged fields: `on_tag` gets each tag and a reader of just its bytes.
 
-        `on_tag` answers False for a tag it does not know, whose bytes are skipped. Tags must ascend, so none
-        repeats; a known tag's bytes must be used up.
+        `on_tag` returns False for an unknown tag, whose bytes are skipped. Tags must ascend, so none repeats;
+        a known tag's bytes must be used up.
         """
         count = self.uvarint()
         if count == 0:
@@ -184,23 +188,35 @@ class Reader:
         else:
             self.tagged_fields(_know_no_tag)
 
-    def finish(self) -> None:
-        """Nothing may follow a message."""
+    def finish(self, on_rest: OnRest | None = None) -> None:
+        """Give `on_rest` the number of bytes that follow the message, if there are any; without it, raise
+        MalformedRequest. They are ignored in clients' requests only, as in Kafka: librdkafka's Metadata v12
+        has three of them."""
         if self.position != len(self.buffer):
-            raise MalformedRequest(f"{self.remaining} bytes after the message")
+            if on_rest is None:
+                raise MalformedRequest(f"{self.remaining} bytes after the message")
+            on_rest(self.remaining)
 
 
 def _know_no_tag(_tag: int, _content: Reader) -> bool:
     return False
 
 
-def read_whole(read: Callable[[Reader], T], buffer: Buffer, position: int, *, elements_max: int) -> T:
-    """Run `read` over everything from `position`; every way in which bytes can be bad becomes
-    MalformedRequest."""
+def read_whole(
+    read: Callable[[Reader], T],
+    buffer: Buffer,
+    position: int,
+    *,
+    elements_max: int,
+    on_rest: OnRest | None = None,
+) -> T:
+    """Run `read` over everything from `position`. Raise MalformedRequest for bad bytes of any kind.
+
+    on_rest: see Reader.finish."""
     reader = Reader(buffer, position, elements_max=elements_max)
     try:
         value = read(reader)
-        reader.finish()
+        reader.finish(on_rest)
     except MALFORMED_CAUSES as error:
         raise MalformedRequest(str(error)) from error
     return value
@@ -222,7 +238,7 @@ def uvarint_bytes(value: int) -> bytes:
 
 
 def write_string(out: bytearray, value: str | None, *, is_flexible: bool) -> None:
-    """None is null; whether the field may be null is the caller's to know."""
+    """Append a string; None is null. The caller knows whether the field may be null."""
     if value is None:
         out += b"\x00" if is_flexible else b"\xff\xff"
         return
@@ -243,12 +259,22 @@ def write_bytes(out: bytearray, value: Buffer | None, *, is_flexible: bool) -> N
 
 
 def write_count(out: bytearray, count: int, *, is_flexible: bool) -> None:
-    """Of an array, or of a bytes field; -1 is null."""
-    if is_flexible:
-        write_uvarint(out, count + 1)
-    else:
+    """Append the count of an array or a bytes field; -1 is null."""
+    if not is_flexible:
         out += _INT32.pack(count)
+    elif count < 0x7F:  # nearly always
+        out.append(count + 1)
+    else:
+        write_uvarint(out, count + 1)
 
 
 def uuid_bytes(value: UUID | None) -> bytes:
     return _UUID_ZERO if value is None else value.bytes
+
+
+def topic_runs(values: Sequence[Row]) -> list[Sequence[Row]]:
+    """Split values whose first field is a topic into runs of neighbours of one topic, each an entry of a
+    message."""
+    if len(values) == 1:
+        return [values]
+    return [list(run) for _, run in groupby(values, key=itemgetter(0))]

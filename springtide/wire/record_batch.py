@@ -1,13 +1,13 @@
-"""The record batch, format 2: what a leader, a follower and a recovery scan read of it without opening it.
+"""The record batch, format 2, as leaders, followers and recovery read it: without opening it.
 
 A batch is opaque bytes behind a header of 61. This module decodes that header, walks a buffer batch by batch,
-checks what a leader must check before it appends, and makes the few bytes a leader may write. It never copies
-records and makes no object per record; opening a batch is `records.py`.
+checks what a leader must check before it appends, and makes the few bytes that a leader may write. It never
+copies records and makes no object per record; `records.py` opens batches.
 
-Invariant: whatever stands between `attributes` and the end of a batch is covered by the producer's CRC and
-is stored, replicated and served exactly as it was received. A leader stamps base offset and leader epoch,
-which stand before it. The one exception is a topic with message.timestamp.type=LogAppendTime, where the
-protocol itself asks the leader to rewrite the header (`restamp_append_time`).
+Invariant: the bytes from `attributes` to the end of a batch are covered by the producer's CRC and are stored,
+replicated and served exactly as they were received. A leader stamps base offset and leader epoch, which stand
+before them. The one exception is a topic with message.timestamp.type=LogAppendTime, where the protocol itself
+asks the leader to rewrite the header (`restamp_append_time`).
 
 Layout (KIP-98), big endian; the CRC covers bytes 21 to the end:
 
@@ -57,14 +57,14 @@ _MAGIC_AND_CRC = struct.Struct(">bI")
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps of a batch: bit 3 of its attributes."""
+    """The origin of a batch's timestamps, client or broker: bit 3 of its attributes."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class CorruptBatch(Exception):
-    """The bytes are no record batch. `position` is where in the buffer the bad batch begins."""
+    """The bytes are not a record batch. `position` is where in the buffer the bad batch begins."""
 
     def __init__(self, reason: str, *, position: int = 0) -> None:
         super().__init__(f"{reason} (batch at position {position})")
@@ -95,17 +95,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The offset after this batch: where the next one begins if the log has no gap."""
+        """Return the offset after this batch, where the next one begins if the log has no gap."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, header included."""
+        """Return the size of the whole batch, header included."""
         return self.batch_length + LENGTH_FIELD_END
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record; 2^31-1 is followed by 0 (KAFKA-7692). -1 without a sequence."""
+        """Return the last record's sequence, -1 without one. 2^31-1 is followed by 0 (KAFKA-7692)."""
         if self.base_sequence < 0:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
@@ -124,7 +124,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression(self) -> int:
-        """A Compression value, or 5-7, which no release has defined."""
+        """Return a Compression value, or 5-7, which no release has defined."""
         return self.attributes & ATTRIBUTE_COMPRESSION
 
     @property
@@ -137,7 +137,7 @@ class BatchHeader(NamedTuple):
 
 
 def decode_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`. Raises CorruptBatch if fewer than 61 bytes are left; judges no field."""
+    """Return the header at `position`, unchecked. Raise CorruptBatch if fewer than 61 bytes are left."""
     try:
         return BatchHeader._make(_HEADER.unpack_from(buffer, position))
     except struct.error:
@@ -151,11 +151,11 @@ def encode_header(header: BatchHeader) -> bytes:
 def iter_headers(
     buffer: Buffer, position: int = 0, limit: int | None = None
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each whole batch between `position` and `limit` (default: the buffer's end).
+    """Yield (position, header) of each whole batch between `position` and `limit` (or the buffer's end).
 
-    Stops silently before a batch that `limit` cuts off: Fetch answers and torn tails end so, and the caller
-    sees where from the last pair. Raises CorruptBatch on a length that no batch can have or a magic other
-    than 2, since nothing after it can be found. Checks no CRC.
+    Stop silently before a batch that `limit` cuts off, because Fetch answers and torn tails end so; the last
+    pair tells the caller where. Raise CorruptBatch on a length that no batch can have or a magic other than
+    2, since nothing after it can be found. CRCs are not checked.
     """
     end = len(buffer) if limit is None else min(limit, len(buffer))
     while end - position >= HEADER_BYTES:
@@ -172,7 +172,7 @@ def iter_headers(
 
 
 def crc_is_valid(view: memoryview, header: BatchHeader) -> bool:
-    """Whether the bytes from `attributes` to the batch's end have the CRC the header states. Copies nothing.
+    """Return whether the bytes from `attributes` to the batch's end have the header's CRC. Copy nothing.
 
     `view` begins at the batch's first byte; bytes after the batch are ignored; a cut-off batch is not valid.
     """
@@ -181,14 +181,15 @@ def crc_is_valid(view: memoryview, header: BatchHeader) -> bool:
 
 
 def stamp_head(*, base_offset: int, header: BatchHeader, leader_epoch: int) -> bytes:
-    """The first 16 bytes of a batch as a leader writes them; the rest stays a view of the received bytes."""
+    """Return the first 16 bytes of a batch as a leader writes them; the rest stays a view of the received
+    bytes."""
     return _HEAD.pack(base_offset, header.batch_length, leader_epoch)
 
 
 def restamp_append_time(
     view: memoryview, header: BatchHeader, *, base_offset: int, leader_epoch: int, append_time_ms: int
 ) -> bytes:
-    """All 61 header bytes for a topic with LogAppendTime: type bit and max timestamp set, CRC made anew.
+    """Return the 61 header bytes for a topic with LogAppendTime: type bit and max timestamp set, a new CRC.
 
     The records stay a view (`view[61:size]`): readers of such a batch take max_timestamp for every record, so
     their deltas need no rewrite. Costs one pass of CRC over the batch.
@@ -214,22 +215,22 @@ def check_produced_batch(
     timestamp_ms_min: int | None = None,
     timestamp_ms_max: int | None = None,
 ) -> ErrorCode:
-    """What a leader checks of one partition's produced bytes before it appends them; NONE if all is well.
+    """Return what is wrong with one partition's produced bytes, before the leader appends them, or NONE.
 
     `view` is the whole records field: exactly one batch. Pass `header` if it is decoded already.
     `is_zstd_allowed` is false for Produce before v7 (KIP-110). The timestamp bounds are absolute (the
     caller adds message.timestamp.{before,after}.max.ms to its clock).
 
     The rules are those of Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords and
-    LogValidator.validateBatch, with one more: transactional batches get INVALID_TXN_STATE while we have no
-    transaction coordinator, for an aborted one could never be hidden again.
+    LogValidator.validateBatch, with one more: transactional batches get INVALID_TXN_STATE, because without a
+    transaction coordinator an aborted one could never be hidden again.
 
-    Cost against depth: Kafka walks every record. In Python that is ~1 us a record, where the whole of the
-    rest costs a few us a batch, so this function checks in constant time what the header promises against
-    the bytes that are there (an uncompressed batch of n records has at least 7n bytes), hops over the
-    record lengths of small uncompressed batches, and leaves the rest to records.check_records_deep. What
-    slips through harms no other record: offsets come from the header, which is checked, and the bytes are
-    served as the producer sealed them under its CRC; only consumers of that batch fail on it.
+    Kafka walks every record. In Python that takes ~1 us a record, and all the rest a few us a batch. So this
+    function compares in constant time what the header promises with the bytes that are there (an
+    uncompressed batch of n records has at least 7n bytes), hops over the record lengths of small uncompressed
+    batches, and leaves the rest to records.check_records_deep. A bad batch that passes harms no other record:
+    offsets come from the header, which is checked, and the bytes are served as the producer sealed them under
+    its CRC; only consumers of that batch fail on it.
     """
     size = len(view)
     if size < HEADER_BYTES:
@@ -280,8 +281,7 @@ def check_produced_batch(
 
 
 def _lengths_hop_to_the_end(view: memoryview, count: int) -> bool:
-    """Whether `count` record lengths (zigzag varints), one after another, end exactly where the batch
-    ends."""
+    """Return whether `count` record lengths (zigzag varints) lead exactly to the batch's end."""
     position = HEADER_BYTES
     end = len(view)
     for _ in range(count):

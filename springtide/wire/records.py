@@ -4,8 +4,8 @@ Not for the hot path: this makes an object per record. Timestamp lookup, dump-lo
 `iter_records`; a leader that is configured to distrust its producers calls `check_records_deep`; tests and
 tools write with `encode_batch`.
 
-Never trusts a length: every field is checked against the end of its record, and decompression is bounded by
-the caller's cap (see compression.py).
+Every field's length is checked against the end of its record, and decompression is bounded by the caller's
+cap (see compression.py).
 
 A record (KIP-98), after its zigzag varint length: attributes byte, timestamp delta varlong, offset delta
 varint, key length varint and key, value length varint and value, header count varint, and per header key
@@ -48,8 +48,7 @@ from .record_batch import (
 )
 
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
-"""Cap of `iter_records` unless the caller says otherwise: above what any sane max.message.bytes expands
-to."""
+"""Default cap of `iter_records`: above what any sane max.message.bytes expands to."""
 
 VARINT_SHIFT_MAX = 28  # five bytes
 VARLONG_SHIFT_MAX = 63  # ten bytes
@@ -68,7 +67,7 @@ class Record(NamedTuple):
 
 
 class NewRecord(NamedTuple):
-    """One record to be written: its offset comes from its place in the batch."""
+    """One record to be written. Its offset comes from its place in the batch."""
 
     key: bytes | None = None
     value: bytes | None = None
@@ -81,10 +80,10 @@ class _BadRecords(Exception):
 
 
 def iter_records(view: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-    """The records of the one batch that begins `view`; bytes after it are ignored.
+    """Yield the records of the one batch that begins `view`; bytes after it are ignored.
 
-    Raises CorruptBatch, before the first record, when header, CRC or compressed bytes are bad or the output
-    would exceed the cap, and at the bad record when a record's layout is. Keys and values are copies.
+    Raise CorruptBatch: before the first record if header, CRC or compressed bytes are bad or the output would
+    exceed the cap; at a record with a bad layout. Keys and values are copies.
     """
     view = memoryview(view)
     header = decode_header(view)
@@ -106,16 +105,15 @@ def iter_records(view: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYT
 
 
 def check_records_deep(view: memoryview, header: BatchHeader, *, decompressed_bytes_max: int) -> ErrorCode:
-    """Walk every record as Kafka's LogValidator does; NONE if the batch holds exactly what its header says.
+    """Walk every record as Kafka's LogValidator does; return NONE if the batch holds what its header says.
 
-    Call it after check_produced_batch, which vouches for `header`. Bad record or header lengths, offset
-    deltas that do not count 0, 1, 2..., a record count that lies: INVALID_RECORD. A broken compressed
-    stream: CORRUPT_MESSAGE. More output than `decompressed_bytes_max` (max.message.bytes times a factor):
+    Call it after check_produced_batch, which has checked `header`. Bad record or header lengths, offset
+    deltas that do not count 0, 1, 2..., a wrong record count: INVALID_RECORD. A broken compressed stream:
+    CORRUPT_MESSAGE. More output than `decompressed_bytes_max` (max.message.bytes times a factor):
     MESSAGE_TOO_LARGE, with no more than the cap ever allocated.
 
-    The trade: this costs ~2 us a record and the decompression, so a leader runs it only where its
-    configuration says that producers are not trusted; without it such a batch is stored and fails its
-    consumers instead.
+    This costs ~2 us a record and the decompression, so a leader runs it only where its configuration says
+    that producers are not trusted. Without it such a batch is stored and fails its consumers instead.
     """
     try:
         payload = _payload(view, header, decompressed_bytes_max)
@@ -145,7 +143,7 @@ def encode_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytes:
-    """One batch, CRC and all, as a producer (base offset 0) or a log (any base offset) holds it."""
+    """Return one batch with its CRC, as a producer (base offset 0) or a log (any base offset) holds it."""
     records = tuple(records)
     assert records, "a batch has at least one record"
     base_timestamp = records[0].timestamp
@@ -178,8 +176,7 @@ def encode_batch(
 
 
 def seal_batch(header: BatchHeader, payload: Buffer) -> bytes:
-    """`header` and `payload` as they are, however untrue, under a valid CRC: the tests' way to tell a good
-    lie."""
+    """Return `header` and `payload`, unchecked, under a valid CRC. Tests make bad batches with it."""
     crc = crc32c(payload, crc32c(encode_header(header)[CRC_START:]))
     return encode_header(header._replace(crc=crc)) + bytes(payload)
 
@@ -203,7 +200,8 @@ def _payload(view: memoryview, header: BatchHeader, decompressed_bytes_max: int)
 
 
 def _read_varint(buffer: Buffer, position: int, end: int, shift_max: int) -> tuple[int, int]:
-    """(position after it, value) of a zigzag varint of at most five (ten) bytes that ends before `end`."""
+    """Return (position after it, value) of a zigzag varint of at most five (ten) bytes that ends before
+    `end`."""
     raw = shift = 0
     while True:
         if position >= end or shift > shift_max:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localcluster.cluster import LocalCluster
-from tests.browser.chromium import Browser, chromium, missing
+from tests.kit.chromium import Browser, chromium, missing
 
 
 @pytest.fixture

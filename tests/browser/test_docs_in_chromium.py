@@ -7,8 +7,7 @@ import json
 import pytest
 
 from localcluster.cluster import LocalCluster
-from tests.browser.chromium import Browser, elsewhere
-from tests.browser.test_console_in_chromium import DESK, until
+from tests.kit.chromium import DESK, Browser, elsewhere, until
 
 pytestmark = pytest.mark.timeout(600)
 

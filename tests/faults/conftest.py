@@ -24,6 +24,14 @@ def breakable_cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    """Three brokers and a controller for one test to break."""
+    with LocalCluster() as started:
+        started.form()
+        yield started
+
+
+@pytest.fixture
 def note_recovery(pytestconfig: pytest.Config) -> Callable[[str, list[float]], None]:
     """Notes the seconds to the next acknowledged write after each kill of a role, for the table at the
     end."""

@@ -19,6 +19,9 @@ DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS = 35, 61
 BATCH_OVERHEAD = 61
 CRC_AT = 17
 ATTRIBUTES_AT = 21
+REPLICATED_MS_MAX = 15_000
+"""How long a leader may wait for its followers: nothing here tries what comes after, and a busy machine takes
+its time. Less than a Wire waits for the answer."""
 
 
 def string(text: str) -> bytes:
@@ -114,7 +117,7 @@ def produce(
     partitions = array(
         struct.pack(">i", partition) + (struct.pack(">i", -1) if records is None else sized(records))
     )
-    body = struct.pack(">h", -1) + struct.pack(">hi", acks, 1000) + array(string(topic) + partitions)
+    body = struct.pack(">hhi", -1, acks, REPLICATED_MS_MAX) + array(string(topic) + partitions)
     return request(PRODUCE, 7, body, correlation_id=correlation_id)
 
 

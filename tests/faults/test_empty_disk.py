@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
@@ -16,13 +15,6 @@ pytestmark = [pytest.mark.timeout(300)]
 
 TOPIC = "orders"
 WATCH_SECONDS = 5.0
-
-
-@pytest.fixture
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster() as started:
-        started.form()
-        yield started
 
 
 def isr_of(cluster: LocalCluster) -> set[int]:
@@ -43,6 +35,8 @@ def test_a_last_isr_member_on_an_empty_disk_does_not_lead_and_rest_says_why(clus
     cluster.start_broker(last)
     for broker_id in others:
         cluster.start_broker(broker_id)
+    # It listens before it registers: until then its last life goes on for the controller, and leads.
+    cluster.wait_until("its seat is taken away", lambda: last not in isr_of(cluster))
 
     blocked_at = time.monotonic()
     cluster.wait_until(

@@ -24,22 +24,22 @@ from dataclasses import dataclass, field
 import pytest
 
 from localcluster.cluster import LocalCluster
-from localcluster.load import Load, ends_of, read_everything
+from localcluster.load import ClientLoad, ends_of, read_everything
 from localcluster.verdict import judge, longest_silence, seconds_to_next_write
 
 pytestmark = [pytest.mark.timeout(1800)]
 
 RECORDS_PER_SECOND = 500
 RECONNECT_BACKOFF_MS_MAX = 500
-RECOVERY_SECONDS_MAX = 30.0
+RECOVERY_SECONDS_MAX = 60.0
 """For the slowest single round; the table tells how far below it we are."""
 
-LEADER_MEDIAN_SECONDS_MAX = 3.0
-"""A generous bound for a loaded two-core machine. The published figure, and the aim (under a second), is
-the table's."""
+MEDIAN_SECONDS_MAX = 5.0
+"""A bound for a loaded two-core machine, below the six seconds of grace that nothing here may need. The
+published figure, and the aim (under a second), is the table's."""
 
 CONTROLLER_OUTAGE_SECONDS = 60.0
-SILENCE_SECONDS_MAX = 3.0
+SILENCE_SECONDS_MAX = 10.0
 
 Note = Callable[[str, list[float]], None]
 
@@ -51,7 +51,7 @@ class Battle:
     cluster: LocalCluster
     topic: str
     partitions: int
-    load: Load
+    load: ClientLoad
     recoveries: list[float] = field(default_factory=list)
 
     def wait_for_writes(self, *, after: float, seen: int) -> dict[int, float]:
@@ -86,7 +86,7 @@ def battle(cluster: LocalCluster, *, partitions: int) -> Iterator[Battle]:
     """Puts a new topic under load; afterwards reads everything back and compares."""
     topic = f"battle-{uuid.uuid4().hex[:8]}"
     cluster.create_topic(topic, partitions=partitions, replication_factor=3)
-    load = Load(
+    load = ClientLoad(
         bootstrap_servers=cluster.bootstrap_servers,
         topic=topic,
         partitions=partitions,
@@ -147,16 +147,13 @@ class Role:
     strike: Callable[[Battle, int], None]
     partitions: int
     """One for the follower: with more, every broker leads something."""
-    median_seconds_max: float
 
 
 ROLES = [
-    Role("leader", kill_leader, partitions=3, median_seconds_max=LEADER_MEDIAN_SECONDS_MAX),
-    Role("follower", kill_follower, partitions=1, median_seconds_max=LEADER_MEDIAN_SECONDS_MAX),
-    Role("active controller of two", kill_active_controller, partitions=3, median_seconds_max=1.0),
-    Role(
-        "ZooKeeper, restarted", restart_zookeeper, partitions=3, median_seconds_max=LEADER_MEDIAN_SECONDS_MAX
-    ),
+    Role("leader", kill_leader, partitions=3),
+    Role("follower", kill_follower, partitions=1),
+    Role("active controller of two", kill_active_controller, partitions=3),
+    Role("ZooKeeper, restarted", restart_zookeeper, partitions=3),
 ]
 BY_ROLE = pytest.mark.parametrize("role", ROLES, ids=[role.name for role in ROLES])
 
@@ -171,7 +168,7 @@ def test_killing_a_role_loses_and_repeats_nothing(
             fought.settle()
     note_recovery(role.name, fought.recoveries)
     ordered = sorted(fought.recoveries)
-    assert ordered[len(ordered) // 2] < role.median_seconds_max
+    assert ordered[len(ordered) // 2] < MEDIAN_SECONDS_MAX
 
 
 @pytest.mark.slow

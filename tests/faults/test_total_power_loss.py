@@ -6,7 +6,6 @@ prove that its page cache lived: from then on each can vouch only for what it ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,13 +19,6 @@ from localcluster.load import read_everything
 pytestmark = [pytest.mark.timeout(300)]
 
 IDLE, DURABLE, BUSY = "idle", "durable", "busy"
-
-
-@pytest.fixture
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster() as started:
-        started.form()
-        yield started
 
 
 def test_idle_and_synchronous_partitions_lead_again_and_a_busy_one_waits_for_an_operator(
@@ -55,7 +47,7 @@ def test_idle_and_synchronous_partitions_lead_again_and_a_busy_one_waits_for_an_
             bootstrap_servers=cluster.bootstrap_servers, topic=topic, partitions=1, at_least={0: len(written)}
         )
         assert [record.value for record in read] == written
-    assert len(cluster.audit(cause="sealed_leader_elected")) == 2
+    cluster.wait_until("the audit has both", lambda: len(cluster.audit(cause="sealed_leader_elected")) == 2)
     view = cluster.partition(BUSY, 0)
     assert view.leader is None, f"broker {view.leader} leads without proof of its log"
     assert cluster.rest.get("/clusters/prod/alarms").json()["items"]

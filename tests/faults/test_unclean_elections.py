@@ -8,29 +8,22 @@ the metric that Kafka's dashboards watch, and as a file beside the old leader's 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 from confluent_kafka import Producer
 
 from dataplane.storage.disk import PosixDisk
-from dataplane.storage.divergent import list_aside, read_aside
+from dataplane.storage.divergent import list_aside
 from dataplane.storage.log_dir import DIVERGENT
 from localcluster.cluster import LocalCluster
 from localcluster.load import read_everything
+from tests.kit.dataplane.asides import read_aside
 
 pytestmark = [pytest.mark.timeout(300)]
 
 TOPIC = "clicks"
 AVAILABLE_AT_ANY_PRICE = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
-
-
-@pytest.fixture
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster() as started:
-        started.form()
-        yield started
 
 
 def test_an_isolated_leader_that_acknowledged_alone_loses_its_records_visibly(cluster: LocalCluster) -> None:
@@ -61,7 +54,9 @@ def test_an_isolated_leader_that_acknowledged_alone_loses_its_records_visibly(cl
     )
     assert [record.value for record in read] == kept
     assert unclean_elections(cluster) == 1
-    (change,) = cluster.audit(cause="unclean_leader_elected")
+    (change,) = cluster.wait_until(
+        "the audit has it", lambda: cluster.audit(cause="unclean_leader_elected") or None
+    )
     assert change["reason"] == "unclean.leader.election.enable is true"
     disk = PosixDisk()
     (aside,) = list_aside(disk, f"{cluster.brokers[isolated].data_directory}/{DIVERGENT}")

@@ -9,7 +9,7 @@ import trio
 
 from dataplane.__main__ import open_broker
 from dataplane.core.log_port import LogError
-from dataplane.shell.broker import Broker, BrokerSettings, Ports
+from dataplane.shell.broker import BrokerSettings, Ports, StorageBroker
 from dataplane.shell.config import parse_config
 from dataplane.storage.log_dir import DIVERGENT, QUARANTINE
 from dataplane.storage.log_dir_identity import LogDirRefused
@@ -43,7 +43,7 @@ class BrokerNode:
         self.clock = WallClock()
         self.host = DiskHost(MemoryDisk())
         self.process: Life | None = None
-        self.broker: Broker | None = None
+        self.broker: StorageBroker | None = None
         self.lives = 0
         self.boots = 0
         self.disk: FencedDisk | None = None
@@ -217,10 +217,10 @@ class BrokerNode:
             version="simulated",
         )
         opened = open_broker(settings, ports, data_dir=DATA_DIR, boot_id=f"{self.name}-{self.boots}")
-        self.broker = opened.broker
-        await opened.broker.run(seen=opened.seen)
+        self.broker = await opened.listen()
+        await self.broker.run()
 
-    async def _shut_down(self, life: Life, broker: Broker) -> None:
+    async def _shut_down(self, life: Life, broker: StorageBroker) -> None:
         with trio.CancelScope() as scope:
             life.shields[scope] = None  # so that it ends with the process
             try:

@@ -116,7 +116,7 @@ class VirtualClock(trio.abc.Clock):
 def scheduler_random() -> Random:
     """trio's generator for the order of tasks. Raises AttributeError when trio has moved it, which must be
     noticed: without it a seed says nothing."""
-    runner: Any = trio._core._run  # type: ignore[attr-defined]
+    runner: Any = trio._core._run
     _ = runner._ALLOW_DETERMINISTIC_SCHEDULING
     generator = runner._r
     assert isinstance(generator, Random)
@@ -130,7 +130,7 @@ def run_virtually(seed: int, main: Callable[[VirtualClock], Awaitable[T]]) -> T:
     finalises would then happen at another moment.
     """
     generator = scheduler_random()
-    runner: Any = trio._core._run  # type: ignore[attr-defined]
+    runner: Any = trio._core._run
 
     async def bounded(clock: VirtualClock) -> T:
         with trio.move_on_at(END_S):

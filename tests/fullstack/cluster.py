@@ -11,7 +11,7 @@ import sqlalchemy as sa
 import trio
 
 from controller.contract.partition_state import PartitionKey, PartitionState
-from controller.database.sql import create_sql_engine, run_in_place
+from controller.database.sql import create_sql_engine
 from controller.database.tables import metadata as sql_tables
 from controller.shell.published import Published
 from controller.shell.rows import BrokerRow, broker_path
@@ -25,6 +25,7 @@ from tests.fullstack.operator import Operator
 from tests.fullstack.options import Options
 from tests.fullstack.world import World
 from tests.fullstack.zookeeper import ZooKeeperHost
+from tests.kit.controller.sql import run_in_place
 from tests.simulation.budget import LossBudget
 from tests.simulation.ongoing import OngoingFaults
 
@@ -148,7 +149,8 @@ class Cluster:
             raise Failure(self._failures[0])
 
     def _kill_all(self) -> None:
-        for node in (*self.brokers.values(), *self.controllers):
+        nodes: list[BrokerNode | ControllerNode] = [*self.brokers.values(), *self.controllers]
+        for node in nodes:
             node.crash()
 
     # What stories wait for

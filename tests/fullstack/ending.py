@@ -9,8 +9,8 @@ from typing import Any
 import trio
 
 from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
-from dataplane.core.replica import Role
-from dataplane.storage.divergent import list_aside, read_aside
+from dataplane.core.leader import Leader
+from dataplane.storage.divergent import list_aside
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_dir import DIVERGENT, PARTITION_FILE, partition_directory
 from dataplane.storage.partition_log import PartitionId
@@ -21,6 +21,7 @@ from tests.checker.verdict import Anomaly
 from tests.fullstack.broker_node import DATA_DIR, BrokerNode
 from tests.fullstack.cluster import Cluster, Failure
 from tests.fullstack.consumer import Consumer
+from tests.kit.dataplane.asides import read_aside
 
 SETTLE_MS_MAX = 60_000
 FINAL_READ_MS_MAX = 30_000
@@ -66,7 +67,7 @@ def missing(cluster: Cluster) -> str | None:
             return f"the whole isr of {state.topic}-{state.partition}: {state.isr} of {state.replicas}"
         leader = cluster.brokers[state.leader].broker
         hosted = None if leader is None else leader.table.get(*key)
-        if hosted is None or hosted.replica.role is not Role.LEADER:
+        if hosted is None or not isinstance(hosted.replica.role, Leader):
             return f"broker {state.leader} to lead {state.topic}-{state.partition}"
         if hosted.replica.high_watermark != hosted.log.log_end_offset:
             return f"the high watermark of {state.topic}-{state.partition}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from controller.contract.partition_state import NO_LEADER
 from dataplane.shell.data_directory import read_seen
@@ -25,11 +25,22 @@ if TYPE_CHECKING:
     from tests.fullstack.cluster import Cluster
 
 
-def register_in(kinds: dict[str, Kind]) -> Callable[..., Any]:
+Apply = TypeVar("Apply", bound=Callable[..., bool])
+
+
+class _Register(Protocol):
+    def __call__(
+        self, draw: Callable[..., Arguments | None], *, weight: int = 1, family: str = ""
+    ) -> Callable[[Apply], Apply]: ...
+
+
+def register_in(kinds: dict[str, Kind]) -> _Register:
     """Return the decorator that registers `apply(cluster, **args)` there, under its name."""
 
-    def own(draw: Any, *, weight: int = 1, family: str = "") -> Any:
-        def add(apply: Any) -> Any:
+    def own(
+        draw: Callable[..., Arguments | None], *, weight: int = 1, family: str = ""
+    ) -> Callable[[Apply], Apply]:
+        def add(apply: Apply) -> Apply:
             kinds[apply.__name__] = Kind(apply.__name__, draw, apply, weight, family=family)
             return apply
 
@@ -50,7 +61,7 @@ def _draw_standstill(cluster: Cluster, random: Random) -> Arguments | None:
 
 @_own(_draw_standstill, family="pauses")
 def stand_still(cluster: Cluster, *, nodes: list[str], for_ms: int) -> bool:
-    return kinds_pauses.stand_still(cluster, nodes=nodes, for_ms=for_ms)  # type: ignore[arg-type]
+    return kinds_pauses.stand_still(cluster, nodes=nodes, for_ms=for_ms)
 
 
 LATE_MS = ((500, 4_000), (4_000, 20_000))
@@ -84,8 +95,10 @@ def suspend_all(cluster: Cluster, *, for_ms: int, late: str | None, late_ms: int
     if cluster.suspended_ms:
         return False
     cluster.ongoing.end_all()
-    for node in (*cluster.brokers.values(), *cluster.controllers):
-        node.start()
+    for broker in cluster.brokers.values():
+        broker.start()
+    for controller in cluster.controllers:
+        controller.start()
     cluster.suspend(for_ms)
     names = [*cluster.node_names, ZOOKEEPER]
     stand_still(cluster, nodes=[name for name in names if name != late], for_ms=for_ms)
@@ -153,6 +166,37 @@ async def _recover(cluster: Cluster) -> None:
         body = {"reason": "restored from a backup"}
         told = await desk.ask("POST", f"{desk.root}:recover-metadata", body, tries=TRIES_FEW)
         cluster.world.note(f"recovery: {told}")
+        for one in told["undecided"] if told else ():
+            cluster.spawn(_choose, cluster, one["topic_id"], one["partition"])
+
+
+async def _choose(cluster: Cluster, topic_id: str, partition: int) -> None:
+    """No rule proves which replica holds everything, so the operator chooses as docs/backup.md says: when
+    every replica has told of its log, the one that loses least. Nothing may be lost by it."""
+    desk = Desk(cluster, name=f"chooser-{topic_id}-{partition}")
+    while True:
+        await desk.pause(1_000, 1_000)
+        topics = await desk.ask("GET", f"{desk.root}/topics", tries=TRIES_FEW)
+        name = (
+            next((t["name"] for t in topics["items"] if t["topic_id"] == topic_id), None) if topics else None
+        )
+        if name is None:
+            continue
+        path = f"{desk.root}/topics/{name}/partitions/{partition}"
+        preview = await desk.ask("GET", f"{path}/loss-preview", tries=TRIES_FEW)
+        if preview is None or preview["unheard"] or preview["least"] is None:
+            state = await desk.ask("GET", path, tries=TRIES_FEW)
+            if state is not None and state["leader"] is not None:
+                return
+            continue
+        body = {
+            "election": "unclean",
+            "broker_id": preview["least"],
+            "partition_epoch": preview["partition_epoch"],
+            "reason": "the recovery left it undecided",
+        }
+        told = await desk.ask("POST", f"{path}:elect-leader", body, tries=TRIES_FEW)
+        cluster.world.note(f"operator chooses {preview['least']}: {told}")
 
 
 # Many partitions
@@ -177,11 +221,11 @@ def _strike_after(cluster: Cluster, then: str | None, after_ms: int, for_ms: int
         active = cluster.active_controller()
         led = [state.leader for state in cluster.crowd.states() if state.leader != NO_LEADER]
         if then == "session":
-            expire_session(cluster)  # type: ignore[arg-type]
+            expire_session(cluster)
         elif then == "controller" and active is not None:
-            kill_controller(cluster, controller=active.name, for_ms=for_ms)  # type: ignore[arg-type]
+            kill_controller(cluster, controller=active.name, for_ms=for_ms)
         elif then == "leader" and led:
-            kill_broker(cluster, broker=led[0], for_ms=for_ms)  # type: ignore[arg-type]
+            kill_broker(cluster, broker=led[0], for_ms=for_ms)
 
     if then is not None:
         cluster.ongoing.later(after_ms, strike)

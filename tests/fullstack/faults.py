@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 FAMILY_PACE_MS = 2_000
 MOMENT_PACE_MS = 400
 """Of a family that mostly has to wait for a moment at which it may strike."""
-assert shared.KINDS is KINDS  # imported for its kinds
+assert shared.MODULES  # imported for its kinds
 SHARED = {
     name: KINDS[name]
     for name in (
@@ -328,7 +329,7 @@ class Replayer:
 
     def start(self) -> None:
         for strike in self._given:
-            self._cluster.world.at(strike.at_ms, lambda strike=strike: self._strike(strike))
+            self._cluster.world.at(strike.at_ms, partial(self._strike, strike))
 
     def stop(self) -> None:
         self._is_stopped = True

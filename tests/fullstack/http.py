@@ -114,9 +114,7 @@ class SimTransport(httpx.AsyncHTTPTransport):
     machine's clock to know how long they have been idle."""
 
     def __init__(self, life: Life, net: SimNet) -> None:
-        self._pool = httpcore.AsyncConnectionPool(  # type: ignore[assignment]
-            network_backend=_Backend(life, net), keepalive_expiry=None
-        )
+        self._pool = httpcore.AsyncConnectionPool(network_backend=_Backend(life, net), keepalive_expiry=None)
 
 
 # The server's end

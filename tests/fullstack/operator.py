@@ -125,7 +125,8 @@ class Operator:
         return items
 
     async def verification(self) -> dict[str, Any]:
-        return await self.ask("GET", f"/audit/verification?cluster={self._cluster}")
+        answer: dict[str, Any] = await self.ask("GET", f"/audit/verification?cluster={self._cluster}")
+        return answer
 
     async def audit(self) -> list[dict[str, Any]]:
         """Newest first."""

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 import trio
 
-from controller.shell.clock import Clock
+from controller.shell.clock import ControllerClock
 from controller.shell.listeners import PROBE_TIMEOUT_MS, ListenerAnswer
 from controller.shell.meta import (
+    MetaSession,
     MetaUnavailable,
     Node,
     Operation,
     Outcome,
-    Session,
     SessionState,
     Unknown,
     Watch,
@@ -289,7 +289,7 @@ class FencedMeta:
         self._host = host
 
     @property
-    def session(self) -> Session:
+    def session(self) -> MetaSession:
         return self._meta.session
 
     @property
@@ -310,7 +310,7 @@ class FencedMeta:
         await self._meta.ensure_root()
         await self._life.running()
 
-    async def session_changed(self, seen: Session) -> Session:
+    async def session_changed(self, seen: MetaSession) -> MetaSession:
         await self._meta.session_changed(seen)
         await self._life.running()
         return self._meta.session
@@ -332,7 +332,7 @@ class FencedMeta:
         return await self.get(path)
 
     async def keep_reading(
-        self, path: str, *, pause_ms: int, clock: Clock, on_read: Callable[[int, Node | None], bool]
+        self, path: str, *, pause_ms: int, clock: ControllerClock, on_read: Callable[[int, Node | None], bool]
     ) -> None:
         await keep_reading(self, path, pause_ms=pause_ms, clock=clock, on_read=on_read)
 

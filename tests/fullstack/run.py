@@ -157,7 +157,8 @@ class Story:
                     cluster.clients, name=f"consumer-{partition}", topic=cluster.topic, partition=partition
                 )
             )
-        for client in (*self.producers, *self.consumers):
+        clients: list[Producer | Consumer] = [*self.producers, *self.consumers]
+        for client in clients:
             cluster.spawn(client.run)
 
     def new_producer(self, cluster: Cluster, partition: int) -> Producer:

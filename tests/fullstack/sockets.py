@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from springtide.node.net import Buffer, Channel, OnReady, Readiness
+from springtide.node.net import Buffer, Channel, ChannelReadiness, OnReady
 from tests.fullstack.net import LISTEN_BACKLOG, Mark, Pipe, refused, reset
 
 if TYPE_CHECKING:
@@ -232,9 +232,9 @@ class SimPoller:
         self._marked.pop(channel, None)
         channel.poller = None
 
-    def _readiness(self, channel: SimChannel) -> Readiness | None:
+    def _readiness(self, channel: SimChannel) -> ChannelReadiness | None:
         wants_read, wants_write = self._interest[channel]
-        readiness = Readiness(
+        readiness = ChannelReadiness(
             wants_read and channel.is_readable,
             wants_write and channel.is_writable,
             channel.is_hung_up,

@@ -16,9 +16,9 @@ from controller.shell.metadata_store import ClusterStore
 from tests.checker.history import Key
 from tests.checker.placement import Partition, check_placement
 from tests.hostile.world import CLUSTER, World
+from tests.kit.admin_api.rest import Rest
+from tests.kit.controller.shell import seeded_ids
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
-from tests.unit.admin_api.rest_parts import Rest
-from tests.unit.controller.shell.shell_parts import seeded_ids
 
 FACTS = ("leader", "leader_epoch", "partition_epoch", "isr", "elr", "replicas", "adding_replicas")
 PAGE = 1_000

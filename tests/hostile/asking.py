@@ -54,7 +54,8 @@ def body_of(request: requests.PreparedRequest) -> bytes:
     body = request.body
     if body is None:
         return b""
-    return body.encode() if isinstance(body, str) else bytes(body)
+    assert isinstance(body, str | bytes)
+    return body.encode() if isinstance(body, str) else body
 
 
 async def ask(app: Any, request: requests.PreparedRequest) -> Reply:

@@ -20,7 +20,8 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from admin_api.problem import CATALOGUE, MEDIA_TYPE, ProblemView
+from admin_api.http.catalogue import CATALOGUE
+from admin_api.http.problems import MEDIA_TYPE, ProblemView
 from tests.hostile.asking import Reply, body_of
 from tests.hostile.drawing import Case, is_positive
 

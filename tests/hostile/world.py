@@ -17,9 +17,9 @@ from controller.contract.lag_report import FollowerLag, IsrMember, IsrProposal, 
 from controller.contract.partition_state import NO_LEADER, PartitionState
 from controller.core.events import Report
 from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+from tests.kit.admin_api.rest import Rest, controller
+from tests.kit.controller.shell import Broker
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
-from tests.unit.admin_api.rest_parts import Rest, controller
-from tests.unit.controller.shell.shell_parts import Broker
 
 CLUSTER = "prod"
 BROKERS = 6
@@ -126,7 +126,11 @@ async def _furnish(rest: Rest) -> None:
     prod = f"/clusters/{CLUSTER}"
     await _done(rest, "POST", "/clusters", {"name": "empty"})
     for topic, partitions, replicas in (("clicks", 4, 3), ("payments", 3, 2), ("audit.log", 1, 1)):
-        body = {"name": topic, "cluster": CLUSTER, "assignments": _placed(partitions, replicas)}
+        body: dict[str, object] = {
+            "name": topic,
+            "cluster": CLUSTER,
+            "assignments": _placed(partitions, replicas),
+        }
         await _done(rest, "POST", "/topics", body)
     await anyio.sleep(FENCING_SECONDS)
     await _done(rest, "PUT", f"{prod}/topics/clicks/configs/min.insync.replicas", {"value": "2"})

@@ -39,7 +39,7 @@ def springtide(cluster: LocalCluster, *arguments: str, status: int = 0, url: str
     line = [*arguments, "--url", url or ",".join(cluster.controller_urls)]
     found = execute(line, {}, out, err, columns=None)
     out.flush()
-    printed = out.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    printed = out.buffer.getvalue().decode()
     assert found == status, f"{line}: {found}\n{printed}\n{err.getvalue()}"
     return printed if status == 0 else err.getvalue()
 
@@ -94,7 +94,11 @@ def test_a_cluster_is_administered_from_end_to_end(cluster: LocalCluster) -> Non
     assert answer(cluster, "operations", "show", adding["id"])["reason"] == "first hosts"
     assert springtide(cluster, "operations", "watch", adding["id"]).splitlines()[-1].startswith("broker_add")
 
-    asked = answer(cluster, "audit", "list", "--kind", "request", "--topic", "orders")["items"]
+    def have_outcomes() -> list[dict[str, Any]] | None:
+        items = answer(cluster, "audit", "list", "--kind", "request", "--topic", "orders")["items"]
+        return items if all(item["outcome"] for item in items) else None
+
+    asked = cluster.wait_until("each request has its outcome", have_outcomes)
     assert {item["outcome"]["outcome"] for item in asked if item["cause"] == "create_topic"} == {
         "succeeded",
         "refused",

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.integration.walks import Place, blocks, typed, up
+from tests.kit.walks import Place, blocks, typed, up
 
 pytestmark = [pytest.mark.timeout(300)]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tests.pipeline_proof.part import part_name
 from tests.proof.plan import Step
 
-PLANNING = "tests/unit/controller/core/test_core_evening_proof.py"
+PLANNING = "tests/unit/controller/core/planning/test_evening_proof.py"
 WITH_SPARK = "tests/integration/pipeline"
 
 

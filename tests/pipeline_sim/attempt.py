@@ -8,28 +8,28 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from zlib import crc32
 
-from pipeline.sink.commit_check import SeenWhole
+from pipeline.sink.commit import SeenWhole
 from pipeline.sink.delivery import DeliveryOptions, PartitionDelivery, PartitionOpening, plan_changed
 from pipeline.sink.identity import ProducerIdentity
 from pipeline.sink.steps import (
     Action,
-    Answered,
     AwaitBatch,
     Batch,
-    Check,
     Checked,
+    CheckWatermark,
     Delivered,
     Describe,
     Ended,
     Event,
     Failed,
+    NoUsableAnswer,
     Offered,
     Opened,
     Pause,
     Scan,
     Scanned,
     Send,
-    Unsettled,
+    SendAnswered,
     Woken,
 )
 from tests.pipeline_sim import exchanges
@@ -193,7 +193,7 @@ class Attempt:
     def give_up(self, p: int) -> None:
         """A timeout: whatever was asked goes on without us, or not."""
         self.orphans.append(self.flights.pop(p))
-        self.land(p, Unsettled("timed out"))
+        self.land(p, NoUsableAnswer("timed out"))
 
     def land(self, p: int, event: Event) -> None:
         if self.openings is None:
@@ -202,7 +202,7 @@ class Attempt:
                     event.high_watermark, event.leader_epoch, self.clock.now_ms
                 )
             return
-        if isinstance(event, Unsettled) or (isinstance(event, Answered) and event.error):
+        if isinstance(event, NoUsableAnswer) or (isinstance(event, SendAnswered) and event.error):
             self.learn_leader(p)
         is_first = self.deliveries[p].resumes_at is None
         self.step(p, event)
@@ -240,12 +240,12 @@ class Attempt:
                 )
             case Send(batch=batch):
                 if leader_epoch > action.leader_epoch:
-                    self.step(p, Unsettled("the leader is another one"))
+                    self.step(p, NoUsableAnswer("the leader is another one"))
                     return
                 self.flights[p] = exchanges.produce(
                     partition, leader, self.identity, batch, self.batch_id, self.clock
                 )
-            case Check():
+            case CheckWatermark():
                 self.flights[p] = exchanges.list_offset(partition, leader)
             case Pause():
                 self.pauses.add(p)

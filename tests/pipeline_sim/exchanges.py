@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from pipeline.sink.identity import ProducerIdentity
-from pipeline.sink.log_trace import LogTrace, SequencedBatch
+from pipeline.sink.log_trace import LogTrace, TracedBatch
 from pipeline.sink.steps import (
-    Answered,
     Batch,
     Checked,
     Described,
+    NoUsableAnswer,
     Scan,
     Scanned,
-    Unsettled,
+    SendAnswered,
     is_whole,
     scan_start,
 )
 from springtide.wire.errors import ErrorCode
 from tests.pipeline_sim.partition import Appended, SimulatedPartition
 
-NOT_LEADER = Unsettled("not the leader")
+NOT_LEADER = NoUsableAnswer("not the leader")
 
 
 @dataclass(slots=True)
@@ -42,12 +42,14 @@ def data_of(records: Sequence[str]) -> bytes:
     return " ".join(records).encode()
 
 
-def list_offset(partition: SimulatedPartition, leader: int) -> Generator[None, None, Checked | Unsettled]:
+def list_offset(
+    partition: SimulatedPartition, leader: int
+) -> Generator[None, None, Checked | NoUsableAnswer]:
     yield
     if partition.leader != leader:
         return NOT_LEADER
     if partition.high_watermark < partition.epoch_starts[-1][1]:  # KIP-207
-        return Unsettled("offset not available")
+        return NoUsableAnswer("offset not available")
     checked = Checked(partition.leader_epoch, partition.high_watermark)
     yield
     return checked
@@ -55,14 +57,14 @@ def list_offset(partition: SimulatedPartition, leader: int) -> Generator[None, N
 
 def describe(
     partition: SimulatedPartition, leader: int, identity: ProducerIdentity, clock: Clock
-) -> Generator[None, None, Described | Unsettled]:
+) -> Generator[None, None, Described | NoUsableAnswer]:
     yield
     if partition.leader != leader:
         return NOT_LEADER
     epoch, last = partition.describe(identity.producer_id, clock.now_ms)
     yield
     checked = yield from list_offset(partition, leader)
-    return checked if isinstance(checked, Unsettled) else Described(checked.leader_epoch, epoch, last)
+    return checked if isinstance(checked, NoUsableAnswer) else Described(checked.leader_epoch, epoch, last)
 
 
 def scan(  # noqa: PLR0917 - as a scan has parts
@@ -72,10 +74,10 @@ def scan(  # noqa: PLR0917 - as a scan has parts
     scan: Scan,
     read_back: list[str],
     is_to_log_end: bool,
-) -> Generator[None, None, Scanned | Unsettled]:
+) -> Generator[None, None, Scanned | NoUsableAnswer]:
     """`read_back` is given the records of the identity. is_to_log_end: a planted bug."""
     before = yield from list_offset(partition, leader)
-    if isinstance(before, Unsettled):
+    if isinstance(before, NoUsableAnswer):
         return before
     yield
     if partition.leader != leader:
@@ -98,23 +100,23 @@ def scan(  # noqa: PLR0917 - as a scan has parts
             if batch.next_offset > position and batch.next_offset <= end_offset
         ][:3]
         if not found:
-            return Unsettled("nothing there")
+            return NoUsableAnswer("nothing there")
         position = found[-1].next_offset
         ours = [batch for batch in found if batch.producer_id == identity.producer_id]
         for batch in ours:
             if batch.producer_epoch == identity.producer_epoch:
                 read_back.extend(batch.records)
         trace.add(
-            SequencedBatch(
+            TracedBatch(
                 batch.producer_epoch, batch.base_sequence, len(batch.records), crc32(data_of(batch.records))
             )
             for batch in ours
         )
     after = yield from list_offset(partition, leader)
-    if isinstance(after, Unsettled):
+    if isinstance(after, NoUsableAnswer):
         return after
     if after.leader_epoch != before.leader_epoch:
-        return Unsettled("the leader changed meanwhile")
+        return NoUsableAnswer("the leader changed meanwhile")
     return trace.summary(leader_epoch=after.leader_epoch, end_offset=max(start, end_offset))
 
 
@@ -125,10 +127,10 @@ def produce(  # noqa: PLR0917 - as the request has fields
     batch: Batch,
     batch_id: int,
     clock: Clock,
-) -> Generator[None, None, Answered | Unsettled]:
+) -> Generator[None, None, SendAnswered | NoUsableAnswer]:
     yield
     if partition.leader != leader:
-        return Answered(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return SendAnswered(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     result = partition.produce(
         producer_id=identity.producer_id,
         producer_epoch=identity.producer_epoch,
@@ -142,8 +144,8 @@ def produce(  # noqa: PLR0917 - as the request has fields
         while partition.high_watermark < result.wanted:
             yield
             if partition.leader_epoch != leader_epoch:
-                return Answered(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                return SendAnswered(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         yield
-        return Answered(ErrorCode.NONE, base_offset=result.base_offset)
+        return SendAnswered(ErrorCode.NONE, base_offset=result.base_offset)
     yield
-    return Answered(result)
+    return SendAnswered(result)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipeline.client.values import EpochEnd
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_response import EpochEnd
 
 REPLICAS = 3
 REMEMBERED = 5

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipeline.sink.delivery import DeliveryOptions, PartitionDelivery
-from pipeline.sink.steps import Action, Answered, Checked, Delivered, Event, Scanned, Stored, Unsettled
+from pipeline.sink.steps import (
+    Action,
+    Checked,
+    Delivered,
+    Event,
+    NoUsableAnswer,
+    Scanned,
+    SendAnswered,
+    Stored,
+)
 from springtide.wire.errors import ErrorCode
 from tests.pipeline_sim.attempt import Plant
 from tests.pipeline_sim.simulation import FAULTS
@@ -36,7 +45,7 @@ class TakesDuplicatesForItsOwn(PartitionDelivery):
 
     __slots__ = ()
 
-    def _on_answered(self, answered: Answered, now_ms: int) -> Action:
+    def _on_answered(self, answered: SendAnswered, now_ms: int) -> Action:
         return super()._on_answered(replace(answered, base_offset=max(answered.base_offset, 0)), now_ms)
 
 
@@ -76,8 +85,8 @@ class GivesUpAsDone(PartitionDelivery):
     __slots__ = ()
 
     def step(self, event: Event, *, now_ms: int) -> Action | None:
-        if isinstance(event, Unsettled) and self._asked.name == "SEND":
-            event = Answered(ErrorCode.NONE, base_offset=0)
+        if isinstance(event, NoUsableAnswer) and self._asked.name == "SEND":
+            event = SendAnswered(ErrorCode.NONE, base_offset=0)
         return super().step(event, now_ms=now_ms)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from pipeline.sink.commit_check import SeenWhole, lost, questions
+from pipeline.sink.commit import SeenWhole, lost, questions
 from pipeline.sink.delivery import PartitionOpening
 from pipeline.sink.identity import derive_identity
 from pipeline.sink.steps import Failure

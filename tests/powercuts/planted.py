@@ -7,6 +7,7 @@ no switch.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -104,7 +105,7 @@ def marker_before_flush() -> Patches:
     original = LogDir.close_cleanly
 
     def close_cleanly(self: LogDir, high_watermarks: dict[tuple[str, int], int]) -> bool:
-        marker = log_dir.json.dumps({"broker_epoch": self.meta.broker_epoch}).encode()
+        marker = json.dumps({"broker_epoch": self.meta.broker_epoch}).encode()
         self._replace(log_dir.MARKER_FILE, marker)
         return original(self, high_watermarks)
 
@@ -158,9 +159,9 @@ def producers_outlive_truncation() -> Patches:
 
     def rebuild(self: PartitionLog, *, is_recovery: bool = False) -> None:
         if is_recovery:
-            snapshot = original(self._snapshots, offset_max=self._log_end_offset)
+            snapshot = original(self._snapshots, offset_max=self.log_end_offset)
             if snapshot is not None:
-                self._producers.replace_with(snapshot[0])
+                self.producers.replace_with(snapshot[0])
 
     return [(PartitionLog, "rebuild_producers", rebuild)]
 

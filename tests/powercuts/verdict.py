@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from controller.contract.session import ShutdownKind
 from dataplane.core.leader_epochs import EpochStart
-from dataplane.core.log_port import FileRange, LogError
+from dataplane.core.log_port import LogError
 from dataplane.core.producer_state import Duplicate, ProducerStates
 from dataplane.storage.checkpoints import PartitionKey
 from dataplane.storage.disk import Disk
@@ -30,7 +30,9 @@ from dataplane.storage.log_dir_identity import LogDirRefused
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import DamagedLog
 from springtide.wire.errors import ErrorCode
+from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import crc_is_valid, iter_headers
+from tests.kit.dataplane.log_dirs import load_all
 from tests.powercuts.ledger import Expected, ExpectedLog, Node
 from tests.powercuts.workload import BOOT_ID, BROKER_ID, OPTIONS
 
@@ -75,7 +77,7 @@ def recover(disk: Disk, path: str, *, is_power_cut: bool, is_same_boot: bool = F
     try:
         found.kind, found.broker_epoch = log_dir.last_shutdown, log_dir.previous_broker_epoch
         aside = _names_aside(disk, path)
-        for entry in log_dir.load_all(now_ms=NOW_MS):
+        for entry in load_all(log_dir, now_ms=NOW_MS):
             if isinstance(entry, DamagedLog):
                 found.problems.append(f"damaged: {entry.directory}: {entry.reason}")
             elif isinstance(entry, StrayDirectory) and _names_aside(disk, path) != aside:
@@ -147,8 +149,8 @@ def _take(found: Recovered, log_dir: LogDir, key: PartitionKey, log: PartitionLo
             break
         for part in piece.parts:
             data = (
-                part.file.pread(part.length, part.position)  # type: ignore[attr-defined]
-                if isinstance(part, FileRange)
+                part.source.pread(part.length, part.position)  # type: ignore[attr-defined]
+                if isinstance(part, FileChunk)
                 else bytes(part)
             )
             for position, header in iter_headers(data):

@@ -18,6 +18,7 @@ from dataplane.storage.partition_log import LogOptions, PartitionId, PartitionLo
 from dataplane.storage.recovery import OpenedLog
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch
+from tests.kit.dataplane.log_dirs import load_all
 from tests.powercuts.ledger import Incarnation, Ledger
 from tests.powercuts.reporting_disk import ReportingDisk
 from tests.simulation.memory_disk import SECTOR_BYTES, MemoryDisk
@@ -110,14 +111,13 @@ class Workload:
         else:
             include_active = self._random.random() < 0.7
             known.flushed = max(known.flushed, log.flush(include_active=include_active, now_ms=self._now_ms))
-        known.epochs_durable = _epochs(log)
+        known.epochs = known.epochs_durable = _epochs(log)
 
     def begin_epoch(self, log: PartitionLog, known: Incarnation) -> None:
         self._leader_epoch += self._random.randint(1, 2)
         known.epochs_known.add(EpochStart(self._leader_epoch, log.log_end_offset))
         known.writing_epochs(log.log_end_offset)
         log.begin_leader_epoch(self._leader_epoch)
-        known.epochs = _epochs(log)
 
     def truncate(self, log: PartitionLog, known: Incarnation) -> None:
         """What a follower does that finds another leader's log: cut, and in the next epoch fill in others,
@@ -216,7 +216,7 @@ class Workload:
     def unlink_deleted(self) -> None:
         if self._deleted:
             key, path = self._deleted.pop()
-            self.log_dir.unlink_deleted(path)
+            self.log_dir.unlink_deleted([path])
             self.ledger.deleted_durably(key)
 
     def quarantine(self) -> None:
@@ -253,7 +253,7 @@ class Workload:
         )
         if not is_first:
             ledger.kinds = CRASHED
-        entries = log_dir.load_all(now_ms=self._now_ms)
+        entries = load_all(log_dir, now_ms=self._now_ms)
         assert all(isinstance(entry, OpenedLog) for entry in entries), entries
         for key in list(ledger.ghosts):
             ledger.deleted_durably(key)

@@ -66,7 +66,7 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
     return [
         step(
             "simulation, the cores on an event heap",
-            f"tests.simulation sweep --seeds {3000 if is_full else 900} --hours {100 if is_full else 30}"
+            f"tests.simulation sweep --seeds {3000 if is_full else 1000} --hours {100 if is_full else 30}"
             f" --first {first} --jobs {workers}",
             "tier-a",
             minutes_max=60 if is_full else 25,

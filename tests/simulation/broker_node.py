@@ -48,20 +48,21 @@ from dataplane.core.effects import (
     WriteAside,
 )
 from dataplane.core.fetch_session import HIGH_WATERMARK_TELL_MS, Contact, FetchPosition
+from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
-from dataplane.core.replica import FetchedPartition, Replica, ReplicaOptions, Role
-from dataplane.core.results import LATEST_TIMESTAMP, OffsetResult
+from dataplane.core.replica import Replica
+from dataplane.core.results import LATEST_TIMESTAMP, LeaderAnswer, OffsetResult, ReplicaOptions
 from dataplane.core.throttle import LearnerThrottle
 from dataplane.shell.log_ends import log_end_of
 from dataplane.shell.partitions import ahead, is_behind
 from dataplane.storage.retention import UNLIMITED, SegmentView, segments_to_delete
 from dataplane.storage.seal import Seal
-from springtide.node.clock import Timekeeper
+from springtide.node.clock import BrokerClock
 from springtide.node.controller_client import UNTOLD, Seen
 from springtide.node.heartbeats import Heartbeats
 from springtide.node.lease import Lease
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch import LogMark
+from springtide.wire.fetch_request import LogMark
 from springtide.wire.record_batch import decode_header
 from tests.simulation.clients import (
     READ_BYTES_MAX,
@@ -108,12 +109,10 @@ class FetchCall(NamedTuple):
     marks: Mapping[PartitionKey, LogMark] = MappingProxyType({})
 
 
-class FetchAnswer(dict[PartitionKey, FetchedPartition]):
+class FetchAnswer(dict[PartitionKey, LeaderAnswer]):
     """name: (life of the leader, number). None: it knows no such session, the follower begins another."""
 
-    def __init__(
-        self, name: tuple[int, int] | None, partitions: dict[PartitionKey, FetchedPartition]
-    ) -> None:
+    def __init__(self, name: tuple[int, int] | None, partitions: dict[PartitionKey, LeaderAnswer]) -> None:
         super().__init__(partitions)
         self.name = name
 
@@ -291,7 +290,7 @@ class BrokerNode:
     clock: NodeClock = field(init=False)
 
     #: The process's, of one life.
-    time: Timekeeper = field(init=False)
+    time: BrokerClock = field(init=False)
 
     def __post_init__(self) -> None:
         self.clock = NodeClock(self.events)
@@ -371,7 +370,7 @@ class BrokerNode:
         self.disk.clean_marker = None  # the first act of start-up
         self.disk.unanswered = (*unanswered, self.incarnation)[-UNANSWERED_INCARNATIONS_MAX:]
         for log in self.disk.logs.values():
-            log.recover()
+            log.recover(is_clean=kind is ShutdownKind.CLEAN)
         kind = self.started_after = self._held_against_high_watermarks(kind)
         self.scrubbing = Scrubbing(self)
         self.network.listen(self.name, self._on_request)
@@ -584,6 +583,7 @@ class BrokerNode:
                 )
                 for key, log in sorted(self.disk.logs.items())
             ),
+            set_aside=tuple(self.disk.notes.values()),
         )
         report = LagReport(
             broker_id=self.broker_id,
@@ -773,8 +773,8 @@ class BrokerNode:
             self.endpoints.pop(broker_id, None)
         for endpoint in changed:
             for key, replica in list(self.replicas.items()):
-                if replica.role is Role.LEADER:
-                    self._run(key, replica.on_broker_changed(endpoint.broker_id, now_ms=now_ms))
+                if isinstance(replica.role, Leader):
+                    self._run(key, replica.role.on_broker_changed(endpoint.broker_id, now_ms=now_ms))
         topics = self.topics
         if batch.full:
             self.topics = {}
@@ -800,7 +800,7 @@ class BrokerNode:
     def _delete_topic(self, topic_id: str) -> None:
         self.topics.pop(topic_id, None)
         for key in [k for k in self.replicas if k[0] == topic_id]:
-            self._run(key, self.replicas[key].on_deleted(now_ms=self.now_ms))
+            self._run(key, self.replicas[key].on_deleted())
             del self.replicas[key]
             self.created.forget(key)
         for key in [k for k in self.disk.logs if k[0] == topic_id]:
@@ -822,7 +822,7 @@ class BrokerNode:
             if replica is not None:
                 state = replica.state
                 self.disk.high_watermarks[key] = replica.high_watermark
-                self._run(key, replica.on_deleted(now_ms=self.now_ms))
+                self._run(key, replica.on_deleted())
                 del self.replicas[key]
                 self.created.forget(key)
             self.disk.set_aside(key, topics.get(key[0]), state)
@@ -869,7 +869,7 @@ class BrokerNode:
             lease=self.lease,
             brokers=self.endpoints,
             options=self.options,
-            high_watermark=self.disk.high_watermarks.get(key, 0),
+            checkpointed=self.disk.high_watermarks.get(key, 0),
         )
         return replica
 
@@ -956,7 +956,7 @@ class BrokerNode:
             return
         self._run(key, replica.on_partition_state(state, now_ms=self.now_ms))
         if replica.state is state:
-            self._run(key, replica.on_deleted(now_ms=self.now_ms))
+            self._run(key, replica.on_deleted())
             del self.replicas[key], self.disk.logs[key]
             self.created.forget(key)
             self.cluster.oracle.on_log_replaced(self.broker_id)
@@ -972,8 +972,8 @@ class BrokerNode:
             self.report_soon = True
             return
         now_ms = self.now_ms
-        leading = [(key, r) for key, r in sorted(self.replicas.items()) if r.role is Role.LEADER]
-        proposals = tuple(p for _, r in leading if (p := r.due_proposal(now_ms)) is not None)
+        leading = [(key, r) for key, r in sorted(self.replicas.items()) if isinstance(r.role, Leader)]
+        proposals = tuple(p for _, r in leading if (p := r.role.due_proposal(now_ms)) is not None)
         for key, _ in leading:
             self.cluster.oracle.on_replica_touched(self, key)
         problems, self.problems = tuple(self.problems), []
@@ -988,7 +988,7 @@ class BrokerNode:
             broker_epoch=self.broker_epoch,
             proposals=proposals,
             problems=problems,
-            lags=tuple(lag for _, r in leading if (lag := r.lag(now_ms)) is not None),
+            lags=tuple(lag for _, r in leading if (lag := r.role.lag(now_ms)) is not None),
             witness=self.witness,
             log_ends=tuple(ends),
             created=created,
@@ -1081,10 +1081,10 @@ class BrokerNode:
             case LeadershipChanged():
                 self._wake(key)
                 replica = self.replicas[key]
-                if replica.role is Role.LEADER:
+                if isinstance(replica.role, Leader):
                     self.cluster.oracle.on_leadership_began(self, key)
                 self.events.note(
-                    f"{self.name} {key[0][:4]}-{key[1]} {replica.role} epoch {replica.leader_epoch}"
+                    f"{self.name} {key[0][:4]}-{key[1]} {replica.role.name} epoch {replica.leader_epoch}"
                 )
             case _:
                 pass
@@ -1105,7 +1105,7 @@ class BrokerNode:
         replica = self.replicas.get(key)
         if replica is not None:
             error = None if could_read and self.disk.failing is None else "the disk fails"
-            effects = replica.on_written_aside(hold_id, error=error, now_ms=self.now_ms)
+            effects = replica.role.on_written_aside(hold_id, error=error, now_ms=self.now_ms)
             self.cluster.marks.on_written_aside(effects)
             self._run(key, effects)
             self.cluster.oracle.on_replica_touched(self, key)
@@ -1118,7 +1118,7 @@ class BrokerNode:
             return
         log.open_seal()
         self.cluster.marks.reached("seal.opened")
-        self._run(key, replica.on_vouched(now_ms=self.now_ms))
+        self._run(key, replica.role.on_vouched(now_ms=self.now_ms))
         self.cluster.oracle.on_replica_touched(self, key)
 
     def _seal_idle(self) -> None:
@@ -1139,7 +1139,7 @@ class BrokerNode:
                 self._after(self.random.randint(1, 30), partial(self._store_seal, key, log, log.seal))
         self._after(self.cluster.options.flush_ms, self._seal_idle)
 
-    def _store_seal(self, key: PartitionKey, log: MemoryLog, seal: Seal) -> None:
+    def _store_seal(self, key: PartitionKey, log: MemoryLog, seal: Seal | None) -> None:
         if log.seal is seal and self.disk.failing is None and self.disk.logs.get(key) is log:
             log.store_seal()
             self.cluster.marks.reached("seal.stored")
@@ -1148,7 +1148,7 @@ class BrokerNode:
         now_ms = self.now_ms
         for key, replica in sorted(self.replicas.items()):
             self.cluster.marks.on_tick(self, replica)
-            self._run(key, replica.on_tick(now_ms))
+            self._run(key, replica.role.on_tick(now_ms))
             self.cluster.oracle.on_replica_touched(self, key)
         self._check_owed(now_ms)
         self._after(self.cluster.options.tick_ms, self._tick)
@@ -1161,7 +1161,7 @@ class BrokerNode:
         self.directory_failed = True
         self.events.note(f"{self.name} gives its directory up")
         for key, replica in sorted(self.replicas.items()):
-            self._run(key, replica.on_storage_error("the directory has failed", now_ms=self.now_ms))
+            self._run(key, replica.go_offline("the directory has failed"))
             self.cluster.oracle.on_replica_touched(self, key)
 
     def _checkpoint(self) -> None:
@@ -1180,7 +1180,7 @@ class BrokerNode:
         expiry_ms = self.time.expiry_ms()
         for key, replica in sorted(self.replicas.items()):
             log = self.disk.logs[key]
-            if replica.role is not Role.LEADER or not replica.may_serve(self.now_ms) or not log.batches:
+            if not replica.role.may_serve(self.now_ms) or not log.batches:
                 continue
             segments = [
                 SegmentView(header.base_offset, header.next_offset, len(data), header.max_timestamp)
@@ -1204,7 +1204,7 @@ class BrokerNode:
         partitions = []
         self.throttle.admit(self.now_ms)
         for key in sorted(key for key, leader in self.fetching.items() if leader == leader_id):
-            position = None if key in self.backing_off else self.replicas[key].next_fetch()
+            position = None if key in self.backing_off else self.replicas[key].role.next_fetch()
             if position is not None and key in self.throttle:
                 position = self._when_its_turn_comes(key, position)
             elif key in self.throttle:
@@ -1243,7 +1243,7 @@ class BrokerNode:
                     self.throttle.settle(key, len(fetched.records), self.now_ms)
                 got = got or len(fetched.records) > 0
                 self.cluster.marks.on_fetched(replica, position)
-                effects = replica.on_fetched(
+                effects = replica.role.on_fetched(
                     fetched,
                     leader_epoch=position.leader_epoch,
                     fetch_offset=position.fetch_offset,
@@ -1269,7 +1269,7 @@ class BrokerNode:
         marks = {
             key: mark
             for key, position in partitions
-            if position.has_turned(told.get(key)) and (mark := self.replicas[key].log_mark()) is not None
+            if position.has_turned(told.get(key)) and (mark := self.replicas[key].role.log_mark()) is not None
         }
         request = FetchCall(self.broker_id, self.broker_epoch, tuple(partitions), follows, marks)
         self._call(
@@ -1342,14 +1342,14 @@ class BrokerNode:
         known.contact.on_request(self.now_ms)
         for key in sorted(known.keys - keys):
             if key in self.replicas:
-                self.replicas[key].on_replica_gone(request.broker_id, known.contact)
+                self.replicas[key].role.on_replica_gone(request.broker_id, known.contact)
         known.keys = keys
         return True
 
     def _answer_fetch(
         self,
         request: FetchCall,
-        answers: dict[PartitionKey, FetchedPartition],
+        answers: dict[PartitionKey, LeaderAnswer],
         answer: Callable[[Any], None],
     ) -> None:
         for key, fetched in answers.items():
@@ -1409,12 +1409,12 @@ class BrokerNode:
             return ReadAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, ())
         self.cluster.oracle.on_replica_touched(self, request.key)
         if request.offset is None:
-            found = replica.list_offset(
+            found = replica.role.list_offset(
                 LATEST_TIMESTAMP, leader_epoch=request.leader_epoch, now_ms=self.now_ms
             )
             assert isinstance(found, OffsetResult)
             return ReadAnswer(found.error, found.offset, ())
-        result, effects = replica.on_consumer_fetch(
+        result, effects = replica.role.on_consumer_fetch(
             leader_epoch=request.leader_epoch,
             fetch_offset=request.offset,
             last_fetched_epoch=-1,
@@ -1431,7 +1431,7 @@ class BrokerNode:
             tuple(bytes(part) for part in parts if isinstance(part, memoryview)),
         )
 
-    def _serve(self, request: FetchCall, key: PartitionKey, position: FetchPosition) -> FetchedPartition:
+    def _serve(self, request: FetchCall, key: PartitionKey, position: FetchPosition) -> LeaderAnswer:
         contact = self.contacts[request.broker_id].contact
         mark = request.marks.get(key)
         return self._serve_position(
@@ -1447,12 +1447,12 @@ class BrokerNode:
         *,
         contact: Contact | None,
         mark: LogMark | None = None,
-    ) -> FetchedPartition:
+    ) -> LeaderAnswer:
         replica = self.replicas.get(key)
         if replica is None:
             self.cluster.marks.reached("fetch.of.an.unknown.partition")
-            return FetchedPartition(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        result, effects = replica.on_replica_fetch(
+            return LeaderAnswer(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        result, effects = replica.role.on_replica_fetch(
             replica_id=replica_id,
             broker_epoch=broker_epoch,
             leader_epoch=position.leader_epoch,
@@ -1469,12 +1469,12 @@ class BrokerNode:
         self._run(key, effects)
         self.cluster.oracle.on_replica_touched(self, key)
         parts = result.records.parts if result.records is not None else ()
-        return FetchedPartition(
+        return LeaderAnswer(
             error=result.error,
             high_watermark=result.high_watermark,
             log_start_offset=result.log_start_offset,
             diverging=result.diverging,
-            records=b"".join(parts) if parts else b"",
+            records=b"".join(parts) if parts else b"",  # type: ignore[arg-type]  # none lies in a file
         )
 
     def _produce(self, request: ProduceCall, answer: Callable[[Any], None]) -> None:
@@ -1492,7 +1492,7 @@ class BrokerNode:
         self.produce_count += 1
         waiter_id = self.produce_count
         end_offset = replica.log.log_end_offset
-        result, effects = replica.append(
+        result, effects = replica.role.append(
             decode_header(request.batch),
             memoryview(request.batch),
             acks=request.acks,
@@ -1521,7 +1521,7 @@ class BrokerNode:
             return  # the others were promised later
 
 
-def is_news(answers: dict[PartitionKey, FetchedPartition]) -> bool:
+def is_news(answers: dict[PartitionKey, LeaderAnswer]) -> bool:
     """Whether a follower is to be told at once."""
     return any(
         len(fetched.records) or fetched.error is not ErrorCode.NONE or fetched.diverging is not None

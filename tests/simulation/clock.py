@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from springtide.node.clock import Timekeeper
+from springtide.node.clock import BrokerClock
 from tests.simulation.events import MS, Events
 
 #: What true wall clocks show when a run begins; early enough before it for a clock that leaps back.
@@ -72,7 +72,7 @@ class _Readings:
         return self._clock.wall_ms
 
 
-def timekeeper(clock: NodeClock) -> Timekeeper:
+def timekeeper(clock: NodeClock) -> BrokerClock:
     """Of a broker's process that starts now. It waits by the simulation's timers."""
     readings: Any = _Readings(clock)
-    return Timekeeper(readings)
+    return BrokerClock(readings)

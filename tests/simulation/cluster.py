@@ -14,7 +14,8 @@ from controller.contract.partition_state import NO_LEADER, PartitionKey, Partiti
 from controller.core.events import AdmitBrokers, BrokersAdmitted, CreateTopic, TopicCreated
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, Change, ClusterRecord, PartitionRecord, Record
-from dataplane.core.replica import ReplicaOptions, Role
+from dataplane.core.leader import Leader
+from dataplane.core.results import ReplicaOptions
 from tests.simulation.broker_node import BrokerNode, Disk
 from tests.simulation.budget import LossBudget
 from tests.simulation.clients import Clients, Consumer, Producer
@@ -71,6 +72,7 @@ class Cluster:
         self.zookeeper.on_write = self.oracle.on_zookeeper_write
         controllers = tuple(f"controller-{n}" for n in range(options.controllers))
         controller_options = ControllerOptions(
+            vacated_per_step_max=1,
             heartbeat_interval_ms=options.heartbeat_interval_ms,
             lease_ms=options.lease_ms,
             grace_ms=options.grace_ms,
@@ -113,6 +115,8 @@ class Cluster:
         self.keys: list[PartitionKey] = [(TOPIC_ID, n) for n in range(options.partitions)]
         self.living: set[PartitionKey] = set(self.keys)
         self.is_recovery_watched = False
+        #: Partitions of which a recovery proved no replica whole: the operator chooses.
+        self.undecided: dict[PartitionKey, None] = {}
         self._paths: dict[PartitionKey, str] = {}
         self._broker_paths = {n: f"broker/{n}" for n in self.brokers}
         self.clients = Clients(self)
@@ -222,16 +226,19 @@ class Cluster:
 
     @property
     def node_names(self) -> list[str]:
-        return [b.name for b in self.brokers.values()] + [c.name for c in self.controllers]
+        return [node.name for node in self.nodes]
+
+    @property
+    def nodes(self) -> list[BrokerNode | ControllerNode]:
+        return [*self.brokers.values(), *self.controllers]
 
     def node(self, name: str) -> BrokerNode | ControllerNode:
-        nodes: list[BrokerNode | ControllerNode] = [*self.brokers.values(), *self.controllers]
-        return next(node for node in nodes if node.name == name)
+        return next(node for node in self.nodes if node.name == name)
 
     def heal(self) -> None:
         """End every fault; what is down comes back, and wall clocks are set right."""
         self.ongoing.end_all()
-        for node in (*self.brokers.values(), *self.controllers):
+        for node in self.nodes:
             node.clock.wall_offset_ms = 0
         self.events.note("all healed")
 
@@ -374,7 +381,7 @@ class Cluster:
             if set(state.isr) != set(state.replicas):
                 return f"{key} isr {state.isr} of {state.replicas}, leader {state.leader}"
             leader = self.brokers[state.leader].replicas.get(key)
-            if leader is None or leader.role is not Role.LEADER:
+            if leader is None or not isinstance(leader.role, Leader):
                 return f"{key} broker {state.leader} does not lead yet"
             if leader.high_watermark != leader.log.log_end_offset:
                 return f"{key} high watermark {leader.high_watermark} of {leader.log.log_end_offset}"

@@ -46,10 +46,10 @@ from controller.core.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from controller.core.stream import build_update
 from controller.core.witnesses import TermStart
 from controller.shell.loop_watch import LoopWatch
 from controller.shell.rows import TERMS_MAX
+from tests.kit.controller.images import build_update
 from tests.simulation.clock import NodeClock
 from tests.simulation.events import Events, Timer
 from tests.simulation.network import Network

@@ -40,7 +40,7 @@ def final_read(cluster: Cluster) -> None:
         offset, end_offset = 0, 1
         while offset < end_offset:
             now_ns = cluster.events.now_ns
-            result, _ = replica.on_consumer_fetch(
+            result, _ = replica.role.on_consumer_fetch(
                 leader_epoch=-1,
                 fetch_offset=offset,
                 last_fetched_epoch=-1,

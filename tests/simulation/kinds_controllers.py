@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from controller.contract.partition_state import NO_LEADER
-from controller.core.events import BringBackTopics, ElectPreferred, RecoverMetadata
+from controller.core.events import (
+    BringBackTopics,
+    ElectPreferred,
+    ElectUnclean,
+    MetadataRecovered,
+    RecoverMetadata,
+    TopicsBroughtBack,
+)
 from tests.simulation.kinds_brokers import back_after
 from tests.simulation.kinds_network import cut_pairs
 from tests.simulation.schedule import Arguments, kind
@@ -266,12 +273,53 @@ def recover_when_told(cluster: Cluster) -> None:
         controller = cluster.active_controller()
         if controller is not None and controller.machine is not None and controller.machine.went_back:
             event = RecoverMetadata(wall_ms=cluster.events.now_ms, actor="operator")
-            controller.submit(event, lambda reply: cluster.events.note(f"operator recovers: {reply}"))
+            controller.submit(event, lambda reply: _on_recovered(cluster, "recovers", reply))
+        choose_undecided(cluster)
         cluster.events.after(1_000, look)
 
     if not cluster.is_recovery_watched:
         cluster.is_recovery_watched = True
         look()
+
+
+def _on_recovered(cluster: Cluster, what: str, reply: Any) -> None:
+    cluster.events.note(f"operator {what}: {reply}")
+    if isinstance(reply, MetadataRecovered | TopicsBroughtBack):
+        cluster.undecided.update(dict.fromkeys(reply.undecided))
+
+
+def choose_undecided(cluster: Cluster) -> None:
+    """The operator chooses a leader where the recovery put no replica in sync, as docs/backup.md says: when
+    every replica has told of its log, the one that loses least by the loss preview. One member of the in-sync
+    set has survived, so the chosen log holds every committed record."""
+    controller = cluster.active_controller()
+    if controller is None or controller.machine is None:
+        return
+    for key in list(cluster.undecided):
+        state = cluster.truth(key)
+        if state is None or key not in cluster.living or state.leader != NO_LEADER:
+            del cluster.undecided[key]
+            continue
+        preview = controller.machine.loss_preview(key)
+        if preview is None or preview.unheard:
+            continue
+        if preview.least is None:
+            continue
+        chosen = preview.least.broker_id
+        cluster.oracle.choose(key)
+        event = ElectUnclean(
+            wall_ms=cluster.events.now_ms,
+            actor="operator",
+            topic_id=key[0],
+            partition=key[1],
+            broker_id=chosen,
+            partition_epoch=preview.partition_epoch,
+        )
+
+        def note(reply: object, chosen: int = chosen) -> None:
+            cluster.events.note(f"operator chooses {chosen}: {reply}")
+
+        controller.submit(event, note)
 
 
 def _draw_forgotten(cluster: Cluster, random: Random) -> Arguments | None:
@@ -310,7 +358,7 @@ def bring_back_when_told(cluster: Cluster, topic_id: str) -> None:
             return
         if controller is not None and controller.machine is not None and not controller.machine.went_back:
             event = BringBackTopics(wall_ms=cluster.events.now_ms, actor="operator", topic_ids=(topic_id,))
-            controller.submit(event, lambda reply: cluster.events.note(f"operator brings back: {reply}"))
+            controller.submit(event, lambda reply: _on_recovered(cluster, "brings back", reply))
         cluster.events.after(1_000, look)
 
     recover_when_told(cluster)

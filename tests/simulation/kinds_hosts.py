@@ -101,7 +101,7 @@ def resume(broker: BrokerNode, snapshot: Snapshot) -> None:
             lease=lease,
             brokers=broker.endpoints,
             options=broker.options,
-            high_watermark=snapshot.high_watermarks[key],
+            checkpointed=snapshot.high_watermarks[key],
         )
         broker._run(key, replica.on_partition_state(state, now_ms=broker.now_ms))
     broker.start_timers()

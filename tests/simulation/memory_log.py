@@ -68,6 +68,7 @@ class MemoryLog:
         self._scanned_batches = 0
         self._torn = b""
         self._is_tail_lost = False
+        self._is_epoch_unstored = False
         #: The seal on the disk and in memory, and whether the disk has it (storage/seal.py).
         self.seal: Seal | None = None
         self._is_seal_durable = False
@@ -159,6 +160,7 @@ class MemoryLog:
             self._producers.update(header, now_ms=now_ms)
             self.log_end_offset = header.next_offset
         assert position == len(data), "headers and bytes disagree"
+        self._is_epoch_unstored = False
         self._size_bytes += position
 
     def read(
@@ -241,11 +243,13 @@ class MemoryLog:
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
         self._touch_disk()
-        self._epochs.assign(leader_epoch, start_offset=self.log_end_offset)
+        if self._epochs.assign(leader_epoch, start_offset=self.log_end_offset):
+            self._is_epoch_unstored = True
 
     def note_reconciled(self, leader_epoch: int) -> None:
         self._touch_disk()
-        self._epochs.reconcile(leader_epoch)
+        if self._epochs.reconcile(leader_epoch):
+            self._is_epoch_unstored = False
 
     def truncate_to(self, offset: int) -> None:
         self._touch_disk()
@@ -256,7 +260,8 @@ class MemoryLog:
                 kept -= 1
             cut = self._batches[kept].header.base_offset if kept < len(self._batches) else offset
             self._keep(kept, end_offset=min(offset, cut))
-        self._epochs.truncate_from_end(min(offset, self.log_end_offset))
+        if self._epochs.truncate_from_end(min(offset, self.log_end_offset)):
+            self._is_epoch_unstored = False
 
     def restart_at(self, offset: int) -> None:
         self._touch_disk()
@@ -348,6 +353,7 @@ class MemoryLog:
     def flush(self) -> None:
         self._touch_disk()
         self._flushed_batches = len(self._batches)
+        self._is_epoch_unstored = False
 
     def copy(self) -> MemoryLog:
         """What a backup of the disk has now: everything written, flushed or not."""
@@ -358,6 +364,7 @@ class MemoryLog:
         other.log_end_offset = self.log_end_offset
         other._size_bytes = self._size_bytes
         other._epochs = LeaderEpochs(self._epochs.entries)
+        other._is_epoch_unstored = self._is_epoch_unstored
         other._flushed_batches = len(self._batches)
         other._scanned_batches = self._scanned_batches
         other._torn = self._torn
@@ -402,8 +409,9 @@ class MemoryLog:
         """An empty disk in its place."""
         self.__init__()  # type: ignore[misc]
 
-    def recover(self) -> None:
-        """What the next process makes of the bytes it finds."""
+    def recover(self, *, is_clean: bool = False) -> None:
+        """What the next process makes of the bytes it finds. Unless the last one ended cleanly, it had no
+        time to store an epoch in which it wrote nothing (I20)."""
         known = [
             StoredBatch(header, self.at_rest.get(header.base_offset, data))
             for header, data in self._batches[: self._scanned_batches]
@@ -422,12 +430,17 @@ class MemoryLog:
         if not self._is_tail_lost:  # the end can lie beyond the last batch: an emptied log begun anew
             self.log_end_offset = end_offset
         # An epoch that began where the cut is has no record left that would prove it.
+        is_forgotten = self._is_tail_lost or (self._is_epoch_unstored and not is_clean)
         self._epochs = LeaderEpochs(
-            entry for entry in entries if not self._is_tail_lost or entry.start_offset < self.log_end_offset
+            entry for entry in entries if not is_forgotten or entry.start_offset < self.log_end_offset
         )
+        self._is_epoch_unstored = False
         self._epochs.reconcile(reconciled)
         self._is_tail_lost = False
         self._flushed_batches = len(self._batches)
+        self._forget_rot(
+            self.log_start_offset, self.log_end_offset
+        )  # as load_rotten: the file may be shorter now
         seal = self.seal
         if seal is not None and not (
             self._is_seal_durable and seal.is_kept_by(self._epochs, log_end_offset=self.log_end_offset)

@@ -17,24 +17,24 @@ from dataclasses import dataclass, field, replace
 import anyio
 import anyio.lowlevel
 
-from controller.shell.clock import Clock
+from controller.shell.clock import ControllerClock
 from controller.shell.meta import (
     ANY_VERSION,
-    Check,
+    CheckVersion,
     Committed,
     Create,
     Delete,
     Meta,
+    MetaSession,
     MetaUnavailable,
     Node,
     Operation,
     Outcome,
     Rejected,
-    Rejection,
-    Session,
     SessionState,
     SetData,
     Unknown,
+    WriteRejection,
 )
 
 REQUEST_BYTES_MAX = 1_048_575
@@ -107,7 +107,7 @@ class MemoryZooKeeper:
         self.nodes = staged
         self.history.append(Applied(self.zxid, session_id, tuple(operations)))
         for operation in operations:
-            if not isinstance(operation, Check):
+            if not isinstance(operation, CheckVersion):
                 self._notify(operation.path)
         return Committed()
 
@@ -125,29 +125,29 @@ class MemoryZooKeeper:
 
 def _stage(
     nodes: dict[str, Node], operation: Operation, *, zxid: int, session_id: int, now_ms: int
-) -> Rejection | None:
+) -> WriteRejection | None:
     path = operation.path
     node = nodes.get(path)
     match operation:
         case Create(data=data, ephemeral=ephemeral):
             parent = path.rpartition("/")[0]
             if node is not None:
-                return Rejection.NODE_EXISTS
+                return WriteRejection.NODE_EXISTS
             if parent and parent not in nodes:
-                return Rejection.NO_NODE
+                return WriteRejection.NO_NODE
             owner = session_id if ephemeral else 0
             nodes[path] = Node(data=data, version=0, owner=owner, created_zxid=zxid, modified_ms=now_ms)
             return None
-        case Check(version=version) | SetData(version=version) | Delete(version=version):
+        case CheckVersion(version=version) | SetData(version=version) | Delete(version=version):
             if node is None:
-                return Rejection.NO_NODE
+                return WriteRejection.NO_NODE
             if version not in (ANY_VERSION, node.version):
-                return Rejection.BAD_VERSION
+                return WriteRejection.BAD_VERSION
             if isinstance(operation, SetData):
                 nodes[path] = replace(node, data=operation.data, version=node.version + 1, modified_ms=now_ms)
             elif isinstance(operation, Delete):
                 if any(other.startswith(path + "/") for other in nodes):
-                    return Rejection.NOT_EMPTY
+                    return WriteRejection.NOT_EMPTY
                 del nodes[path]
             return None
 
@@ -182,7 +182,7 @@ class MemoryMeta:
 
     def __init__(self, server: MemoryZooKeeper, *, timeout_ms: int) -> None:
         self._server = server
-        self._session = Session(SessionState.LOST, 0, 0, timeout_ms)
+        self._session = MetaSession(SessionState.LOST, 0, 0, timeout_ms)
         self._changed = anyio.Event()
         self._watches: dict[str, list[anyio.Event]] = {}
         self._held: deque[tuple[tuple[Operation, ...], _Write]] | None = None
@@ -245,13 +245,13 @@ class MemoryMeta:
     # -- the port --
 
     @property
-    def session(self) -> Session:
+    def session(self) -> MetaSession:
         return self._session
 
     async def ensure_root(self) -> None:
         await self._reach()
 
-    async def session_changed(self, seen: Session) -> Session:
+    async def session_changed(self, seen: MetaSession) -> MetaSession:
         while self._session.generation == seen.generation:
             await self._changed.wait()
         return self._session
@@ -275,7 +275,7 @@ class MemoryMeta:
         return await self.get(path)
 
     async def keep_reading(
-        self, path: str, *, pause_ms: int, clock: Clock, on_read: Callable[[int, Node | None], bool]
+        self, path: str, *, pause_ms: int, clock: ControllerClock, on_read: Callable[[int, Node | None], bool]
     ) -> None:
         await keep_reading(self, path, pause_ms=pause_ms, clock=clock, on_read=on_read)
 
@@ -327,13 +327,18 @@ class MemoryMeta:
         self.reconnect()
 
     def _set_state(self, state: SessionState, session_id: int) -> None:
-        self._session = Session(state, self._session.generation + 1, session_id, self._session.timeout_ms)
+        self._session = MetaSession(state, self._session.generation + 1, session_id, self._session.timeout_ms)
         self._changed.set()
         self._changed = anyio.Event()
 
 
 async def keep_reading(
-    meta: Meta, path: str, *, pause_ms: int, clock: Clock, on_read: Callable[[int, Node | None], bool]
+    meta: Meta,
+    path: str,
+    *,
+    pause_ms: int,
+    clock: ControllerClock,
+    on_read: Callable[[int, Node | None], bool],
 ) -> None:
     """`Meta.keep_reading` where there are no threads."""
     is_wanted = True

@@ -10,6 +10,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from controller.core.events import CreateTopic, DeleteTopic, TopicCreated, TopicDeletionStarted
+from tests.simulation.clients import Consumer, Producer
 from tests.simulation.events import keyed_random
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ class Operator:
         self.deleted.append(topic_id)
         cluster.keys[:] = [key for key in cluster.keys if key[0] != topic_id]
         cluster.living = {key for key in cluster.living if key[0] != topic_id}
-        for client in (*cluster.producers, *cluster.consumers):
+        clients: list[Producer | Consumer] = [*cluster.producers, *cluster.consumers]
+        for client in clients:
             client.stopped = client.stopped or client.key[0] == topic_id
         cluster.history.deleted(topic_id)
         cluster.events.note(f"topic {name} {topic_id[:4]} is deleted")

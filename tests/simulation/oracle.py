@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from controller.contract.agreed_time import LEAP_MS_MIN
 from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from dataplane.core.fetch_session import FetchPosition
-from dataplane.core.replica import Replica, Role
+from dataplane.core.leader import Leader
+from dataplane.core.replica import Replica
 from dataplane.storage.retention import SegmentView
 from springtide.wire.record_batch import BatchHeader, iter_headers
 from tests.simulation.memory_log import MemoryLog
@@ -126,6 +127,8 @@ class Oracle:
         #: Partitions whose log an operator chose by hand (losses.py): the mark's leader epoch and where the
         #: ghost was cut; -1 before that election. What was cut off is lost for all to see.
         self.conceded: dict[PartitionKey, tuple[int, int]] = {}
+        #: Partitions whose leader the operator chose although nothing was lost: the leader epoch of it.
+        self.chosen: dict[PartitionKey, int] = {}
         self._lost: set[tuple[PartitionKey, Content]] = set()
 
     # --- brokers ----------------------------------------------------------------------------------------
@@ -150,7 +153,7 @@ class Oracle:
         verified = self._verified.get((broker.broker_id, key), -1)
         if not high_watermark <= verified <= log_end:
             self._check_matching(broker.broker_id, log, key, high_watermark)
-        if replica._leader is not None:
+        if isinstance(replica.role, Leader):
             state = self.cluster.truth(key)
             if state is not None and state.leader == broker.broker_id and not self._is_back:
                 self._check_quorum_superset(key, state, replica)
@@ -180,13 +183,13 @@ class Oracle:
     def on_high_watermark_moved(self, broker: BrokerNode, key: PartitionKey) -> None:
         replica = broker.replicas[key]
         state = replica.state
-        if replica.role is not Role.LEADER or state is None:
+        if not isinstance(replica.role, Leader) or state is None:
             return
         high_watermark = replica.high_watermark
         if len(state.isr) < state.min_insync_replicas:
             raise Violation("I3", f"{key} high watermark moved with ISR {state.isr}")
         evidence = self._evidence.get((broker.broker_id, broker.life, key, replica.leader_epoch), {})
-        for member in replica.maximal_isr:
+        for member in replica.role.maximal_isr:
             if member != broker.broker_id and evidence.get(member, -1) < high_watermark:
                 raise Violation(
                     "I3",
@@ -247,7 +250,7 @@ class Oracle:
                 raise Violation("I6", f"{key} partition epoch went from {before} to {state.partition_epoch}")
             if state.partition_epoch > before:
                 if state.unclean_leader_epoch > self.conceded.get(key, (-1, 0))[0]:
-                    self._cut_ghost(key, state)
+                    self._on_unclean_election(key, state)
                 self._partition_epochs[key] = state.partition_epoch
                 self.isr_changes += 1
                 if state.leader != NO_LEADER:
@@ -266,17 +269,31 @@ class Oracle:
         """From now on an unclean election of this partition is what the operator asked for."""
         self.conceded.setdefault(key, (-1, 0))
 
-    def _cut_ghost(self, key: PartitionKey, state: PartitionState) -> None:
-        """An unclean election: what the chosen log does not share with the ghost is lost."""
-        if key not in self.conceded:
-            raise Violation("I10", f"{key} an unclean election that nobody asked for: {state}")
+    def choose(self, key: PartitionKey) -> None:
+        """The operator elects a leader of this partition by hand, because no rule proves which replica holds
+        everything (11.4, recovery). One of them does, so nothing is excused."""
+        self.chosen.setdefault(key, -1)
+
+    def _on_unclean_election(self, key: PartitionKey, state: PartitionState) -> None:
+        """Cut the ghost to what the chosen log shares with it: the rest is lost."""
+        if key not in self.conceded and state.unclean_leader_epoch <= self.chosen.get(key, -2):
+            return
         ghost = self.ghosts[key]
+        if key not in self.conceded and key not in self.chosen:
+            raise Violation("I10", f"{key} an unclean election that nobody asked for: {state}")
         log = self.cluster.brokers[state.leader].disk.logs[key]
         kept = 0
         for header, other in zip(ghost.headers, headers_of(log, 0, log.log_end_offset), strict=False):
             if header != other:
                 break
             kept += 1
+        if key not in self.conceded:
+            if kept < len(ghost.headers):
+                raise Violation(
+                    "I10", f"{key} the operator chose a log that lacks committed records: {state}"
+                )
+            self.chosen[key] = state.unclean_leader_epoch
+            return
         self._lost.update((key, committed.content) for committed in ghost.batches[kept:])
         del ghost.headers[kept:], ghost.batches[kept:]
         ghost.end_offset = ghost.headers[-1].next_offset if kept else 0
@@ -374,8 +391,8 @@ class Oracle:
 
     def _check_quorum_superset(self, key: PartitionKey, state: PartitionState, replica: Replica) -> None:
         """I2: the leader may be stricter than the controller, never laxer."""
-        leader = replica._leader
-        if leader is None or leader.leader_epoch != state.leader_epoch:
+        leader = replica.role
+        if not isinstance(leader, Leader) or leader.leader_epoch != state.leader_epoch:
             return
         if self.cluster.brokers[state.leader].is_resumed:
             return  # what it knew of the in-sync set went back, too; what it commits is checked by I1
@@ -385,7 +402,7 @@ class Oracle:
         if checked is not None and checked[0] is state and checked[1] is held and checked[2] is pending:
             return
         if len(held.isr) >= held.min_insync_replicas:
-            maximal = replica.maximal_isr
+            maximal = leader.maximal_isr
             missing = [b for b in (*state.isr, *state.elr) if b not in maximal]
             if missing:
                 raise Violation(
@@ -399,7 +416,7 @@ class Oracle:
         """2.9: longer than a lease after another began to lead, and after the last heartbeat that counts was
         sent, a leader of an earlier epoch answers nothing, whatever its followers sent it. (While it has its
         lease it may be as stale as its metadata stream is slow.)"""
-        if key in self.conceded or not replica.may_serve(broker.now_ms):
+        if key in self.conceded or not replica.role.may_serve(broker.now_ms):
             return
         for began in self._began[key]:
             if began.leader_epoch > replica.leader_epoch and began.leader != broker.broker_id:

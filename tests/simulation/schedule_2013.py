@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from controller.contract.partition_state import NO_LEADER, PartitionKey
-from dataplane.core.replica import Role
+from dataplane.core.leader import Leader
 from springtide.wire.errors import ErrorCode
 from springtide.wire.records import NewRecord, encode_batch
 from tests.checker.history import Function, Outcome
@@ -176,7 +176,7 @@ class Jepsen2013:
         for key in self.cluster.keys:
             leader = self._leader(key)
             replica = None if leader == NO_LEADER else self.cluster.brokers[leader].replicas.get(key)
-            if replica is None or replica.role is not Role.LEADER:
+            if replica is None or not isinstance(replica.role, Leader):
                 return False
         return all(len(b.states) == PARTITIONS for b in self.cluster.brokers.values())
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from controller.contract.partition_state import PartitionKey
 from dataplane.core.effects import MendLog
 from dataplane.core.log_port import RottenRange
-from dataplane.core.replica import Role
+from dataplane.core.role import Offline
 from dataplane.core.scrubbing import Unfit, fitting_bytes, mend_position
 from springtide.wire.errors import ErrorCode
 from tests.simulation.clients import MendCall, ReadAnswer, ReadCall
@@ -41,7 +41,7 @@ class Scrubbing:
     def check(self, key: PartitionKey) -> None:
         broker = self._broker
         replica = broker.replicas.get(key)
-        if replica is None or replica.role is Role.OFFLINE or broker.is_disk_failing:
+        if replica is None or isinstance(replica.role, Offline) or broker.is_disk_failing:
             return
         log = broker.disk.logs[key]
         for found in log.scrub(replica.high_watermark):

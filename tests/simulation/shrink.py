@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
@@ -170,7 +171,8 @@ def _lower(name: str, *values: int) -> _Change:
     def change(options: ClusterOptions, verdict: Verdict) -> Iterator[ClusterOptions]:
         for value in values:
             if value < getattr(options, name):
-                yield replace(options, **{name: value})
+                changed: dict[str, Any] = {name: value}
+                yield replace(options, **changed)
 
     return change
 

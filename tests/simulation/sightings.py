@@ -16,7 +16,9 @@ from controller.contract.updates import UpdateBatch
 from controller.core.records import Cause, PartitionRecord
 from dataplane.core.effects import PROPOSAL_READY, Effects
 from dataplane.core.fetch_session import FetchPosition
-from dataplane.core.replica import Replica, Role
+from dataplane.core.follower import Follower
+from dataplane.core.leader import Leader
+from dataplane.core.replica import Replica
 from dataplane.core.results import AppendResult, FetchResult
 from springtide.wire.errors import ErrorCode
 from tests.simulation.marks import Marks
@@ -84,7 +86,7 @@ _BY_START = {
 def has_promise(replica: Replica) -> bool:
     """Whether it leads and waits for someone whom the controller has not confirmed."""
     state = replica.state
-    return replica.role is Role.LEADER and state is not None and len(replica.maximal_isr) > len(state.isr)
+    return state is not None and len(replica.role.maximal_isr) > len(state.isr)
 
 
 class Sightings(Marks):
@@ -197,11 +199,11 @@ class Sightings(Marks):
         if broker.is_paused:
             self.reached("crash.while.paused")
         for replica in broker.replicas.values():
-            if replica.role is Role.LEADER:
+            if isinstance(replica.role, Leader):
                 self.reached("crash.of.a.leader")
                 if has_promise(replica):
                     self.reached("promise.pending.at.crash")
-            elif replica.role is Role.FOLLOWER and replica.next_fetch() is None:
+            elif isinstance(replica.role, Follower) and replica.role.next_fetch() is None:
                 self.reached("crash.while.writing.aside")
 
     def on_power_cut(self, log: MemoryLog) -> None:
@@ -222,9 +224,9 @@ class Sightings(Marks):
             self.reached("clock.leap.told")
 
     def on_tick(self, broker: BrokerNode, replica: Replica) -> None:
-        if replica.role is Role.LEADER and not broker.lease.is_held(broker.now_ms):
+        if isinstance(replica.role, Leader) and not broker.lease.is_held(broker.now_ms):
             self.reached("lease.lost.by.a.leader")
-            if replica.may_serve(broker.now_ms):
+            if replica.role.may_serve(broker.now_ms):
                 self.reached("lease.stood.in.for")
 
     def on_problem(self, code: str) -> None:
@@ -255,7 +257,7 @@ class Sightings(Marks):
             self.reached("state.coalesced")
         if state.leader_epoch > held.leader_epoch:
             leads = state.leader == broker.broker_id
-            if replica.role is Role.LEADER:
+            if isinstance(replica.role, Leader):
                 self.reached("leader.leads.on.in.a.new.epoch" if leads else "leader.becomes.follower")
             elif leads:
                 self.reached("follower.becomes.leader")
@@ -263,7 +265,7 @@ class Sightings(Marks):
     def on_proposal_result(self, replica: Replica, result: IsrProposalResult) -> None:
         if (mark := _BY_PROPOSAL_ERROR.get(result.error)) is not None:
             self.reached(mark)
-        if replica.role is not Role.LEADER:
+        if not isinstance(replica.role, Leader):
             self.reached("proposal.answered.after.the.leadership")
 
     # --- brokers: replication ---------------------------------------------------------------------------
@@ -281,7 +283,10 @@ class Sightings(Marks):
                 self.reached(mark)
         elif result.diverging is not None:
             self.reached("fetch.diverges")
-        elif position.fetch_offset == replica.epoch_start_offset:
+        elif (
+            isinstance(replica.role, Leader)
+            and position.fetch_offset == replica.role.in_sync.epoch_start_offset
+        ):
             state = replica.state
             if state is not None and replica_id not in state.isr:
                 self.reached("fetch.by.outsider.at.epoch.start")
@@ -290,7 +295,7 @@ class Sightings(Marks):
 
     def on_read(self, replica: Replica, result: FetchResult, *, is_debugging: bool) -> None:
         """A consumer's fetch, answered. Of leaders it says nothing."""
-        if replica.role is not Role.FOLLOWER:
+        if not isinstance(replica.role, Follower):
             return
         if result.error is ErrorCode.NONE:
             self.reached("read.by.debugging" if is_debugging else "read.from.follower")
@@ -301,7 +306,7 @@ class Sightings(Marks):
         """An answer to this request arrived; before the replica is told."""
         if position.leader_epoch != replica.leader_epoch:
             self.reached("fetched.in.an.earlier.epoch")
-        elif replica.role is Role.FOLLOWER and position.fetch_offset != replica.log.log_end_offset:
+        elif isinstance(replica.role, Follower) and position.fetch_offset != replica.log.log_end_offset:
             self.reached("fetched.twice")
 
     def on_diverged(self, effects: Effects) -> None:
@@ -320,15 +325,15 @@ class Sightings(Marks):
 
     def on_commit(self, broker: BrokerNode, replica: Replica) -> None:
         state = replica.state
-        if replica.role is not Role.LEADER or state is None:
+        if not isinstance(replica.role, Leader) or state is None:
             return
         if len(state.isr) == 1:
             self.reached("commit.alone")
         elif len(state.isr) == state.min_insync_replicas < len(state.replicas):
             self.reached("commit.at.minimum.isr")
-        if len(replica.maximal_isr) > len(state.isr):
+        if len(replica.role.maximal_isr) > len(state.isr):
             self.reached("commit.with.a.promise.pending")
-        if replica.high_watermark <= replica.epoch_start_offset:
+        if replica.high_watermark <= replica.role.in_sync.epoch_start_offset:
             self.reached("commit.of.an.earlier.epoch's.records")
         if not broker.lease.is_held(broker.now_ms):
             self.reached("commit.without.lease")
@@ -339,7 +344,7 @@ class Sightings(Marks):
         if result.error is ErrorCode.NOT_ENOUGH_REPLICAS:
             self.reached("produce.refused.below.minimum")
         elif result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            leads = replica.role is Role.LEADER
+            leads = isinstance(replica.role, Leader)
             self.reached("produce.refused.without.lease" if leads else "produce.refused.by.follower")
         elif result.error is ErrorCode.NONE and result.base_offset < log_end_before:
             self.reached("duplicate.waits.for.commit" if result.is_waiting else "duplicate.answered.from.log")

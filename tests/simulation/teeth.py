@@ -75,11 +75,13 @@ class Hunt:
 
 
 def verdict_of(rule: str, failure: str) -> str | None:
-    """The rule that this failure violates, or the product's assertion that did not hold; else None."""
+    """The rule that this failure violates, or the product's assertion that did not hold; else None.
+
+    A TypeError says that the planted bug does not fit the product any more: it finds nothing."""
     if not rule.startswith("crash"):
         return rule or None
     crash = CRASH.match(failure)
-    if crash is not None:
+    if crash is not None and crash[1] != "TypeError":
         path = Path(crash["file"])
         if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in PRODUCT:
             return f"{crash[1]} in {path.name}"

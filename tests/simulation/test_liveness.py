@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.simulation.cluster import Cluster, ClusterOptions
@@ -21,7 +23,7 @@ from tests.simulation.schedule import Strike, apply
 from tests.simulation.violation import Violation
 
 
-def running(**options: int) -> Cluster:
+def running(**options: Any) -> Cluster:
     cluster = Cluster(1, ClusterOptions(partitions=1, **options))
     cluster.start()
     cluster.run_until(5_000)

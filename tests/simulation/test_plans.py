@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from controller.core.events import AlterReassignments, ReassignmentTarget
-from tests.simulation import kinds_plans
+from tests.simulation import kinds_operators, kinds_plans
 from tests.simulation.cluster import Cluster
 from tests.simulation.options import ClusterOptions, draw_options
 from tests.simulation.run import run_seed
@@ -73,7 +73,7 @@ def test_a_throttled_learner_takes_as_long_as_its_rate_says() -> None:
             topic_id=key[0], partition=key[1], replicas=(*state.replicas[:-1], newcomer)
         )
         event = AlterReassignments(wall_ms=0, actor="operator", targets=(target,), throttled_rate=throttled)
-        assert kinds_plans.ask(cluster, event)
+        assert kinds_operators.ask(cluster, event)
         began_ms = cluster.events.now_ms
         size_bytes = sum(len(batch.data) for batch in cluster.brokers[state.leader].disk.logs[key].batches)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.simulation.broker_node import Disk
@@ -42,7 +44,7 @@ def test_overlapping_faults_count_once_in_the_time_that_faults_last() -> None:
     events = Events()
     ongoing = OngoingFaults(events)
     for at_ms, for_ms in ((100, 50), (120, 80), (300, 10), (400, 1_000)):
-        events.at(at_ms, lambda for_ms=for_ms: ongoing.begin(nodes=(), for_ms=for_ms, end=lambda: None))
+        events.at(at_ms, partial(ongoing.begin, nodes=(), for_ms=for_ms, end=lambda: None))
     events.run(120)
     assert ongoing.lasted_ms == 20
     events.run(350)

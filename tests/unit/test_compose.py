@@ -14,7 +14,7 @@ import yaml
 
 from controller.__main__ import _parser as controller_parser
 from dataplane.__main__ import _parser as dataplane_parser
-from tests.image import entry_points, install_image
+from tests.kit.image import copied_sources, entry_points, install_image
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
@@ -33,6 +33,26 @@ PACKAGES = (
 
 def arguments(service: str) -> list[str]:
     return shlex.split(SERVICES[service]["command"])
+
+
+def test_images_of_others_are_named_by_their_whole_version() -> None:
+    """A tag with less (`postgres:16`) is another release a month later."""
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    (base,) = (line.split()[1] for line in dockerfile.splitlines() if line.startswith("FROM "))
+    named = {base, *(service["image"] for service in SERVICES.values() if "build" not in service)}
+    numbers = {"python": 3, "zookeeper": 3, "postgres": 2}
+    assert {name.partition(":")[0] for name in named} == set(numbers)
+    for name, _, tag in (image.partition(":") for image in named):
+        version = tag.partition("-")[0].split(".")
+        assert len(version) == numbers[name], tag
+        assert all(part.isdigit() for part in version), tag
+
+
+def test_the_image_installs_what_was_tested() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    (installs,) = (line for line in dockerfile.splitlines() if "pip install" in line)
+    assert "PIP_CONSTRAINT=requirements.lock" in installs
+    assert "requirements.lock" in copied_sources()
 
 
 @pytest.mark.parametrize("service", ["controller1", "controller2"])

@@ -47,13 +47,14 @@ async function refresh() {
 
 /** isCurrent: false once a later round has begun; then nothing is drawn any more. */
 async function draw(isCurrent) {
-  const [readiness, clusters] = await Promise.all([get("/readyz", { accepted: [200, 503] }), everyOne("/clusters")]);
+  const [answer, clusters] = await Promise.all([get("/readyz", { accepted: [200, 503] }), everyOne("/clusters")]);
+  const readiness = answer.body.facts ?? answer.body;
   const names = clusters.items.map((cluster) => cluster.name);
   const wanted = decodeURIComponent(location.hash.slice(1));
   const cluster = clusters.items.find((item) => item.name === wanted) ?? worst(clusters.items);
   if (!cluster) {
     if (!isCurrent()) return;
-    tell(readiness.body, clusters.ageMs);
+    tell(readiness, clusters.ageMs);
     showClusters(node("clusters"), [], null);
     node("cluster").hidden = true;
     notice("No clusters yet.", h("p", {}, "Create one with ", h("a", { href: "/docs#/Clusters/createCluster" }, "POST /clusters"), "; it appears here."));
@@ -64,7 +65,7 @@ async function draw(isCurrent) {
   const [brokers, replication, alarms, operations, audit] = await Promise.all([
     everyOne(`${path}/brokers`),
     get(`${path}/replication`),
-    readiness.body.role === "active" ? ask(`${path}/alarms?limit=20`) : ELSEWHERE,
+    readiness.role === "active" ? ask(`${path}/alarms?limit=20`) : ELSEWHERE,
     ask(`/operations?${query}&limit=50`),
     ask(`/audit?${query}&limit=200`),
     learnLosses(cluster.name, path),
@@ -76,7 +77,7 @@ async function draw(isCurrent) {
 
   if (drawn !== cluster.name) node("lag").querySelector(".body").replaceChildren();
   drawn = cluster.name;
-  tell(readiness.body, replication.ageMs);
+  tell(readiness, replication.ageMs);
   show(node("notices"));
   if (wanted && !names.includes(wanted)) notice(`There is no cluster ${wanted}.`, h("p", {}, `This is ${cluster.name}.`));
   const byId = new Map(brokers.items.map((broker) => [broker.broker_id, broker]));
@@ -88,7 +89,7 @@ async function draw(isCurrent) {
   showAlarms(node("alarms"), alarms);
   showPartitions(node("partitions"), partitions, states, byId);
   showBrokers(node("brokers"), brokers.items, replication.body);
-  isStandby = readiness.body.role !== "active";
+  isStandby = readiness.role !== "active";
   showLag(node("lag"), cluster.name, isStandby);
   showOperations(node("operations"), operations);
   showAudit(node("audit"), audit);
@@ -129,13 +130,13 @@ function connection(level, ...text) {
   show(place, ...text);
 }
 
-/** readiness: of /readyz, whether it says yes or, as a problem document, no. */
+/** readiness: of /readyz; when it says no, the facts of its problem document. */
 function tell(readiness, ageMs) {
   if (readiness.role === "standby") {
     const active = readiness.active_url;
     connection("standby", `Standby, ${duration(ageMs ?? 0)} old`, active ? [". ", h("a", { href: active }, "To the active one")] : ". No controller is active");
   } else if (readiness.zookeeper !== "ok") connection("lost", "ZooKeeper can't be reached");
-  else if (readiness.sql !== "ok") connection("standby", "The audit can't be written: changes are refused");
+  else if (readiness.sql !== "ok") connection("standby", `Changes are refused, for the audit can't be written: ${readiness.sql_cause}`);
   else connection("live", readiness.read_only ? "Active, read-only" : "Active", h("span", { class: "epoch" }, ` · epoch ${readiness.controller_epoch}`));
 }
 

@@ -38,9 +38,9 @@ _PRECISION: Final = 1 << 40
 
 
 class _Shift(NamedTuple):
-    """What a move takes from brokers, by place in a list of all loads (negative: what it brings), and what
-    parting its replicas is worth; that they must stand closer, because brokers leave, is held against nobody.
-    """
+    """The change that a move makes. taken: amounts that it takes from brokers, by place in a list of all
+    loads (negative: it brings them). parting: what moving its replicas apart is worth, at least 0, because
+    brokers that leave may force replicas closer together."""
 
     taken: list[tuple[int, int]]
     parting: int
@@ -142,7 +142,7 @@ def assemble(
 
 
 def gain_curve(moves: Sequence[Move]) -> tuple[GainPoint, ...]:
-    """Where each tenth of the gain is reached for the first time."""
+    """Return the points at which each tenth of the gain is reached for the first time."""
     whole = sum(move.gain for move in moves)
     points: list[GainPoint] = []
     gained = copied = 0
@@ -155,7 +155,7 @@ def gain_curve(moves: Sequence[Move]) -> tuple[GainPoint, ...]:
 
 
 def levels(layout: Layout, moves: Sequence[Move], loads: tuple[Load, ...] | None = None) -> Levels:
-    """As found, with these moves made. Counted over the brokers that take replicas, or all if none does."""
+    """Return the levels as found, with these moves made, over brokers that take replicas (if none, all)."""
     after = {
         (p.topic_id, p.partition): original
         for p, original in zip(layout.partitions, layout.original, strict=True)

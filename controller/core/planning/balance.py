@@ -2,8 +2,8 @@
 
 How many replicas each broker gives or gets follows from the counts alone: always from the fullest to the
 emptiest until they are within one (`quotas`). What a broker gives are its smallest replicas; what those weigh
-together is what no plan can undercut, and nearly always somebody can take each of them directly. Where not,
-because a partition's replicas would come too close, others are tried, then chains over third brokers; in
+together is what no plan can undercut, and nearly always some broker can take each of them directly. Where
+not, because a partition's replicas would come too close, others are tried, then chains over third brokers; in
 small clusters exact.py then improves that until nothing is left to improve.
 """
 
@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from controller.core.planning.freedom import Effort, Freedom
-from controller.core.planning.layout import Layout
+from controller.core.planning.layout import Effort, Freedom, Layout
 from controller.core.planning.plan import MoveReason
 from controller.core.planning.selection import select
 
@@ -169,7 +168,7 @@ def _give_directly(search: _Search) -> None:
         }
         cheapest = select(layout, taken, owed, len(wanted.gets), search.effort)
     chosen = sorted((-layout.size[number], number, b) for number, b in cheapest)
-    # The cheapest first; then, where nobody could take those, what is next in price, a broker in turn.
+    # The cheapest first; then, where no broker could take those, what is next in price, a broker in turn.
     dearer = [(0, number, b) for b in sorted(owed) for number in offers[b]]
     for turn in (chosen, dearer):
         for _, number, source in turn:
@@ -182,7 +181,7 @@ def _give_directly(search: _Search) -> None:
 
 
 def _give(search: _Search, number: int, source: int, gets: list[tuple[int, int, int]]) -> bool:
-    """To the broker that is to get most and may have it."""
+    """Move the replica to the broker that is to get most and may have it. Return whether there was one."""
     layout = search.layout
     passed = []
     is_given = False
@@ -202,8 +201,8 @@ def _give(search: _Search, number: int, source: int, gets: list[tuple[int, int, 
 
 
 class _Offers:
-    """What each broker can give, cheapest first, and racks to which nothing of it can go; kept until the
-    broker's replicas change."""
+    """The replicas that each broker can give, cheapest first, and the racks that can take none of them; kept
+    until the broker's replicas change."""
 
     __slots__ = ("_closed", "_search", "_sorted")
 
@@ -259,7 +258,7 @@ def _relief(search: _Search, offers: _Offers) -> list[tuple[int, int]] | None:
     for start in sorted(freedom.brokers, key=lambda b: (-load[b], b)):
         if load[start] < lowest + 2:
             return None
-        if start in hopeless:  # a fuller one came this way and found nobody empty enough
+        if start in hopeless:  # a fuller one came this way and found none empty enough
             continue
         came: dict[int, tuple[int, int]] = {start: (start, -1)}
         queue = [start]

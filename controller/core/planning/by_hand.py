@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from controller.contract.partition_state import PartitionKey
+from controller.core.minimum import below_minimum
 from controller.core.planning.goals import Assign, Replace, WantedAssignment
 from controller.core.planning.layout import Crowding, Layout
 from controller.core.planning.plan import MoveReason, Rejection, RejectionCode
@@ -79,6 +80,10 @@ def _check(layout: Layout, topic: TopicSnapshot, number: int, wanted: WantedAssi
         return reject(RejectionCode.INVALID_ASSIGNMENT, f"{list(replicas)} names a broker twice")
     if replicas == partition.replicas:
         return None
+    if len(replicas) < min(topic.own_minimum, len(partition.replicas)):
+        return reject(
+            RejectionCode.INVALID_REPLICATION_FACTOR, below_minimum(len(replicas), topic.own_minimum)
+        )
     for broker_id in replicas:
         if broker_id not in layout.index:
             return reject(RejectionCode.UNKNOWN_BROKER, f"broker {broker_id} is not a member of this cluster")
@@ -99,7 +104,7 @@ def _check(layout: Layout, topic: TopicSnapshot, number: int, wanted: WantedAssi
 def _check_separation(
     layout: Layout, number: int, replicas: list[int], *, reject_as: PartitionSnapshot
 ) -> Rejection | None:
-    """Not closer together than it must be, unless it is so already."""
+    """Reject replicas that stand closer together than they must, unless they stand no closer than before."""
     now = layout.pairs(replicas)
     if now == (0, 0):
         return None

@@ -38,7 +38,7 @@ def evacuate(layout: Layout, receivers: frozenset[int], reason: MoveReason) -> l
 
 
 def grow(layout: Layout, numbers: Iterable[int], factor: int, receivers: frozenset[int]) -> list[int]:
-    """More replicas for these partitions. Returns those that can't have so many; they get none."""
+    """More replicas for these partitions. Return those that can't have so many; they get none."""
     stuck = []
     queue = Receivers(layout, sorted(receivers))
     for number in sorted(numbers, key=lambda number: (-layout.size[number], number)):
@@ -81,7 +81,7 @@ def shrink(layout: Layout, numbers: Iterable[int], factor: int) -> None:
 
 def separate(layout: Layout, donors: frozenset[int], receivers: frozenset[int]) -> bool:
     """Move replicas apart that stand closer than they need to. One replica at a time reaches the best there
-    is: hosts lie within racks. Returns whether there were any."""
+    is: hosts lie within racks. Return whether there were any."""
     ideal = Ideal(layout, donors | receivers)
     queue = Receivers(layout, sorted(receivers))
     is_close = False

@@ -21,9 +21,8 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Final, NamedTuple
 
-from controller.core.planning.freedom import Effort
 from controller.core.planning.goals import EvenOut
-from controller.core.planning.layout import Layout
+from controller.core.planning.layout import Effort, Layout
 from controller.core.planning.plan import Load, MoveReason, Rejection, RejectionCode
 from controller.core.planning.weighing import NEGLIGIBLE, Weighing
 
@@ -119,7 +118,7 @@ class _Evening:
         return [vector[at] * unit for at, unit in zip(self.active, per_unit, strict=True)]
 
     def _vector(self, number: int, broker: int) -> _Vector:
-        """What a partition is on a broker that holds it."""
+        """Return a partition's weights on a broker that holds it, as parts of a broker's mean."""
         return (self.whole if self.layout.replicas[number][0] == broker else self.replica)[number]
 
     def run(self) -> None:
@@ -165,7 +164,7 @@ class _Evening:
     # --- what changes are worth -------------------------------------------------------------------------
 
     def _penalty(self, ratios: _Vector, more: _Vector, sign: int = 1) -> float:
-        """Of a broker, when so much more (sign -1: less) lies on it."""
+        """Return a broker's penalty when `more` is added to its ratios (sign -1: taken off; 0: ignored)."""
         penalty = 0.0
         for ratio, part in zip(ratios, more, strict=True):
             value = ratio + sign * part
@@ -192,7 +191,7 @@ class _Evening:
         return self.layout.size[number] * ((target not in original) - (source not in original))
 
     def _worth(self, number: int, source: int, target: int, *, leads: bool) -> float | None:
-        """What a change evens out for each byte; None: nothing, or it costs more than may be copied."""
+        """Return what a change evens out for each byte; None if nothing, or if it copies more than it may."""
         vector = self.leader[number] if leads else self._vector(number, source)
         added = 0 if leads else self._added(number, source, target)
         gain = self._gain(source, target, vector)
@@ -206,7 +205,7 @@ class _Evening:
         return self.free[number] and (number in self.changed or len(self.changed) < self.goal.moves_max)
 
     def _may_move(self, number: int, source: int, target: int, *, leads: bool = False) -> bool:
-        """By the rules of placement and the room of the target; the budget of bytes is another question."""
+        """Return whether placement's rules and the target's room allow it; the byte budget is not checked."""
         layout = self.layout
         if leads:
             return layout.leads[target]

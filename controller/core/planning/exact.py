@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from controller.core.planning.freedom import Effort, Freedom
-from controller.core.planning.layout import Layout
+from controller.core.planning.layout import Effort, Freedom, Layout
 from controller.core.planning.plan import MoveReason
 
 LOADS = -1
@@ -118,7 +117,7 @@ def _negative_cycle(nodes: list[int], steps: list[_Step]) -> list[_Step] | None:
 
 
 def _carry_out(layout: Layout, cycle: list[_Step], scale: _Scale, reason: MoveReason) -> bool:
-    """Whether the cycle's moves together were an improvement; if not, they are taken back."""
+    """Carry out the cycle's moves; if together they are no improvement, take them back and return False."""
     moves = [step for step in cycle if step.number >= 0]
     numbers = sorted({step.number for step in moves})
     brokers = sorted({b for step in moves for b in (step.source, step.target)})

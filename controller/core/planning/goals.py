@@ -1,4 +1,4 @@
-"""What an operator may want of a plan. Names and fields are stable: plans are stored."""
+"""The goals that an operator may set for a plan. Names and fields are stable: plans are stored."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class ChangeReplicationFactor(msgspec.Struct, frozen=True, kw_only=True, tag="ch
 
 
 class PlacePartitions(msgspec.Struct, frozen=True, kw_only=True, tag="place_partitions"):
-    """Where the new partitions of a topic go. partitions: how many it shall have."""
+    """Place the new partitions of a topic. partitions: how many it shall have in all."""
 
     topic_id: str
     partitions: int
 
 
 class Weight(StrEnum):
-    """What may be evened out over brokers. REPLICAS, DISK and BYTES_IN lie on every replica's broker, the
+    """A weight to even out over brokers. REPLICAS, DISK and BYTES_IN lie on every replica's broker, the
     others on the preferred leader's. BYTES_IN and BYTES_OUT are measured, in bytes a second."""
 
     REPLICAS = "replicas"

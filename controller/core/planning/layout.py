@@ -1,4 +1,5 @@
-"""The board that a plan is worked out on: who holds what, changed replica by replica.
+"""The board that a plan is worked out on: who holds what, changed replica by replica; what a goal lets be
+moved on it, and how long may be searched.
 
 Brokers and partitions are numbered from 0 here, brokers by ascending id. It also knows how close replicas
 stand, counted in pairs: first pairs on one host, then pairs in one rack. Hosts are parts of racks; a host
@@ -8,6 +9,7 @@ whose brokers name no rack is a rack of its own, as in placement.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from controller.contract.partition_state import NO_LEADER
 from controller.core.planning.plan import MoveReason, RejectionCode
@@ -18,32 +20,10 @@ Crowding = tuple[int, int]
 
 class Layout:
     """replicas: brokers of each partition, changed by the methods below only. original: as found.
-    size: of one replica in bytes, estimated where nobody reported it. held: what each broker holds, as an
+    size: of one replica in bytes, estimated where it was not reported. held: what each broker holds, as an
     ordered set. locked: partitions that can't be touched, and why. serves: brokers whose load counts.
     leads, room: as in BrokerSnapshot.
     """
-
-    __slots__ = (
-        "broker_ids",
-        "held",
-        "host",
-        "index",
-        "leads",
-        "leaving",
-        "load",
-        "locked",
-        "original",
-        "partitions",
-        "rack",
-        "receives",
-        "replicas",
-        "room",
-        "serves",
-        "size",
-        "stored",
-        "touched",
-        "unlocked",
-    )
 
     def __init__(self, snapshot: Snapshot) -> None:
         brokers = _with_unregistered(snapshot)
@@ -114,7 +94,8 @@ class Layout:
         self.touched.setdefault(number, {})[reason] = None
 
     def settle_order(self) -> None:
-        """Those that stay stand where they stood; those that come take the places of those that go."""
+        """Put the replicas in order: those that stay keep their position, each new one takes that of one that
+        leaves."""
         for number in self.touched:
             now, before = self.replicas[number], self.original[number]
             kept = set(now).intersection(before)
@@ -135,7 +116,7 @@ class Layout:
     # --- asking -----------------------------------------------------------------------------------------
 
     def is_newcomer(self, number: int, broker: int) -> bool:
-        """Whether its replica is one that the plan has put there: moving it on costs nothing more."""
+        """Return whether the plan has put the replica on this broker: moving it on costs nothing more."""
         return broker not in self.original[number]
 
     def weight(self, number: int, broker: int) -> int:
@@ -153,7 +134,7 @@ class Layout:
         return on_host, in_rack
 
     def is_as_apart(self, number: int, source: int, target: int) -> bool:
-        """Whether `target` may hold the replica of `source` without standing closer to the others."""
+        """Return whether `target` may hold the replica of `source` without standing closer to the others."""
         replicas = self.replicas[number]
         if target in replicas:
             return False
@@ -168,7 +149,7 @@ class Layout:
         return True
 
     def has_room(self, number: int, source: int, target: int) -> bool:
-        """Whether the rack of `target` has, for the replica of `source`; the host is another question."""
+        """Return whether the rack of `target` has room for the replica of `source`; the host may not."""
         others = [b for b in self.replicas[number] if b != source]
         on_host, in_rack = self.crowding(others, source)
         return on_host > 0 or sum(self.rack[b] == self.rack[target] for b in others) <= in_rack
@@ -194,8 +175,8 @@ class Layout:
 
 
 class Ideal:
-    """How close replicas have to stand at least, when those on `allowed` brokers may move among these, those
-    on brokers that are leaving go there too, and the others (on a cordoned broker, say) stay where they are.
+    """The fewest pairs on a host and in a rack that replicas must form. Those on `allowed` brokers may move
+    among these, those on leaving brokers go there too, and others (on a cordoned broker, say) stay in place.
     Remembered, because most partitions are alike."""
 
     __slots__ = ("_allowed", "_known", "_layout")
@@ -211,6 +192,40 @@ class Ideal:
         if key not in self._known:
             self._known[key] = self._layout.ideal_pairs(len(replicas), self._allowed, staying)
         return self._known[key]
+
+
+class Freedom(NamedTuple):
+    """donors: may give up replicas that they had. receivers: may be given some. What the plan itself has
+    placed may always move on, and a donor may have back what it had."""
+
+    donors: frozenset[int]
+    receivers: frozenset[int]
+
+    @property
+    def brokers(self) -> list[int]:
+        return sorted(self.donors | self.receivers)
+
+    def may_leave(self, layout: Layout, number: int, broker: int) -> bool:
+        if number in layout.locked:
+            return False
+        return broker in self.donors or layout.is_newcomer(number, broker)
+
+    def may_receive(self, layout: Layout, number: int, broker: int) -> bool:
+        return broker in self.receivers or (broker in self.donors and broker in layout.original[number])
+
+
+class Effort:
+    """A bound on a search, counted in looks and not in seconds, so that a plan is the same everywhere."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, looks_max: int) -> None:
+        self.left = looks_max
+
+    def spend(self, looks: int) -> bool:
+        """False: there is nothing left to spend."""
+        self.left -= looks
+        return self.left >= 0
 
 
 def lock_of(partition: PartitionSnapshot) -> RejectionCode | None:

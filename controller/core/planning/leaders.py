@@ -1,14 +1,13 @@
-"""Who is preferred as leader: within one of each other on all brokers where the replicas allow it, without a
-byte moved. Then who stands second in the partitions that the plan changes anyway, so that the leaderships of
-a broker that dies spread over the others."""
+"""The choice of preferred leaders: all brokers lead within one of each other where the replicas allow it, and
+no byte is moved. Then the choice of the second replica in the partitions that the plan changes anyway, so
+that the leaderships of a broker that dies spread over the others."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from controller.core.planning.freedom import Effort, Freedom
-from controller.core.planning.layout import Layout
+from controller.core.planning.layout import Effort, Freedom, Layout
 from controller.core.planning.plan import MoveReason
 
 
@@ -60,7 +59,7 @@ def _path(
     layout: Layout, freedom: Freedom, led: dict[int, list[int]], leads: Mapping[int, int], effort: Effort
 ) -> list[tuple[int, int]] | None:
     """The shortest chain of handovers from one of the fullest brokers that has any: each with the broker that
-    is to lead and the partition. Nobody hands over what it got in the same chain: each broker comes once."""
+    is to lead and the partition. No broker hands over what it got in the same chain: each comes once."""
     brokers = freedom.donors | freedom.receivers
     lowest = min((leads[b] for b in freedom.receivers), default=0)
     for start in sorted(brokers, key=lambda b: (-leads[b], b)):

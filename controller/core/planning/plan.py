@@ -43,9 +43,9 @@ class RejectionCode(StrEnum):
 
     #: Already on its way somewhere.
     REASSIGNMENT_RUNNING = "reassignment_running"
-    #: Nobody to copy from.
+    #: There is no leader to copy from.
     LEADERLESS = "leaderless"
-    #: Its leader was chosen uncleanly and has not confirmed its log: nobody joins its ISR.
+    #: Its leader was chosen uncleanly and has not confirmed its log: no replica joins its ISR.
     LEADER_RECOVERING = "leader_recovering"
     #: Every broker that takes replicas holds one of this partition already.
     NO_RECEIVER = "no_receiver"
@@ -66,7 +66,7 @@ class RejectionCode(StrEnum):
     NO_CHANGE = "no_change"
     #: Hosts, racks and cordons allow nothing that is more even.
     NO_BETTER_PLACE = "no_better_place"
-    #: The goal is about rates, and nobody gave any.
+    #: The goal is about rates, and none were given.
     NOT_MEASURED = "not_measured"
     #: One replica alone is more than a broker is to carry.
     TOO_HEAVY = "too_heavy"
@@ -119,7 +119,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):
-    """How evenly something lies on the brokers that take replicas."""
+    """The distribution of replicas, leaders or bytes over the brokers that take replicas."""
 
     lowest: int = 0
     highest: int = 0
@@ -137,7 +137,7 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """How a weight lies on the brokers that serve. broker_id: that carries the highest; None: none serves."""
+    """The distribution of a weight over serving brokers. broker_id: of the highest; None: none serves."""
 
     weight: Weight
     total: int
@@ -186,8 +186,8 @@ class GainPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slack(msgspec.Struct, frozen=True, kw_only=True):
-    """How many more replicas in sync than its minimum a partition has at the worst moment of its move, if
-    nobody fails meanwhile. Negative: it refuses acks=all."""
+    """The number of replicas in sync beyond its minimum that a partition has at the worst moment of its move,
+    if no replica fails meanwhile. Negative: it refuses acks=all."""
 
     slack: int
     topic_id: str

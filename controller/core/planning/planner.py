@@ -6,7 +6,7 @@ byte, wherever and whenever it is made.
 
 Never does it give a replica to a broker that takes none, nor bring a partition's replicas closer together
 than they are. No partition loses a replica before all that are to remain are in sync: moves grow first
-(docs/replication.md 4.2).
+(docs/replication.md 4.2, reassignment).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final, assert_never
 
 import msgspec
 
+from controller.core.minimum import below_minimum
 from controller.core.placement import PlacementBroker, place_from_emptiest
 from controller.core.planning.assembly import assemble, counted, order_moves
 from controller.core.planning.balance import balance, least_copied, movable, pools, quotas
@@ -23,7 +24,6 @@ from controller.core.planning.by_hand import assign, check_replace, rejected, re
 from controller.core.planning.evacuation import evacuate, grow, separate, shrink
 from controller.core.planning.evening import even_out
 from controller.core.planning.exact import improve
-from controller.core.planning.freedom import Effort, Freedom
 from controller.core.planning.goals import (
     Assign,
     ChangeReplicationFactor,
@@ -36,7 +36,7 @@ from controller.core.planning.goals import (
     Replace,
     SeparateReplicas,
 )
-from controller.core.planning.layout import Layout
+from controller.core.planning.layout import Effort, Freedom, Layout
 from controller.core.planning.leaders import balance_leaders, spread_succession
 from controller.core.planning.plan import Move, MoveReason, Plan, Rejection, RejectionCode
 from controller.core.planning.snapshot import Snapshot
@@ -114,7 +114,7 @@ def _takers(layout: Layout) -> frozenset[int]:
 
 
 def _even_out(layout: Layout, freedom: Freedom, reason: MoveReason, least: int | None = None) -> bool:
-    """least: bytes below which no plan comes; the search ends where it is met. Returns whether it is proven
+    """least: bytes below which no plan comes; the search ends where it is met. Return whether it is proven
     that no plan to the same balance copies less."""
     balance(layout, freedom, reason, looks_max=SEARCH_LOOKS_MAX)
     if least is not None and _is_level(layout, freedom) and _copied(layout) == least:
@@ -240,6 +240,18 @@ def _change_factor(snapshot: Snapshot, layout: Layout, goal: ChangeReplicationFa
     if factor < 1:
         detail = f"the replication factor must be at least 1, not {factor}"
         return [Rejection(code=RejectionCode.INVALID_REPLICATION_FACTOR, detail=detail, topic=topic.topic)]
+    if any(
+        partition.topic_id == goal.topic_id and factor < min(topic.own_minimum, len(partition.replicas))
+        for partition in layout.partitions
+    ):
+        return [
+            Rejection(
+                code=RejectionCode.INVALID_REPLICATION_FACTOR,
+                detail=below_minimum(factor, topic.own_minimum),
+                topic_id=topic.topic_id,
+                topic=topic.topic,
+            )
+        ]
     rejections, growing, shrinking = [], [], []
     for number, partition in enumerate(layout.partitions):
         count = len(partition.replicas)
@@ -353,7 +365,7 @@ def _locked_leavers(layout: Layout) -> list[Rejection]:
 
 
 def _skipped(layout: Layout, goal: Goal, plan: Plan) -> Iterator[Rejection]:
-    """What stays as it is although the goal is about it, and why."""
+    """Yield what stays as it is although the goal is about it, and why."""
     if isinstance(goal, Assign):
         changed = {move.key for move in plan.moves} | {(r.topic_id, r.partition) for r in plan.rejections}
         wanted = {assignment.key for assignment in goal.assignments}

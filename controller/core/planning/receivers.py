@@ -1,4 +1,4 @@
-"""Who is to get the next replica: the least loaded broker among those that keep it furthest from the others.
+"""The next replica's broker: the least loaded one among those that keep it furthest from the others.
 
 Brokers wait in a queue per rack, and racks in a queue by their first broker, so that a choice looks at a few
 of each and not at all brokers. Queues are set right when they are looked at: a load that rose is noticed
@@ -34,7 +34,7 @@ class Receivers:
         return self._layout.load[broker], self._layout.stored[broker], broker
 
     def choose(self, others: Sequence[int], *, besides: int = -1) -> int | None:
-        """For a partition that has replicas on `others`; None: only they, or `besides`, are left."""
+        """Return a broker for a partition on `others`; None if no broker but these and `besides` is left."""
         layout = self._layout
         taken = {*others, besides}
         racks = [layout.rack[b] for b in others]

@@ -1,5 +1,6 @@
-"""What becomes of a plan some of whose partitions have changed: their moves go, or new ones take their place.
-The others stay as they were, pinned to the same epochs. Pure.
+"""Checks and changes of a plan after it was made: does it still fit the cluster, how much of it does a budget
+allow, and, if partitions have changed, the plan without their moves or with new ones. The other moves stay as
+they were, pinned to the same epochs. Pure.
 """
 
 from __future__ import annotations
@@ -9,11 +10,36 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from controller.contract.partition_state import PartitionKey
+from controller.core.image import ClusterImage
 from controller.core.planning.assembly import assemble
 from controller.core.planning.goals import Assign, EvenOut, Rebalance, WantedAssignment
 from controller.core.planning.plan import Move, Plan, Rejection, RejectionCode
 from controller.core.planning.planner import lay_out, make_plan
 from controller.core.planning.snapshot import PartitionSnapshot, Snapshot
+
+
+def drifted(plan: Plan, image: ClusterImage) -> tuple[PartitionKey, ...]:
+    """Partitions that are not as they were when the plan was made, in the plan's order: changed, gone, or
+    there although the plan was to place them. Any change counts, an ISR that shrank too: the plan's slack was
+    counted from it."""
+    found = []
+    for move in plan.moves:
+        state = image.partitions.get(move.key)
+        topic = image.topics.get(move.topic_id)
+        epoch = None if state is None else state.partition_epoch
+        if topic is None or topic.deleting or epoch != move.partition_epoch:
+            found.append(move.key)
+    return tuple(found)
+
+
+def moves_within(plan: Plan, bytes_max: int) -> int:
+    """Return how many of the plan's first moves together copy no more than `bytes_max`."""
+    copied = 0
+    for count, move in enumerate(plan.moves):
+        copied += move.bytes
+        if copied > bytes_max:
+            return count
+    return len(plan.moves)
 
 
 def without(snapshot: Snapshot, plan: Plan, keys: Collection[PartitionKey]) -> Plan:

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from controller.core.planning.freedom import Effort
-from controller.core.planning.layout import Layout
+from controller.core.planning.layout import Effort, Layout
 
 
 def select(

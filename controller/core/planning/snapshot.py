@@ -1,7 +1,7 @@
-"""What a plan is made from: brokers, topics and partitions as they were at one moment.
+"""The basis of a plan: brokers, topics and partitions as they were at one moment.
 
-A value of its own rather than the image, because what is planned must not change while it is being planned,
-and because sizes are not part of the image: brokers report them, and may not have done so yet.
+A value of its own rather than the image, because it must not change while a plan is made from it, and
+because sizes are not part of the image: brokers report them, and may not have done so yet.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import LeaderRecovery, PartitionKey, PartitionState
 from controller.core.configs import effective
 from controller.core.image import ClusterImage
+from controller.core.minimum import MINIMUM, own_minimum
 from controller.core.records import BrokerRegistration
 
 
 class Rates(NamedTuple):
-    """Of one partition, measured, in bytes a second. bytes_out: to consumers, without followers."""
+    """The measured rates of one partition, in bytes a second. bytes_out: to consumers, without followers."""
 
     bytes_in: int = 0
     bytes_out: int = 0
 
 
 class Measured(NamedTuple):
-    """What a client measured. rates: by partition. room: bytes that moves may bring, by broker."""
+    """The values that a client measured. rates: by partition. room: bytes that moves may bring, by broker."""
 
     rates: Mapping[PartitionKey, Rates]
     room: Mapping[int, int]
@@ -58,16 +59,18 @@ class BrokerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """min_insync_replicas: as configured; None: nobody did, so it is a majority of the replicas."""
+    """min_insync_replicas: as configured; None: not configured, so a majority of the replicas.
+    own_minimum: that of the topic itself; 0: it sets none."""
 
     topic_id: str
     topic: str
     partitions: int
     replication_factor: int
     min_insync_replicas: int | None = None
+    own_minimum: int = 0
 
     def minimum_of(self, replication_factor: int) -> int:
-        """As effective_min_insync_replicas has it, for another number of replicas."""
+        """Return the minimum as effective_min_insync_replicas does, for another number of replicas."""
         if self.min_insync_replicas is None:
             return replication_factor // 2 + 1
         return min(self.min_insync_replicas, replication_factor)
@@ -96,7 +99,7 @@ class PartitionSnapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """brokers: ascending by id. topics, partitions: by name, then by number; none is being deleted.
-    rates: as measured, a partition without is idle; None: nobody measured any."""
+    rates: as measured, a partition without is idle; None: not measured."""
 
     brokers: tuple[BrokerSnapshot, ...]
     topics: tuple[TopicSnapshot, ...]
@@ -108,9 +111,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take_snapshot(image: ClusterImage, lags: Mapping[PartitionKey, PartitionLag]) -> Snapshot:
-    """Of all admitted brokers and of all topics that are not being deleted."""
+    """Return the snapshot of all admitted brokers and of all topics that are not being deleted."""
     topics = sorted((t for t in image.topics.values() if not t.deleting), key=lambda t: t.topic)
-    minimums = {t.topic_id: effective("min.insync.replicas", t.configs, image.configs) for t in topics}
+    minimums = {t.topic_id: effective(MINIMUM, t.configs, image.configs) for t in topics}
     return Snapshot(
         brokers=tuple(_broker(image.brokers[b]) for b in sorted(image.brokers) if image.brokers[b].admitted),
         topics=tuple(
@@ -120,6 +123,7 @@ def take_snapshot(image: ClusterImage, lags: Mapping[PartitionKey, PartitionLag]
                 partitions=topic.partitions,
                 replication_factor=topic.replication_factor,
                 min_insync_replicas=None if (minimum := minimums[topic.topic_id]) is None else int(minimum),
+                own_minimum=own_minimum(topic),
             )
             for topic in topics
         ),

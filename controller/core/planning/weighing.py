@@ -1,4 +1,4 @@
-"""What each partition weighs on its brokers: one replica, half a gigabyte, so many bytes a second.
+"""The weights of each partition on its brokers: one replica, half a gigabyte, so many bytes a second.
 
 Every weight lies either on all replicas' brokers or on the preferred leader's, and adds up over partitions.
 Whole numbers, so that sums are exact in any order.
@@ -59,7 +59,7 @@ class Weighing:
             self._put(self._found, number, replicas, 1)
 
     def loads(self, layout: Layout, changed: Iterable[int] = ()) -> list[list[int]]:
-        """What every broker carries, by weight: as found, with the `changed` partitions as they are now."""
+        """Return each broker's load by weight: as found, with the `changed` partitions as they are now."""
         loads = [list(load) for load in self._found]
         for number in changed:
             self._put(loads, number, layout.original[number], -1)
@@ -77,7 +77,7 @@ class Weighing:
             load[at] += sign * value
 
     def levels(self, layout: Layout, changed: Iterable[int] = ()) -> tuple[Load, ...]:
-        """How each weight lies on the brokers that serve."""
+        """Return the distribution of each weight over the brokers that serve."""
         loads = self.loads(layout, changed)
         serving = [broker for broker, serves in enumerate(layout.serves) if serves]
         found = []
@@ -95,7 +95,7 @@ class Weighing:
         return tuple(found)
 
     def parts(self, layout: Layout, weights: Iterable[Weight]) -> PartsOf:
-        """What order_moves counts: of each of these weights, hundred-thousandths of a broker's mean."""
+        """Return what order_moves counts: these weights, in hundred-thousandths of a broker's mean."""
         wanted = frozenset(weights)
         scales = [
             (_MEAN * load.brokers if load.weight in wanted else 0, max(load.total, 1))

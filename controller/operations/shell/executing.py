@@ -1,14 +1,14 @@
 """The shell around executions: reads the part of a plan that matters now, makes plans that operations order,
 submits what a look decided.
 
-What it keeps in memory is a copy of rows and is read again whenever the role arrives or somebody else has
-stored an operation.
+What it keeps in memory is a copy of rows and is read again whenever the role arrives or another controller
+has stored an operation.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -31,17 +31,30 @@ from controller.operations.execution import (
     begin_execution,
     rejections_of,
 )
-from controller.operations.model import Blocked, Execution, Fate, StepState, Work, with_steps
+from controller.operations.model import Blocked, Cancellation, Execution, Fate, StepState, Work, with_steps
 from controller.operations.outcome import Advance, PlanOrder
-from controller.operations.shell.plans import Origin, keep_plan, plan_id_of
+from controller.operations.shell.plans import PlanOrigin, keep_plan, plan_id_of
 from controller.shell.engine_port import EnginePort
 
 #: Moves read ahead of the cursor, so that not every look reads.
 READ_AHEAD: Final = 5 * STARTED_AT_ONCE
 
 
+def asked_by(row: OperationRow, now_ms: int, cancellation: Cancellation | None = None) -> dict[str, Any]:
+    """Return the fields of an operation's event that say who asked for it: for the operation, or to undo
+    it."""
+    by = cancellation or row
+    return {
+        "wall_ms": now_ms,
+        "actor": by.actor,
+        "reason": by.reason,
+        "request_id": by.request_id,
+        "operation_id": row.id,
+    }
+
+
 class Executions:
-    """Of the operations that this controller carries on."""
+    """The plans' executions by the operations that this controller carries on."""
 
     def __init__(self, *, engine: EnginePort, store: Database, sizes_wait_ms: int) -> None:
         self._engine = engine
@@ -63,39 +76,25 @@ class Executions:
         return () if window is None else tuple(found.move.key for found in window.current)
 
     async def window(self, operation_id: str, execution: Execution) -> Window:
-        """Raises DatabaseUnavailable."""
+        """Raise DatabaseUnavailable."""
         window = self._windows.get(operation_id)
         if window is None or window.plan_id != execution.plan_id:
-            current = await self._store.read(
-                partial(get_moves, plan_id=execution.plan_id, fates=(Fate.STARTING, Fate.MOVING))
-            )
+            current = await self._moves(execution, fates=(Fate.STARTING, Fate.MOVING))
             window = Window(plan_id=execution.plan_id, current=tuple(current))
         start = window.upcoming[-1].position + 1 if window.upcoming else execution.cursor
         if len(window.upcoming) < STARTED_AT_ONCE and start < execution.moves_total:
-            more = await self._store.read(
-                partial(
-                    get_moves,
-                    plan_id=execution.plan_id,
-                    start=start,
-                    end=execution.moves_total,
-                    limit=READ_AHEAD,
-                )
-            )
+            more = await self._moves(execution, start=start, end=execution.moves_total, limit=READ_AHEAD)
             window = msgspec.structs.replace(window, upcoming=(*window.upcoming, *more))
         arrived: list[MoveRow] = []
         if not window.current and execution.elected_to < execution.moves_total <= execution.cursor:
-            arrived = await self._store.read(
-                partial(
-                    get_moves,
-                    plan_id=execution.plan_id,
-                    start=execution.elected_to,
-                    end=execution.moves_total,
-                    limit=ELECTED_AT_ONCE,
-                )
-            )
+            first, end = execution.elected_to, execution.moves_total
+            arrived = await self._moves(execution, start=first, end=end, limit=ELECTED_AT_ONCE)
         window = msgspec.structs.replace(window, arrived=tuple(arrived))
         self._windows[operation_id] = window
         return window
+
+    async def _moves(self, execution: Execution, **wanted: Any) -> list[MoveRow]:
+        return await self._store.read(partial(get_moves, plan_id=execution.plan_id, **wanted))
 
     def stored(self, operation_id: str, step: Advance) -> None:
         """Note that what `step` changed is now stored in SQL."""
@@ -118,15 +117,8 @@ class Executions:
     async def _alter(
         self, row: OperationRow, targets: tuple[ReassignmentTarget, ...], execution: Execution, now_ms: int
     ) -> ReassignmentsAltered:
-        event = AlterReassignments(
-            wall_ms=now_ms,
-            actor=row.actor,
-            reason=row.reason,
-            request_id=row.request_id,
-            operation_id=row.id,
-            targets=targets,
-            throttled_rate=execution.throttle_bytes_per_s,
-        )
+        rate = execution.throttle_bytes_per_s
+        event = AlterReassignments(**asked_by(row, now_ms), targets=targets, throttled_rate=rate)
         reply = await self._engine.submit(row.cluster, event)
         assert isinstance(reply, ReassignmentsAltered)
         return reply
@@ -134,14 +126,7 @@ class Executions:
     async def elect(self, row: OperationRow, step: Advance, now_ms: int) -> None:
         """Elect preferred leaders. A refusal changes nothing: a preferred leader that can't lead now is
         elected when it can."""
-        event = ElectPreferredLeaders(
-            wall_ms=now_ms,
-            actor=row.actor,
-            reason=row.reason,
-            request_id=row.request_id,
-            operation_id=row.id,
-            partitions=step.elect,
-        )
+        event = ElectPreferredLeaders(**asked_by(row, now_ms), partitions=step.elect)
         await self._engine.submit(row.cluster, event)
 
     def unplannable(self, cluster: str) -> Blocked | None:
@@ -165,7 +150,7 @@ class Executions:
 
     async def make(self, row: OperationRow, work: Work, order: PlanOrder, now_ms: int) -> Work:
         """The work with the execution of the plan that was ordered; the next look decides with it."""
-        origin = Origin(
+        origin = PlanOrigin(
             plan_id=plan_id_of(row.id, turn=order.turn),
             actor=row.actor,
             reason=row.reason,

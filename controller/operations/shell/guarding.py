@@ -1,24 +1,29 @@
-"""What stands between a plan and its first move: the cluster's policies, and on a protected cluster a second
+"""The guards between a plan and its first move: the cluster's policies, and on a protected cluster a second
 person's approval."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from controller.core.configs import is_cluster_protected
+from controller.core.planning.plan import Plan
+from controller.database.policy_rows import list_policies
 from controller.database.rows import PlanRow
 from controller.database.sql import Database
 from controller.operations.model import OperationState
 from controller.operations.outcome import Advance, fail
-from controller.operations.shell.plans import find_plan
-from controller.policies.judging import breaches, verdicts_on
+from controller.operations.shell.plans import find_plan, snapshot_of
+from controller.policies.facts import Facts
+from controller.policies.sandbox import Verdict, breaches, judge
 from controller.shell.engine_port import EnginePort
 from controller.shell.outcomes import UnknownCluster
 
 
 def is_protected(engine: EnginePort, cluster: str) -> bool:
     """Return whether the cluster is protected, as decided, persisted or not. An absent cluster protects
-    nothing. Raises NotActive."""
+    nothing. Raise NotActive."""
     try:
         return is_cluster_protected(engine.decided(cluster).configs)
     except UnknownCluster:
@@ -26,12 +31,22 @@ def is_protected(engine: EnginePort, cluster: str) -> bool:
 
 
 def needs_approval(engine: EnginePort, row: PlanRow) -> bool:
-    """Raises NotActive."""
+    """Raise NotActive."""
     return row.approval is None and is_protected(engine, row.cluster)
 
 
+async def verdicts_on(engine: EnginePort, store: Database, cluster: str, plan: Plan) -> tuple[Verdict, ...]:
+    """Return the verdict of each policy, by name, over the cluster as it is now. Raise NotActive,
+    UnknownCluster, DatabaseUnavailable: a policy that can't be read stops what it guards."""
+    rows = await store.read(partial(list_policies, cluster=cluster))
+    if not rows:
+        return ()
+    facts = Facts(snapshot=snapshot_of(engine, cluster), plan=plan)
+    return await store.compute(partial(judge, [(row.name, row.sql) for row in rows], facts))
+
+
 async def guarded(engine: EnginePort, store: Database, cluster: str, step: Advance) -> Advance:
-    """Return what becomes of an operation that has just made its own plan. Raises NotActive, UnknownCluster,
+    """Return what becomes of an operation that has just made its own plan. Raise NotActive, UnknownCluster,
     DatabaseUnavailable; then the operation is looked at again."""
     execution = step.work.execution
     if execution is None or execution.moves_total == 0:

@@ -1,8 +1,9 @@
 """Makes plans from the cluster as it is now, and stores them: the part that operations need, too.
 
 The snapshot is taken at once, without waiting; thinking happens where blocking work runs, so that heartbeats
-and elections go on meanwhile. A plan is named after whatever asked for it, so that a second attempt of the
-same request, or the next controller going on with an operation, finds the first one's plan.
+and elections go on meanwhile. A plan is named after the request or operation that asked for it, so that a
+second attempt of the same request, or the next controller going on with an operation, finds the first one's
+plan.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from controller.database.sql import Database
 from controller.policies.sandbox import Verdict
 from controller.shell.engine_port import EnginePort
 
-#: How long a plan may be executed: long enough for the night's quiet hours, or for somebody else to agree.
+#: How long a plan may be executed: long enough for the night's quiet hours, or for a second person to agree.
 PLAN_EXPIRES_MS: Final = 24 * 3600 * 1000
 #: How long a plan that expired can still be looked at.
 PLAN_KEPT_MS: Final = 7 * 24 * 3600 * 1000
 _FORGOTTEN_AT_ONCE: Final = 10
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asked for a plan, and what it is called."""
+class PlanOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """The id of a plan, and who asked for it and why."""
 
     plan_id: str
     actor: str
@@ -55,7 +56,7 @@ def plan_id_of(seed: str, *, turn: int = 0) -> str:
 
 
 def snapshot_of(engine: EnginePort, cluster: str) -> Snapshot:
-    """Return a snapshot of what has been decided, with the sizes that leaders reported. Raises NotActive,
+    """Return a snapshot of what has been decided, with the sizes that leaders reported. Raise NotActive,
     UnknownCluster."""
     image = engine.decided(cluster)
     lags = {key: lag for key in image.partitions if (lag := engine.lag(cluster, key)) is not None}
@@ -65,8 +66,8 @@ def snapshot_of(engine: EnginePort, cluster: str) -> Snapshot:
 async def make(
     engine: EnginePort, store: Database, cluster: str, goal: Goal, measured: Measured | None = None
 ) -> Plan:
-    """The dry form: a plan that nobody keeps. An outcome other than READY is no error here. measured: by the
-    client. Raises NotActive, UnknownCluster."""
+    """Make a plan and do not store it. An outcome other than READY is no error here. measured: by the client.
+    Raise NotActive, UnknownCluster."""
     snapshot = snapshot_of(engine, cluster)
     if measured is not None:
         snapshot = measured.seen_in(snapshot)
@@ -78,12 +79,12 @@ async def keep_plan(
     store: Database,
     cluster: str,
     goal: Goal,
-    origin: Origin,
+    origin: PlanOrigin,
     *,
     now_ms: int,
     expires_ms: int = PLAN_EXPIRES_MS,
 ) -> StoredPlan:
-    """A plan that stays, pinned to the partition epochs it was made from; made once per id. Raises NotActive,
+    """Make and store a plan, once per id, pinned to the partition epochs it was made from. Raise NotActive,
     UnknownCluster, DatabaseUnavailable."""
     there = await find_plan(store, cluster, origin.plan_id)
     if there is not None:
@@ -97,7 +98,7 @@ async def store_plan(
     store: Database,
     cluster: str,
     plan: Plan,
-    origin: Origin,
+    origin: PlanOrigin,
     *,
     now_ms: int,
     expires_ms: int = PLAN_EXPIRES_MS,

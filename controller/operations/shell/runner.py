@@ -23,7 +23,7 @@ from controller.core.events import (
     ReassignmentsAltered,
     Refusal,
 )
-from controller.core.preflight import Check
+from controller.core.preflight import PreflightCheck
 from controller.database.operation_rows import (
     get_operation,
     insert_operation,
@@ -52,9 +52,9 @@ from controller.operations.model import (
 )
 from controller.operations.outcome import Advance, DrainMark, fail
 from controller.operations.reassignments import Progress, not_rolled_back
-from controller.operations.shell.executing import Executions
+from controller.operations.shell.executing import Executions, asked_by
 from controller.operations.shell.guarding import guarded
-from controller.shell.clock import Clock
+from controller.shell.clock import ControllerClock
 from controller.shell.engine_port import EnginePort
 from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
 
@@ -65,7 +65,7 @@ class OperationsRunner:
     """The task, and the way to hand it new work."""
 
     def __init__(
-        self, *, engine: EnginePort, store: Database, clock: Clock, wake_ms: int, sizes_wait_ms: int
+        self, *, engine: EnginePort, store: Database, clock: ControllerClock, wake_ms: int, sizes_wait_ms: int
     ) -> None:
         """wake_ms: how often it looks when nothing woke it. sizes_wait_ms: how long after taking over, at
         most, an operation puts its plan off because some leader has not told yet how large its log is."""
@@ -80,7 +80,7 @@ class OperationsRunner:
         self._wake = anyio.Event()
 
     async def start(self, row: OperationRow) -> None:
-        """Store a new operation and take it up at once. Raises DatabaseUnavailable."""
+        """Store a new operation and take it up at once. Raise DatabaseUnavailable."""
         await self._store.write(partial(insert_operation, row=row))
         if row.state not in FINISHED:
             self._running[row.id] = row
@@ -88,7 +88,7 @@ class OperationsRunner:
 
     async def execute(self, row: OperationRow, plan_id: str) -> bool:
         """Store and take up an operation that carries out a stored plan. Return False if another operation
-        has the plan, or the plan is gone. Raises DatabaseUnavailable."""
+        has the plan, or the plan is gone. Raise DatabaseUnavailable."""
         if not await self._store.write(partial(_insert_claiming, row=row, plan_id=plan_id)):
             return False
         stored = await self._store.read(partial(get_operation, operation_id=row.id))
@@ -98,7 +98,7 @@ class OperationsRunner:
 
     async def follow(self, row: OperationRow) -> None:
         """Store and take up an operation whose work has begun already. A failure to store it does not undo
-        the work, so it must not read as a failure of the work. Raises OutcomeUnknown."""
+        the work, so it must not read as a failure of the work. Raise OutcomeUnknown."""
         try:
             await self.start(row)
         except (DatabaseUnavailable, DatabaseRejected) as error:
@@ -121,13 +121,13 @@ class OperationsRunner:
 
     async def cancel(self, row: OperationRow, cancellation: Cancellation) -> OperationRow | None:
         """Store that `row` is to be undone; the next look begins with it. Return None if the row has changed
-        meanwhile: read it again. Raises DatabaseUnavailable."""
+        meanwhile: read it again. Raise DatabaseUnavailable."""
         work = msgspec.structs.replace(decode_work(row), cancellation=cancellation)
         return await self.amend(row, OperationState.CANCELLING, work)
 
     async def amend(self, row: OperationRow, state: OperationState, work: Work) -> OperationRow | None:
         """Store what an operator wants of an unfinished operation; the next look goes by it. Return None if
-        the row has changed meanwhile: read it again. Raises DatabaseUnavailable."""
+        the row has changed meanwhile: read it again. Raise DatabaseUnavailable."""
         amended = msgspec.structs.replace(
             row, state=state.value, body=encode_work(work), revision=row.revision + 1
         )
@@ -141,7 +141,7 @@ class OperationsRunner:
         self, plan: PlanRow, approval: Mapping[str, str | None], waiting: OperationRow | None
     ) -> bool:
         """Store that a plan may be carried out; the operation that waits for approval goes on. Return False
-        if either has changed meanwhile: read both again. Raises DatabaseUnavailable."""
+        if either has changed meanwhile: read both again. Raise DatabaseUnavailable."""
         freed = None
         if waiting is not None:
             freed = msgspec.structs.replace(
@@ -228,13 +228,13 @@ class OperationsRunner:
             await self._executions.submit(row, step, now_ms)
 
     def _unplannable(self, cluster: str, work: Work) -> Blocked | None:
-        """Of an operation that may be about to order a plan."""
+        """Return why an operation that is about to order a plan should wait with it; None if it need not."""
         if not isinstance(work.spec, BrokerAdd | BrokerDrain) or not is_between_plans(work):
             return None
         return self._executions.unplannable(cluster)
 
-    def _checks(self, cluster: str, spec: Spec, *, state: OperationState) -> Sequence[Check]:
-        """Of the brokers that an operation is about to admit."""
+    def _checks(self, cluster: str, spec: Spec, *, state: OperationState) -> Sequence[PreflightCheck]:
+        """Return the preflight checks of the brokers that an operation is about to admit."""
         if not isinstance(spec, BrokerAdd) or state is not OperationState.PREFLIGHT:
             return ()
         return self._engine.preflight(cluster, [broker.broker_id for broker in spec.brokers])
@@ -261,51 +261,31 @@ class OperationsRunner:
         return {(found.topic_id, found.partition): found for found in self._engine.reassignments(cluster)}
 
     async def _admit(self, row: OperationRow, step: Advance, now_ms: int) -> Advance:
-        event = AdmitBrokers(
-            wall_ms=now_ms,
-            actor=row.actor,
-            reason=row.reason,
-            request_id=row.request_id,
-            operation_id=row.id,
-            broker_ids=step.admit,
-        )
-        reply = await self._engine.submit(row.cluster, event)
-        return fail(step.work, reply.code, reply.detail) if isinstance(reply, Refusal) else step
+        return await self._submit(row, step, AdmitBrokers(**asked_by(row, now_ms), broker_ids=step.admit))
 
     async def _mark(self, row: OperationRow, step: Advance, mark: DrainMark, now_ms: int) -> Advance:
-        by = step.work.cancellation or Cancellation(
-            actor=row.actor, reason=row.reason, request_id=row.request_id
-        )
-        event = MaintainBrokers(
-            wall_ms=now_ms,
-            actor=by.actor,
-            reason=by.reason,
-            request_id=by.request_id,
-            operation_id=row.id,
-            broker_ids=mark.broker_ids,
-            draining=mark.draining,
-        )
+        by = asked_by(row, now_ms, step.work.cancellation)
+        event = MaintainBrokers(**by, broker_ids=mark.broker_ids, draining=mark.draining)
+        return await self._submit(row, step, event)
+
+    async def _submit(
+        self, row: OperationRow, step: Advance, event: AdmitBrokers | MaintainBrokers
+    ) -> Advance:
         reply = await self._engine.submit(row.cluster, event)
         return fail(step.work, reply.code, reply.detail) if isinstance(reply, Refusal) else step
 
     async def _roll_back(self, row: OperationRow, step: Advance, now_ms: int) -> Advance:
         """Roll back the moves. The next look sees the result; a refusal is kept as what the cancellation
         waits for."""
-        by = step.work.cancellation or Cancellation(actor=row.actor)
-        event = AlterReassignments(
-            wall_ms=now_ms,
-            actor=by.actor,
-            reason=by.reason,
-            request_id=by.request_id,
-            operation_id=row.id,
-            targets=step.roll_back,
-        )
+        by = asked_by(row, now_ms, step.work.cancellation or Cancellation(actor=row.actor))
+        event = AlterReassignments(**by, targets=step.roll_back)
         reply = await self._engine.submit(row.cluster, event)
         assert isinstance(reply, ReassignmentsAltered)
         return msgspec.structs.replace(step, work=not_rolled_back(step.work, reply.results))
 
     async def _store_progress(self, row: OperationRow, step: Advance) -> bool:
-        """False: somebody else has stored the operation meanwhile; what was decided counts for nothing."""
+        """Store what was decided. False: the operation was changed meanwhile, and the decision counts for
+        nothing."""
         body = encode_work(step.work)
         if body == row.body and step.state == row.state and not step.changed:
             return True
@@ -319,7 +299,7 @@ class OperationsRunner:
             revision=row.revision + 1,
         )
         if not await self._store.write(partial(_update, row=moved, step=step)):
-            self._read_under = None  # somebody else has it; look at what they stored
+            self._read_under = None  # changed meanwhile; read it again
             return False
         if step.state in FINISHED:
             self._running.pop(row.id, None)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from springtide.cli.arguments import ACTOR, SINCE, UNTIL, id_number
-from springtide.cli.call import get
-from springtide.cli.command import Command, Kind, argument
-from springtide.cli.tables import number, text
+from springtide.cli.call import reads
+from springtide.cli.command import Command, CommandKind, argument
+from springtide.cli.tables import columns
 
 #: One answer of a verification covers some 100,000 entries, each read and hashed.
 VERIFY_SECONDS_MAX: Final = 120.0
@@ -17,7 +17,7 @@ COMMANDS = (
         words=("audit", "list"),
         summary="List changes and requests, newest first",
         examples=("audit list --limit 20", "audit list --topic orders --cause broker_died"),
-        kind=Kind.LIST,
+        kind=CommandKind.LIST,
         in_cluster=False,
         arguments=(
             argument("--kind", metavar="KIND", help="change or request"),
@@ -32,34 +32,14 @@ COMMANDS = (
             SINCE,
             UNTIL,
         ),
-        call=lambda options: get(
+        call=reads(
             "audit",
-            cluster=options.cluster,
-            kind=options.kind,
-            entity=options.entity,
-            topic=options.topic,
-            partition=options.partition,
-            broker=options.broker,
-            actor=options.by,
-            cause=options.cause,
-            operation=options.operation,
-            request_id=options.request_id,
-            since=options.since,
-            until=options.until,
+            *("cluster", "kind", "entity", "topic", "partition", "broker", "actor=by"),
+            *("cause", "operation", "request_id", "since", "until"),
         ),
-        columns=(
-            number("row", "id"),
-            text("at"),
-            text("cluster"),
-            text("kind"),
-            text("entity"),
-            text("topic"),
-            number("partition"),
-            text("brokers"),
-            text("cause"),
-            text("outcome", "outcome.outcome"),
-            text("actor"),
-            text("reason"),
+        columns=columns(
+            "#row=id at cluster kind entity topic #partition brokers cause outcome=outcome.outcome "
+            "actor reason"
         ),
     ),
     Command(
@@ -68,24 +48,17 @@ COMMANDS = (
         examples=("audit show 17",),
         in_cluster=False,
         arguments=(argument("audit_id", metavar="ROW", type=id_number, help="the row's id"),),
-        call=lambda options: get("audit", options.audit_id),
+        call=reads("audit/{audit_id}"),
     ),
     Command(
         words=("audit", "verify"),
         summary="Verify that the history is as it was written; fails (1) when it is not",
         examples=("audit verify", "audit verify --from-seq 5000"),
-        kind=Kind.VERIFY,
+        kind=CommandKind.VERIFY,
         arguments=(
             argument("--from-seq", type=id_number, metavar="N", help="first row (default: the oldest)"),
             argument("--to-seq", type=id_number, metavar="N", help="last row (default: the newest)"),
         ),
-        call=lambda options: get(
-            "audit",
-            "verification",
-            cluster=options.cluster,
-            from_seq=options.from_seq,
-            to_seq=options.to_seq,
-            answer_s_max=VERIFY_SECONDS_MAX,
-        ),
+        call=reads("audit/verification", "cluster", "from_seq", "to_seq", answer_s_max=VERIFY_SECONDS_MAX),
     ),
 )

@@ -3,50 +3,35 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable
+from typing import Final
 
 from springtide.cli.arguments import BROKER_ID, broker, id_number, setting, settings_of, sort_by
-from springtide.cli.call import Call, UsageError, get, given, write
-from springtide.cli.command import Command, Kind, argument
+from springtide.cli.call import Json, UsageError, given, reads, writes
+from springtide.cli.command import Command, CommandKind, argument, change, repeated
 from springtide.cli.commands.plans import CARRY_OUT, how
-from springtide.cli.tables import number, text
+from springtide.cli.tables import columns
+
+BROKERS: Final = "clusters/{cluster}/brokers"
+BROKER: Final = "clusters/{cluster}/brokers/{broker_id}"
 
 
-def _add(options: Namespace) -> Call:
+def _added(options: Namespace) -> Json:
     body: dict[str, object] = {"brokers": options.brokers}
     rebalance = given(mode=options.rebalance) | how(options)
     if rebalance:
         body["rebalance"] = rebalance
-    return write(options, "POST", "clusters", options.cluster, "brokers", body=body)
+    return body
 
 
-def _replace(options: Namespace) -> Call:
+def _replacement(options: Namespace) -> Json:
     body: dict[str, object] = {"brokers": [{**options.broker, "replaces": options.replaced}]}
     limits = how(options)
     if limits:
         body["rebalance"] = limits
-    return write(options, "POST", "clusters", options.cluster, "brokers", body=body)
+    return body
 
 
-def _maintain(action: str) -> Callable[[Namespace], Call]:
-    return lambda options: write(
-        options, "POST", "clusters", options.cluster, "brokers", options.broker_id, action=action
-    )
-
-
-def _cordon(*, cordoned: bool) -> Callable[[Namespace], Call]:
-    return lambda options: write(
-        options,
-        "PATCH",
-        "clusters",
-        options.cluster,
-        "brokers",
-        options.broker_id,
-        body={"cordoned": cordoned},
-    )
-
-
-def _describe(options: Namespace) -> Call:
+def _description(options: Namespace) -> Json:
     body: dict[str, object] = {}
     if options.rack is not None:
         body["rack"] = None if options.rack == "none" else options.rack
@@ -54,7 +39,7 @@ def _describe(options: Namespace) -> Call:
         body["labels"] = {name: text or None for name, text in settings_of(options.label).items()}
     if not body:
         raise UsageError("name what is to be set: --rack, --label")
-    return write(options, "PATCH", "clusters", options.cluster, "brokers", options.broker_id, body=body)
+    return body
 
 
 COMMANDS = (
@@ -62,27 +47,15 @@ COMMANDS = (
         words=("brokers", "list"),
         summary="List brokers, those that wait to be added included",
         examples=("brokers list", "brokers list --state waiting", "brokers list --sort=-leaders"),
-        kind=Kind.LIST,
+        kind=CommandKind.LIST,
         arguments=(
             argument("--state", metavar="STATE", help="waiting, fenced, active or shutting_down"),
             sort_by("broker_id", "replicas", "leaders"),
         ),
-        call=lambda options: get(
-            "clusters", options.cluster, "brokers", state=options.state, sort=options.sort
-        ),
-        columns=(
-            number("broker", "broker_id"),
-            text("state"),
-            text("cordoned"),
-            text("draining"),
-            text("demoted"),
-            text("endpoint"),
-            text("rack"),
-            number("replicas"),
-            number("leaders"),
-            number("epoch", "broker_epoch"),
-            text("version"),
-            text("registered", "registered_at"),
+        call=reads(BROKERS, "state", "sort"),
+        columns=columns(
+            "#broker=broker_id state cordoned draining demoted endpoint rack #replicas #leaders "
+            "#epoch=broker_epoch version registered=registered_at"
         ),
     ),
     Command(
@@ -90,16 +63,15 @@ COMMANDS = (
         summary="Look at a broker",
         examples=("brokers show 1",),
         arguments=(BROKER_ID,),
-        call=lambda options: get("clusters", options.cluster, "brokers", options.broker_id),
+        call=reads(BROKER),
     ),
-    Command(
+    change(
         words=("brokers", "add"),
         summary="Add brokers to a cluster: all of them, or none",
         examples=(
             "brokers add 4@store4:9092/r2 --reason 'capacity for Q4' --wait",
             "brokers add 4@store4:9092 5@store5:9092 --dry-run",
         ),
-        kind=Kind.WRITE,
         arguments=(
             argument(
                 "brokers",
@@ -116,13 +88,12 @@ COMMANDS = (
             ),
             *CARRY_OUT,
         ),
-        call=_add,
+        call=writes("POST", BROKERS, _added),
     ),
-    Command(
+    change(
         words=("brokers", "replace"),
         summary="Put a new broker into every place of another, alive or dead",
         examples=("brokers replace 3 5@store5:9092 --reason 'the mainboard of store3 is gone' --wait",),
-        kind=Kind.WRITE,
         arguments=(
             argument("replaced", metavar="BROKER", type=id_number, help="the broker that goes"),
             argument(
@@ -130,97 +101,77 @@ COMMANDS = (
             ),
             *CARRY_OUT,
         ),
-        call=_replace,
+        call=writes("POST", BROKERS, _replacement),
     ),
-    Command(
+    change(
         words=("brokers", "drain"),
         summary="Move everything off a broker, before it is taken offline",
         examples=(
             "brokers drain 3 --throttle 50000000 --reason 'store3 is to go' --wait",
             "brokers drain 3 --dry-run",
         ),
-        kind=Kind.WRITE,
         is_conditional=True,
         arguments=(BROKER_ID, *CARRY_OUT),
-        call=lambda options: write(
-            options,
-            "POST",
-            "clusters",
-            options.cluster,
-            "brokers",
-            options.broker_id,
-            action="drain",
-            body=how(options),
-        ),
+        call=writes("POST", BROKER, how, action="drain"),
     ),
-    Command(
+    change(
         words=("brokers", "cordon"),
         summary="Give a broker no new replicas; it keeps those it has",
         examples=("brokers cordon 3 --reason 'its disks are getting full'",),
-        kind=Kind.WRITE,
         is_conditional=True,
         arguments=(BROKER_ID,),
-        call=_cordon(cordoned=True),
+        call=writes("PATCH", BROKER, lambda _: {"cordoned": True}),
     ),
-    Command(
+    change(
         words=("brokers", "uncordon"),
         summary="Let a broker get new replicas again",
         examples=("brokers uncordon 3",),
-        kind=Kind.WRITE,
         is_conditional=True,
         arguments=(BROKER_ID,),
-        call=_cordon(cordoned=False),
+        call=writes("PATCH", BROKER, lambda _: {"cordoned": False}),
     ),
-    Command(
+    change(
         words=("brokers", "set"),
         summary="Say in which rack a broker stands, over what it says itself; label it",
         examples=(
             "brokers set 3 --rack r2 --label owner=storage",
             "brokers set 3 --rack none --label owner=",
         ),
-        kind=Kind.WRITE,
         is_conditional=True,
         arguments=(
             BROKER_ID,
             argument("--rack", metavar="RACK", help="`none`: what the broker says counts again"),
-            argument(
+            repeated(
                 "--label",
-                action="append",
-                default=[],
                 type=setting,
                 metavar="KEY=VALUE",
                 help="a note; without a value it is removed; may be repeated",
             ),
         ),
-        call=_describe,
+        call=writes("PATCH", BROKER, _description),
     ),
-    Command(
+    change(
         words=("brokers", "demote"),
         summary="Move the leaderships off a broker, before its maintenance",
         examples=("brokers demote 1 --reason 'a new kernel' --wait", "brokers demote 1 --dry-run"),
-        kind=Kind.WRITE,
         is_conditional=True,
         arguments=(BROKER_ID,),
-        call=_maintain("demote"),
+        call=writes("POST", BROKER, action="demote"),
     ),
-    Command(
+    change(
         words=("brokers", "return"),
         summary="Take a broker back after its maintenance: no longer cordoned, draining or demoted",
         examples=("brokers return 1 --reason 'the new kernel runs'",),
-        kind=Kind.WRITE,
         is_conditional=True,
         arguments=(BROKER_ID,),
-        call=_maintain("return"),
+        call=writes("POST", BROKER, action="return"),
     ),
-    Command(
+    change(
         words=("brokers", "remove"),
         summary="Forget a broker that is down and holds nothing",
         examples=("brokers remove 4 --reason 'replaced by 5'",),
-        kind=Kind.WRITE,
         is_conditional=True,
         arguments=(BROKER_ID,),
-        call=lambda options: write(
-            options, "DELETE", "clusters", options.cluster, "brokers", options.broker_id
-        ),
+        call=writes("DELETE", BROKER),
     ),
 )

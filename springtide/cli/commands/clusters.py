@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from springtide.cli.arguments import CONFIG, settings_of
-from springtide.cli.call import get, write
-from springtide.cli.command import Command, Kind, argument
-from springtide.cli.tables import number, text
+from typing import Final
 
+from springtide.cli.arguments import CONFIG, settings_of
+from springtide.cli.call import reads, writes
+from springtide.cli.command import Command, CommandKind, argument, change, listing, repeated
+from springtide.cli.tables import columns
+
+CLUSTER: Final = "clusters/{cluster}"
 _NAME = argument("name", metavar="CLUSTER", help="the cluster's name")
-#: Into the place of --cluster; left out: the only one.
+#: Instead of --cluster; without it: the only cluster.
 _NAME_OR_ONLY = argument(
     "cluster_name", metavar="CLUSTER", nargs="?", help="the cluster's name (default: the only one)"
 )
-_GONE = argument(
+_GONE = repeated(
     "--gone",
     metavar="ID",
     type=int,
-    action="append",
-    default=[],
     dest="gone_brokers",
     help="a broker that will never come back; may be repeated",
 )
@@ -27,34 +28,26 @@ COMMANDS = (
         words=("clusters", "list"),
         summary="List clusters and how they are",
         examples=("clusters list", "clusters list --output json"),
-        kind=Kind.LIST,
+        kind=CommandKind.LIST,
         in_cluster=False,
-        call=lambda options: get("clusters"),
-        columns=(
-            text("cluster", "name"),
-            text("health"),
-            number("brokers", "brokers.active"),
-            number("waiting", "brokers.waiting"),
-            number("topics"),
-            number("partitions", "partitions.total"),
-            number("leaderless", "partitions.leaderless"),
-            number("under-min-isr", "partitions.under_min_isr"),
-            number("under-replicated", "partitions.under_replicated"),
-            text("controller", "controller.active_url"),
+        call=reads("clusters"),
+        columns=columns(
+            "cluster=name health #brokers=brokers.active #waiting=brokers.waiting #topics "
+            "#partitions=partitions.total #leaderless=partitions.leaderless "
+            "#under-min-isr=partitions.under_min_isr #under-replicated=partitions.under_replicated "
+            "controller=controller.active_url"
         ),
     ),
-    Command(
+    change(
         words=("clusters", "create"),
         summary="Create a cluster, which is empty until brokers are added",
         examples=("clusters create prod --config default.replication.factor=3",),
-        kind=Kind.WRITE,
         in_cluster=False,
         arguments=(_NAME, CONFIG),
-        call=lambda options: write(
-            options,
+        call=writes(
             "POST",
             "clusters",
-            body={"name": options.name, "configs": settings_of(options.config)},
+            lambda options: {"name": options.name, "configs": settings_of(options.config)},
         ),
     ),
     Command(
@@ -62,95 +55,72 @@ COMMANDS = (
         summary="Look at a cluster",
         examples=("clusters show prod",),
         arguments=(_NAME_OR_ONLY,),
-        call=lambda options: get("clusters", options.cluster),
+        call=reads(CLUSTER),
     ),
-    Command(
+    listing(
         words=("clusters", "alarms"),
-        summary="List what needs somebody's attention now",
+        summary="List what needs attention now",
         examples=("clusters alarms",),
-        kind=Kind.LIST,
         arguments=(_NAME_OR_ONLY,),
-        call=lambda options: get("clusters", options.cluster, "alarms"),
-        columns=(
-            text("code"),
-            text("topic"),
-            number("partition"),
-            number("broker", "broker_id"),
-            text("detail"),
-        ),
+        call=reads(f"{CLUSTER}/alarms"),
+        columns=columns("code topic #partition #broker=broker_id detail"),
     ),
-    Command(
+    change(
         words=("clusters", "recover-metadata"),
         summary="Rebuild a cluster whose ZooKeeper went back from what its brokers hold",
         examples=(
             "clusters recover-metadata --dry-run",
             "clusters recover-metadata --reason 'restored from backup'",
         ),
-        kind=Kind.WRITE,
         arguments=(_GONE,),
-        call=lambda options: write(
-            options,
+        call=writes(
             "POST",
-            "clusters",
-            options.cluster,
+            CLUSTER,
+            lambda options: {"gone_brokers": options.gone_brokers},
             action="recover-metadata",
-            body={"gone_brokers": options.gone_brokers},
         ),
     ),
     Command(
         words=("clusters", "set-aside-logs"),
         summary="List the logs that brokers have set aside in quarantine",
         examples=("clusters set-aside-logs",),
-        kind=Kind.LIST,
+        kind=CommandKind.LIST,
         arguments=(_NAME_OR_ONLY,),
-        call=lambda options: get("clusters", options.cluster, "set-aside-logs"),
-        columns=(
-            number("broker", "broker_id"),
-            text("topic"),
-            text("topic-id", "topic_id"),
-            number("partition"),
-            number("end", "log_end_offset"),
-            number("high-watermark", "high_watermark"),
-            number("bytes", "size_bytes"),
-            text("can-come-back", "can_come_back"),
-            text("since"),
-            text("why"),
-            text("directory"),
+        call=reads(f"{CLUSTER}/set-aside-logs"),
+        columns=columns(
+            "#broker=broker_id topic topic-id=topic_id #partition #end=log_end_offset "
+            "#high-watermark=high_watermark #bytes=size_bytes can-come-back=can_come_back since why "
+            "directory"
         ),
     ),
-    Command(
+    change(
         words=("clusters", "bring-back"),
         summary="Recreate topics from the logs that brokers have set aside",
         examples=(
             "clusters bring-back --dry-run",
             "clusters bring-back --topic-id Zk1lV0pCTEq4nY6mXw2v3A --reason 'made after the backup'",
         ),
-        kind=Kind.WRITE,
         arguments=(
-            argument(
+            repeated(
                 "--topic-id",
                 metavar="ID",
-                action="append",
-                default=[],
                 dest="topic_ids",
                 help="only this topic; may be repeated (default: all that are set aside and unknown)",
             ),
             _GONE,
         ),
-        call=lambda options: write(
-            options,
+        call=writes(
             "POST",
-            "clusters",
-            options.cluster,
+            CLUSTER,
+            lambda options: {"topic_ids": options.topic_ids, "gone_brokers": options.gone_brokers},
             action="bring-back-topics",
-            body={"topic_ids": options.topic_ids, "gone_brokers": options.gone_brokers},
         ),
     ),
     Command(
         words=("resilience",),
         summary="Ask what losing brokers, hosts or racks, all at once, would do",
         examples=("resilience broker:3", "resilience rack:r1 broker:5 --state leaderless"),
-        kind=Kind.LIST,
+        kind=CommandKind.LIST,
         arguments=(
             argument("lose", metavar="LOSS", nargs="+", help="broker:ID, host:NAME or rack:NAME"),
             argument(
@@ -159,19 +129,10 @@ COMMANDS = (
                 help="only what would be leaderless, recovering, under_min_isr or under_replicated",
             ),
         ),
-        call=lambda options: get(
-            "clusters", options.cluster, "resilience", lose=options.lose, state=options.state
-        ),
-        columns=(
-            text("topic"),
-            number("partition"),
-            text("state"),
-            text("now", "state_now"),
-            text("stops-acks-all", "stops_acks_all"),
-            number("leader"),
-            text("isr"),
-            number("min-isr", "min_insync_replicas"),
-            text("replicas"),
+        call=reads(f"{CLUSTER}/resilience", "lose", "state"),
+        columns=columns(
+            "topic #partition state now=state_now stops-acks-all=stops_acks_all #leader isr "
+            "#min-isr=min_insync_replicas replicas"
         ),
     ),
 )

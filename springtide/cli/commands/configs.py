@@ -6,10 +6,10 @@ from argparse import Namespace
 
 from springtide.cli.arguments import id_number, setting, settings_of
 from springtide.cli.call import Call, UsageError, get, write
-from springtide.cli.command import Command, Kind, argument
-from springtide.cli.tables import text
+from springtide.cli.command import Command, argument, change, listing, repeated
+from springtide.cli.tables import columns
 
-#: Whose settings. Exactly one: several names are both a topic's and the cluster's, so nobody is guessed.
+#: Whose settings: exactly one of them, because some names are both a topic's and the cluster's.
 _WHOSE = (
     argument("--topic", metavar="TOPIC", help="this topic's"),
     argument("--broker", type=id_number, metavar="ID", help="this broker's"),
@@ -45,21 +45,13 @@ def _alter(options: Namespace) -> Call:
 
 
 COMMANDS = (
-    Command(
+    listing(
         words=("configs", "list"),
         summary="List settings: what applies, and where it comes from",
         examples=("configs list --topic orders", "configs list --broker 3", "configs list --defaults"),
-        kind=Kind.LIST,
         arguments=_WHOSE,
         call=lambda options: get(*_holder(options)),
-        columns=(
-            text("name"),
-            text("value"),
-            text("source"),
-            text("default"),
-            text("cluster-config", "cluster_config"),
-            text("read-only", "is_read_only"),
-        ),
+        columns=columns("name value source default cluster-config=cluster_config read-only=is_read_only"),
     ),
     Command(
         words=("configs", "show"),
@@ -68,7 +60,7 @@ COMMANDS = (
         arguments=(_NAME, *_WHOSE),
         call=lambda options: get(*_holder(options), options.name),
     ),
-    Command(
+    change(
         words=("configs", "alter"),
         summary="Set and unset some settings: all of them, or none",
         examples=(
@@ -76,7 +68,6 @@ COMMANDS = (
             "configs alter --broker 3 follower.replication.throttled.rate=50000000",
             "configs alter --defaults log.retention.ms=3600000 --dry-run",
         ),
-        kind=Kind.WRITE,
         is_conditional=True,
         arguments=(
             argument(
@@ -87,10 +78,8 @@ COMMANDS = (
                 help="a setting under Kafka's name, and its value",
             ),
             *_WHOSE,
-            argument(
+            repeated(
                 "--unset",
-                action="append",
-                default=[],
                 metavar="NAME",
                 help="let the default apply again; may be repeated",
             ),

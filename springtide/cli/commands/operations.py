@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+from dataclasses import replace
 from typing import Final
 
 from springtide.cli.arguments import ACTOR, OPERATION_ID, SINCE, count_or_none
-from springtide.cli.call import get, given, with_query, write
-from springtide.cli.command import Command, Kind, argument
+from springtide.cli.call import Call, given, reads, writes
+from springtide.cli.command import Command, CommandKind, argument, change, listing
 from springtide.cli.commands.plans import CARRY_OUT, how
-from springtide.cli.tables import number, text
+from springtide.cli.tables import columns
 
 #: One over a hundred thousand partitions reads several rows of each.
 RECEIPT_SECONDS_MAX: Final = 120.0
+OPERATION: Final = "operations/{operation_id}"
+
+
+def _cancel(options: Namespace) -> Call:
+    call = writes("POST", OPERATION, action="cancel")(options)
+    return replace(call, query={**call.query, "mode": "keep"}) if options.keep else call
+
 
 COMMANDS = (
-    Command(
+    listing(
         words=("operations", "list"),
         summary="List operations, newest first",
         examples=("operations list --state running", "operations list --since 2026-11-21T00:00:00Z"),
-        kind=Kind.LIST,
         in_cluster=False,
         arguments=(
             argument("--state", metavar="STATE", help="such as running, succeeded, failed or cancelled"),
@@ -26,23 +34,9 @@ COMMANDS = (
             ACTOR,
             SINCE,
         ),
-        call=lambda options: get(
-            "operations",
-            cluster=options.cluster,
-            state=options.state,
-            kind=options.kind,
-            actor=options.by,
-            since=options.since,
-        ),
-        columns=(
-            text("operation", "id"),
-            text("kind"),
-            text("cluster"),
-            text("state"),
-            text("created", "created_at"),
-            text("finished", "finished_at"),
-            text("actor"),
-            text("reason"),
+        call=reads("operations", "cluster", "state", "kind", "actor=by", "since"),
+        columns=columns(
+            "operation=id kind cluster state created=created_at finished=finished_at actor reason"
         ),
     ),
     Command(
@@ -51,16 +45,16 @@ COMMANDS = (
         examples=("operations show op_Zk1lV0pCTEq4nY6mXw2v3A",),
         in_cluster=False,
         arguments=(OPERATION_ID,),
-        call=lambda options: get("operations", options.operation_id),
+        call=reads(OPERATION),
     ),
     Command(
         words=("operations", "watch"),
         summary="Follow an operation until it has ended; fails (1) unless it succeeds",
         examples=("operations watch op_Zk1lV0pCTEq4nY6mXw2v3A",),
-        kind=Kind.WATCH,
+        kind=CommandKind.WATCH,
         in_cluster=False,
         arguments=(OPERATION_ID,),
-        call=lambda options: get("operations", options.operation_id),
+        call=reads(OPERATION),
     ),
     Command(
         words=("operations", "receipt"),
@@ -68,15 +62,12 @@ COMMANDS = (
         examples=("operations receipt op_Zk1lV0pCTEq4nY6mXw2v3A",),
         in_cluster=False,
         arguments=(OPERATION_ID,),
-        call=lambda options: get(
-            "operations", options.operation_id, "receipt", answer_s_max=RECEIPT_SECONDS_MAX
-        ),
+        call=reads(f"{OPERATION}/receipt", answer_s_max=RECEIPT_SECONDS_MAX),
     ),
-    Command(
+    change(
         words=("operations", "cancel"),
         summary="Cancel an operation and undo what it has begun",
         examples=("operations cancel op_Zk1lV0pCTEq4nY6mXw2v3A --reason 'clients time out'",),
-        kind=Kind.WRITE,
         in_cluster=False,
         is_conditional=True,
         arguments=(
@@ -87,39 +78,33 @@ COMMANDS = (
                 help="let arrive what is on its way (default: it goes back)",
             ),
         ),
-        call=lambda options: with_query(
-            write(options, "POST", "operations", options.operation_id, action="cancel"),
-            mode="keep" if options.keep else None,
-        ),
+        call=_cancel,
     ),
-    Command(
+    change(
         words=("operations", "pause"),
         summary="Let an operation begin nothing new",
         examples=("operations pause op_Zk1lV0pCTEq4nY6mXw2v3A --reason 'the month is being closed'",),
-        kind=Kind.WRITE,
         in_cluster=False,
         is_conditional=True,
         arguments=(OPERATION_ID,),
-        call=lambda options: write(options, "POST", "operations", options.operation_id, action="pause"),
+        call=writes("POST", OPERATION, action="pause"),
     ),
-    Command(
+    change(
         words=("operations", "resume"),
         summary="Let a paused operation go on",
         examples=("operations resume op_Zk1lV0pCTEq4nY6mXw2v3A --reason 'the month is closed'",),
-        kind=Kind.WRITE,
         in_cluster=False,
         is_conditional=True,
         arguments=(OPERATION_ID,),
-        call=lambda options: write(options, "POST", "operations", options.operation_id, action="resume"),
+        call=writes("POST", OPERATION, action="resume"),
     ),
-    Command(
+    change(
         words=("operations", "undo"),
         summary="Take back what a finished operation has moved",
         examples=(
             "operations undo op_Zk1lV0pCTEq4nY6mXw2v3A --dry-run",
             "operations undo op_Zk1lV0pCTEq4nY6mXw2v3A --throttle 50000000 --wait",
         ),
-        kind=Kind.WRITE,
         in_cluster=False,
         is_conditional=True,
         arguments=(
@@ -132,48 +117,36 @@ COMMANDS = (
                 help="leave out partitions that have changed since, or can't go back",
             ),
         ),
-        call=lambda options: write(
-            options,
+        call=writes(
             "POST",
-            "operations",
-            options.operation_id,
+            OPERATION,
+            lambda options: how(options) | given(skip_conflicts=options.skip_conflicts),
             action="undo",
-            body=how(options) | given(skip_conflicts=options.skip_conflicts),
         ),
     ),
     Command(
         words=("operations", "moves"),
         summary="List an operation's moves, one by one",
         examples=("operations moves op_Zk1lV0pCTEq4nY6mXw2v3A --fate moving",),
-        kind=Kind.LIST,
+        kind=CommandKind.LIST,
         in_cluster=False,
         arguments=(
             OPERATION_ID,
             argument("--fate", metavar="FATE", help="such as planned, moving, moved or drifted"),
         ),
-        call=lambda options: get("operations", options.operation_id, "moves", fate=options.fate),
-        columns=(
-            text("plan", "plan_id"),
-            number("position"),
-            text("topic"),
-            number("partition"),
-            text("from", "replicas_before"),
-            text("to", "replicas_after"),
-            text("fate"),
-            number("bytes"),
-            number("remaining", "remaining_bytes"),
-            text("blocked"),
-            text("detail"),
+        call=reads(f"{OPERATION}/moves", "fate"),
+        columns=columns(
+            "plan=plan_id #position topic #partition from=replicas_before to=replicas_after fate #bytes "
+            "#remaining=remaining_bytes blocked detail"
         ),
     ),
-    Command(
+    change(
         words=("operations", "throttle"),
         summary="Change how fast an operation may copy",
         examples=(
             "operations throttle op_Zk1lV0pCTEq4nY6mXw2v3A 50000000 --reason 'clients time out'",
             "operations throttle op_Zk1lV0pCTEq4nY6mXw2v3A none",
         ),
-        kind=Kind.WRITE,
         in_cluster=False,
         is_conditional=True,
         arguments=(
@@ -185,12 +158,6 @@ COMMANDS = (
                 help="how much each broker may copy for it in a second; none: as much as it can",
             ),
         ),
-        call=lambda options: write(
-            options,
-            "PATCH",
-            "operations",
-            options.operation_id,
-            body={"throttle_bytes_per_s": options.rate},
-        ),
+        call=writes("PATCH", OPERATION, lambda options: {"throttle_bytes_per_s": options.rate}),
     ),
 )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import Final
 
 from springtide.cli.arguments import PARTITION, TOPIC, id_number, partition_name
-from springtide.cli.call import Call, UsageError, get, given, write
-from springtide.cli.command import Command, Kind, argument
-from springtide.cli.tables import number, text
+from springtide.cli.call import Call, Json, UsageError, get, given, reads, writes
+from springtide.cli.command import Command, CommandKind, argument, change, listing, repeated
+from springtide.cli.tables import columns
+
+PARTITION_PATH: Final = "clusters/{cluster}/topics/{topic}/partitions/{partition}"
 
 
 def _list(options: Namespace) -> Call:
@@ -15,7 +18,7 @@ def _list(options: Namespace) -> Call:
     return get("clusters", options.cluster, *of_topic, "partitions", state=options.state)
 
 
-def _elect(options: Namespace) -> Call:
+def _election(options: Namespace) -> Json:
     body = given(
         election=options.election_type,
         broker_id=options.broker_id,
@@ -36,49 +39,22 @@ def _elect(options: Namespace) -> Call:
             f"an unclean election may lose acknowledged records; it needs {', '.join(missing)} too: see "
             f"springtide partitions preview-loss {options.topic} {options.partition}"
         )
-    return write(
-        options,
-        "POST",
-        "clusters",
-        options.cluster,
-        "topics",
-        options.topic,
-        "partitions",
-        options.partition,
-        action="elect-leader",
-        body=body,
-    )
+    return body
 
 
-def _elect_preferred(options: Namespace) -> Call:
+def _preferred(options: Namespace) -> Json:
     if options.topics and options.partitions:
         raise UsageError("name topics, or partitions with --partition, not both")
-    return write(
-        options,
-        "POST",
-        "clusters",
-        options.cluster,
-        "partitions",
-        action="elect-preferred",
-        body=given(topics=options.topics or None, partitions=options.partitions or None),
-    )
+    return given(topics=options.topics or None, partitions=options.partitions or None)
 
 
-_PLACEMENT = (
-    number("leader"),
-    text("replicas"),
-    text("isr"),
-    text("elr"),
-    text("adding", "adding_replicas"),
-    text("removing", "removing_replicas"),
-)
+_PLACEMENT = columns("#leader replicas isr elr adding=adding_replicas removing=removing_replicas")
 
 COMMANDS = (
-    Command(
+    listing(
         words=("partitions", "list"),
         summary="List the partitions of a topic, or of the cluster, worst first",
         examples=("partitions list orders", "partitions list --state leaderless"),
-        kind=Kind.LIST,
         arguments=(
             argument("topic", metavar="TOPIC", nargs="?", help="the topic's name (default: every topic)"),
             argument(
@@ -89,13 +65,9 @@ COMMANDS = (
         ),
         call=_list,
         columns=(
-            text("topic"),
-            number("partition"),
-            text("state"),
+            *columns("topic #partition state"),
             *_PLACEMENT,
-            number("leader-epoch", "leader_epoch"),
-            number("high-watermark", "high_watermark"),
-            number("bytes", "size_bytes"),
+            *columns("#leader-epoch=leader_epoch #high-watermark=high_watermark #bytes=size_bytes"),
         ),
     ),
     Command(
@@ -103,68 +75,47 @@ COMMANDS = (
         summary="Look at a partition, and at why it is blocked when it is",
         examples=("partitions show orders 0",),
         arguments=(TOPIC, PARTITION),
-        call=lambda options: get(
-            "clusters", options.cluster, "topics", options.topic, "partitions", options.partition
-        ),
+        call=reads(PARTITION_PATH),
     ),
     Command(
         words=("partitions", "preview-loss"),
         summary="Say what an unclean election would lose, for each replica that could be chosen",
         examples=("partitions preview-loss orders 0", "partitions preview-loss orders 0 --output json"),
         arguments=(TOPIC, PARTITION),
-        call=lambda options: get(
-            "clusters",
-            options.cluster,
-            "topics",
-            options.topic,
-            "partitions",
-            options.partition,
-            "loss-preview",
-        ),
+        call=reads(f"{PARTITION_PATH}/loss-preview"),
     ),
     Command(
         words=("partitions", "explain"),
         summary="Say why each replica is where it is, in sync or not, or the leader",
         examples=("partitions explain orders 0 --output json",),
         arguments=(TOPIC, PARTITION),
-        kind=Kind.LIST,
+        kind=CommandKind.LIST,
         is_paged=False,
-        call=lambda options: get(
-            "clusters", options.cluster, "topics", options.topic, "partitions", options.partition, "replicas"
-        ),
-        columns=(
-            number("broker", "broker_id"),
-            text("leader", "is_leader"),
-            text("in-isr", "in_isr"),
-            text("placed-by", "placed.change.actor"),
-            text("placed-at", "placed.change.at"),
-            text("in-sync-by", "synced.change.cause"),
-            text("in-sync-at", "synced.change.at"),
-            text("elected-by", "elected.change.cause"),
-            text("elected-at", "elected.change.at"),
+        call=reads(f"{PARTITION_PATH}/replicas"),
+        columns=columns(
+            "#broker=broker_id leader=is_leader in-isr=in_isr placed-by=placed.change.actor "
+            "placed-at=placed.change.at in-sync-by=synced.change.cause in-sync-at=synced.change.at "
+            "elected-by=elected.change.cause elected-at=elected.change.at"
         ),
     ),
-    Command(
+    listing(
         words=("assignment",),
         summary="Show where every replica is, or was",
         examples=("assignment", "assignment --as-of 2026-11-21T09:30:00Z --topic orders"),
-        kind=Kind.LIST,
         arguments=(
             argument("--as-of", metavar="TIME", help="such as 2026-11-21T09:30:00Z (default: now)"),
             argument("--topic", metavar="TOPIC", help="only this topic"),
         ),
-        call=lambda options: get(
-            "clusters", options.cluster, "assignment", as_of=options.as_of, topic=options.topic
-        ),
-        columns=(text("topic"), number("partition"), *_PLACEMENT, text("since", "changed_at")),
+        call=reads("clusters/{cluster}/assignment", "as_of", "topic"),
+        columns=(*columns("topic #partition"), *_PLACEMENT, *columns("since=changed_at")),
     ),
     Command(
         words=("replication",),
         summary="Show what each broker carries, and how far its followers are behind",
         examples=("replication",),
-        call=lambda options: get("clusters", options.cluster, "replication"),
+        call=reads("clusters/{cluster}/replication"),
     ),
-    Command(
+    change(
         words=("elect-leader",),
         summary="Elect a partition's leader",
         examples=(
@@ -172,7 +123,6 @@ COMMANDS = (
             "elect-leader orders 0 --election-type unclean --broker-id 2 --partition-epoch 17 "
             "--reason 'brokers 1 and 3 are lost for good'",
         ),
-        kind=Kind.WRITE,
         is_conditional=True,
         arguments=(
             TOPIC,
@@ -198,9 +148,9 @@ COMMANDS = (
                 help="unclean: refuse when more records would be lost, as far as replicas told",
             ),
         ),
-        call=_elect,
+        call=writes("POST", PARTITION_PATH, _election, action="elect-leader"),
     ),
-    Command(
+    change(
         words=("elect-preferred",),
         summary="Give partitions their preferred leaders back; fails (1) with --wait when some can't lead",
         examples=(
@@ -208,7 +158,6 @@ COMMANDS = (
             "elect-preferred orders payments",
             "elect-preferred --partition orders-0 --partition orders-3 --dry-run",
         ),
-        kind=Kind.WRITE,
         arguments=(
             argument(
                 "topics",
@@ -216,16 +165,14 @@ COMMANDS = (
                 nargs="*",
                 help="of these topics, all that lack theirs (default: of every topic)",
             ),
-            argument(
+            repeated(
                 "--partition",
                 dest="partitions",
-                action="append",
-                default=[],
                 type=partition_name,
                 metavar="TOPIC-N",
                 help="this partition; may be repeated",
             ),
         ),
-        call=_elect_preferred,
+        call=writes("POST", "clusters/{cluster}/partitions", _preferred, action="elect-preferred"),
     ),
 )

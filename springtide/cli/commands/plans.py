@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping
+from typing import Final
 
 from springtide.cli.arguments import count, id_number, replicas
-from springtide.cli.call import Call, Json, UsageError, get, given, write
-from springtide.cli.command import Argument, Command, Kind, argument
-from springtide.cli.tables import number, text
+from springtide.cli.call import Json, UsageError, given, reads, writes
+from springtide.cli.command import Argument, Command, CommandKind, argument, change, listing, repeated
+from springtide.cli.tables import columns
 
+PLANS: Final = "clusters/{cluster}/plans"
+PLAN: Final = "clusters/{cluster}/plans/{plan_id}"
 PLAN_ID = argument("plan_id", metavar="PLAN", help="the plan's id, such as plan_Zk1lV0pC")
 
-#: How moves are made, of everything that makes some.
+#: How moves are made: for every command that makes some.
 CARRY_OUT: tuple[Argument, ...] = (
     argument(
         "--throttle",
@@ -34,7 +37,7 @@ def how(options: Namespace) -> Json:
 
 
 def wanted(value: str) -> Mapping[str, object]:
-    """`orders-0=4:2:3`: a partition, and the brokers that it shall have."""
+    """Parse `orders-0=4:2:3`: a partition and its new brokers."""
     name, _, ids = value.partition("=")
     topic, _, partition = name.rpartition("-")
     return {"topic": topic, "partition": id_number(partition), "replicas": replicas(ids)}
@@ -69,30 +72,19 @@ def _goal(options: Namespace) -> Json:
     return chosen[0]
 
 
-def _make(options: Namespace) -> Call:
-    body = {"goal": _goal(options)} | given(expires_in_s=options.expires_in)
-    return write(options, "POST", "clusters", options.cluster, "plans", body=body)
-
-
 COMMANDS = (
     Command(
         words=("plans", "list"),
         summary="List plans, newest first",
         examples=("plans list",),
-        kind=Kind.LIST,
-        call=lambda options: get("clusters", options.cluster, "plans"),
-        columns=(
-            text("plan", "id"),
-            text("goal", "kind"),
-            number("moves"),
-            number("bytes"),
-            text("created", "created_at"),
-            text("expires", "expires_at"),
-            text("operation", "operation_id"),
-            text("reason"),
+        kind=CommandKind.LIST,
+        call=reads(PLANS),
+        columns=columns(
+            "plan=id goal=kind #moves #bytes created=created_at expires=expires_at "
+            "operation=operation_id reason"
         ),
     ),
-    Command(
+    change(
         words=("plans", "make"),
         summary="Plan how to reach a goal; nothing moves",
         examples=(
@@ -101,21 +93,16 @@ COMMANDS = (
             "plans make --assign orders-0=4:2:3 --assign orders-1=2:3:4",
             "plans make --rebalance --dry-run",
         ),
-        kind=Kind.WRITE,
         arguments=(
             argument("--rebalance", action="store_true", help="even out replicas and leaders"),
-            argument(
+            repeated(
                 "--onto",
-                action="append",
-                default=[],
                 type=id_number,
                 metavar="BROKER",
                 help="even out onto this new broker only; may be repeated",
             ),
-            argument(
+            repeated(
                 "--drain",
-                action="append",
-                default=[],
                 type=id_number,
                 metavar="BROKER",
                 help="empty this broker; may be repeated",
@@ -127,62 +114,52 @@ COMMANDS = (
                 "--replication-factor", metavar="TOPIC=NUMBER", help="more or fewer replicas of a topic"
             ),
             argument("--separate", action="store_true", help="replicas off shared hosts and racks"),
-            argument(
+            repeated(
                 "--assign",
-                action="append",
-                default=[],
                 type=wanted,
                 metavar="TOPIC-NUMBER=IDS",
                 help="a partition's brokers, the preferred leader first; may be repeated",
             ),
             argument("--expires-in", type=count, metavar="SECONDS", help="how long it may be executed"),
         ),
-        call=_make,
+        call=writes(
+            "POST",
+            PLANS,
+            lambda options: {"goal": _goal(options)} | given(expires_in_s=options.expires_in),
+        ),
     ),
     Command(
         words=("plans", "show"),
         summary="Look at a plan",
         examples=("plans show plan_Zk1lV0pCTEq4nY6mXw2v3A",),
         arguments=(PLAN_ID,),
-        call=lambda options: get("clusters", options.cluster, "plans", options.plan_id),
+        call=reads(PLAN),
     ),
-    Command(
+    listing(
         words=("plans", "moves"),
         summary="List a plan's moves in their order",
         examples=("plans moves plan_Zk1lV0pCTEq4nY6mXw2v3A",),
-        kind=Kind.LIST,
         arguments=(PLAN_ID,),
-        call=lambda options: get("clusters", options.cluster, "plans", options.plan_id, "moves"),
-        columns=(
-            number("position"),
-            text("topic"),
-            number("partition"),
-            text("from", "replicas_before"),
-            text("to", "replicas_after"),
-            number("bytes"),
-            number("gain"),
-            text("reasons"),
+        call=reads(f"{PLAN}/moves"),
+        columns=columns(
+            "#position topic #partition from=replicas_before to=replicas_after #bytes #gain reasons"
         ),
     ),
-    Command(
+    change(
         words=("plans", "approve"),
-        summary="Approve a plan that somebody else has made, of a protected cluster",
+        summary="Approve another person's plan of a protected cluster",
         examples=("plans approve plan_Zk1lV0pCTEq4nY6mXw2v3A --reason 'checked against the quota'",),
-        kind=Kind.WRITE,
         is_conditional=True,
         arguments=(PLAN_ID,),
-        call=lambda options: write(
-            options, "POST", "clusters", options.cluster, "plans", options.plan_id, action="approve"
-        ),
+        call=writes("POST", PLAN, action="approve"),
     ),
-    Command(
+    change(
         words=("plans", "execute"),
         summary="Carry out a plan",
         examples=(
             "plans execute plan_Zk1lV0pCTEq4nY6mXw2v3A --throttle 50000000 --wait",
             "plans execute plan_Zk1lV0pCTEq4nY6mXw2v3A --not-before 2026-11-22T02:00:00Z --drifted re_plan",
         ),
-        kind=Kind.WRITE,
         is_conditional=True,
         arguments=(
             PLAN_ID,
@@ -200,25 +177,22 @@ COMMANDS = (
                 help="partitions that have changed since: refuse (default), skip or re_plan",
             ),
         ),
-        call=lambda options: write(
-            options,
+        call=writes(
             "POST",
-            "clusters",
-            options.cluster,
-            "plans",
-            options.plan_id,
+            PLAN,
+            lambda options: (
+                how(options)
+                | given(moves=options.moves, bytes_max=options.bytes_max, drifted=options.drifted)
+            ),
             action="execute",
-            body=how(options)
-            | given(moves=options.moves, bytes_max=options.bytes_max, drifted=options.drifted),
         ),
     ),
-    Command(
+    change(
         words=("plans", "delete"),
-        summary="Delete a plan that nobody carries out",
+        summary="Delete a plan that is not being carried out",
         examples=("plans delete plan_Zk1lV0pCTEq4nY6mXw2v3A",),
-        kind=Kind.WRITE,
         is_conditional=True,
         arguments=(PLAN_ID,),
-        call=lambda options: write(options, "DELETE", "clusters", options.cluster, "plans", options.plan_id),
+        call=writes("DELETE", PLAN),
     ),
 )

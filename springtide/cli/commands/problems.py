@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from springtide.cli.call import get
-from springtide.cli.command import Command, Kind, argument
-from springtide.cli.tables import number, text
+from springtide.cli.call import reads
+from springtide.cli.command import Command, argument, listing
+from springtide.cli.tables import columns
 
 COMMANDS = (
-    Command(
+    listing(
         words=("problems", "list"),
         summary="List the codes of all errors",
         examples=("problems list",),
-        kind=Kind.LIST,
         in_cluster=False,
-        call=lambda options: get("problems"),
-        columns=(
-            text("code"),
-            number("status"),
-            text("retryable"),
-            text("kafka", "kafka_error.name"),
-            text("title"),
-        ),
+        call=reads("problems"),
+        columns=columns("code #status retryable kafka=kafka_error.name title"),
     ),
     Command(
         words=("problems", "show"),
@@ -28,6 +21,6 @@ COMMANDS = (
         examples=("problems show election_not_needed",),
         in_cluster=False,
         arguments=(argument("code", metavar="CODE", help="the code, as an error names it"),),
-        call=lambda options: get("problems", options.code),
+        call=reads("problems/{code}"),
     ),
 )

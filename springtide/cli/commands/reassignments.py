@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from springtide.cli.arguments import PARTITION, TOPIC, count, replicas
-from springtide.cli.call import get, given, write
-from springtide.cli.command import Command, Kind, argument
-from springtide.cli.tables import number, text
+from springtide.cli.call import given, reads, writes
+from springtide.cli.command import Command, CommandKind, argument, change
+from springtide.cli.commands.partitions import PARTITION_PATH
+from springtide.cli.tables import columns
 
 COMMANDS = (
     Command(
         words=("reassignments", "list"),
         summary="List the partitions that are on their way to other brokers, and what holds them up",
         examples=("reassignments list", "reassignments list --topic orders --blocked"),
-        kind=Kind.LIST,
+        kind=CommandKind.LIST,
         arguments=(
             argument("--topic", metavar="TOPIC", help="only this topic's"),
             argument(
@@ -22,23 +23,14 @@ COMMANDS = (
                 help="only those that do not get on by themselves",
             ),
         ),
-        call=lambda options: get(
-            "clusters", options.cluster, "reassignments", topic=options.topic, blocked=options.blocked
-        ),
-        columns=(
-            text("topic"),
-            number("partition"),
-            text("from", "original_replicas"),
-            text("to", "target_replicas"),
-            number("in-sync", "targets_in_sync"),
-            number("remaining", "remaining_bytes"),
-            number("bytes", "size_bytes"),
-            text("blocked", "blocked.code"),
-            text("detail", "blocked.detail"),
-            text("operation", "operation_id"),
+        call=reads("clusters/{cluster}/reassignments", "topic", "blocked"),
+        columns=columns(
+            "topic #partition from=original_replicas to=target_replicas #in-sync=targets_in_sync "
+            "#remaining=remaining_bytes #bytes=size_bytes blocked=blocked.code detail=blocked.detail "
+            "operation=operation_id"
         ),
     ),
-    Command(
+    change(
         words=("reassignments", "start"),
         summary="Move a partition's replicas to these brokers",
         examples=(
@@ -46,7 +38,6 @@ COMMANDS = (
             "reassignments start orders 0 4:2:3 --throttle 50000000",
             "reassignments start orders 0 4:2:3 --dry-run",
         ),
-        kind=Kind.WRITE,
         is_conditional=True,
         arguments=(
             TOPIC,
@@ -64,36 +55,18 @@ COMMANDS = (
                 help="how much each broker may copy for it in a second (default: as much as it can)",
             ),
         ),
-        call=lambda options: write(
-            options,
+        call=writes(
             "PUT",
-            "clusters",
-            options.cluster,
-            "topics",
-            options.topic,
-            "partitions",
-            options.partition,
-            "assignment",
-            body=given(replicas=options.replicas, throttle_bytes_per_s=options.throttle),
+            f"{PARTITION_PATH}/assignment",
+            lambda options: given(replicas=options.replicas, throttle_bytes_per_s=options.throttle),
         ),
     ),
-    Command(
+    change(
         words=("reassignments", "cancel"),
         summary="Bring a partition's original replicas back",
         examples=("reassignments cancel orders 0 --reason 'clients time out'",),
-        kind=Kind.WRITE,
         is_conditional=True,
         arguments=(TOPIC, PARTITION),
-        call=lambda options: write(
-            options,
-            "DELETE",
-            "clusters",
-            options.cluster,
-            "topics",
-            options.topic,
-            "partitions",
-            options.partition,
-            "assignment",
-        ),
+        call=writes("DELETE", f"{PARTITION_PATH}/assignment"),
     ),
 )

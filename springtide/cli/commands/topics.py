@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import Final
 
 from springtide.cli.arguments import CONFIG, TOPIC, assignment, count, settings_of, sort_by
-from springtide.cli.call import Call, get, given, write
-from springtide.cli.command import Command, Kind, argument
+from springtide.cli.call import Json, given, reads, writes
+from springtide.cli.command import Command, CommandKind, argument, change
 from springtide.cli.commands.plans import CARRY_OUT, how
-from springtide.cli.tables import number, text
+from springtide.cli.tables import columns
+
+TOPICS: Final = "clusters/{cluster}/topics"
+TOPIC_PATH: Final = "clusters/{cluster}/topics/{topic}"
 
 
-def _create(options: Namespace) -> Call:
-    body = given(
+def _created(options: Namespace) -> Json:
+    return given(
         name=options.topic,
         partitions=options.partitions,
         replication_factor=options.replication_factor,
@@ -20,7 +24,6 @@ def _create(options: Namespace) -> Call:
         configs=settings_of(options.config),
         if_not_exists=options.if_not_exists or None,
     )
-    return write(options, "POST", "clusters", options.cluster, "topics", body=body)
 
 
 COMMANDS = (
@@ -28,29 +31,22 @@ COMMANDS = (
         words=("topics", "list"),
         summary="List topics",
         examples=("topics list", "topics list --sort=-partitions --limit 10"),
-        kind=Kind.LIST,
+        kind=CommandKind.LIST,
         arguments=(sort_by("name", "partitions"),),
-        call=lambda options: get("clusters", options.cluster, "topics", sort=options.sort),
-        columns=(
-            text("topic", "name"),
-            text("state"),
-            number("partitions"),
-            number("factor", "replication_factor"),
-            number("min-isr", "min_insync_replicas"),
-            number("online", "online_partitions"),
-            number("under-replicated", "under_replicated_partitions"),
-            number("under-min-isr", "under_min_isr_partitions"),
-            text("configs"),
+        call=reads(TOPICS, "sort"),
+        columns=columns(
+            "topic=name state #partitions #factor=replication_factor #min-isr=min_insync_replicas "
+            "#online=online_partitions #under-replicated=under_replicated_partitions "
+            "#under-min-isr=under_min_isr_partitions configs"
         ),
     ),
-    Command(
+    change(
         words=("topics", "create"),
         summary="Create a topic",
         examples=(
             "topics create orders --partitions 12 --replication-factor 3 --config min.insync.replicas=2",
             "topics create orders --replica-assignment 1:2:3,2:3:1 --dry-run",
         ),
-        kind=Kind.WRITE,
         arguments=(
             TOPIC,
             argument("--partitions", type=count, metavar="N", help="(default: the cluster's)"),
@@ -64,31 +60,30 @@ COMMANDS = (
             CONFIG,
             argument("--if-not-exists", action="store_true", help="accept the topic that exists"),
         ),
-        call=_create,
+        call=writes("POST", TOPICS, _created),
     ),
     Command(
         words=("topics", "show"),
         summary="Look at a topic",
         examples=("topics show orders",),
         arguments=(TOPIC,),
-        call=lambda options: get("clusters", options.cluster, "topics", options.topic),
+        call=reads(TOPIC_PATH),
     ),
     Command(
         words=("topics", "configs"),
         summary="Show what a topic overrides of the defaults",
         examples=("topics configs orders",),
         arguments=(TOPIC,),
-        call=lambda options: get("clusters", options.cluster, "topics", options.topic),
+        call=reads(TOPIC_PATH),
         pick="configs",
     ),
-    Command(
+    change(
         words=("topics", "add-partitions"),
         summary="Give a topic more partitions",
         examples=(
             "topics add-partitions orders 24 --reason 'twice as many consumers' --wait",
             "topics add-partitions orders 13 --replica-assignment 2:3:1 --dry-run",
         ),
-        kind=Kind.WRITE,
         is_conditional=True,
         arguments=(
             TOPIC,
@@ -100,47 +95,42 @@ COMMANDS = (
                 help="brokers of each new partition, such as 1:2:3,2:3:1, instead of our placement",
             ),
         ),
-        call=lambda options: write(
-            options,
+        call=writes(
             "PATCH",
-            "clusters",
-            options.cluster,
-            "topics",
-            options.topic,
-            body=given(partitions=options.partitions, assignments=options.replica_assignment),
+            TOPIC_PATH,
+            lambda options: given(partitions=options.partitions, assignments=options.replica_assignment),
         ),
     ),
-    Command(
+    change(
         words=("topics", "set-replication-factor"),
         summary="Give each partition of a topic more replicas, or fewer",
         examples=(
             "topics set-replication-factor orders 3 --throttle 50000000 --wait",
             "topics set-replication-factor orders 2 --dry-run",
         ),
-        kind=Kind.WRITE,
         is_conditional=True,
         arguments=(
             TOPIC,
             argument("factor", metavar="REPLICAS", type=count, help="how many each partition shall have"),
             *CARRY_OUT,
         ),
-        call=lambda options: write(
-            options,
+        call=writes(
             "PATCH",
-            "clusters",
-            options.cluster,
-            "topics",
-            options.topic,
-            body=given(replication_factor=options.factor, **how(options)),
+            TOPIC_PATH,
+            lambda options: given(replication_factor=options.factor, **how(options)),
         ),
     ),
-    Command(
+    change(
         words=("topics", "delete"),
         summary="Delete a topic and its data",
-        examples=("topics delete orders --reason 'moved to shop.orders'", "topics delete orders --dry-run"),
-        kind=Kind.WRITE,
+        examples=(
+            "topics delete orders --reason 'moved to shop.orders'",
+            "topics delete orders --dry-run",
+            "topics delete orders --yes",
+        ),
+        question="Delete topic {topic} of cluster {cluster}, with all its records?",
         is_conditional=True,
         arguments=(TOPIC,),
-        call=lambda options: write(options, "DELETE", "clusters", options.cluster, "topics", options.topic),
+        call=writes("DELETE", TOPIC_PATH),
     ),
 )

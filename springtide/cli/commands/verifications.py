@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from springtide.cli.call import get
-from springtide.cli.command import Command, Kind, argument
-from springtide.cli.tables import number, text
+from springtide.cli.call import reads
+from springtide.cli.command import Command, CommandKind, argument, listing
+from springtide.cli.tables import columns
 
+_VERIFICATION: Final = "clusters/{cluster}/verifications/{verification_id}"
 _ID: Final = argument("verification_id", metavar="VERIFICATION", help="its id, ver_...")
 _SHOWN: Final = "ver_Zk1lV0pCTEq4nY6mXw2v3A"
 
@@ -16,17 +17,11 @@ COMMANDS = (
         words=("verifications", "list"),
         summary="List what `pipeline verify --record` has told, newest first",
         examples=("verifications list", "verifications list --limit 1"),
-        kind=Kind.LIST,
-        call=lambda options: get("clusters", options.cluster, "verifications"),
-        columns=(
-            text("verification", "id"),
-            text("verdict"),
-            text("ended", "ended_at"),
-            number("partitions", "partitions_total"),
-            number("records"),
-            number("findings", "findings_total"),
-            text("by", "actor"),
-            text("reason"),
+        kind=CommandKind.LIST,
+        call=reads("clusters/{cluster}/verifications"),
+        columns=columns(
+            "verification=id verdict ended=ended_at #partitions=partitions_total #records "
+            "#findings=findings_total by=actor reason"
         ),
     ),
     Command(
@@ -34,26 +29,16 @@ COMMANDS = (
         summary="Look at a verification: how far each partition was looked at",
         examples=(f"verifications show {_SHOWN}",),
         arguments=(_ID,),
-        call=lambda options: get("clusters", options.cluster, "verifications", options.verification_id),
+        call=reads(_VERIFICATION),
     ),
-    Command(
+    listing(
         words=("verifications", "findings"),
         summary="List what a verification found to be wrong",
         examples=(f"verifications findings {_SHOWN}",),
-        kind=Kind.LIST,
         arguments=(_ID,),
-        call=lambda options: get(
-            "clusters", options.cluster, "verifications", options.verification_id, "findings"
-        ),
-        columns=(
-            text("kind"),
-            text("topic"),
-            number("partition"),
-            number("broker", "broker_id"),
-            number("from", "first_offset"),
-            number("to", "last_offset"),
-            number("batches"),
-            text("detail"),
+        call=reads(f"{_VERIFICATION}/findings"),
+        columns=columns(
+            "kind topic #partition #broker=broker_id #from=first_offset #to=last_offset #batches detail"
         ),
     ),
 )

@@ -1,7 +1,7 @@
-"""What the handlers of administrators' calls share: the way to the controller and back.
+"""The way to the controller and back, which all handlers of administrators' calls share.
 
-Each translates its request into a call of the contract, and an outcome for each thing that was named into its
-answer. Nothing is checked here that the controller checks: there is one place that decides, and one audit.
+Each handler translates its request into a call of the contract, and the outcome for each named thing into its
+answer. What the controller checks is not checked here, so that one place decides and one audit records it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from springtide.wire.errors import ErrorCode
 
 MESSAGE_CHARS_MAX = 1_000
 DEFAULT_TIMEOUT_MS = 30_000
-"""Of a request that states none."""
+"""The timeout of a request that states none."""
 
 _ERRORS: dict[ControllerError, tuple[ErrorCode, str]] = {
     ControllerError.OUTCOME_UNKNOWN: (
@@ -38,8 +38,10 @@ def administer(
     timeout: timedelta | None = None,
     answer: Callable[[Sequence[AdminOutcome]], None],
 ) -> None:
-    """Ask the controller; `answer` gets an outcome for each of the `named` things, in their order. named -1:
-    however many there are; then a failure of the whole is one outcome without a topic."""
+    """Ask the controller; `answer` gets an outcome for each of the `named` things, in their order.
+
+    named -1: any number; then a failure of the whole is one outcome without a topic.
+    """
 
     def done(response: AdminResponse) -> None:
         outcomes = response.outcomes
@@ -65,7 +67,7 @@ def administer(
 
 
 def error_fields(outcome: AdminOutcome) -> Mapping[str, object]:
-    """error_code and error_message, as most answers have them."""
+    """Return error_code and error_message, as most answers have them."""
     message = None if outcome.message is None else outcome.message[:MESSAGE_CHARS_MAX]
     return {"error_code": outcome.error_code, "error_message": message}
 
@@ -73,7 +75,7 @@ def error_fields(outcome: AdminOutcome) -> Mapping[str, object]:
 def grouped_by_topic(
     partitions: Sequence[tuple[str, int]], outcomes: Sequence[AdminOutcome]
 ) -> Mapping[str, list[tuple[int, AdminOutcome]]]:
-    """Numbers and outcomes by topic, in the order in which the topics come first."""
+    """Return numbers and outcomes by topic, topics in the order of their first partition."""
     grouped: dict[str, list[tuple[int, AdminOutcome]]] = {}
     for (topic, number), outcome in zip(partitions, outcomes, strict=True):
         grouped.setdefault(topic, []).append((number, outcome))

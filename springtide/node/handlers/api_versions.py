@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker speaks (KIP-35, KIP-511)."""
+"""ApiVersions: the APIs and versions of this broker (KIP-35, KIP-511)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ NAME_BYTES_MAX = 1024
 
 
 def handle(_context: NodeContext, request: Request) -> None:
-    """Clients say who they are from v3 on; an unusable name is an error there, as in Kafka."""
+    """Answer with all versions. From v3 on an unusable name of the client's software is an error, as in
+    Kafka."""
     message = request.decode()
     error = ErrorCode.NONE
     for name in (
@@ -25,7 +26,7 @@ def handle(_context: NodeContext, request: Request) -> None:
 
 
 def refuse_version(correlation_id: int) -> list[Chunk]:
-    """The answer to a version of ApiVersions that we lack: a v0 body, which every client can read."""
+    """Return the answer to an unknown version of ApiVersions: a v0 body, which every client can read."""
     body = codec.build(
         codec.response_type(ApiKey.API_VERSIONS, 0),
         {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": _api_keys()},

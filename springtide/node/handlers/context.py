@@ -1,7 +1,7 @@
-"""What a handler is given: one request, and the parts of its process that answers come from.
+"""The input of a handler: one request, and the parts of its process that answers come from.
 
-A handler decodes, asks, and completes the request's answer, now or later; it never awaits. That lets requests
-of one connection run side by side.
+A handler decodes, asks, and completes the request's answer, now or later; it never awaits. So requests of one
+connection run side by side.
 """
 
 from __future__ import annotations
@@ -13,43 +13,34 @@ from typing import TYPE_CHECKING
 from springtide.wire import codec
 from springtide.wire.apis import response_header_version
 from springtide.wire.framing import Chunk, encode_response_frame
+from springtide.wire.primitives import OnRest
 
 if TYPE_CHECKING:
     from springtide.node.administration import Administration
     from springtide.node.cluster_view import ClusterView
-    from springtide.node.connection import Answer
+    from springtide.node.connection import PendingAnswer
     from springtide.node.counters import NodeCounters
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Request:
-    """One request: the header's fields, the frame with its body, and the place its answer goes to."""
+    """One request: the header's fields, the frame with its body, and the place its answer goes to. now_ms:
+    monotonic, when it was started. on_rest: takes how many
+    bytes follow the message; None: there must be none."""
 
-    __slots__ = ("answer", "api_key", "api_version", "body_position", "correlation_id", "frame", "now_ms")
-
-    def __init__(
-        self,
-        *,
-        api_key: int,
-        api_version: int,
-        correlation_id: int,
-        frame: memoryview,
-        body_position: int,
-        answer: Answer,
-        now_ms: int,
-    ) -> None:
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.frame = frame
-        self.body_position = body_position
-        self.answer = answer
-        #: Monotonic milliseconds at which it was started.
-        self.now_ms = now_ms
+    api_key: int
+    api_version: int
+    correlation_id: int
+    frame: memoryview
+    body_position: int
+    answer: PendingAnswer
+    now_ms: int
+    on_rest: OnRest | None = None
 
     def decode(self) -> object:
-        """The body by the general codec. Raises MalformedRequest."""
+        """Return the body, by the general codec. Raise MalformedRequest."""
         message_type = codec.request_type(self.api_key, self.api_version)
-        return codec.decode(message_type, self.frame, self.body_position)
+        return codec.decode(message_type, self.frame, self.body_position, on_rest=self.on_rest)
 
     def reply(self, fields: Mapping[str, object]) -> None:
         """Answer with a message built from `fields` for the request's version: see codec.build."""
@@ -67,13 +58,13 @@ class Request:
         )
 
     def reply_nothing(self) -> None:
-        """Produce with acks=0 has no answer, but keeps its place in the order."""
+        """Keep the request's place in the order without an answer: Produce with acks=0."""
         self.answer.complete(())
 
 
 @dataclass(slots=True, kw_only=True)
 class NodeContext:
-    """What every process that speaks Kafka has for its handlers: the cluster as it knows it, the way to the
+    """The parts of a process that its handlers use: the known state of the cluster, the way to the
     controller, clocks and counters."""
 
     view: ClusterView

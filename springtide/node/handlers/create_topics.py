@@ -2,43 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, CreateTopicsCall, TopicToCreate
 from springtide.node.handlers.administer import administer, error_fields
 from springtide.node.handlers.context import NodeContext, Request
+from springtide.node.handlers.describe_configs import config_fields
 from springtide.node.topic_ids import topic_id_uuid
 from springtide.wire.errors import ErrorCode
 
-CONFIGS_NOT_TOLD = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-"""What an answer of v5 says in place of the new topic's settings, which DescribeConfigs tells."""
-
 
 def handle(context: NodeContext, request: Request) -> None:
+    """A topic that can't be made costs the request's other topics nothing, as in Kafka."""
     message = cast(Any, request.decode())
-    names = [topic.name for topic in message.topics]
-    wanted = tuple(_topic(topic) for topic in message.topics)
-    if len(set(names)) < len(names):
-        error = AdminOutcome(error_code=ErrorCode.INVALID_REQUEST, message="a topic is named twice")
-        _answer(request, names, [error] * len(names))
-        return
-    gaps = [name for name, topic in zip(names, message.topics, strict=True) if not _is_dense(topic)]
-    if gaps:
-        error = AdminOutcome(
-            error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            message=f"the partitions assigned to {gaps[0]!r} are not 0, 1, 2, ...",
-        )
-        _answer(request, names, [error] * len(names))
+    refused = dict(_refused(message.topics))
+    asked = [topic for topic in message.topics if topic.name not in refused]
+
+    def answer(outcomes: Sequence[AdminOutcome]) -> None:
+        names = [topic.name for topic in asked]
+        _answer(request, [*zip(names, outcomes, strict=True), *refused.items()])
+
+    if not asked:
+        answer([])
         return
     administer(
         context,
         request,
-        CreateTopicsCall(topics=wanted, validate_only=message.validate_only),
-        named=len(names),
+        CreateTopicsCall(topics=tuple(map(_topic, asked)), validate_only=message.validate_only),
+        named=len(asked),
         timeout=message.timeout,
-        answer=lambda outcomes: _answer(request, names, outcomes),
+        answer=answer,
     )
+
+
+def _refused(topics: Sequence[Any]) -> Iterator[tuple[str, AdminOutcome]]:
+    """Yield each name that is refused here, and why: it is asked for twice, or has not all partitions."""
+    count = Counter(topic.name for topic in topics)
+    for topic in topics:
+        if count[topic.name] > 1:
+            yield (
+                topic.name,
+                AdminOutcome(error_code=ErrorCode.INVALID_REQUEST, message="Duplicate topic name."),
+            )
+        elif not _is_dense(topic):
+            yield (
+                topic.name,
+                AdminOutcome(
+                    error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    message=f"the partitions assigned to {topic.name!r} are not 0, 1, 2, ...",
+                ),
+            )
 
 
 def _topic(topic: Any) -> TopicToCreate:
@@ -57,12 +72,11 @@ def _is_dense(topic: Any) -> bool:
     return numbers == list(range(len(numbers)))
 
 
-def _answer(request: Request, names: Sequence[str], outcomes: Sequence[AdminOutcome]) -> None:
+def _answer(request: Request, results: Sequence[tuple[str, AdminOutcome]]) -> None:
     request.reply(
         {
             "topics": [
-                {"name": name, **error_fields(outcome), **_created(outcome)}
-                for name, outcome in zip(names, outcomes, strict=True)
+                {"name": name, **error_fields(outcome), **_created(outcome)} for name, outcome in results
             ]
         }
     )
@@ -76,6 +90,5 @@ def _created(outcome: AdminOutcome) -> dict[str, object]:
         "topic_id": None if created.topic_id is None else topic_id_uuid(created.topic_id),
         "num_partitions": created.partitions,
         "replication_factor": created.replication_factor,
-        "topic_config_error_code": CONFIGS_NOT_TOLD,
-        "configs": None,
+        "configs": [config_fields(config) for config in outcome.configs],
     }

@@ -1,4 +1,4 @@
-"""DescribeConfigs: what applies, and where it comes from, from the controller (KIP-133, KIP-226, KIP-569)."""
+"""DescribeConfigs: settings in force and their sources, from the controller (KIP-133, KIP-226, KIP-569)."""
 
 from __future__ import annotations
 
@@ -65,13 +65,19 @@ def handle(context: NodeContext, request: Request) -> None:
     administer(context, request, call, named=len(known), answer=answer)
 
 
-def _config(config: DescribedConfig, *, with_synonyms: bool) -> dict[str, object]:
+def config_fields(config: DescribedConfig) -> dict[str, object]:
     return {
         "name": config.name,
         "value": config.value,
         "read_only": config.is_read_only,
         "config_source": SOURCES[config.source],
         "is_sensitive": False,
+    }
+
+
+def _config(config: DescribedConfig, *, with_synonyms: bool) -> dict[str, object]:
+    return {
+        **config_fields(config),
         "synonyms": [
             {"name": one.name, "value": one.value, "source": SOURCES[one.source]} for one in config.synonyms
         ]

@@ -1,7 +1,7 @@
 """From a frame to its handler.
 
-An API or version that is not advertised ends the connection, for the client would not understand any
-answer; but for ApiVersions, where the client can't know our versions yet (KIP-511).
+An API or version that is not advertised ends the connection, because the client would not understand any
+answer. ApiVersions is the exception: the client can't know our versions yet (KIP-511).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from springtide.node.clock import Clock
-from springtide.node.connection import Answer, Connection, Dispatch
+from springtide.node.connection import Connection, Dispatch, PendingAnswer
 from springtide.node.handlers import api_versions
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.wire.apis import UnsupportedApi
@@ -21,13 +21,15 @@ Handler = Callable[[C, Request], None]
 
 
 def make_dispatch(handlers: Mapping[int, Handler[C]], context: C, clock: Clock) -> Dispatch:
-    """Return what connections call with each frame; it raises MalformedRequest or UnsupportedApi.
+    """Return the function that connections call with each frame; it raises MalformedRequest or
+    UnsupportedApi.
 
-    handlers: one for each API that this process advertises."""
+    handlers: one for each API that this process advertises.
+    """
     requests = context.counters.requests
-    mono_ms = clock.mono_ms
+    mono_ms, on_rest = clock.mono_ms, context.counters.on_rest
 
-    def dispatch(connection: Connection, frame: memoryview, answer: Answer) -> None:
+    def dispatch(connection: Connection, frame: memoryview, answer: PendingAnswer) -> None:
         try:
             api_key, api_version, correlation_id, client_id, body_position = decode_request_header(frame)
         except UnsupportedApi as error:
@@ -47,6 +49,7 @@ def make_dispatch(handlers: Mapping[int, Handler[C]], context: C, clock: Clock) 
                 body_position=body_position,
                 answer=answer,
                 now_ms=mono_ms(),
+                on_rest=on_rest,
             ),
         )
 

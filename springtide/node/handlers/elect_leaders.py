@@ -37,7 +37,7 @@ def handle(context: NodeContext, request: Request) -> None:
 def _answer(
     request: Request, wanted: Sequence[tuple[str, int]] | None, outcomes: Sequence[AdminOutcome]
 ) -> None:
-    """Whoever named nothing is told the error of the whole, if there is one."""
+    """Answer. A request that named no partition gets the error of the whole, if there is one."""
     error = ErrorCode.NONE.value
     if wanted is None:
         error = next((outcome.error_code for outcome in outcomes if outcome.topic is None), error)

@@ -1,8 +1,8 @@
-"""FindCoordinator, answered honestly while there are neither groups nor transactions.
+"""FindCoordinator, while there are neither groups nor transactions.
 
 Groups: COORDINATOR_NOT_AVAILABLE, on which every client waits and asks again, as it would during a failover.
-Transactions: TRANSACTIONAL_ID_AUTHORIZATION_FAILED with a message that says why. It is the one code on which
-both the Java client and librdkafka stop at once; any other makes one of them ask for ever.
+Transactions: TRANSACTIONAL_ID_AUTHORIZATION_FAILED with a message that says why. It is the only code on which
+both the Java client and librdkafka stop at once; on any other, one of them asks without end.
 """
 
 from __future__ import annotations
@@ -29,6 +29,6 @@ def handle(_context: NodeContext, request: Request) -> None:
         error, text = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS
     else:
         error, text = ErrorCode.INVALID_REQUEST, UNKNOWN_KEY_TYPE
-    nobody = {"node_id": -1, "host": "", "port": -1, "error_code": error, "error_message": text}
+    nowhere = {"node_id": -1, "host": "", "port": -1, "error_code": error, "error_message": text}
     keys = getattr(message, "coordinator_keys", ())  # v4 on: several keys a request (KIP-699)
-    request.reply({**nobody, "coordinators": [{"key": key, **nobody} for key in keys]})
+    request.reply({**nowhere, "coordinators": [{"key": key, **nowhere} for key in keys]})

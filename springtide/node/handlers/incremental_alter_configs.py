@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs: settings of topics, brokers and the cluster, to the controller (KIP-339).
 
-No setting of this release is a list, so nothing can be appended to one or subtracted from it.
+Lists are set as a whole: nothing is appended to one or subtracted from it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from springtide.node.handlers.context import NodeContext, Request
 from springtide.wire.errors import ErrorCode
 
 KINDS = {2: ResourceKind.TOPIC, 4: ResourceKind.BROKER}
-"""Kafka's resource types; of the others, which log as they like, none is here."""
+"""Kafka's resource types that have settings here."""
 SET, DELETE = 0, 1
 
 
@@ -65,7 +65,8 @@ def _refusal(resource: Any) -> AdminOutcome | None:
     for config in resource.configs:
         if config.config_operation not in (SET, DELETE):
             return AdminOutcome(
-                error_code=ErrorCode.INVALID_CONFIG, message=f"{config.name} is no list: set it, or delete it"
+                error_code=ErrorCode.INVALID_CONFIG,
+                message=f"{config.name} can't be appended to or subtracted from: set it, or delete it",
             )
         if config.config_operation == SET and config.value is None:
             return _invalid(f"{config.name} can't be set to null: delete it")

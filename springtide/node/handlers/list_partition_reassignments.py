@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: those that run, from the metadata stream, whoever began them (KIP-455)."""
+"""ListPartitionReassignments: all that are under way, from the metadata stream (KIP-455)."""
 
 from __future__ import annotations
 

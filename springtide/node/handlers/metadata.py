@@ -87,8 +87,8 @@ def _topic(view: ClusterView, topic: TopicState, now_ms: int) -> dict[str, objec
 
 def _partition(view: ClusterView, state: PartitionState, now_ms: int) -> dict[str, object]:
     leader = state.leader
-    # Replicas make their logs in one order and at about one pace: where ours is still to come, the leader's
-    # may be too, and a client that is told to wait asks again sooner than one that was refused there.
+    # Brokers make their logs in one order and at about one pace. While ours is missing, the leader's may be
+    # missing too, and a client that is told to wait asks again sooner than one that the leader refused.
     is_unmade = (state.topic_id, state.partition) in view.unmade
     has_leader = leader != NO_LEADER and not is_unmade and view.may_be_named_leader(leader, now_ms)
     return {

@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable
 
 from localcluster.cluster import LocalCluster, WaitedTooLong
-from localcluster.load import Load, read_everything
-from localcluster.stall import kill_leader
+from localcluster.load import ClientLoad, kill_leader, read_everything
 from localcluster.verdict import judge
 from tests.faults.family import Trial
 
@@ -37,7 +36,7 @@ def run(trial: Trial, size: tuple[int, float]) -> None:
     with LocalCluster(trial.directory, controllers=2, on_progress=trial.tell) as cluster:
         cluster.form()
         cluster.create_topic(BEFORE, partitions=BEFORE_PARTITIONS)
-        load = Load(
+        load = ClientLoad(
             bootstrap_servers=cluster.bootstrap_servers,
             topic=BEFORE,
             partitions=BEFORE_PARTITIONS,
@@ -73,7 +72,7 @@ def run(trial: Trial, size: tuple[int, float]) -> None:
             trial.failures.append(verdict.describe())
 
 
-def _create(cluster: LocalCluster, load: Load, trial: Trial, *, partitions: int) -> float:
+def _create(cluster: LocalCluster, load: ClientLoad, trial: Trial, *, partitions: int) -> float:
     """Create the topic and kill both; when the 201 came."""
     begun = time.monotonic()
     cluster.create_topic(NEW, partitions=partitions, wait=False)
@@ -93,7 +92,7 @@ def _create(cluster: LocalCluster, load: Load, trial: Trial, *, partitions: int)
     return answered
 
 
-def _kill_leader(cluster: LocalCluster, load: Load, trial: Trial) -> int:
+def _kill_leader(cluster: LocalCluster, load: ClientLoad, trial: Trial) -> int:
     trial.faults["kill_broker"] += 1
     return round(kill_leader(cluster, load, trial.tell) * 1000)
 

@@ -18,6 +18,7 @@ from tests.faults.hosts.cluster import HostCluster
 ROUNDS = {"ci": 1, "full": 4}
 RECORDS = 400
 WATCH_SECONDS = 5.0
+READ_SECONDS_MAX = 120.0
 STORED_SECONDS = 1.5
 """After so long the first high watermark of a partition is stored."""
 
@@ -142,7 +143,7 @@ def write(trial: Trial, cluster: HostCluster, topic: str) -> set[bytes]:
 
     for number in range(RECORDS):
         producer.produce(topic, value=f"{topic}-{number}".encode(), partition=0, on_delivery=told)
-    producer.flush(30.0)
+    producer.flush(60.0)
     assert len(acknowledged) == RECORDS, f"{topic}: only {len(acknowledged)} of {RECORDS} were acknowledged"
     trial.count("records acknowledged", len(acknowledged))
     trial.tell(f"{topic}: {len(acknowledged)} records acknowledged")
@@ -159,7 +160,7 @@ def read(trial: Trial, cluster: HostCluster, topic: str) -> set[bytes]:
         _, end_offset = consumer.get_watermark_offsets(partition, timeout=30.0)
         consumer.assign([partition])
         values: set[bytes] = set()
-        offset, deadline = 0, time.monotonic() + 30.0
+        offset, deadline = 0, time.monotonic() + READ_SECONDS_MAX
         while offset < end_offset and time.monotonic() < deadline:
             message = consumer.poll(1.0)
             if message is not None and message.error() is None:

@@ -218,8 +218,8 @@ def follow(
         if tuple(after.assignment[move["partition"]]) != replicas:
             on.trouble.append(f"{title}: partition {move['partition']} is not on {replicas}")
     moved = {move["partition"] for move in moves}
-    for partition, replicas in before.assignment.items():
-        if partition not in moved and after.assignment[partition] != replicas:
+    for partition, held in before.assignment.items():
+        if partition not in moved and after.assignment[partition] != held:
             on.trouble.append(f"{title}: partition {partition} moved, which was not planned")
     came = copies(before.assignment, after.assignment)
     stay = [*FIRST, *JOINING] if not leaving else LAST

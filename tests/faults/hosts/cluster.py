@@ -25,9 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localcluster.cluster import FirstPorts, LocalCluster
-from localcluster.place import Place
 from localcluster.ports import is_accepting
-from localcluster.processes import ProcessFailed, SupervisedProcess
+from localcluster.processes import ProcessFailed, ProcessPlace, SupervisedProcess
 from tests.faults.hosts.disk import SIZE_BYTES, HostDisk, remove_stale_cgroups
 from tests.faults.hosts.network import Network
 from tests.faults.hosts.sandbox import NETNS_FOLDER, find_faketime, require_sandbox
@@ -145,7 +144,7 @@ class HostCluster(LocalCluster):
             has_own_clock=self._faketime is not None and name.startswith("broker-"),
         )
 
-    def _place(self, name: str) -> Place:
+    def _place(self, name: str) -> ProcessPlace:
         host = self.hosts[name]
         environment = {}
         if self._faketime is not None and host.has_own_clock:
@@ -161,7 +160,7 @@ class HostCluster(LocalCluster):
             str(host.boot_id_file),
             "-" if host.disk is None else host.disk.cgroup_procs,
         ]
-        return Place(address=self.network.addresses[name], prefix=prefix, environment=environment)
+        return ProcessPlace(address=self.network.addresses[name], prefix=prefix, environment=environment)
 
     # --- life ---------------------------------------------------------------------------------------------
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataplane.storage.disk import Disk, PosixDisk
-from dataplane.storage.divergent import list_aside, read_aside
+from dataplane.storage.divergent import list_aside
 from tests.checker.history import Function, Item, Operation, Outcome
 from tests.checker.values import decode_value
 from tests.faults.jepsen2013.tally import Write
+from tests.kit.dataplane.asides import read_aside
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,12 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from localcluster.cluster import LocalCluster
-from localcluster.load import Load, ends_of, read_everything
+from localcluster.load import ClientLoad, ends_of, read_everything
 from localcluster.rest import Json
 from localcluster.verdict import judge
 from tests.faults.family import Trial
 from tests.faults.metadata.databases import Database, Postgres, Sqlite
-from tests.postgres import running_postgres
+from tests.kit.postgres import running_postgres
 
 PARTITIONS = 6
 RECORDS_PER_SECOND = 200
@@ -73,7 +73,7 @@ class Run:
         self.tell = trial.tell
         self.step_seconds = step_seconds
         self.backup = cluster.directory / "backup"
-        self.loads: list[Load] = []
+        self.loads: list[ClientLoad] = []
 
     def conduct(self) -> None:
         self.cluster.form()
@@ -198,7 +198,7 @@ class Run:
         body = {"name": topic, "cluster": self.cluster.name, "assignments": rotated}
         self.cluster.api.post("/topics", body)
         self.cluster.wait_until_in_sync(topic)
-        load = Load(
+        load = ClientLoad(
             bootstrap_servers=self.cluster.bootstrap_servers,
             topic=topic,
             partitions=PARTITIONS,
@@ -274,7 +274,7 @@ class Run:
         bound = "" if to_seq is None else f"&to_seq={to_seq}"
         return self.cluster.api.get(f"/audit/verification?cluster={self.cluster.name}{bound}")
 
-    def _read(self, load: Load) -> None:
+    def _read(self, load: ClientLoad) -> None:
         records = read_everything(
             bootstrap_servers=self.cluster.bootstrap_servers,
             topic=load.topic,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from localcluster.rest import ControllerApi, PartitionView, RestFailed, open_rest_client
+from localcluster.rest import ControllerApi, RestFailed, RestPartition, open_rest_client
 from tests.faults.hosts.cluster import HostCluster, broker_host, controller_host, zookeeper_host
 from tests.faults.hosts.network import CLIENTS
 
@@ -101,7 +101,7 @@ class Arena:
         free = [host for host in hosts if self.may_harm(host)]
         return self.rng.choice(free) if free else None
 
-    def views(self) -> list[PartitionView] | None:
+    def views(self) -> list[RestPartition] | None:
         """The partitions as the controllers tell them; None while none does."""
         if self._impatient is None:
             self._impatient = open_rest_client(self.cluster.controller_urls)
@@ -149,7 +149,7 @@ class Arena:
         self.ongoing.remove(fault)
 
 
-def is_whole(views: Sequence[PartitionView]) -> bool:
+def is_whole(views: Sequence[RestPartition]) -> bool:
     """Every partition has a leader and all its replicas in sync."""
     return bool(views) and all(
         view.leader is not None and set(view.isr) == set(view.replicas) for view in views

@@ -7,6 +7,7 @@ the end, so what is not acknowledged is never surely absent: always `info`.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from kafka import KafkaProducer
@@ -71,10 +72,11 @@ class RecordedKafkaPythonProducer:
 
     def close(self, *, flush_seconds: float) -> int:
         """Waits for the answers; what has none by then is written as `info`. How many those were."""
-        for end in (
+        ends: tuple[Callable[[], object], ...] = (
             lambda: self._producer.flush(timeout=flush_seconds),
             lambda: self._producer.close(timeout=1.0),
-        ):
+        )
+        for end in ends:
             try:
                 end()
             except KafkaError as error:  # both wait for answers, and say so when none comes

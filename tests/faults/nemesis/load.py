@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from localcluster.processes import Command, SupervisedProcess
+from localcluster.processes import ProcessCommand, SupervisedProcess
 from tests.checker.history import Operation, read_history
 from tests.faults.nemesis.worker import CONSUMER, FLUSH_SECONDS_MAX, KAFKA_PYTHON, PRODUCER
 
@@ -50,7 +50,7 @@ class Load:
         self.processes = {
             client.name: SupervisedProcess(
                 name=client.name,
-                command=Command(
+                command=ProcessCommand(
                     arguments=[
                         *(sys.executable, "-m", "tests.faults.nemesis.worker", client.role),
                         *("--bootstrap", bootstrap_servers),

@@ -13,7 +13,7 @@ from kio.schema.metadata.v7.response import MetadataResponse
 
 from controller.shell.rows import chunk_path, chunks_of, decode_chunk
 from localcluster.cluster import LocalCluster
-from localcluster.rest import PartitionView
+from localcluster.rest import RestPartition
 from springtide.wire.codec import decode
 from tests.checker.placement import Partition, View, check_placement
 from tests.checker.verdict import Anomaly
@@ -54,7 +54,7 @@ def compare_views(
     return check_placement(read_zookeeper(cluster, topic, topic_id, partitions=len(rest)), views)
 
 
-def _facts(view: PartitionView) -> Partition:
+def _facts(view: RestPartition) -> Partition:
     return {
         "leader": -1 if view.leader is None else view.leader,
         "leader_epoch": view.leader_epoch,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from localcluster.processes import ProcessFailed
-from localcluster.rest import PartitionView, RestFailed
+from localcluster.rest import RestFailed, RestPartition
 from tests.checker.check import check
 from tests.checker.from_clients import Recorder, ends_of, read_finally
 from tests.checker.history import Function, History, Key, Operation, Outcome, write_history
@@ -168,12 +168,12 @@ def finish(cluster: HostCluster, load: Load, recorder: Recorder, outcomes: Outco
         outcomes.failures.append(f"a replica's disk can't be read: {error}")
 
 
-def wait_until_whole(cluster: HostCluster) -> list[PartitionView]:
+def wait_until_whole(cluster: HostCluster) -> list[RestPartition]:
     """Every broker is active and every replica in sync, and stays so: right after a heal the controllers may
     not yet have heard of what is broken."""
     since = time.monotonic()
 
-    def whole() -> list[PartitionView] | None:
+    def whole() -> list[RestPartition] | None:
         nonlocal since
         brokers = cluster.api.get(f"/clusters/{cluster.name}/brokers")["items"]
         views = cluster.partitions(TOPIC)

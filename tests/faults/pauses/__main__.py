@@ -128,13 +128,19 @@ class Standstills:
 
     def count(self) -> None:
         """Everything acknowledged is within the committed end."""
-        with Wire(self.cluster.brokers[self.cluster.leader(TOPIC, 0)].port) as wire:
-            wire.send(frames.frame(frames.list_offsets(TOPIC)))
-            answer = wire.receive()
-        end = int.from_bytes(answer[-12:-4], "big")  # ..., offset, leader epoch
+        end = self.cluster.wait_until("the leader tells the committed end", self._committed_end)
         self.tell(f"{self.acked} records acknowledged, the log ends at {end}")
         if end < self.acked:
             self.trial.failures.append(f"{self.acked - end} acknowledged records are gone")
+
+    def _committed_end(self) -> int | None:
+        """None: this broker does not lead any more, the preferred one does."""
+        with Wire(self.cluster.brokers[self.cluster.leader(TOPIC, 0)].port) as wire:
+            wire.send(frames.frame(frames.list_offsets(TOPIC)))
+            answer = wire.receive()
+        if frames.only_partition_error(frames.LIST_OFFSETS, answer):
+            return None
+        return int.from_bytes(answer[-12:-4], "big", signed=True)  # ..., offset, leader epoch
 
 
 def story(trial: Trial, standstills: tuple[tuple[str, float], ...]) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from localcluster.ports import PortReservation
-from localcluster.processes import Command, SupervisedProcess
+from localcluster.processes import ProcessCommand, SupervisedProcess
 from localcluster.zookeeper import ZooKeeper
-from tests.integration.controller.controller_process import ControllerProcess
-from tests.integration.controller.tiny_cluster import TinyBroker, create_topic, form, until
+from tests.kit.controller.controller_process import ControllerProcess
+from tests.kit.controller.tiny_cluster import TinyBroker, create_topic, form, until
 
 TOPICS, PARTITIONS = 6, 500
 #: A broker's lease: heartbeats that wait for no longer keep it. Such a creation takes 4 ms of a processor.
@@ -28,7 +28,7 @@ def busy(tmp_path: Path) -> Iterator[None]:
     burners = [
         SupervisedProcess(
             name=f"burner-{number}",
-            command=Command(arguments=[sys.executable, "-c", spin], working_directory=tmp_path),
+            command=ProcessCommand(arguments=[sys.executable, "-c", spin], working_directory=tmp_path),
             log_path=tmp_path / f"burner-{number}.log",
         )
         for number in range(os.cpu_count() or 1)

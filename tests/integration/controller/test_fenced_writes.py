@@ -99,6 +99,9 @@ async def test_what_a_controller_writes_after_the_next_was_elected_is_not_applie
         store = await make_cluster(old_meta, old_term)
         await store.persist(topic(3), old_term)
         tasks.start_soon(new.leadership.run, new.serve)
+        with anyio.fail_after(20):
+            while new.leadership.active is None:  # noqa: ASYNC110 - until it waits for the claim to go
+                await anyio.sleep(0.01)
         old_term.resign("paused, in the eyes of the others")
         new_term = await new.wait()
         assert new_term.controller_epoch == old_term.controller_epoch + 1

@@ -15,7 +15,7 @@ from admin_api.settings import ApiSettings
 from tests.hostile.asking import Reply, prepared
 from tests.hostile.drawing import Drawer, is_positive
 from tests.hostile.judging import Findings, judge
-from tests.integration.controller.test_http_bounds import connect, parse, read_to_end, serving
+from tests.kit.controller.http_bytes import connect, parse, read_to_end, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 from localcluster.ports import LOOPBACK, PortReservation
-from localcluster.processes import Command, SupervisedProcess
+from localcluster.processes import ProcessCommand, SupervisedProcess
 from localcluster.zookeeper import ZooKeeper
-from tests.integration.controller.controller_process import START_SECONDS_MAX, ControllerProcess
+from tests.kit.controller.controller_process import START_SECONDS_MAX, ControllerProcess
 
 OPERATOR = "operator-0123456789-0123456789"
 BROKER = "broker-0123456789-0123456789"
@@ -25,7 +25,7 @@ def broker_process(
     ]
     return SupervisedProcess(
         name=f"broker {broker_id}",
-        command=Command(arguments=arguments, working_directory=directory),
+        command=ProcessCommand(arguments=arguments, working_directory=directory),
         log_path=directory / f"broker-{broker_id}.log",
     )
 

@@ -10,82 +10,13 @@ import pytest
 import trio
 from crc32c import crc32c
 
-from springtide.wire import codec
+from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
-from springtide.wire.framing import encode_request_frame
-from springtide.wire.headers import decode_response_header, encode_request_header
 from springtide.wire.record_batch import BatchHeader, encode_header
-from tests.integration.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
+from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
+from tests.kit.dataplane.raw import Raw, list_offsets_fields, request
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, API_VERSIONS, INIT_PRODUCER_ID = (
-    0,
-    1,
-    2,
-    3,
-    10,
-    18,
-    22,
-)
-ANSWER_S = 5.0
-
-Test = Callable[["Wire", ClusterInProcess], Awaitable[None]]
-
-
-class Wire:
-    """One raw connection."""
-
-    def __init__(self, stream: trio.SocketStream) -> None:
-        self._stream = stream
-        self._received = b""
-
-    async def send(self, data: bytes) -> None:
-        await self._stream.send_all(data)
-
-    async def frame(self) -> bytes:
-        with trio.fail_after(ANSWER_S):
-            head = await self._exactly(4)
-            return await self._exactly(struct.unpack(">i", head)[0])
-
-    async def is_closed(self) -> bool:
-        with trio.fail_after(ANSWER_S):
-            try:
-                return not self._received and await self._stream.receive_some(1) == b""
-            except trio.BrokenResourceError:
-                return True
-
-    async def is_silent(self) -> bool:
-        with trio.move_on_after(0.2):
-            return not await self._stream.receive_some(1)
-        return True
-
-    async def _exactly(self, count: int) -> bytes:
-        while len(self._received) < count:
-            received = await self._stream.receive_some(65536)
-            if not received:
-                raise EOFError
-            self._received += received
-        taken, self._received = self._received[:count], self._received[count:]
-        return taken
-
-    async def ask(
-        self, api_key: int, api_version: int, fields: dict[str, object], *, correlation_id: int = 1
-    ) -> None:
-        await self.send(request(api_key, api_version, fields, correlation_id=correlation_id))
-
-    async def answer(self, api_key: int, api_version: int, *, correlation_id: int = 1):  # type: ignore[no-untyped-def]
-        frame = memoryview(await self.frame())
-        echoed, position = decode_response_header(frame, api_key=api_key, api_version=api_version)
-        assert echoed == correlation_id
-        return codec.decode(codec.response_type(api_key, api_version), frame, position)
-
-
-def request(api_key: int, api_version: int, fields: dict[str, object], *, correlation_id: int = 1) -> bytes:
-    head = encode_request_header(
-        api_key=api_key, api_version=api_version, correlation_id=correlation_id, client_id="test"
-    )
-    return encode_request_frame(
-        head, codec.encode(codec.build(codec.request_type(api_key, api_version), fields))
-    )
+Test = Callable[[Raw, ClusterInProcess], Awaitable[None]]
 
 
 def batch(value: bytes = b"v") -> bytes:
@@ -134,11 +65,11 @@ def on_a_broker(tmp_path: Path, test: Test) -> None:
             await cluster.controller.wait_for(lambda: table.get(topic_id, 0) is not None, "it is hosted")
             stream = await trio.open_tcp_stream("127.0.0.1", cluster.brokers[1].port)
             async with stream:
-                await test(Wire(stream), cluster)
+                await test(Raw(stream), cluster)
             async with await trio.open_tcp_stream("127.0.0.1", cluster.brokers[1].port) as other:
-                good = Wire(other)
-                await good.ask(API_VERSIONS, 0, {})
-                assert (await good.answer(API_VERSIONS, 0)).error_code == ErrorCode.NONE
+                good = Raw(other)
+                await good.begin(ApiKey.API_VERSIONS, 0, {})
+                assert (await good.answer(ApiKey.API_VERSIONS, 0)).error_code == ErrorCode.NONE
 
     trio.run(run)
 
@@ -152,13 +83,13 @@ def on_a_broker(tmp_path: Path, test: Test) -> None:
         struct.pack(">i", 0),
         struct.pack(">i", 2**31 - 1),
         struct.pack(">ihhih", 10, 99, 0, 1, -1),  # unknown API
-        struct.pack(">ihhih", 10, METADATA, 99, 1, -1),  # unknown version
-        struct.pack(">ihhihi", 14, METADATA, 1, 1, -1, 2**31 - 1),  # a count beyond the bytes
+        struct.pack(">ihhih", 10, ApiKey.METADATA, 99, 1, -1),  # unknown version
+        struct.pack(">ihhihi", 14, ApiKey.METADATA, 1, 1, -1, 2**31 - 1),  # a count beyond the bytes
     ],
     ids=lambda data: data[:12].hex(),
 )
 def test_bytes_that_are_no_request_close_the_connection_and_nothing_else(tmp_path: Path, data: bytes) -> None:
-    async def test(wire: Wire, cluster: ClusterInProcess) -> None:
+    async def test(wire: Raw, cluster: ClusterInProcess) -> None:
         await wire.send(data)
         assert await wire.is_closed()
         assert cluster.brokers[1].broker.counters.connections_closed_malformed == 1
@@ -166,46 +97,47 @@ def test_bytes_that_are_no_request_close_the_connection_and_nothing_else(tmp_pat
     on_a_broker(tmp_path, test)
 
 
-def test_junk_behind_a_request_is_malformed(tmp_path: Path) -> None:
-    async def test(wire: Wire, cluster: ClusterInProcess) -> None:
-        good = request(METADATA, 1, {"topics": None})
+def test_junk_behind_a_clients_request_is_ignored(tmp_path: Path) -> None:
+    async def test(wire: Raw, cluster: ClusterInProcess) -> None:
+        good = request(ApiKey.METADATA, 1, {"topics": None})
         await wire.send(struct.pack(">i", len(good) - 4 + 1) + good[4:] + b"x")
-        assert await wire.is_closed()
+        assert (await wire.answer(ApiKey.METADATA, 1)).brokers
+        assert cluster.brokers[1].broker.counters.requests_with_trailing_bytes == 1
 
     on_a_broker(tmp_path, test)
 
 
 def test_a_version_of_api_versions_that_is_too_new_gets_the_list_in_version_0(tmp_path: Path) -> None:
-    async def test(wire: Wire, cluster: ClusterInProcess) -> None:
-        await wire.send(struct.pack(">ihhih", 10, API_VERSIONS, 99, 7, -1))
-        answer = await wire.answer(API_VERSIONS, 0, correlation_id=7)
+    async def test(wire: Raw, cluster: ClusterInProcess) -> None:
+        await wire.send(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 99, 7, -1))
+        answer = await wire.answer(ApiKey.API_VERSIONS, 0, correlation_id=7)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert (PRODUCE, 0, 11) in [(k.api_key, k.min_version, k.max_version) for k in answer.api_keys]
+        assert (ApiKey.PRODUCE, 0, 11) in [(k.api_key, k.min_version, k.max_version) for k in answer.api_keys]
 
     on_a_broker(tmp_path, test)
 
 
 def test_answers_come_in_the_order_of_requests_though_a_long_poll_waits_in_front(tmp_path: Path) -> None:
-    async def test(wire: Wire, cluster: ClusterInProcess) -> None:
-        await wire.ask(FETCH, 4, fetch_fields("orders", max_wait_ms=30_000), correlation_id=1)
-        await wire.ask(METADATA, 1, {"topics": None}, correlation_id=2)
+    async def test(wire: Raw, cluster: ClusterInProcess) -> None:
+        await wire.begin(ApiKey.FETCH, 4, fetch_fields("orders", max_wait_ms=30_000), correlation_id=1)
+        await wire.begin(ApiKey.METADATA, 1, {"topics": None}, correlation_id=2)
         assert await wire.is_silent()
         # The produce behind both is started all the same, and ends the wait of the fetch in front.
-        await wire.ask(PRODUCE, 7, produce_fields("orders", batch()), correlation_id=3)
-        fetched = await wire.answer(FETCH, 4, correlation_id=1)
+        await wire.begin(ApiKey.PRODUCE, 7, produce_fields("orders", batch()), correlation_id=3)
+        fetched = await wire.answer(ApiKey.FETCH, 4, correlation_id=1)
         assert len(fetched.responses[0].partitions[0].records) == len(batch())
-        assert (await wire.answer(METADATA, 1, correlation_id=2)).topics[0].name == "orders"
-        produced = await wire.answer(PRODUCE, 7, correlation_id=3)
+        assert (await wire.answer(ApiKey.METADATA, 1, correlation_id=2)).topics[0].name == "orders"
+        produced = await wire.answer(ApiKey.PRODUCE, 7, correlation_id=3)
         assert produced.responses[0].partition_responses[0].base_offset == 0
 
     on_a_broker(tmp_path, test)
 
 
 def test_a_long_poll_ends_empty_when_its_time_is_up(tmp_path: Path) -> None:
-    async def test(wire: Wire, cluster: ClusterInProcess) -> None:
+    async def test(wire: Raw, cluster: ClusterInProcess) -> None:
         before = trio.current_time()
-        await wire.ask(FETCH, 4, fetch_fields("orders", max_wait_ms=150))
-        fetched = await wire.answer(FETCH, 4)
+        await wire.begin(ApiKey.FETCH, 4, fetch_fields("orders", max_wait_ms=150))
+        fetched = await wire.answer(ApiKey.FETCH, 4)
         assert trio.current_time() - before >= 0.149  # the broker counts whole milliseconds
         assert not fetched.responses[0].partitions[0].records
 
@@ -233,9 +165,9 @@ def test_a_long_poll_ends_empty_when_its_time_is_up(tmp_path: Path) -> None:
 def test_a_bad_produce_gets_its_code_and_leaves_the_log_empty(
     tmp_path: Path, version: int, fields: dict[str, object], error: ErrorCode
 ) -> None:
-    async def test(wire: Wire, cluster: ClusterInProcess) -> None:
-        await wire.ask(PRODUCE, version, fields)
-        answer = await wire.answer(PRODUCE, version)
+    async def test(wire: Raw, cluster: ClusterInProcess) -> None:
+        await wire.begin(ApiKey.PRODUCE, version, fields)
+        answer = await wire.answer(ApiKey.PRODUCE, version)
         assert answer.responses[0].partition_responses[0].error_code == error
         hosted = cluster.brokers[1].broker.table.get_by_name("orders", 0)
         assert hosted is not None
@@ -245,13 +177,13 @@ def test_a_bad_produce_gets_its_code_and_leaves_the_log_empty(
 
 
 def test_a_produce_of_a_version_before_batches_is_refused_by_partition(tmp_path: Path) -> None:
-    async def test(wire: Wire, cluster: ClusterInProcess) -> None:
+    async def test(wire: Raw, cluster: ClusterInProcess) -> None:
         body = (
             struct.pack(">hii", -1, 1000, 1)
             + struct.pack(">h6s", 6, b"orders")
             + struct.pack(">iii", 1, 0, 0)
         )
-        await wire.send(struct.pack(">ihhih", 10 + len(body), PRODUCE, 2, 1, -1) + body)
+        await wire.send(struct.pack(">ihhih", 10 + len(body), ApiKey.PRODUCE, 2, 1, -1) + body)
         frame = await wire.frame()
         assert struct.unpack_from(">ih", frame, 4 + 4 + 8 + 4) == (0, ErrorCode.UNSUPPORTED_VERSION)
 
@@ -259,33 +191,35 @@ def test_a_produce_of_a_version_before_batches_is_refused_by_partition(tmp_path:
 
 
 def test_acks_0_is_not_answered_but_keeps_its_place(tmp_path: Path) -> None:
-    async def test(wire: Wire, cluster: ClusterInProcess) -> None:
-        await wire.ask(PRODUCE, 7, produce_fields("orders", batch(), acks=0))
-        await wire.ask(PRODUCE, 7, produce_fields("orders", batch()), correlation_id=2)
-        answer = await wire.answer(PRODUCE, 7, correlation_id=2)
+    async def test(wire: Raw, cluster: ClusterInProcess) -> None:
+        await wire.begin(ApiKey.PRODUCE, 7, produce_fields("orders", batch(), acks=0))
+        await wire.begin(ApiKey.PRODUCE, 7, produce_fields("orders", batch()), correlation_id=2)
+        answer = await wire.answer(ApiKey.PRODUCE, 7, correlation_id=2)
         assert answer.responses[0].partition_responses[0].base_offset == 1
 
     on_a_broker(tmp_path, test)
 
 
 def test_acks_0_with_an_error_closes_the_connection(tmp_path: Path) -> None:
-    async def test(wire: Wire, cluster: ClusterInProcess) -> None:
-        await wire.ask(PRODUCE, 7, produce_fields("unknown", batch(), acks=0))
+    async def test(wire: Raw, cluster: ClusterInProcess) -> None:
+        await wire.begin(ApiKey.PRODUCE, 7, produce_fields("unknown", batch(), acks=0))
         assert await wire.is_closed()
 
     on_a_broker(tmp_path, test)
 
 
 def test_transactions_and_groups_are_refused_in_words(tmp_path: Path) -> None:
-    async def test(wire: Wire, cluster: ClusterInProcess) -> None:
-        await wire.ask(FIND_COORDINATOR, 1, {"key": "g", "key_type": 0})
-        assert (await wire.answer(FIND_COORDINATOR, 1)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        await wire.ask(FIND_COORDINATOR, 4, {"key_type": 1, "coordinator_keys": ["t"]})
-        (coordinator,) = (await wire.answer(FIND_COORDINATOR, 4)).coordinators
+    async def test(wire: Raw, cluster: ClusterInProcess) -> None:
+        await wire.begin(ApiKey.FIND_COORDINATOR, 1, {"key": "g", "key_type": 0})
+        assert (
+            await wire.answer(ApiKey.FIND_COORDINATOR, 1)
+        ).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await wire.begin(ApiKey.FIND_COORDINATOR, 4, {"key_type": 1, "coordinator_keys": ["t"]})
+        (coordinator,) = (await wire.answer(ApiKey.FIND_COORDINATOR, 4)).coordinators
         assert coordinator.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         assert "transactions" in coordinator.error_message
-        await wire.ask(INIT_PRODUCER_ID, 3, {"transactional_id": "t", "transaction_timeout": 1000})
-        answer = await wire.answer(INIT_PRODUCER_ID, 3)
+        await wire.begin(ApiKey.INIT_PRODUCER_ID, 3, {"transactional_id": "t", "transaction_timeout": 1000})
+        answer = await wire.answer(ApiKey.INIT_PRODUCER_ID, 3)
         assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
     on_a_broker(tmp_path, test)
@@ -295,10 +229,10 @@ def test_transactions_and_groups_are_refused_in_words(tmp_path: Path) -> None:
 def test_metadata_of_every_version_names_the_leader_and_refuses_what_is_not_there(
     tmp_path: Path, version: int
 ) -> None:
-    async def test(wire: Wire, cluster: ClusterInProcess) -> None:
+    async def test(wire: Raw, cluster: ClusterInProcess) -> None:
         topics = [{"name": name} for name in ("orders", "unknown", "../etc")]
-        await wire.ask(METADATA, version, {"topics": topics})
-        answer = await wire.answer(METADATA, version)
+        await wire.begin(ApiKey.METADATA, version, {"topics": topics})
+        answer = await wire.answer(ApiKey.METADATA, version)
         assert [(topic.name, topic.error_code) for topic in answer.topics] == [
             ("orders", ErrorCode.NONE),
             ("unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -312,13 +246,13 @@ def test_metadata_of_every_version_names_the_leader_and_refuses_what_is_not_ther
 
 @pytest.mark.parametrize("version", range(1, 10))
 def test_list_offsets_of_every_version_knows_both_ends(tmp_path: Path, version: int) -> None:
-    async def test(wire: Wire, cluster: ClusterInProcess) -> None:
-        await wire.ask(PRODUCE, 7, produce_fields("orders", batch()))
-        await wire.answer(PRODUCE, 7)
+    async def test(wire: Raw, cluster: ClusterInProcess) -> None:
+        await wire.begin(ApiKey.PRODUCE, 7, produce_fields("orders", batch()))
+        await wire.answer(ApiKey.PRODUCE, 7)
 
         async def find(timestamp: int) -> tuple[int, int, int]:
-            await wire.ask(LIST_OFFSETS, version, list_offsets_fields(timestamp))
-            (found,) = (await wire.answer(LIST_OFFSETS, version)).topics[0].partitions
+            await wire.begin(ApiKey.LIST_OFFSETS, version, list_offsets_fields(timestamp))
+            (found,) = (await wire.answer(ApiKey.LIST_OFFSETS, version)).topics[0].partitions
             return found.error_code, found.offset, found.timestamp
 
         assert [(await find(timestamp))[:2] for timestamp in (-2, -1, 0, 2)] == [
@@ -336,17 +270,10 @@ def test_list_offsets_of_every_version_knows_both_ends(tmp_path: Path, version: 
     on_a_broker(tmp_path, test)
 
 
-def list_offsets_fields(*timestamps: int) -> dict[str, object]:
-    partitions = [
-        {"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": -1} for timestamp in timestamps
-    ]
-    return {"replica_id": -1, "topics": [{"name": "orders", "partitions": partitions}]}
-
-
 def test_a_partition_asked_for_twice_is_looked_up_never(tmp_path: Path) -> None:
-    async def test(wire: Wire, _: ClusterInProcess) -> None:
-        await wire.ask(LIST_OFFSETS, 5, list_offsets_fields(0, 0))
-        answer = await wire.answer(LIST_OFFSETS, 5)
+    async def test(wire: Raw, _: ClusterInProcess) -> None:
+        await wire.begin(ApiKey.LIST_OFFSETS, 5, list_offsets_fields(0, 0))
+        answer = await wire.answer(ApiKey.LIST_OFFSETS, 5)
         assert [one.error_code for one in answer.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
 
     on_a_broker(tmp_path, test)

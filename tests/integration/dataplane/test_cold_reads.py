@@ -11,15 +11,11 @@ import pytest
 import trio
 
 from springtide.node import connection as connection_module
-from tests.integration.dataplane.clients import SMALL_BATCHES, produce, read
-from tests.integration.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
-from tests.integration.dataplane.gated_disk import GatedDisk
-from tests.integration.dataplane.test_bytes_on_the_wire import (
-    FETCH,
-    LIST_OFFSETS,
-    Wire,
-    list_offsets_fields,
-)
+from springtide.wire.apis import ApiKey
+from tests.kit.dataplane.clients_in_threads import SMALL_BATCHES, produce, read
+from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
+from tests.kit.dataplane.gated_disk import REACHED_S_MAX, GatedDisk
+from tests.kit.dataplane.raw import Raw, list_offsets_fields
 
 VALUES = [b"value %d " % number + b"x" * 90 for number in range(1_000)]
 SMALL = {"log.segment.bytes": "10240", "log.retention.check.interval.ms": "3600000"}
@@ -93,22 +89,22 @@ class SlowReader:
     def __init__(self, port: int) -> None:
         self._port = port
 
-    async def __aenter__(self) -> Wire:
+    async def __aenter__(self) -> Raw:
         sock = trio.socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32_768)
         await sock.connect(("127.0.0.1", self._port))
         self._stream = trio.SocketStream(sock)
-        return Wire(self._stream)
+        return Raw(self._stream)
 
     async def __aexit__(self, *_: object) -> None:
         await self._stream.aclose()
 
 
-async def slow_fetch(cluster: ClusterInProcess, wire: Wire) -> None:
+async def slow_fetch(cluster: ClusterInProcess, wire: Raw) -> None:
     """Asks for everything from offset 0 on, and waits until the broker is in the middle of sending it."""
     partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 50_000_000}
-    await wire.ask(
-        FETCH,
+    await wire.begin(
+        ApiKey.FETCH,
         11,
         {
             "replica_id": -1,
@@ -138,10 +134,10 @@ def test_retention_may_delete_a_segment_that_is_being_sent(tmp_path: Path) -> No
         expected = first.read_bytes()
         async with SlowReader(cluster.brokers[1].port) as wire:
             await slow_fetch(cluster, wire)
-            hosted.replica.delete_records(-1, now_ms=cluster.brokers[1].broker._ports.clock.mono_ms())
+            hosted.replica.role.delete_records(-1, now_ms=cluster.brokers[1].broker._ports.clock.mono_ms())
             await cluster.brokers[1].broker._maintenance.apply_retention()
             assert not first.exists()
-            answer = await wire.answer(FETCH, 11)
+            answer = await wire.answer(ApiKey.FETCH, 11)
         (partition,) = answer.responses[0].partitions
         assert bytes(partition.records) == expected
 
@@ -171,25 +167,25 @@ def test_a_lookup_that_waits_for_the_disk_holds_nobody_up(tmp_path: Path) -> Non
         assert hosted is not None
         async with SlowReader(cluster.brokers[1].port) as wire:
             disk.hold("pread", f"{0:020d}.")
-            await wire.ask(LIST_OFFSETS, 7, list_offsets_fields(0))
-            assert await trio.to_thread.run_sync(disk.reached.wait, 5)
+            await wire.begin(ApiKey.LIST_OFFSETS, 7, list_offsets_fields(0))
+            assert await trio.to_thread.run_sync(disk.reached.wait, REACHED_S_MAX)
             assert await produce(cluster.bootstrap(), "orders", [b"meanwhile"], acks="all") == [1_000]
             disk.release()
-            answer = await wire.answer(LIST_OFFSETS, 7)
+            answer = await wire.answer(ApiKey.LIST_OFFSETS, 7)
             assert (answer.topics[0].partitions[0].error_code, answer.topics[0].partitions[0].offset) == (
                 0,
                 0,
             )
             # The same again, but the leadership ends while the disk is slow.
             disk.hold("pread", f"{0:020d}.")
-            await wire.ask(LIST_OFFSETS, 7, list_offsets_fields(0))
-            assert await trio.to_thread.run_sync(disk.reached.wait, 5)
+            await wire.begin(ApiKey.LIST_OFFSETS, 7, list_offsets_fields(0))
+            assert await trio.to_thread.run_sync(disk.reached.wait, REACHED_S_MAX)
             cluster.controller.delete_topic("orders")
             await cluster.controller.wait_for(
                 lambda: cluster.brokers[1].broker.table.get(topic_id, 0) is None, "the replica goes"
             )
             disk.release()
-            answer = await wire.answer(LIST_OFFSETS, 7)
+            answer = await wire.answer(ApiKey.LIST_OFFSETS, 7)
             assert answer.topics[0].partitions[0].error_code == 6
         assert cluster.brokers[1].broker.directory.failure is None
 

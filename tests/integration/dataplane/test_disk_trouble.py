@@ -10,10 +10,10 @@ import confluent_kafka
 import pytest
 import trio
 
-from dataplane.core.replica import Role
-from tests.integration.dataplane.clients import SMALL_BATCHES, TIMEOUT_S, produce, read
-from tests.integration.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
-from tests.integration.dataplane.gated_disk import GatedDisk
+from dataplane.core.role import Offline
+from tests.kit.dataplane.clients_in_threads import SMALL_BATCHES, TIMEOUT_S, produce, read
+from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
+from tests.kit.dataplane.gated_disk import REACHED_S_MAX, GatedDisk
 
 VALUES = [b"value %d" % number for number in range(1_000)]
 MORE = [b"more %d" % number for number in range(1_000)]
@@ -41,10 +41,9 @@ def test_s28_a_slow_fsync_stalls_neither_heartbeats_nor_produce(tmp_path: Path) 
                 disk.hold("fsync", ".log")
                 offsets = await produce(cluster.bootstrap(), "orders", MORE, acks="all")
                 assert offsets == list(range(1_000, 2_000))
-                assert await trio.to_thread.run_sync(disk.reached.wait, 5)
+                assert await trio.to_thread.run_sync(disk.reached.wait, REACHED_S_MAX)
                 await wait_renewals(cluster, 3)
                 assert await produce(cluster.bootstrap(), "orders", [b"on"], acks="all") == [2_000]
-                assert cluster.brokers[1].broker.counters.loop_stall_ms_max < 1_000
                 disk.release()
                 hosted = cluster.brokers[1].broker.table.get(topic_id, 0)
                 assert hosted is not None
@@ -69,7 +68,7 @@ def test_a_log_that_is_slow_to_create_stalls_only_the_metadata_stream(tmp_path: 
                 await produce(cluster.bootstrap(), "orders", VALUES, acks="all")
                 disk.hold("fsync", "slow-0")
                 slow_id = cluster.controller.create_topic("slow", ((1,),))
-                assert await trio.to_thread.run_sync(disk.reached.wait, 5)
+                assert await trio.to_thread.run_sync(disk.reached.wait, REACHED_S_MAX)
                 await wait_renewals(cluster, 2)
                 assert await produce(cluster.bootstrap(), "orders", [b"on"], acks="all") == [1_000]
                 assert cluster.brokers[1].broker.table.get(slow_id, 0) is None
@@ -103,7 +102,7 @@ def test_a_leader_whose_disk_fails_hands_over_and_nothing_acknowledged_is_lost(
             broker = cluster.brokers[1].broker
             hosted = broker.table.get(topic_id, 0)
             assert hosted is not None
-            assert hosted.replica.role is Role.OFFLINE
+            assert isinstance(hosted.replica.role, Offline)
             assert hosted.log.log_end_offset == 1_000
             await cluster.wait_isr(topic_id, 2)
             assert not broker.is_ready()
@@ -163,8 +162,11 @@ def test_what_retention_deletes_is_out_of_range_for_a_consumer_and_gone_at_follo
                 assert hosted is not None
                 logs.append(hosted.log)
             await cluster.controller.wait_for(
-                lambda: logs[0].size_bytes < 8_192 + 4_096 and logs[0].log_start_offset > 0,
-                "the leader deletes",
+                lambda: (
+                    logs[0].log_start_offset > 0
+                    and logs[0].size_bytes - logs[0].segments[0].size_bytes < 8_192
+                ),
+                "the leader deletes all that may go",
             )
             start = logs[0].log_start_offset
             await cluster.controller.wait_for(

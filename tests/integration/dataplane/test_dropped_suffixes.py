@@ -10,8 +10,8 @@ import trio
 from dataplane.core.effects import WriteAside
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
-from tests.integration.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
-from tests.integration.dataplane.raw import Raw, connected
+from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
+from tests.kit.dataplane.raw import Raw, connected
 
 DEBUGGING = -2
 VALUES = [b"value %d" % number for number in range(6)]

@@ -8,8 +8,8 @@ import trio
 
 from controller.contract.partition_state import NO_LEADER
 from springtide.wire.errors import ErrorCode
-from tests.integration.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
-from tests.integration.dataplane.raw import Raw, connected
+from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
+from tests.kit.dataplane.raw import Raw, connected
 
 NAMED = 2**62 + 77
 EPOCH = 32_767
@@ -34,7 +34,7 @@ async def port_of_leader(cluster: ClusterInProcess, topic_id: str) -> int:
 
     def leads() -> bool:
         hosted = cluster.brokers[leader].broker.table.get(topic_id, 0)
-        return hosted is not None and hosted.replica.maximal_isr != ()
+        return hosted is not None and hosted.replica.role.maximal_isr != ()
 
     await controller.wait_for(leads, "it leads")
     return cluster.brokers[leader].port

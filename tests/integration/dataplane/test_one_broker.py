@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import trio
 
 from controller.contract.session import ShutdownKind
-from springtide.node.controller_client import Seen
-from tests.integration.dataplane.clients import produce, read
-from tests.integration.dataplane.cluster_in_process import cluster_in_process
+from tests.kit.dataplane.clients_in_threads import produce, read
+from tests.kit.dataplane.cluster_in_process import cluster_in_process
 
 VALUES = [b"value %d" % number for number in range(1000)]
 
@@ -83,8 +81,8 @@ def test_a_broker_that_is_stopped_while_it_starts_stops_cleanly(tmp_path: Path) 
         async with cluster_in_process(tmp_path) as cluster:
             await cluster.start(1)
             await cluster.brokers[1].stop()
-            broker, log_dir = cluster.open(1)
-            with trio.fail_after(10):
+            broker, log_dir = await cluster.open(1)
+            with trio.fail_after(60):
                 async with trio.open_nursery() as nursery:
 
                     async def stop() -> None:
@@ -92,7 +90,7 @@ def test_a_broker_that_is_stopped_while_it_starts_stops_cleanly(tmp_path: Path) 
                         nursery.cancel_scope.cancel()
 
                     nursery.start_soon(stop)
-                    nursery.start_soon(partial(broker.run, seen=Seen(0)))
+                    nursery.start_soon(broker.run)
             log_dir.abandon()
             running = await cluster.start(1)
             assert running.log_dir.last_shutdown is ShutdownKind.CLEAN
@@ -115,7 +113,11 @@ def test_a_deleted_topic_is_gone_and_its_name_can_be_used_again(tmp_path: Path) 
             hosted = table.get_by_name("orders", 0)
             assert hosted is not None
             assert hosted.topic_id == new_id
-            names = [entry.name for entry in cluster.data_dir(1).iterdir() if entry.name.startswith("orders")]
-            assert names == [f"orders-0.{new_id}"]
+            await cluster.controller.wait_for(
+                lambda: (
+                    [entry.name for entry in cluster.data_dir(1).glob("orders*")] == [f"orders-0.{new_id}"]
+                ),
+                "the old log is gone",  # unlinked in a thread
+            )
 
     trio.run(run)

@@ -8,8 +8,8 @@ from pathlib import Path
 import trio
 
 from controller.contract.partition_state import NO_LEADER
-from tests.integration.dataplane.clients import produce, read
-from tests.integration.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
+from tests.kit.dataplane.clients_in_threads import produce, read
+from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 
 VALUES = [b"value %d" % number for number in range(1000)]
 MORE = [b"more %d" % number for number in range(1000)]
@@ -126,7 +126,7 @@ def test_brokers_obey_the_clusters_settings_at_once_and_a_topics_own_before_them
             await produce(cluster.bootstrap(), "clicks", VALUES, acks="all")
             cluster.controller.configure({"log.retention.ms": "5000"})
             broker = cluster.brokers[1].broker
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 while broker.topic_settings(orders).retention_ms != 5000:  # noqa: ASYNC110 - it has no event
                     await trio.sleep(0.01)
             assert broker.topic_settings(clicks).retention_ms == 4000

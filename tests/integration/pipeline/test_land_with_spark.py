@@ -23,9 +23,9 @@ from pipeline.land.latest import read_latest
 from pipeline.land.reading import dataset, landed, read
 from springtide.wire.compression import Compression
 from springtide.wire.records import NewRecord, encode_batch
-from tests.integration.pipeline.land_driver import HAS_DELTA, MOMENTS, LandProcess
+from tests.kit.pipeline.land_driver import HAS_DELTA, MOMENTS, LandProcess
+from tests.kit.pipeline.land_world import data_files
 from tests.pipeline_proof.part import proving
-from tests.unit.land_world import data_files
 
 NOON_MS = 1_700_049_600_000
 pytestmark = [pytest.mark.timeout(300)]
@@ -113,6 +113,7 @@ def test_what_is_there_lands_once_by_spark_and_by_pyarrow(
     one = frame.filter((col("date") == "2023-11-15") & (col("hour") == 13) & (col("partition") == 0))
     assert one.count() == 60
     row = one.orderBy("offset").first()
+    assert row is not None
     assert (row["timestamp"].minute, row["topic"], row["headers"][0]["key"]) == (0, topic.name, "h")
 
 

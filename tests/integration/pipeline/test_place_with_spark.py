@@ -17,6 +17,8 @@ pytestmark = [
     pytest.mark.skipif(not ARCHIVES, reason="only where executors are processes of their own"),
 ]
 EXECUTORS = 2
+ROUNDS_MAX = 10
+"""On a busy machine the second executor comes when the first has done everything."""
 
 
 def test_tasks_run_in_two_executors_with_what_the_archive_holds(spark: Any) -> None:
@@ -30,7 +32,7 @@ def test_tasks_run_in_two_executors_with_what_the_archive_holds(spark: Any) -> N
 
         from pipeline.source import reading
 
-        time.sleep(0.2)  # so that one executor does not take all the tasks
+        time.sleep(0.2)  # so that one executor does not take all the tasks while the other asks
         executor = int(Path(f"/proc/{os.getppid()}/stat").read_text().rsplit(")", 1)[1].split()[1])
         command = Path(f"/proc/{executor}/cmdline").read_bytes().split(b"\0")
         return json.dumps(
@@ -44,7 +46,10 @@ def test_tasks_run_in_two_executors_with_what_the_archive_holds(spark: Any) -> N
         )
 
     asked = spark.range(0, 16, 1, 8).select(udf(place, useArrow=False)(col("id")).alias("told"))
-    told = [json.loads(row["told"]) for row in asked.collect()]
+    for _ in range(ROUNDS_MAX):
+        told = [json.loads(row["told"]) for row in asked.collect()]
+        if len({one["executor"] for one in told}) == EXECUTORS:
+            break
     assert sorted(one["number"] for one in told) == list(range(16))
     assert len({one["executor"] for one in told}) == len({one["folder"] for one in told}) == EXECUTORS
     assert {one["main"] for one in told} == {"org.apache.spark.executor.CoarseGrainedExecutorBackend"}

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from localcluster.cluster import LocalCluster
+from localcluster.rest import ControllerApi
 from pipeline.client.client import Client
 from pipeline.client.values import TopicPartition
 from pipeline.jobs.cli import main
-from pipeline.plan.history import History
+from pipeline.plan.history import LoadHistory
 from pipeline.plan.report import HistoryRead
-from pipeline.plan.request import Rates
+from pipeline.plan.request import PartitionRates
 from pipeline.plan.samples import PARTITIONS, TOPICS
 from pipeline.plan.spark_history import read_loads
 from pipeline.plan.spark_windows import (
@@ -72,9 +73,9 @@ def counted(second: int, bytes_out: int, *, broker_id: int = 1) -> dict[str, Any
 
 def kept(
     tmp_path: Path, partitions: list[dict[str, Any]], topics: list[dict[str, Any]] | None = None
-) -> History:
+) -> LoadHistory:
     """Two files each, neither in order, as two collectors leave them."""
-    history = History(str(tmp_path / "load"))
+    history = LoadHistory(str(tmp_path / "load"))
     for name, rows, schema in (("partitions", partitions, PARTITIONS), ("topics", topics or [], TOPICS)):
         for half in (rows[1::2], rows[::2]):
             batch = pa.RecordBatch.from_pylist(half[::-1], schema=schema)
@@ -154,7 +155,7 @@ def test_windows_become_one_rate_by_mean_by_quantile_or_by_the_highest(spark: An
     read, rates = read_loads(
         spark, history, cluster="c", last_s=300.0, window_s=60, gap_s_max=100.0, statistic="max"
     )
-    assert rates == {("id", 0): Rates(bytes_in=100.0)}  # the busy window is longer ago
+    assert rates == {("id", 0): PartitionRates(bytes_in=100.0)}  # the busy window is longer ago
     assert read == HistoryRead(
         6, "2026-11-22T12:16:01+00:00", "2026-11-22T12:21:01+00:00", window_s=60, statistic="max"
     )
@@ -180,10 +181,10 @@ def test_what_consumers_read_is_shared_out_by_what_was_written(spark: Any, tmp_p
         statistic="avg",
     )
     assert {number: rate for (_, number), rate in rates.items()} == {
-        0: Rates(300.0, 600.0),
-        1: Rates(100.0, 200.0),
-        2: Rates(0.0, 50.0),
-        3: Rates(0.0, 50.0),
+        0: PartitionRates(300.0, 600.0),
+        1: PartitionRates(100.0, 200.0),
+        2: PartitionRates(0.0, 50.0),
+        3: PartitionRates(0.0, 50.0),
     }
 
 
@@ -225,17 +226,15 @@ def test_a_skewed_cluster_is_measured_planned_and_evened_out(
         for broker_id, broker in running_cluster.brokers.items()
         for word in ("--broker-metrics", f"{broker_id}={broker.address}:{broker.metrics_port}")
     ]
-    for _ in range(2):
+    for written in (300, 600):
         assert main([*shared, "--collect", "--every", "1s", "--for", "1s", *metrics], spark=spark) == 0
         told_now = json.loads(capsys.readouterr().out)
         assert (told_now["samples"], told_now["missed"]) == (2, 0)
         for number in range(6):
             write(client, TopicPartition(topic, number), records=300)
-        # Reports come within a second or two; the next samples are to have them.
-        deadline = time.monotonic() + 30
-        while any(not view.document["size_bytes"] for view in api.partitions(name, topic)):
-            assert time.monotonic() < deadline, "no leader has reported its logs' sizes"
-            time.sleep(0.1)
+        # Reports come within a second or two. The next samples must have all of them: partitions whose last
+        # records are not in yet would look half as busy, and could not be evened out.
+        running_cluster.wait_until("leaders have reported", partial(have_told, api, name, topic, written))
     assert main([*shared, "--collect", "--every", "1s", "--for", "1s"], spark=spark) == 0
     capsys.readouterr()
 
@@ -264,6 +263,11 @@ def test_a_skewed_cluster_is_measured_planned_and_evened_out(
 
     assert main([word for word in wanted if word not in ("--output", "json")], spark=spark) == 0
     assert "nothing to move" in capsys.readouterr().out
+
+
+def have_told(api: ControllerApi, cluster: str, topic: str, records: int) -> bool:
+    """Whether the leader of every partition has reported so many records."""
+    return {view.document["log_end_offset"] for view in api.partitions(cluster, topic)} == {records}
 
 
 def plan_ids(cluster: LocalCluster) -> set[str]:

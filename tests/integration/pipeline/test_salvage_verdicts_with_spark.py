@@ -14,7 +14,7 @@ from pipeline.salvage.identity import IDENTITY_SCHEMA
 from pipeline.salvage.report import MISSING, PRESENT, REPEATED, SUPERSEDED
 from pipeline.salvage.spark_tasks import IDENTITIES
 from pipeline.salvage.verdicts import hits_of, latest_keys_of, runs_of, verdicts
-from tests.unit.salvage_world import PLAIN, World
+from tests.kit.pipeline.salvage_world import PLAIN, World
 
 pytestmark = [pytest.mark.timeout(300)]
 STEPS = 60

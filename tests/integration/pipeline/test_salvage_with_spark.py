@@ -92,11 +92,11 @@ class Clicks:
             assert self.plain.flush(60.0) == 0
             try:
                 assert self.idempotent.flush(60.0) == 0
-            except (KafkaException, KafkaError) as error:
-                told = error.args[0] if isinstance(error, KafkaException) else error
+            except KafkaException as error:
+                told = error.args[0]
                 assert told.fatal(), told
                 self.idempotent.purge()
-                with suppress(KafkaException, KafkaError):
+                with suppress(KafkaException):
                     self.idempotent.flush(10.0)
                 self.idempotent = self._producer(is_idempotent=True)
             if not self._refused:

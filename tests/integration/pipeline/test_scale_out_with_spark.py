@@ -20,7 +20,7 @@ from pipeline.client.values import TopicPartition
 from pipeline.land.reading import dataset, landed
 from springtide.wire.compression import Compression
 from springtide.wire.records import NewRecord, encode_batch
-from tests.integration.pipeline.spark_places import (
+from tests.kit.pipeline.spark_places import (
     LOCAL_CLUSTER,
     PYTHON,
     WORKERS_FOLDER,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.walks import blocks, typed, up
+from tests.kit.walks import blocks, typed, up
 
 # Five Sparks are started one after the other.
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(700)]

@@ -10,7 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from controller.database import migrate
-from tests.postgres import running_postgres
+from controller.database.sql import Database
+from tests.kit.controller.sql import run_in_place
+from tests.kit.postgres import running_postgres
 
 _numbers = itertools.count()
 
@@ -41,3 +43,15 @@ def database_url(empty_url: str) -> str:
     """A database at the newest revision."""
     migrate.upgrade(empty_url)
     return empty_url
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[Database]:
+    opened = Database.open(database_url, run_sync=run_in_place)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "trio"

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,27 +10,16 @@ import pytest
 import sqlalchemy as sa
 
 from controller.audit import history, verification
+from controller.audit.chain import hash_row
 from controller.audit.change import AuditedChange, Entity, partition_id
 from controller.audit.history import Intent, Outcome, RequestOutcome
 from controller.audit.outbox import AuditOutbox
 from controller.audit.verification import MismatchCode, Verification, verify
-from controller.database.sql import Database, DatabaseRejected, run_in_place
+from controller.database.sql import Database, DatabaseRejected
 from controller.database.tables import GENESIS, audit, audit_heads, audit_outcomes
 from controller.shell.clock import SystemClock
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
-@pytest.fixture
-def store(database_url: str) -> Iterator[Database]:
-    store = Database.open(database_url, run_sync=run_in_place)
-    yield store
-    store.close()
 
 
 def changed(epoch: int, *, cluster: str = "prod", topic_id: str = "t", **fields: Any) -> AuditedChange:
@@ -219,9 +208,7 @@ async def test_a_row_rehashed_after_it_was_altered_no_longer_precedes_the_next(s
     def rehash(connection: sa.Connection) -> None:
         statement = sa.select(audit).where(of_seq(2))
         row = dict(connection.execute(statement).mappings().one()) | {"actor": "mallory"}
-        row["hash"] = verification.hash_row(
-            row, position=row["chain_position"], previous_hash=row["previous_hash"]
-        )
+        row["hash"] = hash_row(row, position=row["chain_position"], previous_hash=row["previous_hash"])
         connection.execute(audit.update().where(of_seq(2)).values(actor="mallory", hash=row["hash"]))
 
     await store.write(rehash)

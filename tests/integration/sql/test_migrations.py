@@ -11,14 +11,19 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
+import migrations
 from controller.audit import history
 from controller.audit.change import Entity
 from controller.audit.history import Intent
 from controller.audit.verification import verify
 from controller.database import migrate, schema
-from controller.database.sql import Database, create_sql_engine, run_in_place
+from controller.database.sql import Database, create_sql_engine
 from controller.database.tables import metadata
+from tests.kit.controller.sql import run_in_place
+
+SCRIPTS = ScriptDirectory(next(iter(migrations.__path__)))
 
 
 def _tables(url: str) -> set[str]:
@@ -30,9 +35,8 @@ def _tables(url: str) -> set[str]:
 
 
 def test_there_is_one_head_and_every_file_name_says_what_it_does() -> None:
-    scripts = migrate.script_directory()
-    assert scripts.get_heads() == [schema.HEAD]
-    for script in scripts.walk_revisions():
+    assert SCRIPTS.get_heads() == [schema.HEAD]
+    for script in SCRIPTS.walk_revisions():
         name = script.path.rpartition("/")[2]
         assert name.startswith(f"{script.revision}_")
         assert len(name) > len(f"{script.revision}_.py") + 5
@@ -40,7 +44,7 @@ def test_there_is_one_head_and_every_file_name_says_what_it_does() -> None:
 
 def test_an_empty_database_is_brought_to_the_head_and_a_second_time_left_alone(empty_url: str) -> None:
     schema.upgrade(empty_url)
-    assert migrate.current_revision(empty_url) == migrate.script_directory().get_current_head()
+    assert migrate.current_revision(empty_url) == SCRIPTS.get_current_head()
     schema.upgrade(empty_url)
     migrate.upgrade(empty_url)
     assert _tables(empty_url) == set(metadata.tables) | {"alembic_version"}
@@ -120,7 +124,9 @@ def _write_as_revision_0003(connection: sa.Connection) -> None:
             "backfilled": number % 3 == 0,
             "gap_before": False,
         }
-        audit_id = connection.execute(rows.insert().values(row)).inserted_primary_key[0]
+        key = connection.execute(rows.insert().values(row)).inserted_primary_key
+        assert key is not None
+        audit_id = key[0]
         if number in (8, 10):
             outcome = {"audit_id": audit_id, "outcome": "refused", "code": "no", "detail": None, "at_ms": 1}
             connection.execute(outcomes.insert().values(outcome))
@@ -166,7 +172,7 @@ def test_the_history_of_the_revision_before_is_chained_as_it_stands(empty_url: s
 
 
 def test_each_step_can_be_taken_back_and_again(database_url: str) -> None:
-    steps = [script.revision for script in migrate.script_directory().walk_revisions()]
+    steps = [script.revision for script in SCRIPTS.walk_revisions()]
     for revision in [*steps[1:], "base"]:
         migrate.downgrade(database_url, revision)
     assert _tables(database_url) == {"alembic_version"}
@@ -190,7 +196,7 @@ def test_controllers_that_start_together_do_not_trip_over_each_other(empty_url: 
     for thread in threads:
         thread.join()
     assert failures == []
-    assert migrate.current_revision(empty_url) == migrate.script_directory().get_current_head()
+    assert migrate.current_revision(empty_url) == SCRIPTS.get_current_head()
 
 
 def test_whoever_opens_a_new_sqlite_file_at_once_waits_for_the_others(tmp_path: Path) -> None:

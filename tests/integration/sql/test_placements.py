@@ -1,20 +1,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 import pytest
 import sqlalchemy as sa
 
 from controller.audit import history
-from controller.audit.change import AuditedChange, Entity, partition_id
+from controller.audit.change import AuditedChange, Entity
 from controller.audit.history import Intent
 from controller.audit.placements import Placement, Position, audited_since_ms, placements_at
 from controller.audit.provenance import Origin, explain_replicas
 from controller.contract.partition_state import PartitionState
 from controller.database.sql import create_sql_engine
+from tests.kit.controller.audited import announced, change, state, topic_change
 
 
 @pytest.fixture
@@ -23,60 +24,6 @@ def connection(database_url: str) -> Iterator[sa.Connection]:
     with engine.execution_options(springtide_write=True).begin() as connection:
         yield connection
     engine.dispose()
-
-
-def state(epoch: int, **fields: Any) -> PartitionState:
-    values: dict[str, Any] = {
-        "topic_id": "t1",
-        "topic": "orders",
-        "partition": 0,
-        "replicas": (1, 2, 3),
-        "leader": 1,
-        "leader_epoch": 0,
-        "partition_epoch": epoch,
-        "isr": (1, 2, 3),
-        "min_insync_replicas": 2,
-    }
-    return PartitionState(**(values | fields))
-
-
-def change(
-    at_ms: int, before: PartitionState | None, after: PartitionState | None, **fields: Any
-) -> AuditedChange:
-    one = after or before
-    assert one is not None
-    values: dict[str, Any] = {
-        "cluster": "prod",
-        "entity": Entity.PARTITION,
-        "entity_id": partition_id(one.topic_id, one.partition),
-        "version": one.partition_epoch if after is not None else one.partition_epoch + 1,
-        "cause": "topic_created" if before is None else "isr_shrunk",
-        "actor": "controller",
-        "at_ms": at_ms,
-        "before": None if before is None else msgspec.to_builtins(before),
-        "after": None if after is None else msgspec.to_builtins(after),
-        "controller_epoch": 1,
-    }
-    return AuditedChange(**(values | fields))
-
-
-def topic_change(at_ms: int, version: int, topic_id: str, after: Mapping[str, Any] | None) -> AuditedChange:
-    return AuditedChange(
-        cluster="prod",
-        entity=Entity.TOPIC,
-        entity_id=topic_id,
-        version=version,
-        cause="topic_created" if version == 0 else "topic_deletion_started",
-        actor="alice",
-        at_ms=at_ms,
-        before=None if version == 0 else {"topic_id": topic_id},
-        after=after,
-        controller_epoch=1,
-    )
-
-
-def announced(at_ms: int, topic_id: str = "t1", topic: str = "orders") -> AuditedChange:
-    return topic_change(at_ms, 0, topic_id, {"topic_id": topic_id, "topic": topic, "deleting": False})
 
 
 def append(connection: sa.Connection, *changes: AuditedChange) -> None:

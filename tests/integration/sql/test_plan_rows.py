@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import msgspec
-import pytest
 import sqlalchemy as sa
 
 from controller.audit.receipts import begun_moves
@@ -26,11 +24,12 @@ from controller.core.planning.plan import (
 )
 from controller.database import migrate, plan_rows
 from controller.database.rows import MoveRow
-from controller.database.sql import Database, run_in_place
+from controller.database.sql import Database
 from controller.database.tables import plan_moves, plans
-from controller.operations.shell.plans import Origin, find_plan, store_plan
+from controller.operations.shell.plans import PlanOrigin, find_plan, store_plan
+from tests.kit.controller.sql import run_in_place
 
-ORIGIN = Origin(plan_id="plan_1", actor="alice\N{SNOWMAN}", reason="a\x00b", request_id=None)
+ORIGIN = PlanOrigin(plan_id="plan_1", actor="alice\N{SNOWMAN}", reason="a\x00b", request_id=None)
 
 
 def plan_of(moves: int) -> Plan:
@@ -65,14 +64,7 @@ def _level() -> Level:
     return Level(lowest=1, highest=2, total=3, brokers=2)
 
 
-@pytest.fixture
-def store(database_url: str) -> Iterator[Database]:
-    opened = Database.open(database_url, run_sync=run_in_place)
-    yield opened
-    opened.close()
-
-
-def _keep(store: Database, plan: Plan, origin: Origin = ORIGIN, *, now_ms: int = 1_000) -> Any:
+def _keep(store: Database, plan: Plan, origin: PlanOrigin = ORIGIN, *, now_ms: int = 1_000) -> Any:
     engine: Any = SimpleNamespace(expiry_ms=lambda: now_ms)
     return anyio.run(partial(store_plan, engine, store, "prod", plan, origin, now_ms=now_ms, expires_ms=100))
 

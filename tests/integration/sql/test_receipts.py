@@ -9,25 +9,12 @@ import pytest
 
 from controller.audit import history
 from controller.audit.change import AuditedChange, partition_id
-from controller.audit.receipts import PARTITIONS_PER_READ, Receipt, read_receipt
-from controller.database.sql import Database, run_in_place
-from tests.integration.sql.test_placements import change, state
+from controller.audit.receipts import PARTITIONS_PER_READ, read_receipt
+from controller.database.sql import Database
+from tests.kit.controller.audited import OPERATION, change, receipt, state
+from tests.kit.controller.sql import run_in_place
 
 pytestmark = pytest.mark.anyio
-
-OPERATION = "op_1"
-
-
-async def receipt(store: Database, *, begin_ms: int, end_ms: int, is_over: bool = True) -> Receipt:
-    return await read_receipt(
-        store,
-        cluster="prod",
-        operation_id=OPERATION,
-        named={},
-        begin_ms=begin_ms,
-        end_ms=end_ms,
-        is_over=is_over,
-    )
 
 
 def of(

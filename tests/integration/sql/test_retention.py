@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -17,10 +16,9 @@ from controller.audit.placements import Placement, audited_since_ms, placements_
 from controller.audit.removal import REMOVE_ROWS, Recorded, find_removal
 from controller.audit.retention import DAY_MS, HistoryAltered, Retention, remove_old_rows
 from controller.audit.verification import MismatchCode, Verification, verify
-from controller.database.sql import Database, DatabaseUnavailable, run_in_place
+from controller.database.sql import Database, DatabaseUnavailable
 from controller.database.tables import audit, audit_anchors, audit_outcomes
-from tests.integration.sql.test_placements import announced, change, state, topic_change
-from tests.integration.sql.test_receipts import receipt
+from tests.kit.controller.audited import announced, change, receipt, state, topic_change
 
 pytestmark = pytest.mark.anyio
 
@@ -28,18 +26,6 @@ DAYS = 30
 #: A hundred days after the first row, in the middle of a day.
 NOW_MS = 100 * DAY_MS + DAY_MS // 2
 CUTOFF_MS = 70 * DAY_MS
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "trio"
-
-
-@pytest.fixture
-def store(database_url: str) -> Iterator[Database]:
-    store = Database.open(database_url, run_sync=run_in_place)
-    yield store
-    store.close()
 
 
 async def append(store: Database, *changes: AuditedChange, at_ms: int | None = None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ import msgspec
 import pytest
 
 from controller.database import verification_rows
-from controller.database.sql import Database, run_in_place
+from controller.database.sql import Database
 from controller.database.verification_rows import (
     FindingRow,
     VerificationRow,
@@ -54,13 +53,6 @@ FINDINGS = [
     )
     for position, broker_id in enumerate((3, None))
 ]
-
-
-@pytest.fixture
-def store(database_url: str) -> Iterator[Database]:
-    opened = Database.open(database_url, run_sync=run_in_place)
-    yield opened
-    opened.close()
 
 
 def _write(store: Database, row: VerificationRow, findings: list[FindingRow]) -> Any:

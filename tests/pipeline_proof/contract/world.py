@@ -15,7 +15,7 @@ from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.compression import Compression
 from springtide.wire.errors import ErrorCode
 from springtide.wire.records import NewRecord, encode_batch
-from tests.unit.pipeline_brokers import Fields, Says, ScriptedBroker
+from tests.kit.pipeline.brokers import Fields, Says, ScriptedBroker
 
 FIRST_MS = 1_700_000_000_007
 STEP_MS = 10

@@ -12,9 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from localcluster.cluster import LocalCluster
-from localcluster.place import Place
 from localcluster.ports import LOOPBACK, PortReservation
-from localcluster.processes import Command
+from localcluster.processes import ProcessCommand, ProcessPlace
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig, parse_bootstrap
 from pipeline.client.values import EARLIEST, LATEST, PartitionRange, TopicPartition
@@ -34,13 +33,13 @@ SOURCE = "orders"
 
 
 @dataclass(frozen=True, slots=True)
-class GatedPlace(Place):
+class GatedPlace(ProcessPlace):
     """A broker on this machine that tells everybody to come through its gate."""
 
     gate_port: int = 0
 
-    def run(self, command: Command) -> Command:
-        return Command(
+    def run(self, command: ProcessCommand) -> ProcessCommand:
+        return ProcessCommand(
             arguments=[*command.arguments, "--advertise", f"{LOOPBACK}:{self.gate_port}"],
             working_directory=command.working_directory,
             environment=command.environment,
@@ -114,9 +113,9 @@ def open_arena(directory: Path, *, broker_config: Mapping[str, str]) -> Iterator
         ports = stack.enter_context(PortReservation())
         reserved = {broker_id: ports.reserve_free() for broker_id in range(1, BROKERS + 1)}
 
-        def place_of(host: str) -> Place:
+        def place_of(host: str) -> ProcessPlace:
             kind, _, number = host.partition("-")
-            return GatedPlace(gate_port=reserved[int(number)]) if kind == "broker" else Place()
+            return GatedPlace(gate_port=reserved[int(number)]) if kind == "broker" else ProcessPlace()
 
         cluster = LocalCluster(
             directory, brokers=BROKERS, broker_config=dict(broker_config), place_of=place_of

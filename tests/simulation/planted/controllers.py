@@ -13,6 +13,7 @@ from controller.contract.partition_state import PartitionState
 from controller.core import election, isr, machine, recovery, registration, sessions, set_aside
 from controller.core.records import Cause
 from controller.core.sessions import Sessions
+from tests.kit.controller import images
 from tests.simulation import controller_node
 from tests.simulation.planted.plant import Patches, plant
 from tests.simulation.zookeeper import ModelZooKeeper, Outcome, Znode
@@ -152,7 +153,7 @@ def deposed_leader_obeyed() -> Patches:
 
 @plant(breaks="I10", seen="the controller puts whoever is back into the ISR", seeds_max=30, scenario="S3")
 def controller_expands_isr() -> Patches:
-    original = sessions.elect_leaderless
+    original = election.elect_leaderless
 
     def elect_leaderless(draft: Any, broker_id: int) -> int:
         count = original(draft, broker_id)
@@ -204,7 +205,7 @@ def eligible_forgotten() -> Patches:
 
 @plant(breaks="L4", seen="KAFKA-9307: an update is lost on its way, and counted as applied", scenario="S32")
 def update_lost() -> Patches:
-    original = controller_node.build_update
+    original = images.build_update
 
     def build_update(image: Any, request: Any, **kwargs: Any) -> Any:
         batch = original(image, request, **kwargs)
@@ -266,7 +267,7 @@ def recovery_mints_too_low() -> Patches:
 
 @plant(breaks="I1", seen="a topic is brought back by its shortest log", seeds_max=60, family="metadata")
 def brought_back_by_its_shortest_log() -> Patches:
-    original = set_aside.rebuilt_partition
+    original = recovery.rebuilt_partition
 
     def rebuilt(*args: Any, logs: Mapping[int, HeldLog], **names: Any) -> PartitionState:
         after = original(*args, logs=logs, **names)
@@ -278,7 +279,7 @@ def brought_back_by_its_shortest_log() -> Patches:
 
 @plant(breaks="I1", seen="a recovery takes the rows that went back", seeds_max=60, family="metadata")
 def recovery_believes_the_rows() -> Patches:
-    def whole(base: PartitionState, *args: Any) -> int | None:
+    def whole(base: PartitionState, *args: Any, **names: Any) -> int | None:
         return base.replicas[0]
 
     return [(recovery, "_whole", whole)]

@@ -40,7 +40,7 @@ def log_believed_by_position() -> Patches:
 def log_believed_by_seat() -> Patches:
     original = election.vacate_seats
 
-    def vacate_seats(draft: Any, broker_id: int, change: Any, **fields: Any) -> int:
+    def vacate_seats(draft: Any, broker_id: int, change: Any, **fields: Any) -> Any:
         return original(draft, broker_id, change, **{**fields, "created": draft.image.unconfirmed_new})
 
     return [(module, "vacate_seats", vacate_seats) for module in (election, sessions)]

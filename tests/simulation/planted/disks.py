@@ -47,8 +47,8 @@ def missing_log_created() -> Patches:
 def epoch_history_lost_at_restart() -> Patches:
     original = MemoryLog.recover
 
-    def recover(self: MemoryLog) -> None:
-        original(self)
+    def recover(self: MemoryLog, *, is_clean: bool = False) -> None:
+        original(self, is_clean=is_clean)
         self._epochs = LeaderEpochs()
 
     return [(MemoryLog, "recover", recover)]
@@ -58,8 +58,8 @@ def epoch_history_lost_at_restart() -> Patches:
 def producers_lost_at_restart() -> Patches:
     original = MemoryLog.recover
 
-    def recover(self: MemoryLog) -> None:
-        original(self)
+    def recover(self: MemoryLog, *, is_clean: bool = False) -> None:
+        original(self, is_clean=is_clean)
         self._producers = ProducerStates()
 
     return [(MemoryLog, "recover", recover)]
@@ -145,7 +145,7 @@ def clean_marker_left_behind() -> Patches:
 def torn_batch_kept() -> Patches:
     original = MemoryLog.recover
 
-    def recover(self: MemoryLog) -> None:
+    def recover(self: MemoryLog, *, is_clean: bool = False) -> None:
         torn, self._torn = self._torn, b""
         if len(torn) >= HEADER_BYTES:
             # Zeros where the rest of the batch should be, and nobody looks at the CRC.
@@ -154,7 +154,7 @@ def torn_batch_kept() -> Patches:
             self._batches.append(StoredBatch(decode_header(data), data))
         with patch.object(memory_log, "crc_is_valid", lambda batch, header: True):
             self._is_tail_lost = self._is_tail_lost or bool(torn)
-            original(self)
+            original(self, is_clean=is_clean)
 
     return [(MemoryLog, "recover", recover)]
 

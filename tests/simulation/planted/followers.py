@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from controller.contract.partition_state import PartitionState
-from dataplane.core import follower
 from dataplane.core.follower import Follower
-from dataplane.core.leader_epochs import LeaderEpochs
-from dataplane.core.log_port import LogPort
+from dataplane.core.leader_epochs import UNDEFINED_END, LeaderEpochs
 from dataplane.core.producer_state import ProducerStates
 from dataplane.core.replica import Replica
-from dataplane.core.results import FetchResult
 from tests.simulation.planted.plant import Patches, plant
 
 
@@ -25,8 +22,8 @@ def truncate_to_high_watermark() -> Patches:
     original = Replica._follow
 
     def follow(self: Replica, state: PartitionState) -> Any:
-        if self._state is not None and state.leader_epoch > self._state.leader_epoch:
-            self._log.truncate_to(self._watermark.offset)
+        if self.state is not None and state.leader_epoch > self.state.leader_epoch:
+            self.log.truncate_to(self.high_watermark)
         return original(self, state)
 
     return [(Replica, "_follow", follow)]
@@ -40,7 +37,7 @@ def one_step_truncation() -> Patches:
 
     def end_offset_for(self: LeaderEpochs, leader_epoch: int, *, log_end_offset: int) -> Any:
         end = original(self, leader_epoch, log_end_offset=log_end_offset)
-        return end._replace(leader_epoch=leader_epoch) if end.is_defined else end
+        return end._replace(leader_epoch=leader_epoch) if end != UNDEFINED_END else end
 
     return [(LeaderEpochs, "end_offset_for", end_offset_for)]
 
@@ -88,9 +85,9 @@ def epochs_not_cut() -> Patches:
 
 @plant(breaks="I18", seen="KIP-392: a follower that is read from gives out all that it holds", seeds_max=60)
 def follower_serves_what_is_not_committed() -> Patches:
-    original = follower.read_committed
+    original = Follower._read_committed
 
-    def read_to_the_end(log: LogPort, high_watermark: int, fetch_offset: int, **limits: Any) -> FetchResult:
-        return original(log, log.log_end_offset, fetch_offset, **limits)
+    def read_to_the_end(self: Follower, high_watermark: int, fetch_offset: int, **limits: Any) -> Any:
+        return original(self, self._log.log_end_offset, fetch_offset, **limits)
 
-    return [(follower, "read_committed", read_to_the_end)]
+    return [(Follower, "_read_committed", read_to_the_end)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from controller.contract.errors import ControllerError
+from controller.contract.lag_report import IsrProposalResult
 from controller.contract.partition_state import PartitionState
 from controller.core import isr, machine
 from dataplane.core import leader
@@ -13,8 +14,8 @@ from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogPort
 from dataplane.core.producer_state import Duplicate, ProducerStates
 from dataplane.core.purgatory import Purgatory
-from dataplane.core.reads import out_of_range
 from dataplane.core.replica import Replica
+from dataplane.core.role import ReplicaRole, out_of_range
 from springtide.node.lease import NEVER_MS
 from springtide.wire.errors import ErrorCode
 from tests.simulation.planted.plant import Patches, plant
@@ -51,10 +52,10 @@ def followers_kept_over_epochs() -> Patches:
     original = Replica._lead
 
     def lead(self: Replica, state: PartitionState, now_ms: int) -> Any:
-        before = self._leader
+        before = self.role
         effects = original(self, state, now_ms)
-        after = self._leader
-        if before is not None and after is not None and after is not before:
+        after = self.role
+        if isinstance(before, Leader) and isinstance(after, Leader) and after is not before:
             after.in_sync._followers.update(before.in_sync._followers)
             after.in_sync._arrange(now_ms)
             effects = (*effects, *after.commit(now_ms))
@@ -110,7 +111,7 @@ def refusal_without_epoch() -> Patches:
         if state is not None:
             error = isr.check_proposal(draft.image, state, broker_id, proposal)
             if error is ControllerError.INELIGIBLE_REPLICA:
-                return isr.IsrProposalResult(
+                return IsrProposalResult(
                     topic_id=proposal.topic_id,
                     partition=proposal.partition,
                     proposal_id=proposal.proposal_id,
@@ -215,13 +216,13 @@ def retries_appended_again() -> Patches:
 
 @plant(breaks="I3", seen="a new leader takes its log end for committed", scenario="S21")
 def high_watermark_jumps_on_election() -> Patches:
-    original = Leader.begin
+    original = Leader.on_vouched
 
-    def begin(self: Leader, now_ms: int) -> Any:
+    def on_vouched(self: Leader, *, now_ms: int) -> Any:
         self._watermark.raise_to(self._log.log_end_offset)
-        return original(self, now_ms)
+        return original(self, now_ms=now_ms)
 
-    return [(Leader, "begin", begin)]
+    return [(Leader, "on_vouched", on_vouched)]
 
 
 @plant(breaks="I2", seen="a push of the state that a promise was built on ends it (S39)", scenario="S39")
@@ -229,9 +230,9 @@ def push_of_the_base_ends_a_promise() -> Patches:
     original = Replica.on_partition_state
 
     def on_partition_state(self: Replica, state: PartitionState, *, now_ms: int) -> Any:
-        leading = self._leader
-        pending = None if leading is None else leading.in_sync.pending
-        if leading is not None and pending is not None:
+        leading = self.role
+        pending = leading.in_sync.pending if isinstance(leading, Leader) else None
+        if isinstance(leading, Leader) and pending is not None:
             is_base = state.partition_epoch == pending.proposal.partition_epoch
             leading.in_sync.pending = None if is_base else pending
             leading.in_sync._arrange(now_ms)
@@ -245,9 +246,10 @@ def older_state_applied() -> Patches:
     original = Replica.on_partition_state
 
     def on_partition_state(self: Replica, state: PartitionState, *, now_ms: int) -> Any:
-        if self._state is not None and state.partition_epoch < self._state.partition_epoch:
-            self._state = None
-            self._leader = None
+        if self.state is not None and state.partition_epoch < self.state.partition_epoch:
+            self.state = None
+            if isinstance(self.role, Leader):
+                self.role = ReplicaRole(self)
         return original(self, state, now_ms=now_ms)
 
     answered = Replica.on_proposal_result

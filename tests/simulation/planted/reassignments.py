@@ -46,7 +46,7 @@ def lower_minimum_keeps_the_elr() -> Patches:
     scenario="S25",
 )
 def cancelled_at_any_time() -> Patches:
-    original = reassignment.rolled_back
+    original = assignment.rolled_back
 
     def rolled_back(image: ClusterImage, state: PartitionState) -> PartitionState | Obstacle:
         after = original(image, msgspec.structs.replace(state, min_insync_replicas=0))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.core import machine
+from controller.core import election, machine
 from dataplane.core.effects import Effects
 from dataplane.core.fetch_session import FetchPosition
-from dataplane.core.log_port import LogPort, SuspectBytes
-from dataplane.core.replica import Replica
+from dataplane.core.log_port import LogError, LogPort, SuspectBytes
+from dataplane.core.role import ReplicaRole
 from springtide.wire.errors import ErrorCode
 from tests.simulation import scrubbing
 from tests.simulation.memory_log import MemoryLog
@@ -46,7 +46,7 @@ def mended_range_not_compared() -> Patches:
     family="rot",
 )
 def rotten_keeps_its_seat() -> Patches:
-    original = machine.vacate_seat
+    original = election.vacate_seat
 
     def vacate_seat(*args: Any, only_if_led: bool = False) -> bool:
         return False if only_if_led else original(*args)
@@ -61,7 +61,7 @@ def rotten_keeps_its_seat() -> Patches:
     family="rot",
 )
 def last_copy_gives_its_seat_up() -> Patches:
-    original = machine.vacate_seat
+    original = election.vacate_seat
 
     def vacate_seat(*args: Any, only_if_led: bool = False) -> bool:
         del only_if_led
@@ -76,10 +76,14 @@ def last_copy_gives_its_seat_up() -> Patches:
     scenario="S76",
 )
 def damage_met_by_a_reader_ends_the_log() -> Patches:
-    def on_suspect(self: Replica, suspect: SuspectBytes) -> tuple[ErrorCode, Effects]:
-        return ErrorCode.CORRUPT_MESSAGE, self._go_offline(str(suspect))
+    original = ReplicaRole._on_read_error
 
-    return [(Replica, "_on_suspect", on_suspect)]
+    def on_read_error(self: ReplicaRole, error: LogError) -> tuple[ErrorCode, Effects]:
+        if isinstance(error, SuspectBytes):
+            return ErrorCode.CORRUPT_MESSAGE, self._replica.go_offline(str(error))
+        return original(self, error)
+
+    return [(ReplicaRole, "_on_read_error", on_read_error)]
 
 
 @plant(

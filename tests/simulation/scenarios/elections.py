@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.contract.partition_state import NO_LEADER
 from controller.core.events import ElectUnclean
-from dataplane.core.replica import Role
+from dataplane.core.role import Offline
 from springtide.wire.errors import ErrorCode
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.scenarios.registry import scenario
@@ -247,14 +247,14 @@ def disk_error_at_the_leader(s: Script) -> None:
     s.until("another leads", lambda: s.leads(s.b) or s.leads(s.c))
     s.reached(
         "A is offline and out",
-        s.replica(a).role is Role.OFFLINE
+        isinstance(s.replica(a).role, Offline)
         and write.answers[0].error is ErrorCode.KAFKA_STORAGE_ERROR
         and a.broker_id not in (*s.state.isr, *s.state.elr),
     )
     a.disk.logs[s.key].failing = None
     s.traffic()
     s.run_for(1_000)
-    s.expect("5.4", "the process does not trust that disk again", s.replica(a).role is Role.OFFLINE)
+    s.expect("5.4", "the process does not trust that disk again", isinstance(s.replica(a).role, Offline))
     s.kill(a)
     a.replace_disk()
 

@@ -74,7 +74,7 @@ def leader_resumed(s: Script) -> None:
     s.cut_off(a, *s.cluster.controllers)
     go_back(s, a, snapshot)
     s.must("3.10", "A gives up", lambda: gave_up(a))
-    s.expect("3.10", "A serves nobody", not s.replica(a).may_serve(a.now_ms))
+    s.expect("3.10", "A serves nobody", not s.replica(a).role.may_serve(a.now_ms))
     s.expect("I15", "nobody cuts anything", min(s.log_end(s.b), s.log_end(s.c)) >= committed)
     s.mend()
     s.must("3.10", "another leads", lambda: s.leads(s.b) or s.leads(s.c))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import LagReportResponse
 from controller.contract.updates import UpdateBatch
-from dataplane.core.replica import LATEST_TIMESTAMP, OffsetResult, Role
+from dataplane.core.leader import Leader
+from dataplane.core.results import LATEST_TIMESTAMP, OffsetResult
 from springtide.wire.errors import ErrorCode
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.scenarios.registry import scenario
@@ -32,7 +33,7 @@ def expansion_by_the_name_of_a_dead_incarnation(s: Script) -> None:
     reports = s.hold_proposals(s.a)
     answers = s.watch(LagReportResponse, source=s.controller, reply=True)
     s.mend(s.b)
-    s.until("+B is under way", lambda: len(reports) > 0 and s.b.broker_id in s.replica(s.a).maximal_isr)
+    s.until("+B is under way", lambda: len(reports) > 0 and s.b.broker_id in s.replica(s.a).role.maximal_isr)
     epoch = s.b.broker_epoch
     s.kill(s.b)
     s.b.replace_disk()
@@ -55,7 +56,7 @@ def late_copy_of_a_refused_expansion(s: Script) -> None:
     reports = s.hold_proposals(s.a)
     answers = s.watch(LagReportResponse, source=s.controller, reply=True)
     s.mend(s.b)
-    s.until("+B is under way", lambda: len(reports) > 0 and s.b.broker_id in s.replica(s.a).maximal_isr)
+    s.until("+B is under way", lambda: len(reports) > 0 and s.b.broker_id in s.replica(s.a).role.maximal_isr)
     s.cut_off(s.b, *s.cluster.controllers)
     s.until("B is fenced", lambda: not s.controller.published.is_eligible(s.b.broker_id))
     s.until("copies are under way", lambda: len(reports) > 2)
@@ -63,14 +64,16 @@ def late_copy_of_a_refused_expansion(s: Script) -> None:
     s.cut(s.b, s.a)
     copies = [arrive for _, arrive in reports.messages]
     copies.pop()()
-    s.until("A waits no more", lambda: s.b.broker_id not in s.replica(s.a).maximal_isr)
+    s.until("A waits no more", lambda: s.b.broker_id not in s.replica(s.a).role.maximal_isr)
     s.mend(s.controller)
     s.until("B is trusted again", lambda: s.controller.published.is_eligible(s.b.broker_id))
     before = len(answers)
     for arrive in copies:
         arrive()
     s.until("the copies are answered", lambda: len(answers) >= before + len(copies))
-    s.reached("B may join again, and A does not ask for it", s.b.broker_id not in s.replica(s.a).maximal_isr)
+    s.reached(
+        "B may join again, and A does not ask for it", s.b.broker_id not in s.replica(s.a).role.maximal_isr
+    )
     s.expect("I2", "no copy is accepted", s.b.broker_id not in s.state.isr)
 
 
@@ -117,8 +120,8 @@ def joining_before_the_epoch_start(s: Script) -> None:
     s.until("B leads", lambda: s.leads(s.b))
     slow = s.hold_fetch_answers(s.b, s.c)
     s.mend(s.c)
-    s.until("C asks B", lambda: len(slow) > 0 and s.replica(s.b)._leader is not None)
-    follower = s.replica(s.b)._leader.in_sync.follower(s.c.broker_id)  # type: ignore[union-attr]
+    s.until("C asks B", lambda: len(slow) > 0 and isinstance(s.replica(s.b).role, Leader))
+    follower = s.replica(s.b).role.in_sync.follower(s.c.broker_id)  # type: ignore[attr-defined]
     s.reached(
         "C has what B knows to be committed, and not what is",
         follower is not None
@@ -126,7 +129,7 @@ def joining_before_the_epoch_start(s: Script) -> None:
         and s.log_end(s.c) < s.committed
         and write.is_acked,
     )
-    latest = s.replica(s.b).list_offset(LATEST_TIMESTAMP, leader_epoch=-1, now_ms=s.b.now_ms)
+    latest = s.replica(s.b).role.list_offset(LATEST_TIMESTAMP, leader_epoch=-1, now_ms=s.b.now_ms)
     s.expect(
         "I19",
         "B does not say where the log ends",
@@ -209,10 +212,10 @@ def leads_again_without_having_followed(s: Script) -> None:
 
 def position(s: Script, leader: BrokerNode, follower: BrokerNode) -> int:
     """Where the leader believes the follower to be; -1: unknown, or it does not lead."""
-    replica = s.replica(leader)
-    if replica.role is not Role.LEADER or replica._leader is None:
+    role = s.replica(leader).role
+    if not isinstance(role, Leader):
         return -1
-    progress = replica._leader.in_sync.follower(follower.broker_id)
+    progress = role.in_sync.follower(follower.broker_id)
     return -1 if progress is None else progress.log_end_offset
 
 
@@ -327,7 +330,7 @@ def late_push_of_the_base(s: Script) -> None:
     second = s.hold_proposals(s.a)
     s.mend(s.c)
     s.until("+C is under way", lambda: has_promised(s, s.a, s.c) and len(second) > 0)
-    base = s.replica(s.a)._leader.in_sync.pending.proposal.partition_epoch  # type: ignore[union-attr]
+    base = s.replica(s.a).role.in_sync.pending.proposal.partition_epoch  # type: ignore[attr-defined]
     late = [state for message, _ in pushes.messages for state in message.content.partitions]
     s.reached("the push of its base is late", any(state.partition_epoch == base for state in late))
     pushes.release()
@@ -345,5 +348,5 @@ def has_promised(s: Script, leader: BrokerNode, member: BrokerNode) -> bool:
     return (
         state is not None
         and member.broker_id not in state.isr
-        and member.broker_id in s.replica(leader).maximal_isr
+        and member.broker_id in s.replica(leader).role.maximal_isr
     )

@@ -10,7 +10,7 @@ from controller.core.events import (
     ReassignmentTarget,
     RefusalCode,
 )
-from dataplane.core.results import FetchedPartition
+from dataplane.core.results import LeaderAnswer
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.scenarios.reassignment import alteration, ids, move, moved, spare
 from tests.simulation.scenarios.registry import scenario
@@ -38,7 +38,7 @@ def deleted_and_made_again_while_it_was_moved(s: Script) -> None:
     assert state is not None
     d = next(b for n, b in sorted(s.cluster.brokers.items()) if n not in state.replicas)
 
-    def brings_records(answer: dict[PartitionKey, FetchedPartition]) -> bool:
+    def brings_records(answer: dict[PartitionKey, LeaderAnswer]) -> bool:
         return old in answer and len(answer[old].records) > 0
 
     first = s.hold(dict, target=d, reply=True, choose=brings_records)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation.broker_node import ProduceAnswer
+from tests.simulation.clients import ProduceAnswer
 from tests.simulation.scenarios.registry import scenario
 from tests.simulation.scenarios.script import CLIENT, Script
 

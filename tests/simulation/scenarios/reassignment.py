@@ -12,6 +12,7 @@ from controller.core.events import (
     ReassignmentTarget,
     TopicConfigured,
 )
+from dataplane.core.leader import Leader
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.scenarios.registry import scenario
 from tests.simulation.scenarios.script import NO_LEADER, Held, Script
@@ -174,7 +175,7 @@ def leader_that_goes_does_not_hear_of_the_completion(s: Script) -> None:
     s.until("B leads", lambda: s.leads(b))
     s.run_for(100)
     s.reached(
-        "A believes that it leads, and has written", s.replica(a).role == "leader" and s.log_end(a) > end
+        "A believes that it leads, and has written", s.replica(a).role.name == "leader" and s.log_end(a) > end
     )
     s.expect("I4", "nothing of that is acknowledged", not write.is_acked and s.committed <= end)
     answers.release()
@@ -190,7 +191,7 @@ def cancelled_while_its_last_addition_is_under_way(s: Script) -> None:
     reports = s.hold_proposals(a)
     answers = s.watch(LagReportResponse, source=s.controller, reply=True)
     move(s, a, b, d)
-    s.until("+D is under way", lambda: len(reports) > 0 and d.broker_id in s.replica(a).maximal_isr)
+    s.until("+D is under way", lambda: len(reports) > 0 and d.broker_id in s.replica(a).role.maximal_isr)
     before = s.state.leader_epoch
     move(s)
     s.reached(
@@ -209,8 +210,8 @@ def cancelled_while_its_last_addition_is_under_way(s: Script) -> None:
 def removed_and_added_again_within_one_batch(s: Script) -> None:
     """A hears of neither, then of both at once: C's position from before is worth nothing, for C is empty."""
     a, b, c = s.a, s.b, s.c
-    leader = s.replica(a)._leader
-    position = None if leader is None else leader.in_sync.follower(c.broker_id)
+    leader = s.replica(a).role
+    position = leader.in_sync.follower(c.broker_id) if isinstance(leader, Leader) else None
     s.expect("I3", "A has seen all of C's log", getattr(position, "log_end_offset", -1) == s.committed)
     news = deafen(s, a)
     move(s, a, b)
@@ -222,13 +223,13 @@ def removed_and_added_again_within_one_batch(s: Script) -> None:
     s.reached(
         "C is an empty learner, and A believes it to be in sync",
         s.log_end(c) == 0 < end
-        and c.broker_id in s.replica(a).maximal_isr
+        and c.broker_id in s.replica(a).role.maximal_isr
         and c.broker_id not in s.state.isr,
     )
     news.drop()
     s.until("A has heard of the outcome", lambda: s.replica(a).state == s.state)
     s.run_for(50)
-    s.expect("I9", "C is not asked for", c.broker_id not in s.replica(a).maximal_isr)
+    s.expect("I9", "C is not asked for", c.broker_id not in s.replica(a).role.maximal_isr)
     s.write_acked(s.producer(), a, records=2)
     s.expect("I3", "it is committed without C", s.committed > end and s.log_end(c) == 0)
     fetches.release()

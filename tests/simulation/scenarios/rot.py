@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataplane.core.replica import Role
+from dataplane.core.role import Offline
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import crc_is_valid
 from tests.simulation.broker_node import BrokerNode
@@ -83,12 +83,12 @@ def reader_meets_damage_first(s: Script) -> None:
     settle(s)
     s.run_for(20)  # A's pass of this moment is over
     s.a.disk.logs[s.key].rot(first_base(s), is_cached=False, is_header=True)
-    result, effects = s.replica(s.a).on_consumer_fetch(
+    result, effects = s.replica(s.a).role.on_consumer_fetch(
         leader_epoch=-1, fetch_offset=0, last_fetched_epoch=-1, max_bytes=1_000, now_ms=s.a.now_ms
     )
     s.reached("a reader is the first", result.error is ErrorCode.CORRUPT_MESSAGE)
     s.a._run(s.key, effects)
-    s.expect("5.7", "A is not offline for it", s.replica(s.a).role is not Role.OFFLINE)
+    s.expect("5.7", "A is not offline for it", not isinstance(s.replica(s.a).role, Offline))
     s.run_for(5)
     s.expect("5.7", "the scrub has looked at once", bool(s.a.disk.logs[s.key].rotten))
     s.must("5.7", "A gives its seat up", lambda: s.a.broker_id not in s.state.isr)

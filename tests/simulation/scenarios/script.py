@@ -19,11 +19,13 @@ from controller.contract.lag_report import LagReport
 from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from controller.contract.updates import PollRequest
 from controller.core.events import ElectPreferred
-from dataplane.core.replica import Replica, Role
+from dataplane.core.leader import Leader
+from dataplane.core.replica import Replica
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch
-from tests.simulation.broker_node import BrokerNode, FetchCall, ProduceAnswer, ProduceCall
+from tests.simulation.broker_node import BrokerNode, FetchCall
+from tests.simulation.clients import ProduceAnswer, ProduceCall
 from tests.simulation.cluster import Cluster, ClusterOptions, Content, Producer, Violation, content_of
 from tests.simulation.controller_node import ControllerNode
 from tests.simulation.events import MS, keyed_random
@@ -106,7 +108,8 @@ class HeldWrites:
                 self.outcomes.append(outcome)
                 done(outcome)
 
-            self._zookeeper.multi(*write, answered)
+            session, controller_epoch, writes = write
+            self._zookeeper.multi(session, controller_epoch, writes, answered)
 
 
 @dataclass(slots=True)
@@ -172,7 +175,8 @@ class Script:
         for held in self._held:
             held.release()
         self.mend()
-        for node in (*self.cluster.controllers, *self.cluster.brokers.values()):
+        nodes: list[BrokerNode | ControllerNode] = [*self.cluster.controllers, *self.cluster.brokers.values()]
+        for node in nodes:
             if node.is_paused:
                 node.resume()
             if not node.is_up:
@@ -238,7 +242,7 @@ class Script:
         return (
             self.state.leader == broker.broker_id
             and replica is not None
-            and replica.role is Role.LEADER
+            and isinstance(replica.role, Leader)
             and replica.leader_epoch == self.state.leader_epoch
         )
 

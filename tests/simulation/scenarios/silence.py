@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataplane.core.leader import Leader
 from springtide.wire.errors import ErrorCode
 from springtide.wire.records import NewRecord, encode_batch
 from tests.simulation.broker_node import BrokerNode
@@ -15,7 +16,7 @@ def holds_lease(s: Script, broker: BrokerNode) -> bool:
 
 
 def may_serve(s: Script, broker: BrokerNode) -> bool:
-    return s.replica(broker).may_serve(s.events.now_ms)
+    return s.replica(broker).role.may_serve(s.events.now_ms)
 
 
 @scenario("S13")
@@ -113,7 +114,7 @@ def leader_asked_in_its_sleep(s: Script) -> None:
 
 def may_vouch(s: Script, broker: BrokerNode) -> bool:
     """Whether the followers alone would carry its leadership."""
-    leader = s.replica(broker)._leader
-    return leader is not None and leader.in_sync.stands_in_for_the_lease(
+    leader = s.replica(broker).role
+    return isinstance(leader, Leader) and leader.in_sync.stands_in_for_the_lease(
         now_ms=broker.now_ms, lease_ms=broker.lease.lease_ms
     )

@@ -20,6 +20,6 @@ WHERE: dict[str, str] = {
     },
     "S29": "tests/integration/dataplane/test_disk_trouble.py::test_s28_a_slow_fsync_",
     "S33": "tests/unit/dataplane/core/test_replica_transitions.py::test_i25_s33_",
-    "S37": "tests/unit/controller/core/test_core_sessions.py::test_the_second_process_",
+    "S37": "tests/unit/controller/core/test_sessions.py::test_the_second_process_",
     "S40": "tests/integration/sql/test_history.py::test_",
 }

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.figures import (
-    Figures,
     Measurement,
     Ratios,
     compare,
@@ -20,6 +19,7 @@ from bench.figures import (
     median_figures,
     percentile,
 )
+from tests.kit.bench import FIGURES
 
 MEASURED = Measurement(
     elapsed_s=2.0,
@@ -32,20 +32,6 @@ MEASURED = Measurement(
     broker_rss_bytes=50_000_000,
     load_cpu_s=0.5,
     machine_busy_s=2.5,
-)
-
-FIGURES = Figures(
-    mb_per_s=2.0,
-    operations_per_s=500.0,
-    records_per_s=2500.0,
-    p50_ms=1.0,
-    p99_ms=9.0,
-    broker_cpu_s_per_gb=250.0,
-    broker_cpu_s_per_million=1000.0,
-    broker_rss_mb=50.0,
-    broker_cores=0.5,
-    load_cores=0.25,
-    other_cores=0.5,
 )
 
 

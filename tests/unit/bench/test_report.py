@@ -6,7 +6,7 @@ from bench.cases import Case
 from bench.figures import Ratios
 from bench.report import BAR_CELLS, disturbance, ratio_bar, ratio_table, table, verdict
 from bench.run import Row, is_steady
-from tests.unit.bench.test_figures import FIGURES
+from tests.kit.bench import FIGURES
 
 CASE = Case(name="produce-all-100b-1x1", record_bytes=100, batch_records=1)
 

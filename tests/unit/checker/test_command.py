@@ -10,7 +10,7 @@ import pytest
 from tests.checker.__main__ import BAD, CLEAN, UNUSABLE, main
 from tests.checker.builder import HistoryBuilder
 from tests.checker.history import Operation, write_history
-from tests.unit.checker.clean import make_clean_history
+from tests.kit.clean_histories import make_clean_history
 
 K = ("orders", 0)
 

@@ -17,7 +17,7 @@ from tests.checker.history import NO_OFFSET, Function, History, Item, Operation,
 from tests.checker.options import CheckOptions
 from tests.checker.values import make_value
 from tests.checker.verdict import Kind
-from tests.unit.checker.clean import make_clean_history
+from tests.kit.clean_histories import make_clean_history
 
 SEEDS = range(40)
 

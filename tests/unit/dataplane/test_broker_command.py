@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dataplane.__main__ import TOKEN_CHARS_MAX, UsageError, _parser, _settings
+from dataplane.__main__ import TOKEN_CHARS_MAX, CommandLineError, _parser, _settings
 from dataplane.shell.broker import BrokerSettings
 
 SERVE = ("serve", "--cluster", "prod", "--broker-id", "1", "--controllers", "http://c1:1", "--data-dir", "d")
@@ -29,7 +29,7 @@ def test_the_controllers_token_is_read_from_a_file_and_never_shown(tmp_path: Pat
 def test_a_file_that_holds_no_token_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError, match="--controller-token-file"):
+    with pytest.raises(CommandLineError, match="--controller-token-file"):
         settings("--controller-token-file", str(file))
-    with pytest.raises(UsageError, match="No such file"):
+    with pytest.raises(CommandLineError, match="No such file"):
         settings("--controller-token-file", str(tmp_path / "absent"))

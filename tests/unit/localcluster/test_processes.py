@@ -9,12 +9,12 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from localcluster.processes import Command, ProcessFailed, SupervisedProcess
+from localcluster.processes import ProcessCommand, ProcessFailed, SupervisedProcess
 
 PATIENCE_SECONDS = 20.0
 
@@ -36,21 +36,6 @@ def state_of(pid: int) -> str:
     except (FileNotFoundError, ProcessLookupError):
         return "gone"
     return stat.rpartition(")")[2].split()[0]
-
-
-@pytest.fixture
-def make_child(tmp_path: Path) -> Iterator[Callable[[str], SupervisedProcess]]:
-    """Describes children that run a piece of Python; ends whatever a test leaves running."""
-    made: list[SupervisedProcess] = []
-
-    def make(source: str) -> SupervisedProcess:
-        command = Command([sys.executable, "-c", textwrap.dedent(source)], working_directory=tmp_path)
-        made.append(SupervisedProcess("child 7", command, tmp_path / "logs" / "child.log"))
-        return made[-1]
-
-    yield make
-    for child in made:
-        child.kill()
 
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
@@ -85,7 +70,7 @@ def test_a_child_that_is_never_ready_is_reported_at_the_deadline(
 
 
 def test_a_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    child = SupervisedProcess("ghost", Command(["/no/such/program"], tmp_path), tmp_path / "ghost.log")
+    child = SupervisedProcess("ghost", ProcessCommand(["/no/such/program"], tmp_path), tmp_path / "ghost.log")
     child.start()
     with pytest.raises(ProcessFailed, match="cannot execute /no/such/program: No such file"):
         child.wait_ready(lambda: False)
@@ -176,8 +161,8 @@ def test_children_die_with_a_parent_that_is_sigkilled(tmp_path: Path) -> None:
     source = f"""
         import sys, time
         from pathlib import Path
-        from localcluster.processes import Command, SupervisedProcess
-        command = Command([sys.executable, "-c", {SLEEPER!r}], Path({str(tmp_path)!r}))
+        from localcluster.processes import ProcessCommand, SupervisedProcess
+        command = ProcessCommand([sys.executable, "-c", {SLEEPER!r}], Path({str(tmp_path)!r}))
         child = SupervisedProcess("child", command, Path({str(tmp_path / "child.log")!r}))
         child.start()
         child.wait_ready(lambda: "up" in child.log_tail())

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from localcluster.verdict import (
     AcknowledgedWrite,
     Mark,
-    Place,
     ReadRecord,
+    RecordPlace,
     judge,
     longest_silence,
     render_timeline,
@@ -24,14 +24,14 @@ def write(
 ) -> AcknowledgedWrite:
     return AcknowledgedWrite(
         value=value,
-        place=Place(partition=partition, offset=offset),
+        place=RecordPlace(partition=partition, offset=offset),
         produced_at=produced_at,
         acknowledged_at=at,
     )
 
 
 def read(value: bytes, *, partition: int = 0, offset: int) -> ReadRecord:
-    return ReadRecord(value, Place(partition=partition, offset=offset))
+    return ReadRecord(value, RecordPlace(partition=partition, offset=offset))
 
 
 def test_everything_acknowledged_and_read_once_is_clean() -> None:

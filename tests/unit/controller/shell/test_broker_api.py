@@ -23,17 +23,17 @@ from controller.core.stream import UpdateRange
 from controller.shell.broker_api import BODY_TIMEOUT_MS, SMALL_BODY_BYTES_MAX, EncodedBatches, create_router
 from controller.shell.engine import Engine
 from controller.shell.listeners import ListenerAnswer
-from tests.simulation.memory_zookeeper import MemoryMeta, MemoryZooKeeper
-from tests.unit.controller.shell.shell_parts import (
+from tests.kit.clocks import VirtualClock
+from tests.kit.controller.shell import (
     TOPIC_ID,
     AddressBook,
     Broker,
-    VirtualClock,
     broker_record,
     form_cluster,
     make_engine,
     running,
 )
+from tests.simulation.memory_zookeeper import MemoryMeta, MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -34,17 +34,17 @@ from controller.shell.outcomes import (
     UnknownCluster,
 )
 from controller.shell.rows import PARTITIONS_PER_CHUNK
-from tests.simulation.memory_zookeeper import LostAnswer, MemoryMeta, MemoryZooKeeper
-from tests.unit.controller.shell.shell_parts import (
+from tests.kit.clocks import VirtualClock
+from tests.kit.controller.shell import (
     TOPIC_ID,
     AddressBook,
     Broker,
-    VirtualClock,
     form_cluster,
     make_engine,
     running,
     until_active,
 )
+from tests.simulation.memory_zookeeper import LostAnswer, MemoryMeta, MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

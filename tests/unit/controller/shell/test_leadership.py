@@ -10,8 +10,9 @@ import pytest
 
 from controller.shell.leadership import ACTIVE_PATH, EPOCH_PATH, ClaimRow, EpochRow, Leadership, Term
 from controller.shell.meta import Delete
+from tests.kit.clocks import VirtualClock
+from tests.kit.controller.shell import AddressBook, seeded_ids
 from tests.simulation.memory_zookeeper import LostAnswer, MemoryMeta, MemoryZooKeeper
-from tests.unit.controller.shell.shell_parts import AddressBook, VirtualClock, seeded_ids
 
 pytestmark = pytest.mark.anyio
 

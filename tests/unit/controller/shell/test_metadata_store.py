@@ -19,11 +19,10 @@ from controller.core.records import (
 from controller.shell.meta import SetData
 from controller.shell.metadata_store import Conflict, Fenced, MetadataCorrupt
 from controller.shell.rows import chunk_path, head_path, topic_path
-from tests.simulation.memory_zookeeper import REQUEST_BYTES_MAX, LostAnswer, MemoryMeta, MemoryZooKeeper
-from tests.unit.controller.shell.shell_parts import (
+from tests.kit.clocks import VirtualClock
+from tests.kit.controller.shell import (
     CHANGE,
     TOPIC_ID,
-    VirtualClock,
     begin_term,
     broker_record,
     load_store,
@@ -31,6 +30,7 @@ from tests.unit.controller.shell.shell_parts import (
     partition_record,
     topic_record,
 )
+from tests.simulation.memory_zookeeper import REQUEST_BYTES_MAX, LostAnswer, MemoryMeta, MemoryZooKeeper
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from controller.shell.rows import (
     encode_chunk,
     partition_bytes_max,
 )
-from tests.unit.controller.shell.shell_parts import TOPIC_ID
+from tests.kit.controller.shell import TOPIC_ID
 
 numbers = st.integers(min_value=0, max_value=2**31 - 1)
 ids = st.lists(numbers, max_size=6).map(tuple)

@@ -13,8 +13,9 @@ from controller.shell.clock import Ids, SystemClock
 from controller.shell.listeners import ListenerAnswer, TcpListeners, is_proven_dead
 from controller.shell.log_lines import LineFormatter
 from controller.shell.metrics import render
+from tests.kit.clocks import VirtualClock
+from tests.kit.controller.shell import form_cluster, make_engine, running
 from tests.simulation.memory_zookeeper import MemoryMeta, MemoryZooKeeper
-from tests.unit.controller.shell.shell_parts import VirtualClock, form_cluster, make_engine, running
 
 
 def gauges(exposition: bytes) -> dict[tuple[str, str], float]:

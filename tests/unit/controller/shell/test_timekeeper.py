@@ -9,20 +9,13 @@ from controller.contract.agreed_time import LEAP_MS_MIN, READING_MS_MAX
 from controller.core.effects import AlarmCode
 from controller.shell.engine import Engine
 from controller.shell.timekeeper import READ_EVERY_MS
+from tests.kit.clocks import VirtualClock
+from tests.kit.controller.shell import form_cluster, make_engine, running
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
-from tests.unit.controller.shell.shell_parts import VirtualClock, form_cluster, make_engine, running
 
 pytestmark = pytest.mark.anyio
 
 DAY_MS = 24 * 60 * 60 * 1000
-
-
-class SettableClock(VirtualClock):
-    def __init__(self) -> None:
-        self.leap_ms = 0
-
-    def now_wall_ms(self) -> int:
-        return super().now_wall_ms() + self.leap_ms
 
 
 def leaps(engine: Engine) -> list[str]:
@@ -37,7 +30,7 @@ async def pass_ms(ms: int) -> None:
 async def test_while_the_controllers_clock_has_leapt_nothing_expires_and_an_operator_is_told(
     zookeeper: MemoryZooKeeper, leap_ms: int
 ) -> None:
-    clock = SettableClock()
+    clock = VirtualClock()
     engine = make_engine(zookeeper.connect(), clock)
     async with running(engine):
         await form_cluster(engine)
@@ -45,7 +38,7 @@ async def test_while_the_controllers_clock_has_leapt_nothing_expires_and_an_oper
         expiry_ms = engine.expiry_ms()
         assert expiry_ms is not None
         assert abs(expiry_ms - clock.now_wall_ms()) < 1_000
-        clock.leap_ms = leap_ms
+        clock.wall_ahead_ms = leap_ms
         assert engine.expiry_ms() is None
         assert abs(engine.clock.now_wall_ms() - (clock.now_wall_ms() - leap_ms)) < 1_000, "stamps go on"
         assert engine.clock.own_wall_ms() == clock.now_wall_ms(), "brokers compare it as it is"
@@ -53,7 +46,7 @@ async def test_while_the_controllers_clock_has_leapt_nothing_expires_and_an_oper
         (detail,) = leaps(engine)
         word = "ahead of" if leap_ms > 0 else "behind"
         assert f"the controller's wall clock is 8 d 0 h 0 min {word} ZooKeeper's" in detail
-        clock.leap_ms = 0
+        clock.wall_ahead_ms = 0
         await pass_ms(READ_EVERY_MS)
         assert leaps(engine) == []
         assert engine.expiry_ms() is not None
@@ -62,8 +55,8 @@ async def test_while_the_controllers_clock_has_leapt_nothing_expires_and_an_oper
 async def test_a_controller_that_starts_with_a_wrong_clock_removes_nothing(
     zookeeper: MemoryZooKeeper,
 ) -> None:
-    clock = SettableClock()
-    clock.leap_ms = 2 * LEAP_MS_MIN
+    clock = VirtualClock()
+    clock.wall_ahead_ms = 2 * LEAP_MS_MIN
     engine = make_engine(zookeeper.connect(), clock)
     async with running(engine):
         await form_cluster(engine)
@@ -74,7 +67,7 @@ async def test_a_controller_that_starts_with_a_wrong_clock_removes_nothing(
 
 async def test_without_zookeeper_nothing_expires(zookeeper: MemoryZooKeeper) -> None:
     meta = zookeeper.connect()
-    engine = make_engine(meta, SettableClock())
+    engine = make_engine(meta, VirtualClock())
     async with running(engine):
         await pass_ms(READ_EVERY_MS)
         assert engine.expiry_ms() is not None

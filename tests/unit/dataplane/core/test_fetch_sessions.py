@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from controller.contract.partition_state import PartitionKey
 from dataplane.core.fetch_session import (
-    FetchPartition,
+    AskedPartition,
     FetchPosition,
-    FetchRequest,
     FetchSession,
     FetchSessions,
     FollowerRequest,
     FollowerSession,
+    SessionRequest,
 )
 from springtide.node.lease import NEVER_MS
 from springtide.wire.errors import ErrorCode
@@ -25,13 +25,13 @@ from springtide.wire.errors import ErrorCode
 A, B, C = ("a", 0), ("b", 0), ("b", 1)
 
 
-def asked(key: PartitionKey, fetch_offset: int = 0, *, leader_epoch: int = 1) -> FetchPartition:
-    return FetchPartition(*key, leader_epoch, fetch_offset, -1, 0, 1 << 20)
+def asked(key: PartitionKey, fetch_offset: int = 0, *, leader_epoch: int = 1) -> AskedPartition:
+    return AskedPartition(*key, leader_epoch, fetch_offset, -1, 0, 1 << 20)
 
 
-def request(*partitions: FetchPartition, session: tuple[int, int] = (0, 0), **fields: Any) -> FetchRequest:
+def request(*partitions: AskedPartition, session: tuple[int, int] = (0, 0), **fields: Any) -> SessionRequest:
     fields = {"replica_id": 2, "broker_epoch": 20, **fields}
-    return FetchRequest(session_id=session[0], session_epoch=session[1], partitions=partitions, **fields)
+    return SessionRequest(session_id=session[0], session_epoch=session[1], partitions=partitions, **fields)
 
 
 def sessions(**options: Any) -> FetchSessions:
@@ -209,7 +209,7 @@ def test_data_wakes_replicas_and_high_watermarks_wake_consumers() -> None:
     assert table.on_leadership_changed(A) == [replica, consumer]
 
 
-def consumer_fetch(table: FetchSessions, *partitions: FetchPartition, now_ms: int = 0) -> FetchSession:
+def consumer_fetch(table: FetchSessions, *partitions: AskedPartition, now_ms: int = 0) -> FetchSession:
     return opened(table, *partitions, replica_id=-1, broker_epoch=-1, now_ms=now_ms)
 
 
@@ -331,6 +331,45 @@ def test_a_leader_without_room_is_asked_in_full_each_time() -> None:
         assert follower.on_answer(ErrorCode.NONE, session_id=0)
 
 
+def test_one_request_mentions_so_many_partitions_and_says_that_there_are_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dataplane.core.fetch_session.MENTIONED_MAX", 2)
+    follower = FollowerSession()
+    for key in (A, B, C):
+        follower.set_position(key, position(0))
+    first = follower.build()
+    assert ([key for key, _ in first.partitions], first.has_more) == ([A, B], True)
+    assert (follower.asked(B), follower.asked(C)) == (position(0), None)
+    follower.on_answer(ErrorCode.NONE, session_id=100)
+    second = follower.build()
+    assert ([key for key, _ in second.partitions], second.has_more) == ([C], False)
+
+
+def test_a_leader_without_a_session_is_told_of_every_partition_with_each_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dataplane.core.fetch_session.MENTIONED_MAX", 1)
+    follower = FollowerSession()
+    for key in (A, B):
+        follower.set_position(key, position(0))
+    follower.build()
+    follower.on_answer(ErrorCode.NONE, session_id=0)
+    assert [key for key, _ in follower.build().partitions] == [A, B]
+
+
+def test_an_answer_is_about_the_position_that_was_asked_not_about_the_present_one() -> None:
+    follower = FollowerSession()
+    follower.set_position(A, position(3))
+    follower.build()
+    follower.set_position(A, position(3, leader_epoch=2))
+    assert follower.asked(A) == position(3)
+    follower.remove(A)
+    assert follower.asked(A) is None
+    follower.set_position(A, position(3))
+    assert follower.asked(A) is None, "what is on its way is of the time before"
+
+
 def test_a_position_that_goes_back_or_enters_another_leader_epoch_is_to_be_compared_again() -> None:
     follower = FollowerSession()
     for told, is_unproven in (
@@ -370,7 +409,7 @@ def test_both_ends_agree_after_every_answer_whatever_is_lost(
         said = follower.build()
         if fate != "lose request":
             session = table.open(
-                FetchRequest(
+                SessionRequest(
                     session_id=said.session_id,
                     session_epoch=said.session_epoch,
                     replica_id=2,

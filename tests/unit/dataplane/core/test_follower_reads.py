@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from replica_kit import Bench, held_lease, log_of, records_of
 
 from controller.contract.partition_state import NO_LEADER
 from dataplane.core.effects import HIGH_WATERMARK_MOVED, LEADERSHIP_CHANGED
-from dataplane.core.leader_epochs import EpochEnd
-from dataplane.core.replica import FetchedPartition, FetchResult
+from dataplane.core.results import FetchResult, LeaderAnswer
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_response import EpochEnd
+from tests.kit.dataplane.replica import Bench, held_lease, log_of, records_of
 
 NOBODY = FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -18,7 +18,7 @@ def in_sync(high_watermark: int = 3, **state: object) -> Bench:
     """Broker 2 follows broker 1 in leader epoch 5, holds five records, and its leader has agreed with it."""
     bench = Bench(2, log=log_of(1, 1, 5, 5, 5))
     bench.apply(**{"leader_epoch": 5, **state})
-    bench.fetched(FetchedPartition(high_watermark=high_watermark))
+    bench.fetched(LeaderAnswer(high_watermark=high_watermark))
     return bench
 
 
@@ -48,7 +48,7 @@ def test_beyond_its_high_watermark_it_does_not_know_whether_there_is_anything(fe
 def test_below_its_log_start_it_says_so() -> None:
     bench = Bench(2, log=log_of(1, 1, start=7))
     bench.apply(leader_epoch=5)
-    bench.fetched(FetchedPartition(high_watermark=9, log_start_offset=7))
+    bench.fetched(LeaderAnswer(high_watermark=9, log_start_offset=7))
     assert bench.consume(6, leader_epoch=5) == FetchResult(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=7)
 
 
@@ -79,7 +79,7 @@ def test_without_its_lease_it_is_not_read_from() -> None:
     """Nobody else would say that it has been taken out of the ISR."""
     bench = Bench(2, log=log_of(1), lease=held_lease(lease_ms=5_000))
     bench.apply(leader_epoch=5)
-    bench.fetched(FetchedPartition(high_watermark=1))
+    bench.fetched(LeaderAnswer(high_watermark=1))
     assert bench.consume(0, leader_epoch=5).error is ErrorCode.NONE
     bench.now_ms = 5_000
     assert bench.consume(0, leader_epoch=5) == NOBODY
@@ -90,13 +90,13 @@ def test_in_each_leader_epoch_its_leader_must_have_agreed_first() -> None:
     bench = in_sync(high_watermark=5)
     bench.apply(leader=3, leader_epoch=6, partition_epoch=2, unclean_leader_epoch=6)
     assert bench.consume(0, leader_epoch=6) == NOBODY
-    bench.fetched(FetchedPartition(error=ErrorCode.UNKNOWN_LEADER_EPOCH))
+    bench.fetched(LeaderAnswer(error=ErrorCode.UNKNOWN_LEADER_EPOCH))
     assert bench.consume(0, leader_epoch=6) == NOBODY
-    bench.fetched(FetchedPartition(diverging=EpochEnd(1, 2)))  # it holds still until the suffix is aside
+    bench.fetched(LeaderAnswer(diverging=EpochEnd(1, 2)))  # it holds still until the suffix is aside
     assert bench.consume(0, leader_epoch=6) == NOBODY
-    bench.replica.on_written_aside(1, error=None, now_ms=bench.now_ms)
+    bench.replica.role.on_written_aside(1, error=None, now_ms=bench.now_ms)
     assert bench.consume(0, leader_epoch=6) == NOBODY
-    bench.fetched(FetchedPartition(high_watermark=2))
+    bench.fetched(LeaderAnswer(high_watermark=2))
     result = bench.consume(0, leader_epoch=6)
     assert (result.high_watermark, values(result)) == (2, records_of(log_of(1, 1)))
 
@@ -105,7 +105,7 @@ def test_without_a_leader_or_offline_it_is_not_read_from() -> None:
     bench = in_sync()
     bench.apply(leader=NO_LEADER, leader_epoch=6, partition_epoch=2)
     assert bench.consume(0, leader_epoch=6) == NOBODY
-    bench.replica.on_storage_error("EIO", now_ms=bench.now_ms)
+    bench.replica.go_offline("EIO")
     assert bench.consume(0, leader_epoch=6).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert bench.consume(0, is_debugging=True).error is ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -116,8 +116,8 @@ def test_a_debugging_consumer_sees_what_this_replica_holds_but_never_past_its_hi
     seen = bench.consume(0, is_debugging=True)
     assert (seen.high_watermark, values(seen)) == (3, records_of(log_of(1, 1, 5)))
     assert bench.consume(4, is_debugging=True).error is ErrorCode.OFFSET_NOT_AVAILABLE
-    bench.fetched(FetchedPartition(diverging=EpochEnd(1, 0)))
-    assert bench.replica.next_fetch() is None  # quarantined
+    bench.fetched(LeaderAnswer(diverging=EpochEnd(1, 0)))
+    assert bench.replica.role.next_fetch() is None  # quarantined
     assert values(bench.consume(0, is_debugging=True)) == records_of(log_of(1, 1, 5))
 
 
@@ -129,17 +129,17 @@ def test_a_debugging_consumer_at_the_leader_is_a_consumer() -> None:
 
 def test_a_consumer_at_a_follower_leaves_no_trace() -> None:
     bench = in_sync()
-    before = bench.replica.next_fetch(), bench.high_watermark, bench.replica.last_fetched_ms
+    before = bench.replica.role.next_fetch(), bench.high_watermark
     for fetch_offset in (0, 3, 9):
         for is_debugging in (False, True):
             bench.consume(fetch_offset, leader_epoch=5, is_debugging=is_debugging)
-    assert (bench.replica.next_fetch(), bench.high_watermark, bench.replica.last_fetched_ms) == before
+    assert (bench.replica.role.next_fetch(), bench.high_watermark) == before
 
 
 def test_who_waits_at_a_follower_hears_of_its_high_watermark_and_of_the_end_of_its_role() -> None:
     bench = in_sync(high_watermark=3)
-    assert bench.fetched(FetchedPartition(high_watermark=5)) == (HIGH_WATERMARK_MOVED,)
-    assert bench.fetched(FetchedPartition(high_watermark=5)) == ()
+    assert bench.fetched(LeaderAnswer(high_watermark=5)) == (HIGH_WATERMARK_MOVED,)
+    assert bench.fetched(LeaderAnswer(high_watermark=5)) == ()
     effects = bench.apply(leader=3, leader_epoch=6, partition_epoch=2)
     assert effects[0] == LEADERSHIP_CHANGED
 

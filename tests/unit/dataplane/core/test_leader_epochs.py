@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from dataplane.core.leader_epochs import (
     UNDEFINED_END,
     CorruptEpochCheckpoint,
-    EpochEnd,
     EpochStart,
     LeaderEpochs,
     decode_leader_epochs,
 )
+from springtide.wire.fetch_response import EpochEnd
 
 
 def history(*entries: tuple[int, int]) -> LeaderEpochs:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from mini_cluster import MiniCluster, Violation
 
 from controller.contract.partition_state import PartitionState
 from dataplane.core import leader as leader_module
@@ -15,9 +14,11 @@ from dataplane.core.follower import Follower
 from dataplane.core.isr import InSyncSet
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogPort
-from dataplane.core.reads import out_of_range
-from dataplane.core.replica import AppendResult, FetchResult, Replica
+from dataplane.core.replica import Replica
+from dataplane.core.results import AppendResult, FetchResult
+from dataplane.core.role import out_of_range
 from springtide.wire.errors import ErrorCode
+from tests.kit.dataplane.mini_cluster import MiniCluster, Violation
 
 SEEDS = 120
 STEPS = 600
@@ -68,10 +69,10 @@ def _keep_follower_positions_when_the_same_leader_is_elected_again(patch: pytest
     correct = Replica._lead
 
     def lead(self: Replica, state: PartitionState, now_ms: int) -> Effects:
-        before = self._leader
+        before = self.role
         effects = correct(self, state, now_ms)
-        after = self._leader
-        if before is None or after is None or after is before:
+        after = self.role
+        if not isinstance(before, Leader) or not isinstance(after, Leader) or after is before:
             return effects
         after.in_sync._followers.update(before.in_sync._followers)
         after.in_sync._arrange(now_ms)
@@ -87,8 +88,8 @@ def _call_the_leaders_own_end_committed(patch: pytest.MonkeyPatch) -> None:
 def _truncate_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     correct = Follower.__init__
 
-    def init(self: Follower, state: PartitionState, **fields: Any) -> None:
-        correct(self, state, **fields)
+    def init(self: Follower, *parts: Any) -> None:
+        correct(self, *parts)
         self._log.truncate_to(self._watermark.offset)
 
     patch.setattr(Follower, "__init__", init)

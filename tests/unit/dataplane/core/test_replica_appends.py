@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from replica_kit import TOPIC_ID, WALL_MS, Bench, batch_of, held_lease, log_of
-
 from controller.contract.lag_report import ReplicaProblem
 from dataplane.core.effects import (
     DATA_APPENDED,
@@ -15,11 +13,12 @@ from dataplane.core.effects import (
     ReportProblem,
 )
 from dataplane.core.producer_state import ProducerView
-from dataplane.core.replica import AppendResult, Role
-from dataplane.core.results import ProducersResult
+from dataplane.core.results import AppendResult, ProducersResult
+from dataplane.core.role import Offline
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import TimestampType, crc_is_valid
 from springtide.wire.records import iter_records
+from tests.kit.dataplane.replica import TOPIC_ID, WALL_MS, Bench, batch_of, held_lease, log_of
 
 
 def leading(**options: object) -> Bench:
@@ -104,7 +103,6 @@ def test_a_wait_ends_at_its_own_time_whatever_the_order() -> None:
     bench = leading()
     bench.append("slow", timeout_ms=500)
     bench.append("quick", timeout_ms=100)
-    assert bench.replica.next_deadline_ms() == bench.now_ms + 100
     assert bench.tick(100) == (CompleteProduce(("quick",), ErrorCode.REQUEST_TIMED_OUT),)
     assert bench.tick(400) == (CompleteProduce(("slow",), ErrorCode.REQUEST_TIMED_OUT),)
 
@@ -150,7 +148,7 @@ def test_i4_waiters_outlive_an_epoch_in_which_nobody_else_led_here() -> None:
 def test_l1_deletion_fails_all_waiters() -> None:
     bench = leading()
     bench.append("a")
-    assert bench.replica.on_deleted(now_ms=bench.now_ms) == (
+    assert bench.replica.on_deleted() == (
         CompleteProduce(("a",), ErrorCode.NOT_LEADER_OR_FOLLOWER),
         LEADERSHIP_CHANGED,
         STOP_FETCHING,
@@ -180,10 +178,10 @@ def test_s28_a_failed_write_takes_the_replica_offline_and_is_never_acknowledged(
     )
     bench.log.failing = None  # the disk seems to work again: never trust it (fsyncgate)
     assert bench.apply(leader_epoch=2, partition_epoch=2) == NO_EFFECTS
-    assert bench.replica.role is Role.OFFLINE
+    assert isinstance(bench.replica.role, Offline)
     assert bench.append()[0].error is ErrorCode.KAFKA_STORAGE_ERROR
     assert bench.fetch(2, 0)[0].error is ErrorCode.KAFKA_STORAGE_ERROR
-    assert bench.replica.on_storage_error("again", now_ms=0) == NO_EFFECTS
+    assert bench.replica.go_offline("again") == NO_EFFECTS
 
 
 # Idempotence.
@@ -287,7 +285,7 @@ def test_the_leader_describes_what_its_log_holds_committed_or_not() -> None:
     bench.append(records=3, **named(0, epoch=2))
     bench.append(producer_id=4, producer_epoch=0, base_sequence=0)
     assert bench.high_watermark == 0
-    assert bench.replica.describe_producers(bench.now_ms) == ProducersResult(
+    assert bench.replica.role.describe_producers(bench.now_ms) == ProducersResult(
         ErrorCode.NONE, (ProducerView(4, 0, 0, WALL_MS), ProducerView(NAMED, 2, 2, WALL_MS))
     )
 
@@ -298,9 +296,9 @@ def test_nobody_else_describes_producers() -> None:
     bench.append(**named(0))
     bench.now_ms = 20_000  # silent: neither lease nor followers
     nobody = ProducersResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert bench.replica.describe_producers(bench.now_ms) == nobody
+    assert bench.replica.role.describe_producers(bench.now_ms) == nobody
     bench.apply(leader=2, leader_epoch=2, partition_epoch=2)
-    assert bench.replica.describe_producers(bench.now_ms) == nobody
-    bench.replica.on_storage_error("EIO", now_ms=bench.now_ms)
+    assert bench.replica.role.describe_producers(bench.now_ms) == nobody
+    bench.replica.go_offline("EIO")
     offline = ProducersResult(ErrorCode.KAFKA_STORAGE_ERROR)
-    assert bench.replica.describe_producers(bench.now_ms) == offline
+    assert bench.replica.role.describe_producers(bench.now_ms) == offline

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from replica_kit import Bench, endpoint, held_lease, log_of
 
 from controller.contract.session import BrokerStatus, HeartbeatResponse
-from dataplane.core.effects import HIGH_WATERMARK_MOVED, NO_EFFECTS, CompleteProduce, Note
+from dataplane.core.effects import HIGH_WATERMARK_MOVED, NO_EFFECTS, CompleteProduce, Remark
 from dataplane.core.fetch_session import Contact
-from dataplane.core.replica import AppendResult, OffsetResult
+from dataplane.core.results import AppendResult, OffsetResult
 from dataplane.core.watermarks import HighWatermark, committable_offset
 from springtide.wire.errors import ErrorCode
+from tests.kit.dataplane.replica import Bench, endpoint, held_lease, log_of
 
 LAPSED = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -83,7 +83,7 @@ def test_a_caught_up_outsider_is_waited_for_only_while_it_may_join() -> None:
     bench.append("a")
     assert bench.fetch(2, 1)[1] == NO_EFFECTS
     bench.brokers[3] = endpoint(3, 30, active=False)
-    assert bench.replica.on_broker_changed(3, now_ms=bench.now_ms) == (
+    assert bench.replica.role.on_broker_changed(3, now_ms=bench.now_ms) == (
         HIGH_WATERMARK_MOVED,
         CompleteProduce(("a",), ErrorCode.NONE),
     )
@@ -107,11 +107,11 @@ def test_i26_the_high_watermark_stays_within_the_log() -> None:
 def test_i26_records_are_deleted_only_below_the_high_watermark() -> None:
     bench = Bench(log=log_of(1, 1, 1), high_watermark=2)
     bench.apply(leader_epoch=2)
-    refused, _ = bench.replica.delete_records(3, now_ms=bench.now_ms)
+    refused, _ = bench.replica.role.delete_records(3, now_ms=bench.now_ms)
     assert refused.error is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert bench.replica.delete_records(1, now_ms=bench.now_ms)[0].offset == 1
-    assert bench.replica.delete_records(-1, now_ms=bench.now_ms)[0].offset == 2
-    assert bench.replica.delete_records(0, now_ms=bench.now_ms)[0].offset == 2
+    assert bench.replica.role.delete_records(1, now_ms=bench.now_ms)[0].offset == 1
+    assert bench.replica.role.delete_records(-1, now_ms=bench.now_ms)[0].offset == 2
+    assert bench.replica.role.delete_records(0, now_ms=bench.now_ms)[0].offset == 2
     assert bench.log.log_start_offset == 2
 
 
@@ -142,10 +142,10 @@ def test_s13_a_lapsed_leader_alone_stops_acking_serving_and_deleting() -> None:
     assert bench.append() == (LAPSED, NO_EFFECTS)
     assert bench.append(acks=1)[0] == LAPSED
     assert bench.consume(0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert bench.replica.list_offset(-1, leader_epoch=-1, now_ms=bench.now_ms) == OffsetResult(
+    assert bench.replica.role.list_offset(-1, leader_epoch=-1, now_ms=bench.now_ms) == OffsetResult(
         ErrorCode.NOT_LEADER_OR_FOLLOWER
     )
-    assert bench.replica.delete_records(-1, now_ms=bench.now_ms)[0].error is (
+    assert bench.replica.role.delete_records(-1, now_ms=bench.now_ms)[0].error is (
         ErrorCode.NOT_LEADER_OR_FOLLOWER
     )
 
@@ -161,7 +161,7 @@ def test_a_lapsed_leader_goes_on_while_enough_members_keep_fetching_from_it() ->
     assert bench.follow(3, 1)[1][-1] == CompleteProduce(("a",), ErrorCode.NONE)
     bench.now_ms += 100  # broker 2 and 3 were told of another leader: no fetch any more
     assert bench.append()[0] == LAPSED
-    assert not bench.replica.may_serve(bench.now_ms)
+    assert not bench.replica.role.may_serve(bench.now_ms)
 
 
 def test_one_silent_member_is_enough_to_end_the_stand_in() -> None:
@@ -171,9 +171,9 @@ def test_one_silent_member_is_enough_to_end_the_stand_in() -> None:
     bench.follow(3, 0)
     bench.now_ms += 90
     bench.follow(2, 0)
-    assert bench.replica.may_serve(bench.now_ms)
+    assert bench.replica.role.may_serve(bench.now_ms)
     bench.now_ms += 10
-    assert not bench.replica.may_serve(bench.now_ms)
+    assert not bench.replica.role.may_serve(bench.now_ms)
 
 
 def test_s52_fetches_that_lay_in_the_socket_while_the_leader_was_paused_vouch_for_nothing() -> None:
@@ -188,15 +188,15 @@ def test_s52_fetches_that_lay_in_the_socket_while_the_leader_was_paused_vouch_fo
         bench.fetch(member, 0, contact=contact)
     now_ms = bench.now_ms
     assert bench.append(acks=1)[0] == LAPSED
-    assert bench.replica.list_offset(-1, leader_epoch=-1, now_ms=now_ms) == OffsetResult(
+    assert bench.replica.role.list_offset(-1, leader_epoch=-1, now_ms=now_ms) == OffsetResult(
         ErrorCode.NOT_LEADER_OR_FOLLOWER
     )
-    assert bench.replica.describe_producers(now_ms).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert bench.replica.role.describe_producers(now_ms).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert bench.consume(0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     for contact in session.values():  # those that follow what it sends after the pause do
         contact.on_answer(now_ms)
         contact.on_request(now_ms + 1)
-    assert bench.replica.may_serve(now_ms + 1)
+    assert bench.replica.role.may_serve(now_ms + 1)
 
 
 def test_s52_a_parked_fetch_that_is_looked_at_again_vouches_for_nothing() -> None:
@@ -206,7 +206,7 @@ def test_s52_a_parked_fetch_that_is_looked_at_again_vouches_for_nothing() -> Non
     bench.now_ms += 500
     bench.follow(3, 0)
     bench.fetch(2, 0, contact=parked)
-    assert not bench.replica.may_serve(bench.now_ms)
+    assert not bench.replica.role.may_serve(bench.now_ms)
 
 
 def test_an_incremental_session_that_holds_the_partition_counts_as_fetching() -> None:
@@ -217,9 +217,9 @@ def test_an_incremental_session_that_holds_the_partition_counts_as_fetching() ->
     bench.now_ms += 500
     contact.on_answer(bench.now_ms - 50)
     contact.on_request(bench.now_ms)
-    assert bench.replica.may_serve(bench.now_ms)
-    bench.replica.on_replica_gone(3, contact)
-    assert not bench.replica.may_serve(bench.now_ms)
+    assert bench.replica.role.may_serve(bench.now_ms)
+    bench.replica.role.on_replica_gone(3, contact)
+    assert not bench.replica.role.may_serve(bench.now_ms)
 
 
 def test_nothing_stands_in_for_a_lease_that_the_controller_took_away() -> None:
@@ -244,7 +244,7 @@ def test_a_lapse_freezes_the_high_watermark_and_fails_all_waiters_at_the_next_ti
     assert bench.fetch(3, 1)[0].high_watermark == 0
     assert bench.tick() == (
         CompleteProduce(("a",), ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        Note("lease lapsed: 1 waiting producers failed", is_warning=True),
+        Remark("lease lapsed: 1 waiting producers failed", is_warning=True),
     )
 
 
@@ -252,5 +252,5 @@ def test_a_lapsed_leader_makes_no_new_promises() -> None:
     bench = under_lease(isr=(1, 2))
     bench.now_ms += 100
     bench.fetch(3, 0)
-    assert bench.replica.due_proposal(bench.now_ms) is None
-    assert bench.replica.maximal_isr == (1, 2)
+    assert bench.replica.role.due_proposal(bench.now_ms) is None
+    assert bench.replica.role.maximal_isr == (1, 2)

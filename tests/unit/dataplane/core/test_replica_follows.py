@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from replica_kit import TOPIC_ID, Bench, batch_of, log_of, records_of
 
 from controller.contract.lag_report import ReplicaProblem
 from controller.contract.partition_state import NO_LEADER
@@ -15,15 +14,16 @@ from dataplane.core.effects import (
     STOP_FETCHING,
     BackOff,
     Effects,
-    Note,
+    Remark,
     ReportProblem,
     StartFetching,
     WriteAside,
 )
 from dataplane.core.fetch_session import FetchPosition
-from dataplane.core.leader_epochs import EpochEnd
-from dataplane.core.replica import FetchedPartition
+from dataplane.core.results import LeaderAnswer
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_response import EpochEnd
+from tests.kit.dataplane.replica import TOPIC_ID, Bench, batch_of, log_of, records_of
 from tests.simulation.memory_log import MemoryLog
 
 
@@ -34,8 +34,8 @@ def following(log: MemoryLog | None = None, *, high_watermark: int = 0, **state:
     return bench
 
 
-def diverging(leader_epoch: int, end_offset: int) -> FetchedPartition:
-    return FetchedPartition(diverging=EpochEnd(leader_epoch, end_offset))
+def diverging(leader_epoch: int, end_offset: int) -> LeaderAnswer:
+    return LeaderAnswer(diverging=EpochEnd(leader_epoch, end_offset))
 
 
 def epochs_of(log: MemoryLog) -> list[int]:
@@ -45,9 +45,9 @@ def epochs_of(log: MemoryLog) -> list[int]:
 def agree(leader: Bench, follower: Bench) -> None:
     """Let the follower fetch from the leader until it has everything."""
     for _ in range(50):
-        position = follower.replica.next_fetch()
+        position = follower.replica.role.next_fetch()
         assert position is not None
-        result, _ = leader.replica.on_replica_fetch(
+        result, _ = leader.replica.role.on_replica_fetch(
             replica_id=2,
             broker_epoch=20,
             leader_epoch=position.leader_epoch,
@@ -58,7 +58,7 @@ def agree(leader: Bench, follower: Bench) -> None:
         )
         records = b"" if result.records is None else b"".join(bytes(p) for p in result.records.parts)  # type: ignore[arg-type]
         effects = follower.fetched(
-            FetchedPartition(
+            LeaderAnswer(
                 error=result.error,
                 high_watermark=result.high_watermark,
                 log_start_offset=result.log_start_offset,
@@ -68,7 +68,7 @@ def agree(leader: Bench, follower: Bench) -> None:
         )
         for effect in effects:
             if isinstance(effect, WriteAside):
-                follower.replica.on_written_aside(effect.hold_id, error=None, now_ms=0)
+                follower.replica.role.on_written_aside(effect.hold_id, error=None, now_ms=0)
         if result.error is ErrorCode.NONE and result.diverging is None and not records:
             return
     raise AssertionError("no end to it")
@@ -77,27 +77,27 @@ def agree(leader: Bench, follower: Bench) -> None:
 def test_records_are_written_verbatim_and_the_high_watermark_follows() -> None:
     leader_log = log_of(1, 1, 5)
     bench = following(log_of(1))
-    assert bench.replica.next_fetch() == FetchPosition(1, 1, 5, 0)
+    assert bench.replica.role.next_fetch() == FetchPosition(1, 1, 5, 0)
     records = records_of(leader_log, 1)
     cut_off = batch_of(base_offset=3, leader_epoch=5)[:40]
-    effects = bench.fetched(FetchedPartition(high_watermark=2, records=records + cut_off))
+    effects = bench.fetched(LeaderAnswer(high_watermark=2, records=records + cut_off))
     assert effects == (HIGH_WATERMARK_MOVED,)
     assert records_of(bench.log) == records_of(leader_log)
     assert bench.high_watermark == 2
-    assert bench.replica.next_fetch() == FetchPosition(3, 5, 5, 0)
+    assert bench.replica.role.next_fetch() == FetchPosition(3, 5, 5, 0)
 
 
 def test_the_high_watermark_never_passes_the_own_end_nor_goes_back() -> None:
     bench = following(log_of(1, 1), high_watermark=1)
-    bench.fetched(FetchedPartition(high_watermark=9))
+    bench.fetched(LeaderAnswer(high_watermark=9))
     assert bench.high_watermark == 2
-    bench.fetched(FetchedPartition(high_watermark=0))
+    bench.fetched(LeaderAnswer(high_watermark=0))
     assert bench.high_watermark == 2
 
 
 def test_an_answer_counts_only_for_the_epoch_and_offset_it_was_asked_for() -> None:
     bench = following(log_of(1))
-    answer = FetchedPartition(high_watermark=1, records=records_of(log_of(1, 1), 1))
+    answer = LeaderAnswer(high_watermark=1, records=records_of(log_of(1, 1), 1))
     assert bench.fetched(answer, leader_epoch=4) == NO_EFFECTS
     assert bench.fetched(answer, fetch_offset=0) == NO_EFFECTS
     assert bench.log.log_end_offset == 1
@@ -122,11 +122,11 @@ def test_an_answer_counts_only_for_the_epoch_and_offset_it_was_asked_for() -> No
 )
 def test_what_is_no_continuation_of_the_log_is_not_written(records: bytes, why: str) -> None:
     bench = following(log_of(1, 1))
-    back_off, problem, note = bench.fetched(FetchedPartition(high_watermark=2, records=records))
+    back_off, problem, note = bench.fetched(LeaderAnswer(high_watermark=2, records=records))
     assert back_off == BackOff(200, ErrorCode.CORRUPT_MESSAGE)
     assert isinstance(problem, ReportProblem)
     assert (problem.problem.code, problem.problem.first_offset) == ("batch_refused", 2)
-    assert note == Note(f"leader 1 sent {why}", is_warning=True)
+    assert note == Remark(f"leader 1 sent {why}", is_warning=True)
     assert bench.log.log_end_offset == 2
     assert bench.high_watermark == 0
 
@@ -144,8 +144,8 @@ def test_what_is_no_continuation_of_the_log_is_not_written(records: bytes, why: 
 )
 def test_l6_after_a_leaders_error_the_follower_tries_again(error: ErrorCode) -> None:
     bench = following(log_of(1))
-    assert bench.fetched(FetchedPartition(error=error)) == (BackOff(200, error),)
-    assert bench.replica.next_fetch() == FetchPosition(1, 1, 5, 0)
+    assert bench.fetched(LeaderAnswer(error=error)) == (BackOff(200, error),)
+    assert bench.replica.role.next_fetch() == FetchPosition(1, 1, 5, 0)
 
 
 # Where the logs part.
@@ -158,9 +158,9 @@ def test_i14_a_divergent_suffix_is_written_aside_durably_before_it_is_cut() -> N
     )
     assert bench.fetched(diverging(1, 3)) == (STOP_FETCHING, hold)
     assert bench.log.log_end_offset == 4
-    assert bench.replica.next_fetch() is None
-    assert bench.fetched(FetchedPartition(high_watermark=4)) == NO_EFFECTS  # nothing passes while it holds
-    assert bench.replica.on_written_aside(1, error=None, now_ms=0) == (
+    assert bench.replica.role.next_fetch() is None
+    assert bench.fetched(LeaderAnswer(high_watermark=4)) == NO_EFFECTS  # nothing passes while it holds
+    assert bench.replica.role.on_written_aside(1, error=None, now_ms=0) == (
         ReportProblem(
             ReplicaProblem(
                 topic_id=TOPIC_ID,
@@ -175,20 +175,19 @@ def test_i14_a_divergent_suffix_is_written_aside_durably_before_it_is_cut() -> N
         ),
         StartFetching(1, 5),
     )
-    assert bench.replica.next_fetch() == FetchPosition(2, 1, 5, 0)
+    assert bench.replica.role.next_fetch() == FetchPosition(2, 1, 5, 0)
 
 
 def test_a_copy_that_fails_holds_the_truncation_and_is_asked_for_again() -> None:
     bench = following(log_of(1, 4))
     _, hold = bench.fetched(diverging(1, 1))
-    (problem,) = bench.replica.on_written_aside(1, error="disk full", now_ms=bench.now_ms)
+    (problem,) = bench.replica.role.on_written_aside(1, error="disk full", now_ms=bench.now_ms)
     assert isinstance(problem, ReportProblem)
     assert problem.problem.code == "storage_error"
     assert bench.log.log_end_offset == 2
-    assert bench.replica.next_deadline_ms() == bench.now_ms + 5_000
     assert bench.tick(4_999) == NO_EFFECTS
     assert bench.tick(1) == (hold,)
-    bench.replica.on_written_aside(1, error=None, now_ms=bench.now_ms)
+    bench.replica.role.on_written_aside(1, error=None, now_ms=bench.now_ms)
     assert bench.log.log_end_offset == 1
 
 
@@ -196,9 +195,9 @@ def test_a_truncation_of_an_earlier_epoch_is_off_even_if_its_copy_arrives() -> N
     bench = following(log_of(1, 4))
     bench.fetched(diverging(1, 1))
     bench.apply(leader=3, leader_epoch=6, partition_epoch=2)
-    assert bench.replica.on_written_aside(1, error=None, now_ms=0) == NO_EFFECTS
+    assert bench.replica.role.on_written_aside(1, error=None, now_ms=0) == NO_EFFECTS
     assert bench.log.log_end_offset == 2
-    assert bench.replica.next_fetch() == FetchPosition(2, 4, 6, 0)
+    assert bench.replica.role.next_fetch() == FetchPosition(2, 4, 6, 0)
 
 
 def test_i14_s8_fast_double_failover_converges_epoch_by_epoch() -> None:
@@ -227,9 +226,9 @@ def test_i14_s9_an_epoch_in_which_nobody_wrote_is_cut_without_touching_a_record(
     leader = Bench(1, log=leader_log)
     leader.apply(leader_epoch=5)
     follower = following(follower_log, high_watermark=2)
-    assert follower.replica.next_fetch() == FetchPosition(2, 3, 5, 0)
+    assert follower.replica.role.next_fetch() == FetchPosition(2, 3, 5, 0)
     agree(leader, follower)
-    assert follower.replica.next_fetch() == FetchPosition(2, 1, 5, 0)
+    assert follower.replica.role.next_fetch() == FetchPosition(2, 1, 5, 0)
     assert follower.high_watermark == 2
 
 
@@ -238,7 +237,7 @@ def test_s10_a_follower_that_missed_an_epoch_of_the_same_leader_truncates() -> N
     bench = Bench(2, log=log_of(1, 1))
     bench.apply(leader_epoch=1)
     bench.apply(leader_epoch=3, partition_epoch=3)  # same leader; epoch 2 was not heard of
-    assert bench.replica.next_fetch() == FetchPosition(2, 1, 3, 0)
+    assert bench.replica.role.next_fetch() == FetchPosition(2, 1, 3, 0)
     effects = bench.fetched(diverging(1, 1))
     assert isinstance(effects[1], WriteAside)
 
@@ -265,7 +264,7 @@ def test_i15_s1_a_follower_refuses_to_cut_below_its_high_watermark() -> None:
     bench = following(log_of(1, 1, 1), high_watermark=3)
     assert bench.fetched(diverging(1, 0)) == quarantine(0, 3, 3, "leader 1 diverges below the high watermark")
     assert bench.log.log_end_offset == 3
-    assert bench.replica.next_fetch() is None
+    assert bench.replica.role.next_fetch() is None
     assert bench.apply(leader_epoch=5, partition_epoch=2) == (STOP_FETCHING,)
     # Another leader may hold it all: the log is as it was, so trying again is safe.
     effects = bench.apply(leader=3, leader_epoch=6, partition_epoch=3)
@@ -278,7 +277,7 @@ def test_i15_a_newer_unclean_mark_allows_it_and_the_records_are_kept_aside() -> 
     assert effects[1] == WriteAside(
         hold_id=1, first_offset=1, next_offset=3, leader_epoch=5, high_watermark=3, cut_offset=1
     )
-    bench.replica.on_written_aside(1, error=None, now_ms=0)
+    bench.replica.role.on_written_aside(1, error=None, now_ms=0)
     assert bench.log.log_end_offset == 1
     assert bench.high_watermark == 1
 
@@ -286,29 +285,29 @@ def test_i15_a_newer_unclean_mark_allows_it_and_the_records_are_kept_aside() -> 
 def test_i15_a_mark_older_than_the_log_allows_nothing() -> None:
     bench = following(log_of(1, 1, 4), high_watermark=3, unclean_leader_epoch=4)
     assert bench.fetched(diverging(1, 1))[0] == STOP_FETCHING
-    assert bench.replica.next_fetch() is None
+    assert bench.replica.role.next_fetch() is None
     assert bench.log.log_end_offset == 3
 
 
 def test_i15_a_mark_has_its_effect_once() -> None:
     bench = following(log_of(1, 1, 1), high_watermark=3, unclean_leader_epoch=5)
-    bench.fetched(FetchedPartition(high_watermark=3))  # the unclean leader agrees with this log
+    bench.fetched(LeaderAnswer(high_watermark=3))  # the unclean leader agrees with this log
     bench.apply(leader=3, leader_epoch=6, partition_epoch=2, unclean_leader_epoch=5)
     bench.fetched(diverging(1, 1))
-    assert bench.replica.next_fetch() is None
+    assert bench.replica.role.next_fetch() is None
     assert bench.log.log_end_offset == 3
 
 
 def test_i15_a_mark_has_its_effect_once_even_if_the_process_starts_again() -> None:
     log = log_of(1, 1, 1)
     before = following(log, high_watermark=3, unclean_leader_epoch=5)
-    assert before.fetched(FetchedPartition(high_watermark=3)) == (PERSIST_EPOCHS,)
-    assert before.fetched(FetchedPartition(high_watermark=3)) == NO_EFFECTS  # once
+    assert before.fetched(LeaderAnswer(high_watermark=3)) == (PERSIST_EPOCHS,)
+    assert before.fetched(LeaderAnswer(high_watermark=3)) == NO_EFFECTS  # once
     log.recover()
     bench = Bench(2, log=log, high_watermark=3)
     bench.apply(leader=3, leader_epoch=6, partition_epoch=2, unclean_leader_epoch=5)
     assert bench.fetched(diverging(1, 1))[0] == STOP_FETCHING
-    assert bench.replica.next_fetch() is None
+    assert bench.replica.role.next_fetch() is None
     assert bench.log.log_end_offset == 3
 
 
@@ -322,14 +321,14 @@ def test_i15_who_leads_under_a_mark_has_seen_its_effect() -> None:
     bench.apply(leader=3, leader_epoch=6, partition_epoch=2, unclean_leader_epoch=5)
     assert bench.fetched(diverging(1, 3)) == NO_EFFECTS  # epoch 5, in which it wrote nothing, goes
     bench.fetched(diverging(1, 1))
-    assert bench.replica.next_fetch() is None
+    assert bench.replica.role.next_fetch() is None
     assert bench.log.log_end_offset == 3
 
 
 def test_a_log_that_saw_no_mark_writes_nothing_about_any() -> None:
     bench = following(log_of(1, 1))
-    assert bench.fetched(FetchedPartition(high_watermark=2)) == (HIGH_WATERMARK_MOVED,)
-    assert bench.fetched(FetchedPartition(high_watermark=2)) == NO_EFFECTS
+    assert bench.fetched(LeaderAnswer(high_watermark=2)) == (HIGH_WATERMARK_MOVED,)
+    assert bench.fetched(LeaderAnswer(high_watermark=2)) == NO_EFFECTS
     assert bench.log.epochs.reconciled == -1
 
 
@@ -339,14 +338,12 @@ def test_s55_what_it_has_of_its_leaders_own_epoch_it_cuts_for_nobody() -> None:
     effects = bench.fetched(diverging(5, 2))
     assert [each.problem.code for each in effects if isinstance(each, ReportProblem)] == ["quarantined"]
     assert bench.log.log_end_offset == 3
-    assert bench.replica.next_fetch() is None
+    assert bench.replica.role.next_fetch() is None
 
 
 def test_i16_s34_a_diverging_answers_watermarks_are_not_looked_at() -> None:
     bench = following(log_of(1, 1, 4), high_watermark=1)
-    bench.fetched(
-        FetchedPartition(diverging=EpochEnd(1, 2), high_watermark=3, log_start_offset=2, records=b"x")
-    )
+    bench.fetched(LeaderAnswer(diverging=EpochEnd(1, 2), high_watermark=3, log_start_offset=2, records=b"x"))
     assert bench.high_watermark == 1
     assert bench.log.log_start_offset == 0
 
@@ -354,7 +351,7 @@ def test_i16_s34_a_diverging_answers_watermarks_are_not_looked_at() -> None:
 @pytest.mark.parametrize("end", [EpochEnd(1, 9), EpochEnd(1, -1), EpochEnd(-1, -1)])
 def test_a_divergence_that_makes_no_sense_cuts_nothing(end: EpochEnd) -> None:
     bench = following(log_of(1, 1))
-    effects = bench.fetched(FetchedPartition(diverging=end))
+    effects = bench.fetched(LeaderAnswer(diverging=end))
     assert isinstance(effects[0], BackOff)
     assert bench.log.log_end_offset == 2
 
@@ -362,14 +359,14 @@ def test_a_divergence_that_makes_no_sense_cuts_nothing(end: EpochEnd) -> None:
 # Log start.
 
 
-OUT_OF_RANGE_AT_7 = FetchedPartition(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=7)
+OUT_OF_RANGE_AT_7 = LeaderAnswer(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=7)
 
 
 def test_s30_below_the_leaders_log_start_the_log_begins_anew_there_with_its_high_watermark() -> None:
     bench = following(log_of(1, 1), high_watermark=2)
     assert bench.fetched(OUT_OF_RANGE_AT_7) == NO_EFFECTS
     assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.high_watermark) == (7, 7, 7)
-    assert bench.replica.next_fetch() == FetchPosition(7, -1, 5, 7)
+    assert bench.replica.role.next_fetch() == FetchPosition(7, -1, 5, 7)
     # Elected at once: it serves from there, and nothing is out of range (KAFKA-9491).
     bench.apply(leader=2, leader_epoch=6, partition_epoch=2)
     assert bench.consume(7).error is ErrorCode.NONE
@@ -389,8 +386,8 @@ def test_what_a_log_below_the_leaders_start_may_alone_have_held_is_written_aside
         hold_id=1, first_offset=first_offset, next_offset=3, leader_epoch=5, high_watermark=1, cut_offset=7
     )
     assert bench.fetched(OUT_OF_RANGE_AT_7) == (STOP_FETCHING, hold)
-    assert (bench.log.log_end_offset, bench.replica.next_fetch()) == (3, None)
-    problem, again = bench.replica.on_written_aside(1, error=None, now_ms=0)
+    assert (bench.log.log_end_offset, bench.replica.role.next_fetch()) == (3, None)
+    problem, again = bench.replica.role.on_written_aside(1, error=None, now_ms=0)
     assert isinstance(problem, ReportProblem)
     assert (problem.problem.code, problem.problem.first_offset, problem.problem.next_offset) == (
         "divergent",
@@ -399,40 +396,40 @@ def test_what_a_log_below_the_leaders_start_may_alone_have_held_is_written_aside
     )
     assert again == StartFetching(1, 5)
     assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.high_watermark) == (7, 7, 7)
-    assert bench.replica.next_fetch() == FetchPosition(7, -1, 5, 7)
+    assert bench.replica.role.next_fetch() == FetchPosition(7, -1, 5, 7)
 
 
 def test_ahead_of_the_leader_in_the_same_epochs_is_corruption_not_a_reason_to_cut() -> None:
     bench = following(log_of(1, 1, 1))
-    out_of_range = FetchedPartition(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=0)
+    out_of_range = LeaderAnswer(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=0)
     assert bench.fetched(out_of_range) == quarantine(0, 3, 0, "ahead of leader 1 in the same epochs")
     assert bench.log.log_end_offset == 3
 
 
 def test_an_out_of_range_without_a_log_start_is_asked_again() -> None:
     bench = following(log_of(1))
-    assert bench.fetched(FetchedPartition(error=ErrorCode.OFFSET_OUT_OF_RANGE)) == (
+    assert bench.fetched(LeaderAnswer(error=ErrorCode.OFFSET_OUT_OF_RANGE)) == (
         BackOff(200, ErrorCode.OFFSET_OUT_OF_RANGE),
     )
 
 
 def test_i26_the_log_start_follows_the_leaders_but_not_past_the_own_high_watermark() -> None:
     bench = following(log_of(1, 1, 1), high_watermark=1)
-    bench.fetched(FetchedPartition(high_watermark=2, log_start_offset=3))
+    bench.fetched(LeaderAnswer(high_watermark=2, log_start_offset=3))
     assert (bench.log.log_start_offset, bench.high_watermark) == (2, 2)
 
 
 def test_a_log_that_begins_inside_a_batch_takes_the_whole_batch() -> None:
     bench = following()
-    bench.fetched(FetchedPartition(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=1))
+    bench.fetched(LeaderAnswer(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=1))
     whole = batch_of([b"v"] * 3, leader_epoch=2)
-    bench.fetched(FetchedPartition(records=whole, high_watermark=3, log_start_offset=1))
+    bench.fetched(LeaderAnswer(records=whole, high_watermark=3, log_start_offset=1))
     assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.high_watermark) == (1, 3, 3)
 
 
 def test_without_a_leader_it_waits() -> None:
     bench = following(leader=NO_LEADER)
-    assert bench.replica.next_fetch() is None
+    assert bench.replica.role.next_fetch() is None
     effects = bench.apply(leader=3, leader_epoch=6, partition_epoch=2)
     assert effects == (LEADERSHIP_CHANGED, StartFetching(3, 6))
 
@@ -440,6 +437,6 @@ def test_without_a_leader_it_waits() -> None:
 def test_a_storage_error_while_following_takes_it_offline() -> None:
     bench = following(log_of(1))
     bench.log.failing = "EIO"
-    effects = bench.fetched(FetchedPartition(records=records_of(log_of(1, 1), 1)))
+    effects = bench.fetched(LeaderAnswer(records=records_of(log_of(1, 1), 1)))
     assert effects[:2] == (LEADERSHIP_CHANGED, STOP_FETCHING)
-    assert bench.replica.next_fetch() is None
+    assert bench.replica.role.next_fetch() is None

@@ -3,8 +3,6 @@ a leader saw of a replica that went and came again is forgotten."""
 
 from __future__ import annotations
 
-from replica_kit import Bench, batch_of, partition_state
-
 from dataplane.core.effects import (
     LEADERSHIP_CHANGED,
     PROPOSAL_READY,
@@ -12,8 +10,9 @@ from dataplane.core.effects import (
     CompleteProduce,
     StartFetching,
 )
-from dataplane.core.replica import FetchedPartition, Role
+from dataplane.core.results import LeaderAnswer
 from springtide.wire.errors import ErrorCode
+from tests.kit.dataplane.replica import Bench, batch_of, partition_state
 
 GROWING = {
     "replicas": (1, 2, 4, 3),
@@ -66,10 +65,10 @@ def test_a_learner_that_has_everything_is_asked_for_and_waited_for_from_then_on(
     bench = growing_leader()
     _, effects = bench.fetch(4, 1)
     assert PROPOSAL_READY in effects
-    proposal = bench.replica.due_proposal(bench.now_ms)
+    proposal = bench.replica.role.due_proposal(bench.now_ms)
     assert proposal is not None
     assert {member.broker_id for member in proposal.isr} == {1, 2, 3, 4}
-    assert bench.replica.maximal_isr == (1, 2, 4, 3)
+    assert bench.replica.role.maximal_isr == (1, 2, 4, 3)
     bench.append()
     bench.fetch(2, 2)
     bench.fetch(3, 2)
@@ -88,15 +87,17 @@ def test_i3_s26_the_position_of_a_replica_that_went_and_came_again_in_one_batch_
         leader_epoch=2,
         partition_epoch=5,
     )
-    assert bench.replica.due_proposal(bench.now_ms) is None
+    assert bench.replica.role.due_proposal(bench.now_ms) is None
     bench.append()
     bench.fetch(2, 2)
     assert bench.high_watermark == 2, "committed without broker 3"
-    assert bench.replica.due_proposal(bench.now_ms) is None, "it has fetched nothing in this leader epoch"
+    assert bench.replica.role.due_proposal(bench.now_ms) is None, (
+        "it has fetched nothing in this leader epoch"
+    )
     bench.fetch(3, 0)
-    assert bench.replica.due_proposal(bench.now_ms) is None
+    assert bench.replica.role.due_proposal(bench.now_ms) is None
     bench.fetch(3, 2)
-    proposal = bench.replica.due_proposal(bench.now_ms)
+    proposal = bench.replica.role.due_proposal(bench.now_ms)
     assert proposal is not None
     assert {member.broker_id for member in proposal.isr} == {1, 2, 3}
 
@@ -104,7 +105,7 @@ def test_i3_s26_the_position_of_a_replica_that_went_and_came_again_in_one_batch_
 def test_a_leader_that_stays_keeps_its_producers_over_the_completion() -> None:
     bench = growing_leader()
     bench.fetch(4, 1)
-    bench.replica.due_proposal(bench.now_ms)
+    bench.replica.role.due_proposal(bench.now_ms)
     bench.append("waiting")
     complete = {"replicas": (1, 2, 4), "isr": (1, 2, 4), "leader_epoch": 2, "partition_epoch": 3}
     assert not any(isinstance(effect, CompleteProduce) for effect in bench.apply(**complete))
@@ -119,7 +120,7 @@ def test_a_leader_that_goes_fails_its_producers_and_serves_nobody() -> None:
     bench.append("waiting")
     effects = bench.apply(replicas=(2, 3, 4), isr=(2, 3, 4), leader=2, leader_epoch=2, partition_epoch=3)
     assert CompleteProduce(("waiting",), ErrorCode.NOT_LEADER_OR_FOLLOWER) in effects
-    assert bench.replica.role is Role.NONE
+    assert bench.replica.role.name == "none"
     assert bench.fetch(2, 2)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -127,11 +128,11 @@ def test_a_learner_fetches_and_a_dropped_follower_stops() -> None:
     bench = Bench(4)
     effects = bench.apply(**GROWING)
     assert StartFetching(leader_id=1, leader_epoch=1) in effects
-    bench.fetched(FetchedPartition(records=batch_of(leader_epoch=1), high_watermark=1))
+    bench.fetched(LeaderAnswer(records=batch_of(leader_epoch=1), high_watermark=1))
     assert (bench.log.log_end_offset, bench.high_watermark) == (1, 1)
     assert bench.apply(leader_epoch=2, partition_epoch=3) == (LEADERSHIP_CHANGED, STOP_FETCHING)
-    assert bench.replica.role is Role.NONE
-    assert bench.replica.next_fetch() is None
+    assert bench.replica.role.name == "none"
+    assert bench.replica.role.next_fetch() is None
     assert bench.replica.state == partition_state(leader_epoch=2, partition_epoch=3)
 
 
@@ -139,7 +140,7 @@ def test_a_leader_tells_of_learners_alone_how_many_bytes_they_lack() -> None:
     bench = growing_leader()
 
     def remaining() -> dict[int, int]:
-        lag = bench.replica.lag(bench.now_ms)
+        lag = bench.replica.role.lag(bench.now_ms)
         assert lag is not None
         return {follower.broker_id: follower.remaining_bytes for follower in lag.followers}
 

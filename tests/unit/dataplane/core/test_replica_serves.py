@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from replica_kit import WALL_MS, Bench, batch_of, endpoint, log_of
-
 from dataplane.core.effects import NO_EFFECTS, CompleteProduce, ReportProblem, WriteAside
-from dataplane.core.leader_epochs import EpochEnd
 from dataplane.core.log_port import LogChanged, LogError, LogSlice, RottenRange, TimestampHit
-from dataplane.core.replica import (
+from dataplane.core.results import (
     EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
     EpochEndResult,
-    FetchedPartition,
     FetchResult,
+    LeaderAnswer,
     OffsetResult,
-    Role,
+    TimestampLookup,
 )
-from dataplane.core.results import LATEST_TIERED_TIMESTAMP, MAX_TIMESTAMP, TimestampLookup
+from dataplane.core.role import Offline
 from dataplane.shell.lookups import look_up
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch import LogMark
+from springtide.wire.fetch_request import LogMark
+from springtide.wire.fetch_response import EpochEnd
 from springtide.wire.record_batch import decode_header
+from tests.kit.dataplane.replica import WALL_MS, Bench, batch_of, endpoint, log_of
 from tests.simulation.memory_log import MemoryLog
 
 EMPTY_AT = {n: LogSlice((), 0, n) for n in range(20)}
@@ -28,16 +29,18 @@ EMPTY_AT = {n: LogSlice((), 0, n) for n in range(20)}
 
 def find(bench: Bench, timestamp_ms: int, *, leader_epoch: int = -1) -> OffsetResult:
     """As the handler does it for a log in memory."""
-    result = bench.replica.list_offset(timestamp_ms, leader_epoch=leader_epoch, now_ms=bench.now_ms)
+    result = bench.replica.role.list_offset(timestamp_ms, leader_epoch=leader_epoch, now_ms=bench.now_ms)
     if isinstance(result, TimestampLookup):
-        result, effects = bench.replica.on_looked_up(result, look_up(bench.log, result), now_ms=bench.now_ms)
+        result, effects = bench.replica.role.on_looked_up(
+            result, look_up(bench.log, result), now_ms=bench.now_ms
+        )
         assert effects == NO_EFFECTS
     assert isinstance(result, OffsetResult)
     return result
 
 
 def log_end_of(bench: Bench, broker_id: int) -> int:
-    lag = bench.replica.lag(bench.now_ms)
+    lag = bench.replica.role.lag(bench.now_ms)
     assert lag is not None
     return next(f.log_end_offset for f in lag.followers if f.broker_id == broker_id)
 
@@ -69,7 +72,7 @@ def test_i8_what_an_incarnation_fetched_is_forgotten_when_another_is_registered(
     bench.apply(leader_epoch=2)
     bench.fetch(2, 2)
     bench.brokers[2] = endpoint(2, 21)
-    bench.replica.on_broker_changed(2, now_ms=bench.now_ms)
+    bench.replica.role.on_broker_changed(2, now_ms=bench.now_ms)
     bench.fetch(3, 2)
     assert bench.high_watermark == 0
     assert bench.fetch(2, 2, broker_epoch=20)[0].error is ErrorCode.STALE_BROKER_EPOCH
@@ -161,11 +164,11 @@ def test_offsets_by_kind_and_by_time() -> None:
 def test_what_a_lookup_found_counts_only_in_the_leadership_that_asked() -> None:
     bench = Bench(log=log_of(1, 1, 1), high_watermark=3)
     bench.apply(leader_epoch=2)
-    lookup = bench.replica.list_offset(0, leader_epoch=2, now_ms=bench.now_ms)
+    lookup = bench.replica.role.list_offset(0, leader_epoch=2, now_ms=bench.now_ms)
     assert lookup == TimestampLookup(0, 2, 3)
     hit = TimestampHit(0, WALL_MS, 1)
     bench.apply(leader_epoch=3, partition_epoch=2)
-    assert bench.replica.on_looked_up(lookup, hit, now_ms=bench.now_ms) == (
+    assert bench.replica.role.on_looked_up(lookup, hit, now_ms=bench.now_ms) == (
         OffsetResult(ErrorCode.NOT_LEADER_OR_FOLLOWER),
         NO_EFFECTS,
     )
@@ -174,23 +177,25 @@ def test_what_a_lookup_found_counts_only_in_the_leadership_that_asked() -> None:
 def test_a_lookup_whose_log_changed_under_it_is_made_again() -> None:
     bench = Bench(log=log_of(1, 1, 1), high_watermark=3)
     bench.apply(leader_epoch=2)
-    lookup = bench.replica.list_offset(0, leader_epoch=2, now_ms=bench.now_ms)
+    lookup = bench.replica.role.list_offset(0, leader_epoch=2, now_ms=bench.now_ms)
     assert isinstance(lookup, TimestampLookup)
-    bench.replica.delete_records(2, now_ms=bench.now_ms)
+    bench.replica.role.delete_records(2, now_ms=bench.now_ms)
     for found in (TimestampHit(0, WALL_MS, 1), LogChanged("cut")):
-        assert bench.replica.on_looked_up(lookup, found, now_ms=bench.now_ms) == (lookup, NO_EFFECTS)
-    assert bench.replica.on_looked_up(lookup, None, now_ms=bench.now_ms)[0] == OffsetResult(ErrorCode.NONE)
+        assert bench.replica.role.on_looked_up(lookup, found, now_ms=bench.now_ms) == (lookup, NO_EFFECTS)
+    assert bench.replica.role.on_looked_up(lookup, None, now_ms=bench.now_ms)[0] == OffsetResult(
+        ErrorCode.NONE
+    )
 
 
 def test_a_lookup_that_finds_a_broken_disk_takes_the_replica_offline() -> None:
     bench = Bench(log=log_of(1, 1, 1), high_watermark=3)
     bench.apply(leader_epoch=2)
-    lookup = bench.replica.list_offset(0, leader_epoch=2, now_ms=bench.now_ms)
+    lookup = bench.replica.role.list_offset(0, leader_epoch=2, now_ms=bench.now_ms)
     assert isinstance(lookup, TimestampLookup)
-    result, effects = bench.replica.on_looked_up(lookup, LogError("EIO"), now_ms=bench.now_ms)
+    result, effects = bench.replica.role.on_looked_up(lookup, LogError("EIO"), now_ms=bench.now_ms)
     assert result == OffsetResult(ErrorCode.KAFKA_STORAGE_ERROR)
     assert any(isinstance(effect, ReportProblem) for effect in effects)
-    assert bench.replica.role is Role.OFFLINE
+    assert isinstance(bench.replica.role, Offline)
 
 
 def test_where_an_epoch_ends() -> None:
@@ -198,7 +203,7 @@ def test_where_an_epoch_ends() -> None:
     bench.apply(leader_epoch=6)
 
     def end(leader_epoch: int, *, current: int = 6) -> EpochEndResult:
-        return bench.replica.offset_for_leader_epoch(
+        return bench.replica.role.offset_for_leader_epoch(
             current_leader_epoch=current, leader_epoch=leader_epoch, now_ms=bench.now_ms
         )
 
@@ -215,9 +220,9 @@ def test_a_follower_serves_nobody() -> None:
     assert bench.fetch(3, 0)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert bench.consume(0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert bench.append()[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert bench.replica.delete_records(-1, now_ms=0)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert bench.replica.due_proposal(0) is None
-    assert bench.replica.lag(0) is None
+    assert bench.replica.role.delete_records(-1, now_ms=0)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert bench.replica.role.due_proposal(0) is None
+    assert bench.replica.role.lag(0) is None
 
 
 # A machine that was put back to an earlier moment (3.10).
@@ -301,10 +306,10 @@ def test_s65_a_fork_of_an_earlier_epoch_is_cut_where_it_begins() -> None:
     assert bench.fetch(2, 3, last_fetched_epoch=1, mark=mark_of(other))[0].diverging == EpochEnd(1, 1)
     follower = Bench(2, log=log_with(b"a", b"x", b"c"))
     follower.apply(leader_epoch=2)
-    held = follower.fetched(FetchedPartition(diverging=result.diverging))
+    held = follower.fetched(LeaderAnswer(diverging=result.diverging))
     (aside,) = [each for each in held if isinstance(each, WriteAside)]
-    follower.replica.on_written_aside(aside.hold_id, error=None, now_ms=0)
-    assert follower.replica.log_mark() == mark_of(log_with(b"a"))
+    follower.replica.role.on_written_aside(aside.hold_id, error=None, now_ms=0)
+    assert follower.replica.role.log_mark() == mark_of(log_with(b"a"))
     assert bench.fetch(2, 1, last_fetched_epoch=1, mark=mark_of(log_with(b"a")))[0].records is not None
 
 

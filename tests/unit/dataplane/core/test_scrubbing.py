@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from replica_kit import TOPIC_ID, Bench, batch_of, log_of, records_of
 
 from controller.contract.lag_report import ReplicaProblem
 from dataplane.core.effects import (
@@ -18,9 +17,10 @@ from dataplane.core.effects import (
 )
 from dataplane.core.leader import FETCH_REPEATS
 from dataplane.core.log_port import RottenRange
-from dataplane.core.results import FetchedPartition
+from dataplane.core.results import LeaderAnswer
 from dataplane.core.scrubbing import ScrubOrder, ScrubProgress, Unfit, fitting_bytes
 from springtide.wire.errors import ErrorCode
+from tests.kit.dataplane.replica import TOPIC_ID, Bench, batch_of, log_of, records_of
 from tests.simulation.memory_log import MemoryLog
 
 ROT = RottenRange(0, 1, "CRC does not match")
@@ -139,7 +139,7 @@ def rotten(broker_id: int, **changes: object) -> Bench:
 def test_a_rotten_follower_with_a_seat_tells_and_goes_on_fetching() -> None:
     bench = rotten(2)
     assert bench.replica.on_rotten() == (told(high_watermark=2), StartFetching(1, 1))
-    assert bench.replica.next_fetch() is not None
+    assert bench.replica.role.next_fetch() is not None
 
 
 def test_without_a_seat_it_fetches_no_more_until_it_is_mended() -> None:
@@ -147,11 +147,11 @@ def test_without_a_seat_it_fetches_no_more_until_it_is_mended() -> None:
     bench.replica.on_rotten()
     taken: Effects = bench.apply(isr=(1, 3), leader_epoch=2, partition_epoch=2)
     assert taken == (LEADERSHIP_CHANGED, STOP_FETCHING, MendLog(1, 2))
-    assert bench.replica.next_fetch() is None
+    assert bench.replica.role.next_fetch() is None
     bench.log.rotten.clear()
     *_, last = bench.replica.on_mended()
     assert last == StartFetching(1, 2)
-    assert bench.replica.next_fetch() is not None
+    assert bench.replica.role.next_fetch() is not None
 
 
 def test_it_tells_again_with_every_state_in_which_it_has_a_seat() -> None:
@@ -169,7 +169,7 @@ def test_a_rotten_leader_serves_what_is_good_and_refuses_the_rest() -> None:
     assert bench.consume(0).error is ErrorCode.CORRUPT_MESSAGE
     assert bench.consume(1).error is ErrorCode.NONE
     assert bench.fetch(2, 0)[0].error is ErrorCode.CORRUPT_MESSAGE
-    assert bench.replica.role == "leader"
+    assert bench.replica.role.name == "leader"
 
 
 def test_a_restarted_replica_tells_of_what_an_earlier_life_found() -> None:
@@ -182,14 +182,14 @@ def test_a_restarted_replica_tells_of_what_an_earlier_life_found() -> None:
 def test_a_follower_that_refuses_a_batch_tells_once() -> None:
     bench = Bench(2, log=log_of(1))
     bench.apply()
-    bad = FetchedPartition(high_watermark=1, records=batch_of(base_offset=1, leader_epoch=1)[:-1] + b"?")
+    bad = LeaderAnswer(high_watermark=1, records=batch_of(base_offset=1, leader_epoch=1)[:-1] + b"?")
     codes = [e.problem.code for e in bench.fetched(bad) if isinstance(e, ReportProblem)]
     assert codes == ["batch_refused"]
     assert bench.fetched(bad) == (BackOff(200, ErrorCode.CORRUPT_MESSAGE),)
-    good = FetchedPartition(high_watermark=1, records=batch_of(base_offset=1, leader_epoch=1))
+    good = LeaderAnswer(high_watermark=1, records=batch_of(base_offset=1, leader_epoch=1))
     codes = [e.problem.code for e in bench.fetched(good) if isinstance(e, ReportProblem)]
     assert codes == ["batch_taken"]
-    more = FetchedPartition(high_watermark=2, records=batch_of(base_offset=2, leader_epoch=1))
+    more = LeaderAnswer(high_watermark=2, records=batch_of(base_offset=2, leader_epoch=1))
     assert not [e for e in bench.fetched(more) if isinstance(e, ReportProblem)]
 
 
@@ -207,13 +207,13 @@ def test_damage_that_a_reader_meets_is_looked_at_by_the_scrub_and_the_replica_go
     result, effects = bench.fetch(2, 0)
     assert (result.error, effects) == (ErrorCode.CORRUPT_MESSAGE, (CheckAtRest(0),))
     assert bench.consume(0).error is ErrorCode.CORRUPT_MESSAGE
-    assert (bench.replica.role, log.condemned) == ("leader", "")
+    assert (bench.replica.role.name, log.condemned) == ("leader", "")
 
 
 def test_damage_above_the_high_watermark_still_ends_the_log() -> None:
     bench, log = suspicious(high_watermark=1)
     assert bench.fetch(2, 0)[0].error is ErrorCode.KAFKA_STORAGE_ERROR
-    assert (bench.replica.role, log.condemned) == ("offline", "no batch here")
+    assert (bench.replica.role.name, log.condemned) == ("offline", "no batch here")
 
 
 def test_a_leader_whose_batch_is_asked_for_again_and_again_looks_at_its_own_bytes() -> None:

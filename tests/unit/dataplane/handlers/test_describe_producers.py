@@ -36,7 +36,7 @@ class Table:
             assert now_ms == NOW_MS
             return self.results[partition]
 
-        return SimpleNamespace(replica=SimpleNamespace(describe_producers=answer))
+        return SimpleNamespace(replica=SimpleNamespace(role=SimpleNamespace(describe_producers=answer)))
 
 
 class View:

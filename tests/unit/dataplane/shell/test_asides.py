@@ -10,18 +10,19 @@ import pytest
 import trio
 
 from controller.contract.partition_state import PartitionKey
-from dataplane.core.log_port import FileRange, LogSlice
+from dataplane.core.log_port import LogSlice
 from dataplane.core.results import FetchResult
 from dataplane.shell import asides as asides_module
 from dataplane.shell.asides import Asides, Listed
 from dataplane.storage.disk import File
 from dataplane.storage.divergent import WrittenAside, write_aside
 from dataplane.storage.health import DirectoryHealth
-from springtide.node.threads import WorkerThreads
+from springtide.node.threads import TrioThreads
 from springtide.wire.errors import ErrorCode
+from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import iter_headers
+from tests.kit.dataplane.node import PATH, TOPIC_ID, Node, state
 from tests.simulation.memory_disk import MemoryDisk
-from tests.unit.dataplane.shell.shell_kit import PATH, TOPIC_ID, Node, state
 
 ASIDE = f"{PATH}/divergent"
 NAME = f"orders-0.{TOPIC_ID}.{3:020d}-{8:020d}.0"
@@ -40,7 +41,7 @@ class Bench:
         self.asides = Asides(
             disk=disk,
             directory=ASIDE,
-            threads=WorkerThreads(),
+            threads=TrioThreads(),
             spawn=self.spawned.append,
             on_opened=self.opened.append,
             end_turn=self._end_turn,
@@ -68,8 +69,8 @@ def offsets_of(result: FetchResult) -> list[int]:
     assert result.records is not None
     found: list[int] = []
     for part in result.records.parts:
-        assert isinstance(part, FileRange)
-        file: File = part.file  # type: ignore[assignment]
+        assert isinstance(part, FileChunk)
+        file: File = part.source  # type: ignore[assignment]
         data = file.pread(part.length, part.position)
         found += [header.base_offset for _, header in iter_headers(memoryview(data))]
     return found

@@ -12,8 +12,8 @@ import trio.testing
 from dataplane.core.effects import WriteAside
 from dataplane.shell.data_directory import _why_aside, read_seen
 from springtide.node.controller_client import Seen
+from tests.kit.dataplane.node import PATH, Node
 from tests.simulation.memory_disk import MemoryDisk
-from tests.unit.dataplane.shell.shell_kit import PATH, Node
 
 T = TypeVar("T")
 

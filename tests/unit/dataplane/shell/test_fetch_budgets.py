@@ -11,11 +11,12 @@ import trio
 
 from controller.contract.throttles import LEADER_RATE
 from controller.contract.updates import BrokerEndpoint
-from dataplane.core.fetch_session import CONSUMER, FetchPartition, FetchRequest, FetchSession, FetchSessions
+from dataplane.core.fetch_session import CONSUMER, AskedPartition, FetchSession, FetchSessions, SessionRequest
 from dataplane.handlers import fetch as handler
 from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
+from springtide.wire.fetch_request import FetchRequest, encode_fetch_request
+from tests.kit.dataplane.node import OTHER_ID, TOPIC_ID, Node, endpoint, state
 from tests.simulation.memory_disk import MemoryDisk
-from tests.unit.dataplane.shell.shell_kit import OTHER_ID, TOPIC_ID, Node, endpoint, state
 
 BATCH_BYTES = 4_000
 Sent = dict[str, int]
@@ -57,13 +58,13 @@ class Leader:
     def ask(self, positions: dict[str, int], *, max_bytes: int = 2**20, partition_bytes: int = 2**20) -> Sent:
         """A fetch that mentions these offsets; bytes sent of each partition of the answer."""
         opened = self.fetches.sessions.open(
-            FetchRequest(
+            SessionRequest(
                 session_id=self._session_id,
                 session_epoch=next(self._epochs),
                 replica_id=self.replica_id,
                 broker_epoch=10 if self.replica_id == 2 else -1,
                 partitions=[
-                    FetchPartition(topic_id, 0, 1, offset, -1 if offset == 0 else 1, 0, partition_bytes)
+                    AskedPartition(topic_id, 0, 1, offset, -1 if offset == 0 else 1, 0, partition_bytes)
                     for topic_id, offset in positions.items()
                 ],
             ),
@@ -148,7 +149,7 @@ def test_a_partition_without_news_is_not_looked_at_again() -> None:
         leader.node.produce(size=BATCH_BYTES)
         assert list(leader.ask({TOPIC_ID: 0, OTHER_ID: 0})) == [TOPIC_ID]
         session = leader.fetches.sessions.open(
-            FetchRequest(session_id=77, session_epoch=2, replica_id=2, broker_epoch=10), now_ms=1_000
+            SessionRequest(session_id=77, session_epoch=2, replica_id=2, broker_epoch=10), now_ms=1_000
         )
         assert isinstance(session, FetchSession)
         assert [followed.key[0] for followed in session.due()] == [TOPIC_ID], "it was answered with bytes"
@@ -232,8 +233,8 @@ def test_a_learner_that_is_promised_to_the_controller_is_served_at_once() -> Non
         replica = leader.node.hosted().replica
         leader.ask({TOPIC_ID: 0})
         leader.ask({TOPIC_ID: 40})
-        assert replica.due_proposal(leader.node.clock.now_ms) is not None
-        assert replica.maximal_isr == (1, 2)
+        assert replica.role.due_proposal(leader.node.clock.now_ms) is not None
+        assert replica.role.maximal_isr == (1, 2)
         leader.node.produce(5, size=20_000)
         assert leader.ask({TOPIC_ID: 40})[TOPIC_ID] > 100_000
 
@@ -272,5 +273,31 @@ def test_s52_what_a_follower_answers_is_dated_by_the_answer_that_it_follows() ->
         clock.now_ms += 5
         leader.ask({TOPIC_ID: 1})
         assert contact.vouched_ms == began_ms + 18_400
+
+    on_a_leader(test, replica_id=2)
+
+
+def test_a_follower_that_fetches_nothing_behind_its_fetch_ends_the_wait() -> None:
+    def test(leader: Leader) -> None:
+        leader.ask({TOPIC_ID: 0, OTHER_ID: 0})
+        assert leader.ask({}) == {} and leader.fetches.parked == 1
+        leader.context.fetches = leader.fetches
+        (session,) = leader.fetches.sessions._sessions.values()
+        body = encode_fetch_request(17, FetchRequest(replica_id=2, broker_epoch=10))
+        replies: list[Any] = []
+        request: Any = SimpleNamespace(
+            api_version=17,
+            frame=memoryview(body),
+            body_position=0,
+            answer=SimpleNamespace(connection=SimpleNamespace(fetch_session=session)),
+            on_rest=None,
+            reply_chunks=replies.append,
+        )
+        before = len(leader.sent)
+        handler.handle(leader.context, request)
+        assert (leader.fetches.parked, leader.sent[before:], len(replies)) == (0, [{}], 1)
+        handler.handle(leader.context, request)
+        assert (len(leader.sent), len(replies)) == (before + 1, 2), "nothing waits: nothing happens"
+        assert request.answer.connection.fetch_session is session, "which goes on"
 
     on_a_leader(test, replica_id=2)

@@ -10,10 +10,9 @@ import trio
 import trio.testing
 
 from springtide.node import connection as connection_module
-from springtide.wire.framing import FileRange
+from springtide.wire.framing import FileChunk
+from tests.kit.springtide.memory_net import Harness, MemoryChannel, frame
 from tests.simulation.memory_disk import MemoryDisk
-from tests.unit.dataplane.shell.memory_net import MemoryChannel
-from tests.unit.springtide.node.test_connection import Harness, frame
 
 CONTENT = bytes(range(256)) * 10
 
@@ -71,7 +70,7 @@ def test_a_range_of_a_file_without_descriptor_is_read_part_by_part(monkeypatch: 
         channel.incoming += frame(b"a")
         harness.turn()
         source = disk.open("/a.log")
-        harness.answers.pop(b"a").complete([b"head", FileRange(source, 10, 2_300), b"tail"])
+        harness.answers.pop(b"a").complete([b"head", FileChunk(source, 10, 2_300), b"tail"])
         harness.server.end_turn()
         await trio.testing.wait_all_tasks_blocked()
         assert bytes(channel.outgoing) == b"head" + CONTENT[10:706]
@@ -95,7 +94,7 @@ def test_a_file_that_ends_before_its_range_ends_the_connection() -> None:
         channel = harness.connect()
         channel.incoming += frame(b"a")
         harness.turn()
-        harness.answers.pop(b"a").complete([FileRange(disk.open("/a.log"), 0, 100)])
+        harness.answers.pop(b"a").complete([FileChunk(disk.open("/a.log"), 0, 100)])
         harness.server.end_turn()
         await trio.testing.wait_all_tasks_blocked()
         assert channel.is_closed
@@ -111,7 +110,7 @@ def test_a_socket_is_not_closed_while_a_thread_sends_into_it() -> None:
         harness.server._admit(channel)
         channel.incoming += frame(b"a")
         harness.turn()
-        harness.answers.pop(b"a").complete([FileRange(NumberedFile(), 0, 100)])
+        harness.answers.pop(b"a").complete([FileChunk(NumberedFile(), 0, 100)])
         harness.server.end_turn()
         assert await trio.to_thread.run_sync(channel.is_in_thread.wait, 5)
         (connection,) = harness.server._connections

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -11,15 +11,16 @@ import pytest
 import trio
 
 from controller.contract.partition_state import TopicState
+from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
-from dataplane.core.replica import FetchedPartition, Role
+from dataplane.core.results import LeaderAnswer
+from dataplane.core.role import Offline
 from dataplane.shell.partitions import PartitionTable
 from dataplane.storage.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_checkpoint
 from dataplane.storage.health import CorruptLog
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import BatchHeader
-from tests.simulation.memory_disk import MemoryDisk
-from tests.unit.dataplane.shell.shell_kit import (
+from tests.kit.dataplane.node import (
     OTHER_ID,
     PATH,
     SMALL_SEGMENTS,
@@ -28,12 +29,9 @@ from tests.unit.dataplane.shell.shell_kit import (
     batch_of,
     state,
 )
+from tests.simulation.memory_disk import MemoryDisk
 
 KEY = (TOPIC_ID, 0)
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    trio.run(test)
 
 
 def topic(**configs: str) -> TopicState:
@@ -50,7 +48,7 @@ async def leading(disk: MemoryDisk, *, configs: dict[str, str] | None = None, **
     """A sole leader with small segments."""
     node = Node(disk, configs={**SMALL_SEGMENTS, **(configs or {})})
     assert await node.apply(state(), topics=(topic(**of_topic),), full=True) == []
-    assert node.hosted().replica.role is Role.LEADER
+    assert isinstance(node.hosted().replica.role, Leader)
     return node
 
 
@@ -68,7 +66,7 @@ def test_records_older_than_retention_ms_are_deleted_and_their_files_unlinked() 
         assert node.log_files() == [f"{20:020d}.log"]
         assert not [name for name in disk.listdir(node.log().directory) if "deleted" in name]
 
-    run(test)
+    trio.run(test)
 
 
 def test_the_oldest_segments_go_when_a_log_is_larger_than_retention_bytes() -> None:
@@ -82,7 +80,7 @@ def test_the_oldest_segments_go_when_a_log_is_larger_than_retention_bytes() -> N
         assert node.log().log_start_offset == node.log().segments[0].base_offset > 0
         assert node.log_files()[0] == f"{node.log().log_start_offset:020d}.log"
 
-    run(test)
+    trio.run(test)
 
 
 def test_i26_what_is_not_committed_stays_however_old_it_is() -> None:
@@ -97,7 +95,7 @@ def test_i26_what_is_not_committed_stays_however_old_it_is() -> None:
         await node.maintenance.apply_retention()
         assert node.log().log_start_offset == 0
         replica = node.hosted().replica
-        replica.on_replica_fetch(  # the follower has twelve: so many are committed
+        replica.role.on_replica_fetch(  # the follower has twelve: so many are committed
             replica_id=2,
             broker_epoch=10,
             leader_epoch=1,
@@ -111,7 +109,7 @@ def test_i26_what_is_not_committed_stays_however_old_it_is() -> None:
         assert 0 < node.log().log_start_offset <= 12
         assert node.log().log_end_offset == 20
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_leader_that_is_silenced_deletes_nothing() -> None:
@@ -119,11 +117,11 @@ def test_a_leader_that_is_silenced_deletes_nothing() -> None:
         node = await leading(MemoryDisk(), retention_bytes="0")
         node.produce(20)
         node.clock.now_ms += 2**41  # the lease is over, and an in-sync set of one does not stand in for it
-        assert not node.hosted().replica.may_serve(node.clock.now_ms)
+        assert not node.hosted().replica.role.may_serve(node.clock.now_ms)
         await node.maintenance.apply_retention()
         assert node.log().log_start_offset == 0
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_follower_keeps_what_its_limits_would_delete_and_drops_what_its_leader_dropped() -> None:
@@ -135,8 +133,8 @@ def test_a_follower_keeps_what_its_limits_would_delete_and_drops_what_its_leader
         def fetched(count: int, *, high_watermark: int, log_start_offset: int) -> None:
             start = node.log().log_end_offset
             records = b"".join(batch_of(base_offset=start + index, leader_epoch=1) for index in range(count))
-            replica.on_fetched(
-                FetchedPartition(
+            replica.role.on_fetched(
+                LeaderAnswer(
                     records=records, high_watermark=high_watermark, log_start_offset=log_start_offset
                 ),
                 leader_epoch=1,
@@ -158,7 +156,7 @@ def test_a_follower_keeps_what_its_limits_would_delete_and_drops_what_its_leader
         assert node.log_files()[0] == f"{first.base_offset:020d}.log"
         assert first.base_offset > 0
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_closed_segment_is_flushed_and_the_recovery_point_follows_and_is_written_down() -> None:
@@ -174,13 +172,13 @@ def test_a_closed_segment_is_flushed_and_the_recovery_point_follows_and_is_writt
         await node.maintenance.checkpoint_recovery_points()
         assert read_checkpoint(disk, PATH, RECOVERY_POINTS).offsets == {KEY: active}
 
-    run(test)
+    trio.run(test)
 
 
 @pytest.mark.parametrize("limit", [{"flush_messages": "5"}, {"flush_ms": "1000"}])
 def test_flush_messages_and_flush_ms_sync_the_active_segment_too(limit: dict[str, str]) -> None:
     async def test() -> None:
-        node = await leading(MemoryDisk(), **limit)
+        node = await leading(MemoryDisk(), configs=None, **limit)
         node.produce(4)
         node.clock.now_ms += 999
         await node.maintenance.flush_due()
@@ -190,7 +188,7 @@ def test_flush_messages_and_flush_ms_sync_the_active_segment_too(limit: dict[str
         await node.maintenance.flush_due()
         assert node.log().recovery_point == 5
 
-    run(test)
+    trio.run(test)
 
 
 def test_without_limits_the_operating_system_decides_when_the_active_segment_is_written() -> None:
@@ -203,7 +201,7 @@ def test_without_limits_the_operating_system_decides_when_the_active_segment_is_
         await node.maintenance.flush_due()
         assert disk.synced_paths == []
 
-    run(test)
+    trio.run(test)
 
 
 def test_high_watermarks_outlive_a_kill() -> None:
@@ -221,7 +219,7 @@ def test_high_watermarks_outlive_a_kill() -> None:
         )
         assert (again.hosted().replica.high_watermark, again.log().log_end_offset) == (7, 9)
 
-    run(test)
+    trio.run(test)
 
 
 def test_the_first_high_watermark_of_a_young_process_is_stored_early() -> None:
@@ -238,7 +236,7 @@ def test_the_first_high_watermark_of_a_young_process_is_stored_early() -> None:
             await node.maintenance.checkpoint_first_high_watermarks()
         assert read_checkpoint(disk, PATH, HIGH_WATERMARKS).offsets == {KEY: 7}
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_checkpoint_before_the_controller_has_spoken_keeps_the_marks_of_the_last_life() -> None:
@@ -258,7 +256,7 @@ def test_a_checkpoint_before_the_controller_has_spoken_keeps_the_marks_of_the_la
         )
         assert waiting.hosted().replica.high_watermark == 7
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_clean_stop_before_the_controller_has_spoken_keeps_them_too() -> None:
@@ -272,7 +270,7 @@ def test_a_clean_stop_before_the_controller_has_spoken_keeps_them_too() -> None:
         assert await waiting.directory.close_cleanly({})
         assert read_checkpoint(disk, PATH, HIGH_WATERMARKS).offsets == {KEY: 7}
 
-    run(test)
+    trio.run(test)
 
 
 class PausingDisk(MemoryDisk):
@@ -306,22 +304,26 @@ def test_a_topic_deleted_while_its_log_is_flushed_harms_nobody(operation: str, p
         assert disk.meanwhile is None
         assert node.directory.failure is None
 
-    run(test)
+    trio.run(test)
 
 
-def test_a_topic_deleted_while_a_new_epoch_is_persisted_harms_nobody() -> None:
+@pytest.mark.parametrize(
+    ("operation", "path"),
+    [("open", "leader-epochs.tmp"), ("rename", "leader-epochs"), ("fsync", "leader-epochs")],
+)
+def test_a_topic_deleted_while_a_new_epoch_is_persisted_harms_nobody(operation: str, path: str) -> None:
     async def test() -> None:
         disk = PausingDisk()
         node = await leading(disk)
-        node.log()._is_epochs_file_unsynced = True
+        node.log().begin_leader_epoch(99)
         node.directory.start_persist_epochs(node.hosted())
-        disk.at = ("open", "leader-epochs")
+        disk.at = (operation, path)
         disk.meanwhile = lambda: node.log_dir.delete(KEY)
         await node.work()
         assert disk.meanwhile is None
         assert node.directory.failure is None
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_topic_deleted_while_retention_unlinks_its_files_harms_nobody() -> None:
@@ -335,7 +337,7 @@ def test_a_topic_deleted_while_retention_unlinks_its_files_harms_nobody() -> Non
         assert disk.meanwhile is None
         assert node.directory.failure is None
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_failed_fsync_takes_every_replica_of_the_directory_offline_and_is_reported_once() -> None:
@@ -348,12 +350,12 @@ def test_a_failed_fsync_takes_every_replica_of_the_directory_offline_and_is_repo
         await node.maintenance.flush_due()
         await node.maintenance.flush_due()
         await node.maintenance.apply_retention()
-        assert [hosted.replica.role for hosted in node.table] == [Role.OFFLINE, Role.OFFLINE]
+        assert [type(hosted.replica.role) for hosted in node.table] == [Offline, Offline]
         assert node.directory.offline_ids() == ("dir-1",)
         assert [problem.code for problem in node.table.unreported_problems()] == ["storage_error"] * 2
         assert node.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
 
-    run(test)
+    trio.run(test)
 
 
 def test_damage_in_one_log_ends_that_replica_and_the_others_are_flushed() -> None:
@@ -365,14 +367,14 @@ def test_damage_in_one_log_ends_that_replica_and_the_others_are_flushed() -> Non
         node.produce(20, topic_id=OTHER_ID)
         node.log()._damaged(CorruptLog("found by a reader in a thread"))
         await node.maintenance.flush_due()
-        assert node.hosted().replica.role is Role.OFFLINE
-        assert node.hosted(OTHER_ID).replica.role is Role.LEADER
+        assert isinstance(node.hosted().replica.role, Offline)
+        assert isinstance(node.hosted(OTHER_ID).replica.role, Leader)
         assert node.log(OTHER_ID).recovery_point == node.log(OTHER_ID).segments[-1].base_offset
         assert node.directory.failure is None
         (problem,) = node.table.unreported_problems()
         assert (problem.topic_id, problem.code) == (TOPIC_ID, "storage_error")
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_disk_that_is_full_never_acknowledges_and_the_process_lives() -> None:
@@ -382,7 +384,7 @@ def test_a_disk_that_is_full_never_acknowledges_and_the_process_lives() -> None:
         node.produce(3)
         disk.free_bytes_left = 50
         assert node.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
-        assert node.hosted().replica.role is Role.OFFLINE
+        assert isinstance(node.hosted().replica.role, Offline)
         assert node.log().log_end_offset == 3
         disk.free_bytes_left = None  # room again changes nothing: what was half written is not known
         assert node.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
@@ -396,7 +398,7 @@ def test_a_disk_that_is_full_never_acknowledges_and_the_process_lives() -> None:
                 node.maintenance.on_storage_error(str(error))  # as the loops do
         assert len(node.table.unreported_problems()) == 1
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_topic_deleted_on_a_failed_disk_goes_from_the_table_and_nothing_else_happens() -> None:
@@ -409,7 +411,7 @@ def test_a_topic_deleted_on_a_failed_disk_goes_from_the_table_and_nothing_else_h
         assert node.table.get(*KEY) is None
         assert disk.is_dir(f"{PATH}/orders-0.{TOPIC_ID}")
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_full_state_without_it_on_a_failed_disk_likewise() -> None:
@@ -421,7 +423,7 @@ def test_a_full_state_without_it_on_a_failed_disk_likewise() -> None:
         assert await node.apply(full=True) == []
         assert node.table.get(*KEY) is None
 
-    run(test)
+    trio.run(test)
 
 
 DAYS_8_MS = 8 * 24 * 60 * 60 * 1000
@@ -449,7 +451,7 @@ def test_i27_a_leap_of_one_clock_deletes_nothing_and_when_it_is_over_what_has_ex
         await node.maintenance.apply_retention()
         assert node.log().log_start_offset == 20
 
-    run(test)
+    trio.run(test)
 
 
 def test_without_the_controllers_clock_nothing_is_deleted_by_time() -> None:
@@ -463,7 +465,7 @@ def test_without_the_controllers_clock_nothing_is_deleted_by_time() -> None:
         await node.maintenance.apply_retention()
         assert node.log().log_start_offset == 20
 
-    run(test)
+    trio.run(test)
 
 
 @pytest.mark.parametrize("leap_ms", [DAYS_8_MS, -DAYS_8_MS])
@@ -484,7 +486,7 @@ def test_records_that_a_leader_stamps_while_its_clock_is_wrong_get_the_time_that
         await node.maintenance.apply_retention()
         assert node.log().log_start_offset == 20
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_record_dated_ahead_keeps_its_segment_until_then_and_takes_no_other_with_it() -> None:
@@ -504,7 +506,7 @@ def test_a_record_dated_ahead_keeps_its_segment_until_then_and_takes_no_other_wi
         await node.maintenance.apply_retention()
         assert node.log().log_start_offset == 21
 
-    run(test)
+    trio.run(test)
 
 
 def test_idle_producers_are_forgotten_after_their_time_and_not_by_a_wall_clock_that_leaps() -> None:
@@ -534,4 +536,4 @@ def test_idle_producers_are_forgotten_after_their_time_and_not_by_a_wall_clock_t
         await node.maintenance.expire_producers()
         assert [view.producer_id for view in states.active_producers()] == [2]
 
-    run(test)
+    trio.run(test)

@@ -6,7 +6,7 @@ import trio
 import trio.testing
 
 from dataplane.shell.metrics import BrokerCounters, collect_counters
-from springtide.node.clock import SystemClock
+from springtide.node.clock import MachineClock
 from springtide.node.net import SystemNet
 from springtide.node.status import REQUEST_BYTES_MAX, MetricsCollector, StatusServer
 
@@ -23,7 +23,7 @@ def get(*requests: bytes, is_ready: bool = True) -> list[bytes]:
             listener=await SystemNet().listen("127.0.0.1", 0),
             collector=MetricsCollector([lambda: collect_counters(counters, now_us=1_000_000)]),
             is_ready=lambda: is_ready,
-            clock=SystemClock(),
+            clock=MachineClock(),
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.serve)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from threading import Event
 from typing import Any
@@ -15,21 +14,18 @@ import trio.testing
 from controller.contract.lag_report import CreatedLogs, LagReportResponse
 from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from controller.contract.updates import UpdateBatch
-from dataplane.core.effects import BackOff, Note
-from dataplane.core.leader_epochs import EpochEnd
-from dataplane.core.replica import FetchedPartition, Role
+from dataplane.core.effects import BackOff, Remark
+from dataplane.core.leader import Leader
+from dataplane.core.results import LeaderAnswer
 from dataplane.shell.log_creator import CREATIONS_AT_ONCE
 from dataplane.shell.partitions import UNREPORTED_PROBLEMS_MAX
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_response import EpochEnd
+from tests.kit.dataplane.node import OTHER_ID, PATH, TOPIC_ID, Node, batch_of, endpoint, state
 from tests.simulation.memory_disk import MemoryDisk
-from tests.unit.dataplane.shell.shell_kit import OTHER_ID, PATH, TOPIC_ID, Node, batch_of, endpoint, state
 
 THIRD_ID = "CCCCCCCCCCCCCCCCCCCCCC"
 DIRECTORY = f"orders-0.{TOPIC_ID}"
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    trio.run(test)
 
 
 def following(**changes: object) -> PartitionState:
@@ -53,7 +49,7 @@ def test_i25_one_bad_entry_fails_alone_and_is_reported() -> None:
         assert not node.disk.is_dir(f"{PATH}/lost-0.{OTHER_ID}")
         assert node.reports_wanted > 0
 
-    run(test)
+    trio.run(test)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +71,7 @@ def test_an_empty_log_is_made_only_where_nobody_will_take_it_for_a_full_one(
         assert (failures == []) is is_created
         assert node.disk.is_dir(f"{PATH}/{DIRECTORY}") is is_created
 
-    run(test)
+    trio.run(test)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +96,7 @@ def test_a_log_that_was_set_aside_as_damaged_is_not_begun_anew_under_its_seat_th
         assert [failure.code for failure in failures] == ([] if is_created else ["log_missing"])
         assert (len(node.table) == 1) is is_created
 
-    run(test)
+    trio.run(test)
 
 
 def test_an_entry_whose_directory_can_not_be_made_fails_and_the_broker_goes_on() -> None:
@@ -114,7 +110,7 @@ def test_an_entry_whose_directory_can_not_be_made_fails_and_the_broker_goes_on()
         assert (problem.topic_id, problem.code, problem.leader_epoch) == (OTHER_ID, "storage_error", 4)
         assert node.directory.failure is not None
 
-    run(test)
+    trio.run(test)
 
 
 def test_i21_a_topic_is_deleted_by_its_id_and_its_namesake_stays() -> None:
@@ -130,7 +126,7 @@ def test_i21_a_topic_is_deleted_by_its_id_and_its_namesake_stays() -> None:
         await node.apply(deleted_topics=(TOPIC_ID,))  # told until acknowledged: again is nothing
         assert len(node.table) == 1
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_deleted_topic_fails_its_waiting_producers() -> None:
@@ -144,7 +140,7 @@ def test_a_deleted_topic_fails_its_waiting_producers() -> None:
         assert not replica.has_waiters
         assert node.fetching.told[-1] == ("unfollow", (TOPIC_ID, 0))
 
-    run(test)
+    trio.run(test)
 
 
 def test_i22_what_a_delta_does_not_mention_stays_and_what_a_full_state_does_not_is_set_aside() -> None:
@@ -165,7 +161,7 @@ def test_i22_what_a_delta_does_not_mention_stays_and_what_a_full_state_does_not_
         assert len(again.table) == 0
         assert disk.is_dir(f"{PATH}/quarantine/other-0.{OTHER_ID}")
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_log_that_was_set_aside_is_told_and_taken_up_when_a_newer_state_names_it() -> None:
@@ -186,11 +182,11 @@ def test_a_log_that_was_set_aside_is_told_and_taken_up_when_a_newer_state_names_
         assert [failure.code for failure in stale] == ["log_missing"]
         assert await node.apply(state(leader_epoch=1_004, **later)) == []
         assert node.log().log_end_offset == 3
-        assert node.hosted().replica.role is Role.LEADER
+        assert isinstance(node.hosted().replica.role, Leader)
         assert node.table.untold_set_aside() == ()
         assert not node.disk.is_dir(f"{PATH}/quarantine/{DIRECTORY}")
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_replica_without_a_seat_begins_with_the_log_that_was_set_aside() -> None:
@@ -202,7 +198,7 @@ def test_a_replica_without_a_seat_begins_with_the_log_that_was_set_aside() -> No
         await node.apply(following(isr=(2,), new_replicas=(), leader_epoch=4, partition_epoch=9))
         assert node.log().log_end_offset == 3
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_session_that_ends_in_the_middle_of_a_batch_leaves_no_log_between_two_chairs() -> None:
@@ -217,9 +213,9 @@ def test_a_session_that_ends_in_the_middle_of_a_batch_leaves_no_log_between_two_
             await node.apply(full=True)
         assert disk.is_dir(f"{PATH}/quarantine/{DIRECTORY}")
         assert await node.apply(state(partition_epoch=2), full=True) == []
-        assert node.hosted().replica.role is Role.LEADER
+        assert isinstance(node.hosted().replica.role, Leader)
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_copy_that_a_reassignment_made_superfluous_is_deleted() -> None:
@@ -231,7 +227,7 @@ def test_a_copy_that_a_reassignment_made_superfluous_is_deleted() -> None:
         assert not node.disk.is_dir(f"{PATH}/{DIRECTORY}")
         assert not node.disk.is_dir(f"{PATH}/quarantine")
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_copy_that_became_superfluous_while_the_broker_was_away_is_set_aside() -> None:
@@ -244,7 +240,7 @@ def test_a_copy_that_became_superfluous_while_the_broker_was_away_is_set_aside()
         assert len(again.table) == 0
         assert disk.is_dir(f"{PATH}/quarantine/{DIRECTORY}")
 
-    run(test)
+    trio.run(test)
 
 
 def test_s33_a_state_that_comes_twice_repeats_what_stands() -> None:
@@ -255,7 +251,7 @@ def test_s33_a_state_that_comes_twice_repeats_what_stands() -> None:
         follow = ("follow", (TOPIC_ID, 0), 2, 1)
         assert [told for told in node.fetching.told if told[0] == "follow"] == [follow, follow]
 
-    run(test)
+    trio.run(test)
 
 
 def test_brokers_that_changed_are_named_to_the_fetchers_and_to_leaders() -> None:
@@ -268,7 +264,7 @@ def test_brokers_that_changed_are_named_to_the_fetchers_and_to_leaders() -> None
         await node.apply(brokers=(endpoint(2, 11),))
         assert node.fetching.told == [("changed", 2)]
 
-    run(test)
+    trio.run(test)
 
 
 def test_l6_a_leaders_error_pauses_the_partition_and_never_drops_it() -> None:
@@ -276,8 +272,8 @@ def test_l6_a_leaders_error_pauses_the_partition_and_never_drops_it() -> None:
         node = Node(MemoryDisk())
         await node.apply(following(), full=True)
         hosted = node.hosted()
-        effects = hosted.replica.on_fetched(
-            FetchedPartition(error=ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        effects = hosted.replica.role.on_fetched(
+            LeaderAnswer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER),
             leader_epoch=1,
             fetch_offset=0,
             now_ms=0,
@@ -286,9 +282,9 @@ def test_l6_a_leaders_error_pauses_the_partition_and_never_drops_it() -> None:
         node.table.run_effects(hosted, effects)
         assert node.fetching.told[-1] == ("back_off", (TOPIC_ID, 0), 200)
         assert effects == (BackOff(200, ErrorCode.NOT_LEADER_OR_FOLLOWER),)
-        assert hosted.replica.next_fetch() is not None
+        assert hosted.replica.role.next_fetch() is not None
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_divergent_end_is_durable_aside_before_it_is_cut_and_fetching_begins_again() -> None:
@@ -299,11 +295,11 @@ def test_a_divergent_end_is_durable_aside_before_it_is_cut_and_fetching_begins_a
         node.produce(3)  # never committed
         await node.apply(following(leader_epoch=2, partition_epoch=2))
         hosted = node.hosted()
-        effects = hosted.replica.on_fetched(
-            FetchedPartition(diverging=EpochEnd(1, 1)), leader_epoch=2, fetch_offset=3, now_ms=0, wall_ms=0
+        effects = hosted.replica.role.on_fetched(
+            LeaderAnswer(diverging=EpochEnd(1, 1)), leader_epoch=2, fetch_offset=3, now_ms=0, wall_ms=0
         )
         node.table.run_effects(hosted, effects)
-        assert (hosted.log.log_end_offset, hosted.replica.next_fetch()) == (3, None)
+        assert (hosted.log.log_end_offset, hosted.replica.role.next_fetch()) == (3, None)
         await node.work()
         assert hosted.log.log_end_offset == 1
         assert node.fetching.told[-1] == ("follow", (TOPIC_ID, 0), 2, 2)
@@ -314,7 +310,7 @@ def test_a_divergent_end_is_durable_aside_before_it_is_cut_and_fetching_begins_a
         assert content == batch_of(base_offset=1, leader_epoch=1) + batch_of(base_offset=2, leader_epoch=1)
         assert [problem.code for problem in node.table.unreported_problems()] == ["divergent"]
 
-    run(test)
+    trio.run(test)
 
 
 def test_problems_wait_for_a_controller_within_a_bound() -> None:
@@ -330,7 +326,7 @@ def test_problems_wait_for_a_controller_within_a_bound() -> None:
         node.table.on_report_answered(LagReportResponse(), 0)
         assert node.table.unreported_problems() == ()
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_replica_without_a_leader_tells_its_log_end_once_and_again_to_a_new_controller() -> None:
@@ -358,7 +354,7 @@ def test_a_replica_without_a_leader_tells_its_log_end_once_and_again_to_a_new_co
         await node.apply(state(replicas=(1, 2), isr=(1,), leader_epoch=5, partition_epoch=3))
         assert node.table.untold_log_ends(count_max=9) == []
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_controller_that_took_over_is_told_of_idle_partitions_too() -> None:
@@ -374,7 +370,7 @@ def test_a_controller_that_took_over_is_told_of_idle_partitions_too() -> None:
         await node.apply(state(partition_epoch=2), full=True)
         assert len(node.table.changed_lags(1_500, count_max=9)) == 1
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_state_that_goes_back_changes_nothing() -> None:
@@ -382,14 +378,14 @@ def test_a_state_that_goes_back_changes_nothing() -> None:
         node = Node(MemoryDisk())
         await node.apply(state(partition_epoch=5, leader_epoch=3), full=True)
         await node.apply(following(partition_epoch=4, leader_epoch=4))
-        assert node.hosted().replica.role is Role.LEADER
+        assert isinstance(node.hosted().replica.role, Leader)
         effects = node.hosted().replica.on_partition_state(
             state(partition_epoch=6, leader_epoch=2), now_ms=node.clock.now_ms
         )
-        assert isinstance(effects[0], Note)
+        assert isinstance(effects[0], Remark)
         assert node.hosted().replica.leader_epoch == 3
 
-    run(test)
+    trio.run(test)
 
 
 def many(count: int, **changes: object) -> list[PartitionState]:
@@ -413,12 +409,12 @@ def test_s57_a_change_of_leader_overtakes_the_creation_of_logs() -> None:
         await begin(node, *many(3 * CREATIONS_AT_ONCE))
         assert partitions_hosted(node) == []
         await begin(node, following(leader=1, isr=(1,), leader_epoch=2, partition_epoch=2))
-        assert node.hosted().replica.role is Role.LEADER
+        assert isinstance(node.hosted().replica.role, Leader)
         assert partitions_hosted(node) == []
         assert await node.table.creator.make_next()
         assert partitions_hosted(node) == list(range(CREATIONS_AT_ONCE))
 
-    run(test)
+    trio.run(test)
 
 
 def test_s57_a_log_begins_under_the_latest_state_that_was_told_of_it() -> None:
@@ -431,7 +427,7 @@ def test_s57_a_log_begins_under_the_latest_state_that_was_told_of_it() -> None:
         applied = node.hosted().replica.state
         assert applied is not None and (applied.partition_epoch, applied.leader) == (3, NO_LEADER)
 
-    run(test)
+    trio.run(test)
 
 
 @pytest.mark.parametrize(
@@ -468,7 +464,7 @@ def test_s57_a_log_that_is_not_wanted_any_more_is_gone_when_that_is_applied(give
         assert partitions_hosted(node) == []
         assert not disk.is_dir(f"{PATH}/many-0.{OTHER_ID}")
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_log_that_is_not_begun_yet_is_never_made_when_it_is_given_up() -> None:
@@ -479,7 +475,7 @@ def test_a_log_that_is_not_begun_yet_is_never_made_when_it_is_given_up() -> None
         assert partitions_hosted(node) == []
         assert not node.disk.is_dir(f"{PATH}/many-0.{OTHER_ID}")
 
-    run(test)
+    trio.run(test)
 
 
 def test_s56_logs_are_told_of_by_name_once_to_each_controller_until_they_are_new_no_more() -> None:
@@ -497,7 +493,7 @@ def test_s56_logs_are_told_of_by_name_once_to_each_controller_until_they_are_new
         await node.apply(*many(1, new_replicas=(2,), partition_epoch=2))
         assert node.table.untold_creations(count_max=10) == (CreatedLogs(topic_id=OTHER_ID, partitions=(1,)),)
 
-    run(test)
+    trio.run(test)
 
 
 def test_no_log_is_begun_once_the_broker_stops() -> None:
@@ -508,4 +504,4 @@ def test_no_log_is_begun_once_the_broker_stops() -> None:
         await node.apply()
         assert partitions_hosted(node) == []
 
-    run(test)
+    trio.run(test)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 import pytest
 import trio
@@ -14,14 +13,14 @@ import trio.testing
 from controller.contract.preflight import PreflightReport, PreflightResponse, PreflightTarget, ReachFailure
 from controller.contract.session import BrokerStatus, HeartbeatResponse
 from dataplane.shell.preflight import DISK_FILE, FLUSHES, INTERVAL_MS, Preflight, reach, try_disk
-from springtide.node.clock import SystemClock
+from springtide.node.clock import MachineClock
 from springtide.node.controller_client import ControllerUnavailable
 from springtide.node.net import Channel, Listener, Poller, SystemNet
 from springtide.wire.apis import HIGHEST_FETCH_VERSION
+from tests.kit.clocks import VirtualClock
+from tests.kit.dataplane.node import InlineThreads
 from tests.simulation.memory_disk import MemoryDisk
-from tests.unit.dataplane.shell.shell_kit import TrioClock
 
-T = TypeVar("T")
 Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
 
@@ -40,7 +39,7 @@ async def try_listener(serve: Serve) -> tuple[ReachFailure | None, str]:
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(trio.serve_tcp, serve, 0)
         port = listeners[0].socket.getsockname()[1]
-        found = await reach(SystemNet(), SystemClock(), target(port))
+        found = await reach(SystemNet(), MachineClock(), target(port))
         assert (found.broker_id, found.broker_epoch) == (4, 44)
         nursery.cancel_scope.cancel()
     return found.failure, found.detail
@@ -96,7 +95,7 @@ def ending(answer: bytes) -> Serve:
 def test_a_port_where_nobody_listens_refuses() -> None:
     async def main() -> None:
         listener = await SystemNet().listen("127.0.0.1", 0)  # bound, and not begun
-        found = await reach(SystemNet(), SystemClock(), target(listener.address[1]))
+        found = await reach(SystemNet(), MachineClock(), target(listener.address[1]))
         listener.close()
         assert found.failure is ReachFailure.LISTENER_UNREACHABLE
         assert found.detail
@@ -120,7 +119,7 @@ class SilentNet:
 
 def test_silence_is_given_up_in_time() -> None:
     async def main() -> None:
-        found = await reach(SilentNet(), TrioClock(), target(9092))
+        found = await reach(SilentNet(), VirtualClock(), target(9092))
         assert found.failure is ReachFailure.LISTENER_UNREACHABLE
         assert found.detail == "no answer within 2000 ms"
         assert trio.current_time() - started == pytest.approx(2.0)
@@ -134,12 +133,12 @@ def test_the_disk_is_timed_and_nothing_is_left_on_it() -> None:
     disk = MemoryDisk()
     disk.mkdir("/data")
     disk.fsync_dir("/")
-    figures = try_disk(disk, "/data", SystemClock(), flushes=FLUSHES)
+    figures = try_disk(disk, "/data", MachineClock(), flushes=FLUSHES)
     assert figures.failure == ""
     assert 0 <= figures.flush_us <= figures.flush_us_max
     assert figures.free_bytes == 2**40
     assert disk.listdir("/data") == []
-    untimed = try_disk(disk, "/data", SystemClock(), flushes=0)
+    untimed = try_disk(disk, "/data", MachineClock(), flushes=0)
     assert (untimed.flush_us, untimed.free_bytes) == (-1, 2**40)
 
 
@@ -147,7 +146,7 @@ def test_a_disk_that_fails_says_how() -> None:
     disk = MemoryDisk()
     disk.mkdir("/data")
     disk.fail_next("fsync", error=OSError(errno.EIO, "Input/output error"))
-    figures = try_disk(disk, "/data", SystemClock(), flushes=FLUSHES)
+    figures = try_disk(disk, "/data", MachineClock(), flushes=FLUSHES)
     assert "Input/output error" in figures.failure
     assert DISK_FILE not in disk.listdir("/data")
 
@@ -174,8 +173,8 @@ def beat(
     *,
     status: BrokerStatus = BrokerStatus.WAITING,
 ) -> None:
-    now_ms = TrioClock().mono_ms()
-    response = HeartbeatResponse(status=status, preflight=targets, wall_ms=TrioClock().wall_ms() + 70)
+    now_ms = VirtualClock().mono_ms()
+    response = HeartbeatResponse(status=status, preflight=targets, wall_ms=VirtualClock().wall_ms() + 70)
     preflight.on_heartbeat(response, sent_ms=now_ms - 10, now_ms=now_ms)
 
 
@@ -189,9 +188,9 @@ def test_it_reports_at_once_and_again_for_as_long_as_it_is_asked() -> None:
             broker_epoch=lambda: 11,
             client=told,
             net=SilentNet(),
-            clock=TrioClock(),
+            clock=VirtualClock(),
             disk=disk,
-            threads=InPlace(),
+            threads=InlineThreads(),
             path="/data",
         )
         async with trio.open_nursery() as nursery:
@@ -231,11 +230,3 @@ def test_it_reports_at_once_and_again_for_as_long_as_it_is_asked() -> None:
             nursery.cancel_scope.cancel()
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
-
-
-class InPlace:
-    """A thread would let the clock jump ahead."""
-
-    async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
-        await trio.lowlevel.checkpoint()
-        return work()

@@ -10,13 +10,8 @@ import trio.testing
 from controller.contract.errors import ControllerError
 from controller.contract.updates import ProducerIdsResponse
 from dataplane.shell.producer_ids import ProducerIds
-from springtide.node.clock import SystemClock
 from springtide.node.controller_client import ControllerUnavailable
-
-
-class NoWaitClock(SystemClock):
-    async def sleep_ms(self, duration_ms: float) -> None:
-        await trio.lowlevel.checkpoint()
+from tests.kit.clocks import EagerClock
 
 
 def collect(outcomes: list[ProducerIdsResponse | None], takes: int) -> list[int | None]:
@@ -36,7 +31,7 @@ def collect(outcomes: list[ProducerIdsResponse | None], takes: int) -> list[int 
             def spawn(work: Callable[[], Awaitable[None]]) -> None:
                 nursery.start_soon(work)
 
-            ids = ProducerIds(allocate=allocate, spawn=spawn, clock=NoWaitClock(), end_turn=lambda: None)
+            ids = ProducerIds(allocate=allocate, spawn=spawn, clock=EagerClock(), end_turn=lambda: None)
             for _ in range(takes):
                 ids.take(given.append)
                 await trio.testing.wait_all_tasks_blocked()

@@ -2,224 +2,22 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Awaitable, Callable, Sequence
-
 import pytest
 import trio
 import trio.testing
 
-from controller.contract.partition_state import PartitionState
-from dataplane.shell.replica_fetcher import ReplicaFetchers
-from springtide.node.net import READABLE, Buffer, Channel, Listener, OnReady, Poller
-from springtide.node.topic_ids import topic_id_bytes, topic_id_text
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch import FetchedPartition, FetchRequest, decode_fetch_request, encode_fetch_response
-from springtide.wire.framing import FrameReader, encode_response_frame
-from springtide.wire.headers import decode_request_header
-from tests.simulation.memory_disk import MemoryDisk
-from tests.unit.dataplane.shell.shell_kit import (
+from tests.kit.dataplane.fetching import (
+    Bench,
+    data,
+    following,
+    on_a_follower,
+)
+from tests.kit.dataplane.node import (
     OTHER_ID,
     TOPIC_ID,
-    Node,
-    TrioClock,
     batch_of,
-    endpoint,
-    state,
 )
-
-FETCH_VERSION = 17
-Mentioned = dict[str, int]
-
-
-class LeaderEnd:
-    """One connection as its leader sees it: the requests that came, and answers when the test says so."""
-
-    def __init__(self, port: int) -> None:
-        self.peer = "leader"
-        self.port = port
-        self.requests: list[FetchRequest] = []
-        self._correlation_ids: list[int] = []
-        self._incoming = bytearray()
-        self._frames = FrameReader()
-        self.is_closed = False
-        #: The follower's, called when there is something to read.
-        self.on_ready: OnReady | None = None
-
-    def send(self, chunks: Sequence[Buffer]) -> int:
-        data = b"".join(chunks)
-        self._frames.writable()[: len(data)] = data
-        self._frames.received(len(data))
-        while (frame := self._frames.next_frame()) is not None:
-            header = decode_request_header(frame)
-            assert header.api_version == FETCH_VERSION
-            self.requests.append(decode_fetch_request(FETCH_VERSION, frame, header.body_position))
-            self._correlation_ids.append(header.correlation_id)
-        return len(data)
-
-    def recv_into(self, buffer: memoryview) -> int:
-        count = min(len(buffer), len(self._incoming))
-        if not count:
-            raise BlockingIOError
-        buffer[:count] = self._incoming[:count]
-        del self._incoming[:count]
-        return count
-
-    def send_file(self, file_descriptor: int, *, position: int, length: int) -> int:
-        raise AssertionError("followers send no files")
-
-    def fileno(self) -> int:
-        return id(self)
-
-    async def wait_readable(self) -> None:
-        raise AssertionError("the poller waits")
-
-    async def wait_writable(self) -> None:
-        raise AssertionError("there is always room")
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    # The leader's hand
-
-    async def answer(
-        self, *partitions: FetchedPartition, session_id: int = 77, error: int = ErrorCode.NONE
-    ) -> None:
-        """Answers the last request, and lets the follower act on it."""
-        body = encode_fetch_response(FETCH_VERSION, partitions, session_id=session_id, error_code=error)
-        frame = encode_response_frame(self._correlation_ids[-1], body, has_flexible_header=True)
-        self._incoming += b"".join(bytes(chunk) for chunk in frame)  # type: ignore[arg-type]
-        assert self.on_ready is not None, "nobody listens to this connection any more"
-        self.on_ready(READABLE)
-        await trio.testing.wait_all_tasks_blocked()
-
-    def mentioned(self) -> Mentioned:
-        """Topic id and offset of each partition that the last request mentions."""
-        return {
-            topic_id_text(one.topic): one.fetch_offset
-            for one in self.requests[-1].partitions
-            if isinstance(one.topic, bytes)
-        }
-
-    def forgotten(self) -> list[str]:
-        return [topic_id_text(topic) for topic, _ in self.requests[-1].forgotten if isinstance(topic, bytes)]
-
-
-class Readable:
-    """A poller that is never asked: a connection is read when the test has answered on it."""
-
-    def add(self, channel: Channel, on_ready: OnReady) -> None:
-        assert isinstance(channel, LeaderEnd)
-        channel.on_ready = on_ready
-
-    def remove(self, channel: Channel) -> None:
-        assert isinstance(channel, LeaderEnd)
-        channel.on_ready = None
-
-    def set_interest(self, channel: Channel, *, is_readable: bool, is_writable: bool) -> None:
-        assert is_readable
-
-    async def wait(self) -> None:
-        raise AssertionError
-
-    def dispatch(self) -> None:
-        raise AssertionError
-
-    def wake(self) -> None:
-        raise AssertionError
-
-    def close(self) -> None:
-        raise AssertionError
-
-
-class Leaders:
-    """The network: each connect is a LeaderEnd; ports that are `refusing` refuse."""
-
-    def __init__(self) -> None:
-        self.ends: list[LeaderEnd] = []
-        self.refusing: tuple[int, ...] = ()
-
-    async def connect(self, host: str, port: int) -> Channel:
-        await trio.lowlevel.checkpoint()
-        if port in self.refusing:
-            raise ConnectionRefusedError
-        self.ends.append(LeaderEnd(port))
-        return self.ends[-1]
-
-    async def listen(self, host: str, port: int) -> Listener:
-        raise AssertionError
-
-    def poller(self) -> Poller:
-        raise AssertionError
-
-
-class Bench:
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.net = Leaders()
-        self.fetchers = ReplicaFetchers(
-            broker_id=1,
-            broker_epoch=lambda: 5,
-            table=node.table,
-            view=node.view,
-            net=self.net,
-            clock=node.clock,
-            rng=random.Random(1),
-            config=node.config,
-            counters=node.counters,
-        )
-        node.connect(self.fetchers)
-
-    async def apply(self, *states: PartitionState, full: bool = False) -> None:
-        brokers = (endpoint(1), endpoint(2, port=9002), endpoint(3, port=9003))
-        assert await self.node.apply(*states, full=full, brokers=brokers) == []
-        await trio.testing.wait_all_tasks_blocked()
-
-    def end(self, port: int) -> LeaderEnd:
-        """The latest connection to that leader."""
-        return [end for end in self.net.ends if end.port == port][-1]
-
-
-def following(leader: int = 2, topic_id: str = TOPIC_ID, epoch: int = 1) -> PartitionState:
-    return state(
-        topic_id=topic_id,
-        topic="orders" if topic_id == TOPIC_ID else "other",
-        replicas=(2, 3, 1),
-        isr=(2, 3, 1),
-        new_replicas=(1, 2, 3),
-        leader=leader,
-        leader_epoch=epoch,
-        partition_epoch=epoch,
-    )
-
-
-def on_a_follower(test: Callable[[Bench], Awaitable[None]]) -> None:
-    async def main() -> None:
-        bench = Bench(Node(MemoryDisk(), clock=TrioClock()))
-        async with trio.open_nursery() as nursery:
-            await nursery.start(bench.fetchers.run, Readable())
-            await test(bench)
-            nursery.cancel_scope.cancel()
-
-    trio.run(main, clock=trio.testing.MockClock())
-
-
-def data(
-    records: bytes = b"",
-    *,
-    topic_id: str = TOPIC_ID,
-    high_watermark: int = 0,
-    error: ErrorCode = ErrorCode.NONE,
-) -> FetchedPartition:
-    return FetchedPartition(
-        topic_id_bytes(topic_id),
-        0,
-        int(error),
-        high_watermark,
-        high_watermark,
-        0,
-        (records,) if records else (),
-    )
 
 
 def test_what_a_leader_sends_is_appended_and_the_next_request_says_so() -> None:
@@ -265,7 +63,8 @@ def test_l6_an_erring_partition_rests_and_comes_back_and_the_others_go_on() -> N
         await bench.apply(following(), following(topic_id=OTHER_ID), full=True)
         end = bench.end(9002)
         await end.answer(
-            data(error=ErrorCode.UNKNOWN_TOPIC_ID), data(batch_of(1, leader_epoch=1), topic_id=OTHER_ID)
+            data(error=ErrorCode.UNKNOWN_TOPIC_ID),
+            data(batch_of(1, leader_epoch=1), topic_id=OTHER_ID),
         )
         assert end.forgotten() == [TOPIC_ID]
         assert end.mentioned() == {OTHER_ID: 1}
@@ -301,16 +100,76 @@ def test_a_lost_session_is_begun_again_in_full(error: int) -> None:
     on_a_follower(test)
 
 
-def test_a_partition_that_joins_does_not_wait_for_the_pending_long_poll() -> None:
+def test_a_partition_that_joins_hurries_the_leader_and_the_session_goes_on() -> None:
+    async def test(bench: Bench) -> None:
+        await bench.apply(following(), full=True)
+        end = bench.end(9002)
+        await end.answer(data())
+        await bench.apply(following(topic_id=OTHER_ID))
+        await bench.apply(following(topic_id=OTHER_ID, epoch=2))
+        assert [request.session_epoch for request in end.requests] == [0, 1, -1], "hurried once"
+        hurry = end.requests[2]
+        assert (hurry.replica_id, hurry.session_id, hurry.partitions, hurry.max_wait_ms) == (1, 0, [], 0)
+        await end.answer(request=1)
+        assert end.requests[3].session_epoch == 2
+        assert end.mentioned() == {OTHER_ID: 0}, "and nothing that the session knows"
+        await end.answer(request=2, session_id=0)
+        assert len(end.requests) == 4, "the answer of the hurry is no answer of the session"
+        await end.answer(data(batch_of(1, leader_epoch=2), topic_id=OTHER_ID))
+        assert end.mentioned() == {OTHER_ID: 1}
+        assert bench.net.ends == [end]
+
+    on_a_follower(test)
+
+
+def test_i14_what_a_hurried_leader_says_of_an_earlier_leader_epoch_does_not_count() -> None:
+    async def test(bench: Bench) -> None:
+        await bench.apply(following(), full=True)
+        end = bench.end(9002)
+        await end.answer(data())
+        await bench.apply(following(epoch=2))
+        await end.answer(data(batch_of(3, leader_epoch=1), high_watermark=3), request=1)
+        assert bench.node.log().log_end_offset == 0
+        assert end.mentioned() == {TOPIC_ID: 0}
+        assert end.requests[-1].partitions[0].leader_epoch == 2
+        await end.answer(data(batch_of(3, leader_epoch=2)))
+        assert bench.node.log().log_end_offset == 3
+
+    on_a_follower(test)
+
+
+def test_a_leader_that_was_hurried_in_vain_is_asked_over_another_connection() -> None:
     async def test(bench: Bench) -> None:
         await bench.apply(following(), full=True)
         first = bench.end(9002)
         await first.answer(data())
         await bench.apply(following(topic_id=OTHER_ID))
+        clock = trio.lowlevel.current_clock()
+        assert isinstance(clock, trio.testing.MockClock)
+        clock.jump(1.0)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not first.is_closed
+        clock.jump(2.0)
+        await trio.testing.wait_all_tasks_blocked()
         second = bench.end(9002)
         assert second is not first and first.is_closed
         assert second.requests[-1].session_epoch == 0
         assert second.mentioned() == {TOPIC_ID: 0, OTHER_ID: 0}
+
+    on_a_follower(test)
+
+
+def test_more_partitions_than_one_request_mentions_come_one_request_after_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dataplane.core.fetch_session.MENTIONED_MAX", 1)
+
+    async def test(bench: Bench) -> None:
+        await bench.apply(following(), following(topic_id=OTHER_ID), full=True)
+        end = bench.end(9002)
+        assert (end.mentioned(), end.requests[-1].max_wait_ms) == ({TOPIC_ID: 0}, 0)
+        await end.answer(data())
+        assert (end.mentioned(), end.requests[-1].max_wait_ms) == ({OTHER_ID: 0}, bench.fetchers.wait_ms)
 
     on_a_follower(test)
 

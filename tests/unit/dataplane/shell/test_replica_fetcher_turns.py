@@ -11,11 +11,12 @@ import trio.testing
 from dataplane.shell.replica_fetcher import TURN_BYTES_MAX, ReplicaFetchers
 from springtide.node.net import Channel, Listener, Poller
 from springtide.node.topic_ids import topic_id_bytes
-from springtide.wire.fetch import FetchedPartition, encode_fetch_response
+from springtide.wire.fetch_response import FetchedPartition, encode_fetch_response
 from springtide.wire.framing import encode_response_frame
+from tests.kit.clocks import VirtualClock
+from tests.kit.dataplane.node import TOPIC_ID, Node, batch_of, endpoint, state
+from tests.kit.springtide.memory_net import MemoryChannel, MemoryPoller
 from tests.simulation.memory_disk import MemoryDisk
-from tests.unit.dataplane.shell.memory_net import MemoryChannel, MemoryPoller
-from tests.unit.dataplane.shell.shell_kit import TOPIC_ID, Node, TrioClock, batch_of, endpoint, state
 
 FETCH_VERSION = 17
 FIRST_CORRELATION_ID = 1
@@ -42,7 +43,7 @@ class Follower:
     """Broker 1, which follows broker 2 over `channel`; `poller` does one pass when the test says so."""
 
     def __init__(self) -> None:
-        self.node = Node(MemoryDisk(), clock=TrioClock())
+        self.node = Node(MemoryDisk(), clock=VirtualClock())
         self.channel = MemoryChannel()
         self.poller = MemoryPoller()
         self.fetchers = ReplicaFetchers(
@@ -51,6 +52,7 @@ class Follower:
             table=self.node.table,
             view=self.node.view,
             net=OneLeader(self.channel),
+            poller=self.poller,
             clock=self.node.clock,
             rng=random.Random(1),
             config=self.node.config,
@@ -79,7 +81,7 @@ def on_a_follower(test: Callable[[Follower], Awaitable[None]]) -> None:
     async def main() -> None:
         follower = Follower()
         async with trio.open_nursery() as nursery:
-            await nursery.start(follower.fetchers.run, follower.poller)
+            await nursery.start(follower.fetchers.run)
             await test(follower)
             nursery.cancel_scope.cancel()
 

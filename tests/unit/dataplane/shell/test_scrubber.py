@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 import trio
 import trio.testing
 
 from dataplane.core.effects import Effects
-from dataplane.shell.partitions import HostedPartition
+from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.scrubber import Scrubber
 from springtide.node.net import Channel, Listener, Poller
 from springtide.node.topic_ids import topic_id_bytes
-from springtide.wire import fetch as wire
 from springtide.wire.apis import HIGHEST_FETCH_VERSION
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_request import FetchRequest, decode_fetch_request
+from springtide.wire.fetch_response import FetchedPartition, encode_fetch_response
 from springtide.wire.framing import encode_response_frame
 from springtide.wire.headers import decode_request_header
+from tests.kit.clocks import VirtualClock
+from tests.kit.dataplane.node import SMALL_SEGMENTS, TOPIC_ID, InlineThreads, Node, state
+from tests.kit.springtide.memory_net import MemoryChannel
 from tests.simulation.memory_disk import MemoryDisk
-from tests.unit.dataplane.shell.memory_net import MemoryChannel
-from tests.unit.dataplane.shell.shell_kit import SMALL_SEGMENTS, TOPIC_ID, Node, TrioClock, state
 
-T = TypeVar("T")
 PACE = {**SMALL_SEGMENTS, "log.scrub.interval.ms": "10000", "log.scrub.bytes.per.second": "1000"}
-
-
-class Inline:
-    """Threads that take no time: a clock that jumps when all wait would not wait for a real one."""
-
-    async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
-        await trio.lowlevel.checkpoint()
-        return work()
 
 
 class LeaderNet:
@@ -46,8 +38,8 @@ class LeaderNet:
         await trio.lowlevel.checkpoint()
         records = b"" if self.empty_answers else self.records
         self.empty_answers = max(0, self.empty_answers - 1)
-        data = wire.FetchedPartition(topic_id_bytes(TOPIC_ID), 0, 0, 20, 20, 0, (records,) if records else ())
-        body = wire.encode_fetch_response(HIGHEST_FETCH_VERSION, [data])
+        data = FetchedPartition(topic_id_bytes(TOPIC_ID), 0, 0, 20, 20, 0, (records,) if records else ())
+        body = encode_fetch_response(HIGHEST_FETCH_VERSION, [data])
         channel = MemoryChannel()
         self.channels.append(channel)
         for chunk in encode_response_frame(1, body, has_flexible_header=True):
@@ -66,7 +58,7 @@ class Bench:
 
     async def begin(self, disk: MemoryDisk, **pace: str) -> None:
         self.disk = disk
-        self.node = Node(disk, configs={**PACE, **pace}, clock=TrioClock())
+        self.node = Node(disk, configs={**PACE, **pace}, clock=VirtualClock())
         self.net = LeaderNet()
         await self.node.apply(state(), full=True)
         self.node.produce(20)
@@ -79,7 +71,7 @@ class Bench:
             config=self.node.config,
             net=self.net,
             clock=self.node.clock,
-            threads=Inline(),
+            threads=InlineThreads(),
             broker_id=1,
             broker_epoch=lambda: 7,
             end_turn=lambda: None,
@@ -195,18 +187,18 @@ def test_damage_that_a_consumer_meets_is_found_and_told_before_the_pass_comes_th
             ErrorCode.CORRUPT_MESSAGE,
             ErrorCode.NONE,
         ]
-        assert hosted.replica.role == "leader"
+        assert hosted.replica.role.name == "leader"
 
     run(test)
 
 
-def request_in(channel: MemoryChannel) -> wire.FetchRequest:
+def request_in(channel: MemoryChannel) -> FetchRequest:
     frame = memoryview(bytes(channel.outgoing))[4:]
-    return wire.decode_fetch_request(HIGHEST_FETCH_VERSION, frame, decode_request_header(frame).body_position)
+    return decode_fetch_request(HIGHEST_FETCH_VERSION, frame, decode_request_header(frame).body_position)
 
 
 def read_from(hosted: HostedPartition, offset: int) -> tuple[ErrorCode, Effects]:
-    result, effects = hosted.replica.on_consumer_fetch(
+    result, effects = hosted.replica.role.on_consumer_fetch(
         leader_epoch=-1, fetch_offset=offset, last_fetched_epoch=-1, max_bytes=10**6, now_ms=0
     )
     return result.error, effects

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import trio
 
 from controller.contract.partition_state import PartitionState
-from dataplane.core.results import FetchedPartition
+from dataplane.core.results import LeaderAnswer
 from springtide.wire.record_batch import decode_header
+from tests.kit.dataplane.node import Node, batch_of, state
 from tests.simulation.memory_disk import MemoryDisk
-from tests.unit.dataplane.shell.shell_kit import Node, batch_of, state
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    trio.run(test)
 
 
 async def node_with(applied: PartitionState, **configs: str) -> Node:
@@ -44,7 +38,7 @@ def test_a_log_is_sealed_when_nothing_was_written_since_the_last_round() -> None
         await node.maintenance.seal_idle()
         assert node.log().seal_chain_epoch == 5
 
-    run(test)
+    trio.run(test)
 
 
 def test_before_its_registration_a_broker_seals_nothing() -> None:
@@ -54,7 +48,7 @@ def test_before_its_registration_a_broker_seals_nothing() -> None:
         await seal(node)
         assert not node.log().is_sealed
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_replica_without_a_seat_is_not_sealed() -> None:
@@ -63,7 +57,7 @@ def test_a_replica_without_a_seat_is_not_sealed() -> None:
         await seal(node)
         assert not node.log().is_sealed
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_leader_commits_the_first_record_after_a_seal_when_the_seal_is_durably_gone() -> None:
@@ -77,7 +71,7 @@ def test_a_leader_commits_the_first_record_after_a_seal_when_the_seal_is_durably
         await node.work()
         assert (node.hosted().replica.high_watermark, node.log().seal_chain_epoch) == (2, -1)
 
-    run(test)
+    trio.run(test)
 
 
 def test_with_flush_messages_1_the_seal_stays_and_records_count_when_they_are_durable() -> None:
@@ -89,7 +83,7 @@ def test_with_flush_messages_1_the_seal_stays_and_records_count_when_they_are_du
         await node.work()
         assert (node.hosted().replica.high_watermark, node.log().seal_chain_epoch) == (3, 5)
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_follower_asks_for_more_only_when_it_may_vouch_for_what_it_has() -> None:
@@ -97,10 +91,10 @@ def test_a_follower_asks_for_more_only_when_it_may_vouch_for_what_it_has() -> No
         node = await node_with(state(replicas=(2, 1), isr=(2, 1), new_replicas=(1, 2), leader=2))
         await seal(node)
         replica = node.hosted().replica
-        position = replica.next_fetch()
+        position = replica.role.next_fetch()
         assert position is not None
-        effects = replica.on_fetched(
-            FetchedPartition(
+        effects = replica.role.on_fetched(
+            LeaderAnswer(
                 records=batch_of(base_offset=0, leader_epoch=1), high_watermark=0, log_start_offset=0
             ),
             leader_epoch=1,
@@ -109,13 +103,13 @@ def test_a_follower_asks_for_more_only_when_it_may_vouch_for_what_it_has() -> No
             wall_ms=0,
         )
         node.table.run_effects(node.hosted(), effects)
-        assert replica.next_fetch() is None
+        assert replica.role.next_fetch() is None
         await node.work()
-        position = replica.next_fetch()
+        position = replica.role.next_fetch()
         assert position is not None
         assert position.fetch_offset == 1
 
-    run(test)
+    trio.run(test)
 
 
 def test_a_record_that_comes_while_the_seal_is_stored_waits_for_both() -> None:
@@ -136,4 +130,4 @@ def test_a_record_that_comes_while_the_seal_is_stored_waits_for_both() -> None:
         await node.work()
         assert (log.vouched_end_offset, log.seal_chain_epoch) == (1, -1)
 
-    run(test)
+    trio.run(test)

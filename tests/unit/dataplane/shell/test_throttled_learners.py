@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import trio
-from test_replica_fetcher import Bench, following, on_a_follower
-from test_replica_fetcher import data as answered
 
 from controller.contract.partition_state import MoveThrottle, PartitionState
 from controller.contract.throttles import FOLLOWER_RATE
 from controller.contract.updates import BrokerEndpoint
 from dataplane.shell.learner_turns import LearnerTurns
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch import FetchedPartition
-from tests.unit.dataplane.shell.shell_kit import OTHER_ID, TOPIC_ID, batch_of, endpoint, state
+from springtide.wire.fetch_response import FetchedPartition
+from tests.kit.dataplane.fetching import Bench, following, on_a_follower
+from tests.kit.dataplane.fetching import data as answered
+from tests.kit.dataplane.node import OTHER_ID, TOPIC_ID, batch_of, endpoint, state
 
 RATE = 2_000
 THROTTLE = MoveThrottle(rate=RATE, operation="m")

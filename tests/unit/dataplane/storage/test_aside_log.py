@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataplane.core.log_port import FileRange, LogSlice
+from dataplane.core.log_port import LogSlice
 from dataplane.storage import aside_log
 from dataplane.storage.aside_log import AsideLog, open_aside
 from dataplane.storage.disk import File
@@ -19,9 +19,10 @@ from dataplane.storage.divergent import (
 )
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.recovery import OpenedLog
+from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import iter_headers
+from tests.kit.dataplane.storage import TOPIC_ID, append, batch, open_log
 from tests.simulation.memory_disk import MemoryDisk
-from tests.unit.dataplane.storage.storage_batches import TOPIC_ID, append, batch, open_log
 
 ASIDE = "/data/divergent"
 NAME = f"orders-0.{TOPIC_ID}.{4:020d}-{18:020d}.0"
@@ -61,8 +62,8 @@ def ranges_of(piece: LogSlice) -> list[tuple[int, int]]:
     """[first offset, next offset) of each batch in a slice; the bytes must be whole batches."""
     data = b""
     for part in piece.parts:
-        assert isinstance(part, FileRange)
-        file: File = part.file  # type: ignore[assignment]
+        assert isinstance(part, FileChunk)
+        file: File = part.source  # type: ignore[assignment]
         data += file.pread(part.length, part.position)
     assert len(data) == piece.size_bytes
     headers = [header for _, header in iter_headers(memoryview(data))]

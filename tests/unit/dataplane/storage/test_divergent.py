@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dataplane.core.log_port import LogChanged
-from dataplane.storage.divergent import FoundAside, WrittenAside, list_aside, read_aside, write_aside
+from dataplane.storage.divergent import FoundAside, WrittenAside, list_aside, write_aside
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.partition_log import LogOptions
 from dataplane.storage.recovery import OpenedLog
+from tests.kit.dataplane.asides import read_aside
+from tests.kit.dataplane.storage import NO_TAIL, SMALL, append, batch, open_log
 from tests.simulation.memory_disk import MemoryDisk
-from tests.unit.dataplane.storage.storage_batches import NO_TAIL, SMALL, append, batch, open_log
 
 ASIDE = "/data/divergent"
 

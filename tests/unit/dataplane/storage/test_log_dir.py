@@ -8,20 +8,22 @@ from random import Random
 from threading import Event, Thread, current_thread
 
 import pytest
-from storage_batches import SMALL, append, batch, content, read_all
 
 from controller.contract.session import ShutdownKind
-from dataplane.core.log_port import FileRange, LogError
+from dataplane.core.log_port import LogError
 from dataplane.core.producer_state import Duplicate
 from dataplane.storage.checkpoints import read_checkpoint, write_checkpoint
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.divergent import NotWritten, WrittenAside, write_aside
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_dir import LogDir, StrayDirectory, open_log_dir
-from dataplane.storage.log_dir_identity import LogDirRefused, worst_shutdown
+from dataplane.storage.log_dir_identity import LogDirRefused
 from dataplane.storage.partition_log import LogOptions, PartitionId
 from dataplane.storage.recovery import DamagedLog, OpenedLog
+from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import decode_header
+from tests.kit.dataplane.log_dirs import load_all
+from tests.kit.dataplane.storage import SMALL, append, batch, content, read_all
 from tests.simulation.memory_disk import MemoryDisk
 
 ORDERS = PartitionId("AAAAAAAAAAAAAAAAAAAAAA", "orders", 0)
@@ -37,7 +39,7 @@ def start(disk: Disk, *, boot_id: str = "boot-1", broker_id: int = 1, path: str 
 def running(disk: Disk, *, boot_id: str = "boot-1", broker_epoch: int = 5, path: str = PATH) -> LogDir:
     """Loaded and registered."""
     log_dir = start(disk, boot_id=boot_id, path=path)
-    entries = log_dir.load_all(now_ms=0)
+    entries = load_all(log_dir, now_ms=0)
     assert all(isinstance(entry, OpenedLog) for entry in entries), entries
     log_dir.on_registered(cluster_id="cluster", broker_epoch=broker_epoch)
     return log_dir
@@ -93,7 +95,7 @@ def test_a_clean_stop_is_recognised_once() -> None:
     disk.crash_machine(Random(3))  # nothing was left to lose
     log_dir = start(disk, boot_id="boot-2")
     assert (log_dir.last_shutdown, log_dir.previous_broker_epoch) == (ShutdownKind.CLEAN, 5)
-    (entry,) = log_dir.load_all(now_ms=0)
+    (entry,) = load_all(log_dir, now_ms=0)
     assert isinstance(entry, OpenedLog)
     assert entry.report.scanned_bytes == 0
     assert log_dir.stored_high_watermark(KEY) == 1
@@ -155,7 +157,7 @@ def test_a_crash_is_told_by_whoever_is_the_first_to_register_after_it(boot_id: s
 
     disk.on_operation = die
     log_dir = start(disk, boot_id=boot_id)
-    log_dir.load_all(now_ms=0)
+    load_all(log_dir, now_ms=0)
     log_dir.on_registering("one")
     log_dir.on_registered(cluster_id="cluster", broker_epoch=6)
     log_dir.checkpoint_high_watermarks({})
@@ -234,7 +236,7 @@ def test_an_unreported_machine_crash_is_not_forgotten_by_a_second_crash() -> Non
     running(disk)
     disk.crash_process()
     log_dir = start(disk, boot_id="boot-2")
-    log_dir.load_all(now_ms=0)
+    load_all(log_dir, now_ms=0)
     assert not log_dir.close_cleanly({})  # stopped in order, but never registered: no marker
     assert start(disk, boot_id="boot-2").last_shutdown is ShutdownKind.MACHINE_CRASH
 
@@ -299,14 +301,6 @@ def test_a_marker_that_does_not_name_this_broker_epoch_is_none(broken: bytes) ->
     assert start(disk).last_shutdown is ShutdownKind.PROCESS_CRASH
 
 
-def test_several_directories_are_as_good_as_the_worst() -> None:
-    clean, crashed = (ShutdownKind.CLEAN, 5), (ShutdownKind.PROCESS_CRASH, 5)
-    assert worst_shutdown([clean, (ShutdownKind.FIRST_START, -1)]) == clean
-    assert worst_shutdown([clean, crashed]) == crashed
-    assert worst_shutdown([clean, (ShutdownKind.CLEAN, 4)]) == (ShutdownKind.MACHINE_CRASH, 5)
-    assert worst_shutdown([]) == (ShutdownKind.FIRST_START, -1)
-
-
 def test_a_long_topic_name_fits_a_file_name() -> None:
     disk = MemoryDisk()
     log_dir = running(disk)
@@ -331,10 +325,10 @@ def test_a_deleted_log_is_gone_at_once_and_may_be_created_again() -> None:
         with pytest.raises(LogError):
             append(log, batch(1))
     assert len(set(paths)) == 2
-    log_dir.unlink_deleted(paths[0])
+    log_dir.unlink_deleted(paths[:1])
     assert not disk.exists(paths[0])
     log_dir.abandon()
-    start(disk).load_all(now_ms=0)  # what was not unlinked goes at the next start
+    load_all(start(disk), now_ms=0)  # what was not unlinked goes at the next start
     assert not disk.exists(paths[1])
 
 
@@ -368,9 +362,9 @@ def test_a_log_that_was_set_aside_is_listed_and_taken_up_as_it_was_over_restarts
     )
     assert (told.log_start_offset, told.log_end_offset, told.high_watermark) == (1, 3, 2)
     assert told.size_bytes > 3 * len(batch(0))
-    log = log_dir.take_up(KEY, now_ms=0)
-    assert log is not None
-    assert (log.log_start_offset, log.log_end_offset) == (1, 3)
+    taken = log_dir.take_up(KEY, now_ms=0)
+    assert taken is not None
+    assert (taken.log_start_offset, taken.log_end_offset) == (1, 3)
     assert log_dir.stored_high_watermark(KEY) == 2
     assert log_dir.set_aside == {}
     log_dir.abandon()
@@ -462,12 +456,12 @@ def test_a_damaged_log_stays_damaged_until_it_is_quarantined() -> None:
     del disk.content(f"{ORDERS_PATH}/00000000000000000000.log")[10:]
     for _ in range(2):  # its recovery point, the evidence, outlives restarts and checkpoints
         log_dir = start(disk)
-        (entry,) = log_dir.load_all(now_ms=0)
+        (entry,) = load_all(log_dir, now_ms=0)
         assert isinstance(entry, DamagedLog)
         log_dir.checkpoint_high_watermarks({})
         log_dir.abandon()
     log_dir = start(disk)
-    (entry,) = log_dir.load_all(now_ms=0)
+    (entry,) = load_all(log_dir, now_ms=0)
     assert isinstance(entry, DamagedLog)
     log_dir.quarantine_directory(entry.directory)
     assert log_dir.create(ORDERS, now_ms=0).log_end_offset == 0
@@ -483,7 +477,7 @@ def test_a_directory_that_is_no_partition_is_set_aside_and_an_empty_one_removed(
     disk.unlink(f"{ORDERS_PATH}/partition.json")
     disk.mkdir("/data/half-created")
     log_dir = start(disk)
-    entries = log_dir.load_all(now_ms=0)
+    entries = load_all(log_dir, now_ms=0)
     assert [type(entry) for entry in entries] == [StrayDirectory, StrayDirectory]
     assert disk.exists("/data/quarantine/orders-0.AAAAAAAAAAAAAAAAAAAAAA/00000000000000000000.log")
     assert not disk.exists("/data/half-created")
@@ -725,7 +719,7 @@ def test_it_works_on_a_real_disk(tmp_path: Path) -> None:
         log.append([decode_header(encoded)], [head, rest], now_ms=0)
     assert log.flush() == 60
     kept = log.read(0, max_bytes=800, end_offset=60)
-    assert isinstance(kept.parts[0], FileRange)
+    assert isinstance(kept.parts[0], FileChunk)
     log.advance_log_start(30)
     detached = log.detach_old_segments()
     log.unlink_detached(detached)
@@ -737,7 +731,7 @@ def test_it_works_on_a_real_disk(tmp_path: Path) -> None:
     assert (log.log_start_offset, log.log_end_offset) == (30, 60)
     assert read_all(log, start=30) == b"".join(batches[30:])
     assert not list(Path(tmp_path).rglob("*.deleted"))
-    log_dir.unlink_deleted(log_dir.delete(KEY))
+    log_dir.unlink_deleted([log_dir.delete(KEY)])
     assert not list(Path(tmp_path).rglob("*.log"))
 
 

@@ -8,7 +8,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storage_batches import (
+
+from controller.contract.session import ShutdownKind
+from dataplane.core.log_port import LogChanged
+from dataplane.storage.partition_log import PartitionLog, flush_together
+from dataplane.storage.retention import SegmentView, segments_to_delete
+from dataplane.storage.tail_cache import TailBudget, TailCache
+from springtide.wire.framing import FileChunk
+from tests.kit.dataplane.storage import (
     NO_TAIL,
     SMALL,
     append,
@@ -20,12 +27,6 @@ from storage_batches import (
     opened,
     read_all,
 )
-
-from controller.contract.session import ShutdownKind
-from dataplane.core.log_port import FileRange, LogChanged
-from dataplane.storage.partition_log import PartitionLog
-from dataplane.storage.retention import SegmentView, segments_to_delete
-from dataplane.storage.tail_cache import TailBudget, TailCache
 from tests.simulation.memory_disk import MemoryDisk
 from tests.simulation.memory_log import MemoryLog
 
@@ -71,7 +72,7 @@ def test_a_writable_buffer_may_be_reused_after_the_append() -> None:
         base = log.log_end_offset
         buffer = bytearray(batch(base, value=b"x" * size))
         expected = bytes(buffer)
-        log.append([header_of(buffer)], [memoryview(buffer)], now_ms=0)
+        log.append([header_of(expected)], [memoryview(buffer)], now_ms=0)
         buffer[:] = bytes(len(buffer))
         piece = log.read(base, max_bytes=1, end_offset=base + 1)
         assert isinstance(piece.parts[0], memoryview)
@@ -124,9 +125,9 @@ def test_old_bytes_come_from_the_file_and_new_ones_from_memory() -> None:
         append(log, batch(i, value=b"v" * 200))
     assert not log.is_in_memory(0)
     assert log.is_in_memory(99)
-    assert isinstance(log.read(0, max_bytes=1, end_offset=100).parts[0], FileRange)
+    assert isinstance(log.read(0, max_bytes=1, end_offset=100).parts[0], FileChunk)
     assert isinstance(log.read(99, max_bytes=1, end_offset=100).parts[0], memoryview)
-    assert isinstance(log.read(99, max_bytes=1, end_offset=100, from_disk=True).parts[0], FileRange)
+    assert isinstance(log.read(99, max_bytes=1, end_offset=100, from_disk=True).parts[0], FileChunk)
 
 
 def test_a_file_that_was_changed_under_the_log_is_seen_from_disk_though_memory_knows_better() -> None:
@@ -353,3 +354,13 @@ def test_a_log_on_disk_tells_its_last_batches_as_one_in_memory_does() -> None:
     segment = max(path for path in disk.files() if path.endswith(".log"))
     disk.flip_bit(segment, log.segments[-1].size_bytes - 2)
     assert log.last_batches(60) is None  # damage is for the scrub to find
+
+
+def test_a_flush_together_that_can_not_begin_leaves_every_log_free_to_flush() -> None:
+    logs = [new_log()[1] for _ in range(2)]
+    for log in logs:
+        append(log, batch(0))
+    logs[1]._snapshots = None  # type: ignore[assignment]
+    with pytest.raises(AttributeError):
+        flush_together(logs, lambda: None)
+    assert [log._flush_lock.locked() for log in logs] == [False, False]

@@ -8,7 +8,14 @@ from random import Random
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from storage_batches import (
+
+from controller.contract.session import ShutdownKind
+from dataplane.core.log_port import LogPort
+from dataplane.core.producer_state import ProducerStates
+from dataplane.storage.partition_log import PartitionLog
+from dataplane.storage.recovery import open_partition_log
+from springtide.wire.record_batch import BatchHeader
+from tests.kit.dataplane.storage import (
     DIRECTORY,
     PARTITION,
     SMALL,
@@ -20,13 +27,6 @@ from storage_batches import (
     read_all,
     settings_for,
 )
-
-from controller.contract.session import ShutdownKind
-from dataplane.core.log_port import LogPort
-from dataplane.core.producer_state import ProducerStates
-from dataplane.storage.partition_log import PartitionLog
-from dataplane.storage.recovery import open_partition_log
-from springtide.wire.record_batch import BatchHeader
 from tests.simulation.memory_disk import MemoryDisk
 
 PRODUCERS = 3

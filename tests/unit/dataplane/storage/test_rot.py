@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from storage_batches import DIRECTORY, NO_TAIL, append, batch, new_log, open_log, opened, read_all
 
 from controller.contract.session import ShutdownKind
 from dataplane.core.log_port import RottenBytes
 from dataplane.core.scrubbing import fitting_bytes
 from dataplane.storage.partition_log import PartitionLog
-from dataplane.storage.rot import ROTTEN_FILE, Place
+from dataplane.storage.rot import ROTTEN_FILE, ScrubPlace
 from dataplane.storage.segment import Hole
+from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, append, batch, new_log, open_log, opened, read_all
 from tests.simulation.memory_disk import MemoryDisk
 
-START = Place(0, 0, 0)
+START = ScrubPlace(0, 0, 0)
 COUNT = 24
 
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
-from storage_batches import DIRECTORY, append, batch, open_log
 
 from controller.contract.session import ShutdownKind
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import OpenedLog
 from dataplane.storage.seal import SEAL_FILE
+from tests.kit.dataplane.storage import DIRECTORY, append, batch, open_log
 from tests.simulation.memory_disk import MemoryDisk
 
 CHAIN_EPOCH = 7
 SEAL_PATH = f"{DIRECTORY}/{SEAL_FILE}"
 
 
-def opened(disk: MemoryDisk, kind: ShutdownKind = ShutdownKind.CLEAN, **offsets: int) -> PartitionLog:
+def opened(disk: MemoryDisk, kind: ShutdownKind = ShutdownKind.CLEAN, **offsets: Any) -> PartitionLog:
     entry = open_log(disk, last_shutdown=kind, **offsets)
     assert isinstance(entry, OpenedLog)
     return entry.log
@@ -58,6 +59,21 @@ def test_what_is_written_behind_a_seal_counts_when_the_seal_is_gone_or_the_bytes
     log.open_seal()
     assert (log.vouched_end_offset, log.seal_chain_epoch) == (6, -1)
     assert not disk.exists(SEAL_PATH)
+
+
+def test_a_log_that_was_cut_and_grew_again_before_its_seal_was_stored_stays_unsealed() -> None:
+    disk = MemoryDisk()
+    log = opened(disk, ShutdownKind.FIRST_START)
+    append(log, batch(0), batch(1), batch(2))
+    log.begin_seal(CHAIN_EPOCH)
+    log.truncate_to(1)
+    append(log, batch(1, leader_epoch=1), batch(2, leader_epoch=1), batch(3, leader_epoch=1))
+    log.store_seal()
+    assert not disk.exists(SEAL_PATH), "it would promise records that are gone"
+    assert (log.is_sealed, log.vouched_end_offset, log.seal_chain_epoch) == (False, 4, -1)
+    log.begin_seal(CHAIN_EPOCH)
+    log.store_seal()
+    assert (log.vouched_end_offset, log.seal_chain_epoch) == (4, CHAIN_EPOCH)
 
 
 @pytest.mark.parametrize("seed", range(20))

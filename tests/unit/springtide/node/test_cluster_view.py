@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from controller.contract.partition_state import PartitionState, TopicState
@@ -15,7 +17,7 @@ def endpoint(broker_id: int, broker_epoch: int = 1, *, active: bool = True) -> B
     return BrokerEndpoint(broker_id=broker_id, broker_epoch=broker_epoch, host="h", port=1, active=active)
 
 
-def topic(topic_id: str = ID, name: str = "orders", **fields: bool) -> TopicState:
+def topic(topic_id: str = ID, name: str = "orders", **fields: Any) -> TopicState:
     return TopicState(topic_id=topic_id, topic=name, partitions=1, replication_factor=1, **fields)
 
 

@@ -6,84 +6,15 @@ import struct
 
 import pytest
 
-from dataplane.shell.metrics import BrokerCounters
 from springtide.node import connection as connection_module
-from springtide.node.clock import SystemClock
-from springtide.node.connection import IN_FLIGHT_REQUESTS_MAX, UNSENT_BYTES_MAX, Answer, Connection
-from springtide.node.net import READABLE
+from springtide.node.connection import IN_FLIGHT_REQUESTS_MAX, UNSENT_BYTES_MAX
 from springtide.node.server import (
     IDLE_BUFFER_MS,
     PARTIAL_FRAME_MS_MAX,
     UNSENT_MS_MAX,
-    Server,
-    ServerLimits,
 )
-from springtide.node.threads import WorkerThreads
-from springtide.wire.primitives import MalformedRequest
-from tests.unit.dataplane.shell.memory_net import MemoryChannel, MemoryPoller
-
-
-class NoListener:
-    address = ("127.0.0.1", 1)
-
-    def begin(self) -> None: ...
-
-    async def accept(self) -> MemoryChannel:
-        raise AssertionError
-
-    def close(self) -> None: ...
-
-
-class Harness:
-    """A server whose requests wait until the test answers them; the request's bytes are its name."""
-
-    def __init__(self, **limits: int) -> None:
-        self.started: list[bytes] = []
-        self.answers: dict[bytes, Answer] = {}
-        self.poller = MemoryPoller()
-        self.counters = BrokerCounters()
-        self.server = Server(
-            listener=NoListener(),
-            poller=self.poller,
-            dispatch=self.dispatch,
-            clock=SystemClock(),
-            threads=WorkerThreads(),
-            counters=self.counters,
-            limits=ServerLimits(**limits),
-            on_turn_end=lambda: None,
-        )
-
-    def dispatch(self, connection: Connection, frame: memoryview, answer: Answer) -> None:
-        name = bytes(frame)
-        if name == b"bad":
-            raise MalformedRequest("bad")
-        if name == b"bug":
-            raise ZeroDivisionError
-        self.started.append(name)
-        self.answers[name] = answer
-
-    def connect(self, peer: str = "10.0.0.1") -> MemoryChannel:
-        channel = MemoryChannel(peer)
-        self.server._admit(channel)
-        return channel
-
-    def turn(self) -> None:
-        """One pass, as the server's loop makes it."""
-        self.server.now_ms = self.server.clock.mono_ms()
-        again, self.server._ready_again = self.server._ready_again, {}
-        self.poller.dispatch()
-        for connection in again:
-            if not connection.closed:
-                connection.on_ready(READABLE)
-        self.server.end_turn()
-
-    def answer(self, name: bytes, data: bytes | None = None) -> None:
-        self.answers.pop(name).complete([name if data is None else data])
-        self.server.end_turn()
-
-
-def frame(name: bytes) -> bytes:
-    return struct.pack(">i", len(name)) + name
+from tests.kit.clocks import ManualClock
+from tests.kit.springtide.memory_net import Harness, frame
 
 
 def test_requests_start_in_order_and_answers_leave_in_order_and_together() -> None:
@@ -270,7 +201,7 @@ def test_frames_that_nobody_completes_can_not_keep_the_broker_over_its_memory(
     assert harness.poller.interest[hostile][0] is False
     assert connection.partial_since_ms is not None
     late_ms = connection.partial_since_ms + PARTIAL_FRAME_MS_MAX + 1
-    monkeypatch.setattr(harness.server, "clock", ClockAt(late_ms))
+    monkeypatch.setattr(harness.server, "clock", ManualClock(late_ms))
     look_after(harness)
     assert hostile.is_closed
     look_after(harness)
@@ -290,19 +221,9 @@ def test_many_connections_that_were_busy_once_do_not_hold_the_broker_up_when_idl
     harness.server.look_after_connections()
     assert harness.server.is_over_memory()
     late_ms = harness.server.clock.mono_ms() + IDLE_BUFFER_MS + 1
-    monkeypatch.setattr(harness.server, "clock", ClockAt(late_ms))
+    monkeypatch.setattr(harness.server, "clock", ManualClock(late_ms))
     look_after(harness)
     assert not harness.server.is_over_memory()
     channels[0].incoming += frame(b"again")
     harness.turn()
     assert harness.started[-1] == b"again"
-
-
-class ClockAt(SystemClock):
-    """It is this late."""
-
-    def __init__(self, now_ms: int) -> None:
-        self._now_ms = now_ms
-
-    def mono_ms(self) -> int:
-        return self._now_ms

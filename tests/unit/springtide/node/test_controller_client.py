@@ -20,8 +20,8 @@ from controller.contract.administration import (
 from controller.contract.errors import ControllerError
 from controller.contract.session import Witness
 from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse
-from springtide.node.clock import SystemClock
-from springtide.node.controller_client import ControllerClient, ControllerUnavailable, OutcomeUnknown, Seen
+from springtide.node.clock import MachineClock
+from springtide.node.controller_client import AnswerLost, ControllerClient, ControllerUnavailable, Seen
 
 ONE, TWO, THREE = "http://one:1", "http://two:2", "http://three:3"
 REQUEST = ProducerIdsRequest(broker_id=1, broker_epoch=1)
@@ -54,7 +54,7 @@ def ask(
             urls=urls,
             cluster="prod",
             broker_id=1,
-            clock=SystemClock(),
+            clock=MachineClock(),
             seen=Seen(seen),
             transport=httpx.MockTransport(handle),
         )
@@ -91,7 +91,7 @@ def test_every_request_carries_the_brokers_token_if_it_has_one() -> None:
                 urls=(ONE,),
                 cluster="prod",
                 broker_id=1,
-                clock=SystemClock(),
+                clock=MachineClock(),
                 transport=transport,
                 token=token,
             )
@@ -169,7 +169,7 @@ def administer(answers: Answers, *, seen: int = -1) -> tuple[object, list[str]]:
             urls=(ONE, TWO),
             cluster="prod",
             broker_id=1,
-            clock=SystemClock(),
+            clock=MachineClock(),
             seen=Seen(seen),
             transport=httpx.MockTransport(handle),
         )
@@ -208,7 +208,7 @@ def test_administration_is_not_sent_again_where_it_may_have_been_done(
 ) -> None:
     """The last: by a controller that has been replaced, as its epoch says."""
     outcome, asked = administer({ONE: first, TWO: told(DELETED)}, seen=4)
-    assert isinstance(outcome, OutcomeUnknown)
+    assert isinstance(outcome, AnswerLost)
     assert asked == [ONE]
 
 
@@ -229,7 +229,7 @@ def test_one_controller_epoch_of_two_lineages_is_believed_in_the_first() -> None
             urls=(ONE, TWO),
             cluster="prod",
             broker_id=1,
-            clock=SystemClock(),
+            clock=MachineClock(),
             transport=httpx.MockTransport(handle),
             on_seen=told.append,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -35,17 +34,16 @@ from controller.contract.session import (
     ShutdownKind,
 )
 from controller.contract.updates import ApplyFailure, PollRequest, UpdateBatch
-from springtide.node.clock import Timekeeper
+from springtide.node.clock import BrokerClock
 from springtide.node.controller_client import ControllerClient
 from springtide.node.controller_session import (
     HEARTBEAT_TIMEOUT_MS,
-    BrokerIdentity,
     ControllerSession,
     RegistrationRefused,
     WentBack,
 )
 from springtide.node.lease import Lease
-from tests.unit.dataplane.shell.shell_kit import TrioClock
+from tests.kit.clocks import VirtualClock
 
 ONE, TWO = "http://one:1", "http://two:2"
 PROBLEM = ReplicaProblem(topic_id="t", partition=0, code="log_missing", detail="")
@@ -136,7 +134,7 @@ class Controller(httpx.AsyncBaseTransport):
         types = {"register": RegisterRequest, "heartbeat": HeartbeatRequest, "poll": PollRequest}
         decoded: Any = msgspec.json.decode(body, type=types.get(verb, LagReport))
         self.asked.append((verb, decoded))
-        self.times_ms.append((verb, TrioClock().mono_ms()))
+        self.times_ms.append((verb, VirtualClock().mono_ms()))
         waiting = self.answers.get(verb)
         answer = waiting.pop(0) if waiting else self._usual(verb)
         if isinstance(answer, Exception):
@@ -174,26 +172,23 @@ class Bench:
         self.failures: list[ApplyFailure] = []
         self.apply_gate: trio.Event | None = None
         self.client = ControllerClient(
-            urls=urls, cluster="prod", broker_id=1, clock=TrioClock(), transport=self.controller
+            urls=urls, cluster="prod", broker_id=1, clock=VirtualClock(), transport=self.controller
         )
         self.session = ControllerSession(
             client=self.client,
-            identity=BrokerIdentity(
+            identity=RegisterRequest(
                 broker_id=1,
                 incarnation_id="me",
                 host="h",
                 port=1,
-                rack=None,
                 log_dir_ids=("d",),
-                offline_log_dir_ids=(),
                 last_shutdown=ShutdownKind.CLEAN,
                 previous_broker_epoch=2,
                 unanswered_incarnation_ids=("before",),
-                version="",
             ),
             cluster_id=None,
             lease=self.lease,
-            clock=Timekeeper(TrioClock()),
+            clock=BrokerClock(VirtualClock()),
             rng=random.Random(1),
             reports=self.reports,
             apply=self._apply,
@@ -282,7 +277,7 @@ def test_a_disowned_incarnation_registers_again_and_starts_over(verb: str, error
 def test_heartbeats_tell_of_clocks_that_disagree_until_they_agree_again() -> None:
     def prepare(bench: Bench) -> None:
         for ahead_ms in (0, -90_000_000, 0):
-            wall_ms = TrioClock().wall_ms() + ahead_ms
+            wall_ms = VirtualClock().wall_ms() + ahead_ms
             bench.controller.then(
                 "heartbeat", HeartbeatResponse(controller_epoch=3, sequence=1, wall_ms=wall_ms)
             )
@@ -375,7 +370,7 @@ def test_a_lease_counts_from_the_moment_before_the_heartbeat_was_sent() -> None:
     sent_ms: list[int] = []
 
     async def late() -> HeartbeatResponse:
-        sent_ms.append(TrioClock().mono_ms())
+        sent_ms.append(VirtualClock().mono_ms())
         await trio.sleep(1.5)
         return HeartbeatResponse(controller_epoch=3, status=BrokerStatus.ACTIVE, sequence=1)
 
@@ -519,7 +514,7 @@ def test_a_process_that_began_on_an_empty_disk_says_so_to_a_controller_that_forg
     say of the disk before."""
 
     def test(bench: Bench) -> None:
-        bench.session._identity = dataclasses.replace(
+        bench.session._identity = msgspec.structs.replace(
             bench.session._identity, last_shutdown=ShutdownKind.FIRST_START
         )
         went_back = HeartbeatResponse(error=ControllerError.METADATA_WENT_BACK, controller_epoch=3)

@@ -90,11 +90,14 @@ def test_a_cut_message_is_malformed_wherever_it_is_cut(random_message: RandomMes
                 decode(message_type, whole[:cut])
 
 
-def test_bytes_after_a_message_are_malformed(random_message: RandomMessage) -> None:
+def test_bytes_after_a_message_are_malformed_unless_they_are_asked_for(random_message: RandomMessage) -> None:
     for message_type in ours():
         whole = encode(random_message(message_type, random.Random(2)))
         with pytest.raises(MalformedRequest):
             decode(message_type, whole + b"\0")
+        rest: list[int] = []
+        assert encode(decode(message_type, whole + b"abc", on_rest=rest.append)) == whole
+        assert rest == [3]
 
 
 def test_mutated_messages_decode_or_are_malformed_and_nothing_else(random_message: RandomMessage) -> None:

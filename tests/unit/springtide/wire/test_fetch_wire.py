@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import tracemalloc
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from springtide.wire.apis import APIS, HIGHEST_FETCH_VERSION, ApiKey
 from springtide.wire.codec import build, decode, encode, request_type, response_type
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch import (
+from springtide.wire.fetch_request import (
+    CONSUMER_ID,
+    REPLICA_STATE_SINCE,
     TOPIC_ID_SINCE,
-    EpochEnd,
-    FetchedPartition,
     FetchPartition,
     FetchRequest,
-    FetchResponse,
     LogMark,
     Topic,
     decode_fetch_request,
-    decode_fetch_response,
     encode_fetch_request,
+)
+from springtide.wire.fetch_response import (
+    AbortedTransaction,
+    EpochEnd,
+    FetchedPartition,
+    FetchResponse,
+    decode_fetch_response,
     encode_fetch_response,
 )
-from springtide.wire.framing import Chunk, FileRange
+from springtide.wire.framing import Chunk, FileChunk
 from springtide.wire.leader_hints import CurrentLeader, NodeEndpoint
 from springtide.wire.primitives import MalformedRequest, uuid_bytes
 
+T = TypeVar("T")
 RandomMessage = Callable[[type[Any], random.Random], Any]
 VERSIONS = range(APIS[ApiKey.FETCH].served_since, APIS[ApiKey.FETCH].version_max + 1)
 MIB = 1024 * 1024
@@ -89,6 +96,20 @@ def test_a_request_reads_as_the_general_codec_reads_it(version: int, random_mess
             decode_fetch_request(version, body + b"\0", 0)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_written_request_reads_as_it_was_meant(version: int, random_message: RandomMessage) -> None:
+    rng = random.Random(version)
+    message_type = request_type(ApiKey.FETCH, version)
+    for _ in range(50):
+        meant = by_the_general_codec(random_message(message_type, rng))
+        if version >= REPLICA_STATE_SINCE and meant.replica_id == CONSUMER_ID:
+            meant = meant._replace(broker_epoch=-1)  # a client that is no replica has none
+        body = encode_fetch_request(version, meant)
+        seen = by_the_general_codec(decode(message_type, body))
+        assert seen._replace(forgotten=[]) == meant._replace(forgotten=[])
+        assert sorted(seen.forgotten) == sorted(meant.forgotten)
+
+
 def test_mutated_requests_never_read_as_something_else(random_message: RandomMessage) -> None:
     rng = random.Random(11)
     for _ in range(10_000):
@@ -121,7 +142,7 @@ def test_random_bytes_are_malformed_or_a_request_in_every_version() -> None:
                 if rng.random() < 0.7:
                     decode_fetch_request(version, body, 0)
                 else:
-                    decode_fetch_response(body, 0)
+                    decode_fetch_response(17, body, 0)
             except MalformedRequest:
                 continue
         assert tracemalloc.get_traced_memory()[1] < MIB
@@ -131,12 +152,11 @@ def test_random_bytes_are_malformed_or_a_request_in_every_version() -> None:
 
 def test_a_hundred_thousand_partitions_are_read_and_a_million_are_refused() -> None:
     few = [FetchPartition(A.bytes, index, 0, 0, 0, 0, 1) for index in range(100_000)]
-    assert (
-        len(decode_fetch_request(17, encode_fetch_request(FetchRequest(partitions=few)), 0).partitions)
-        == 100_000
-    )
+    body = encode_fetch_request(17, FetchRequest(partitions=few))
+    assert len(decode_fetch_request(17, body, 0).partitions) == 100_000
+    body = encode_fetch_request(17, FetchRequest(partitions=few * 10))
     with pytest.raises(MalformedRequest, match="budget"):
-        decode_fetch_request(17, encode_fetch_request(FetchRequest(partitions=few * 10)), 0)
+        decode_fetch_request(17, body, 0)
 
 
 FOLLOWER = FetchRequest(
@@ -161,7 +181,7 @@ FOLLOWER = FetchRequest(
     "request_", [FOLLOWER, FetchRequest(), FOLLOWER._replace(replica_id=-1, broker_epoch=-1)]
 )
 def test_what_a_follower_asks_a_leader_reads(request_: FetchRequest) -> None:
-    body = encode_fetch_request(request_)
+    body = encode_fetch_request(HIGHEST_FETCH_VERSION, request_)
     seen = decode_fetch_request(HIGHEST_FETCH_VERSION, body, 0)
     assert seen == request_._replace(partitions=list(request_.partitions), forgotten=list(request_.forgotten))
     assert by_the_general_codec(decode(request_type(ApiKey.FETCH, 17), body)) == seen
@@ -170,14 +190,14 @@ def test_what_a_follower_asks_a_leader_reads(request_: FetchRequest) -> None:
 def test_what_a_follower_marks_a_leader_reads_and_others_skip() -> None:
     marks = (LogMark(2**40, 7, (1, 2**32 - 1)), None, LogMark(5, -1, ()))
     marked = [each._replace(mark=mark) for each, mark in zip(FOLLOWER.partitions, marks, strict=True)]
-    body = encode_fetch_request(FOLLOWER._replace(partitions=marked))
+    body = encode_fetch_request(HIGHEST_FETCH_VERSION, FOLLOWER._replace(partitions=marked))
     assert decode_fetch_request(HIGHEST_FETCH_VERSION, body, 0).partitions == marked
     skipped = by_the_general_codec(decode(request_type(ApiKey.FETCH, 17), body))
     assert list(skipped.partitions) == list(FOLLOWER.partitions)
 
 
 def test_the_section_that_ends_a_brokers_request_is_read_whatever_its_shape() -> None:
-    body = encode_fetch_request(FOLLOWER)
+    body = encode_fetch_request(HIGHEST_FETCH_VERSION, FOLLOWER)
     head, section = body[:-16], body[-16:]
     assert section[:3] == b"\x01\x01\x0d"
 
@@ -259,7 +279,7 @@ def general_answer(
 def joined(chunks: Sequence[Chunk]) -> bytes:
     parts = []
     for chunk in chunks:
-        assert not isinstance(chunk, FileRange)
+        assert not isinstance(chunk, FileChunk)
         parts.append(bytes(chunk))
     return b"".join(parts)
 
@@ -276,14 +296,14 @@ def test_an_answer_is_what_the_general_codec_writes(version: int) -> None:
 
 
 def test_records_leave_as_the_chunks_they_came_in() -> None:
-    view, cold = memoryview(b"r" * 300), FileRange(source="segment", position=64, length=1000)
+    view, cold = memoryview(b"r" * 300), FileChunk(source="segment", position=64, length=1000)
     data = FetchedPartition(A.bytes, 0, 0, 1, 1, 0, (view, cold))
     chunks = encode_fetch_response(17, [data, data._replace(partition=1, records=())])
     assert chunks[1] is view
     assert chunks[2] is cold
-    assert [type(chunk) for chunk in chunks] == [bytes, memoryview, FileRange, bytes]
+    assert [type(chunk) for chunk in chunks] == [bytes, memoryview, FileChunk, bytes]
     whole = chunks[0] + bytes(view) + bytes(1000) + chunks[3]  # type: ignore[operator]
-    first, second = decode_fetch_response(whole, 0).partitions
+    first, second = decode_fetch_response(17, whole, 0).partitions
     assert len(first.records[0]) == 1300
     assert second.records == ()
 
@@ -292,7 +312,7 @@ def test_a_follower_reads_what_a_leader_answers_without_copying_records() -> Non
     partitions = answer_of(17)
     chunks = encode_fetch_response(17, partitions, error_code=0, session_id=55, throttle_time_ms=8)
     frame = memoryview(b"head" + joined(chunks))
-    response = decode_fetch_response(frame, 4)
+    response = decode_fetch_response(17, frame, 4)
     expected = [data._replace(records=(joined(data.records),) if data.records else ()) for data in partitions]
     assert response == FetchResponse(8, 0, 55, expected)
     view = response.partitions[0].records[0]
@@ -322,9 +342,86 @@ def test_an_answer_of_a_broker_with_transactions_and_endpoints_is_read_too() -> 
             ],
         },
     )
-    response = decode_fetch_response(encode(built), 0)
+    response = decode_fetch_response(17, encode(built), 0)
     assert [data.partition for data in response.partitions] == [3, 0]
     body = encode(built)
     for cut in range(len(body)):
         with pytest.raises(MalformedRequest):
-            decode_fetch_response(body[:cut], 0)
+            decode_fetch_response(17, body[:cut], 0)
+
+
+def answer_by_the_general_codec(message: Any) -> FetchResponse:
+    return FetchResponse(
+        round(message.throttle_time.total_seconds() * 1000),
+        getattr(message, "error_code", 0),
+        getattr(message, "session_id", 0),
+        [
+            FetchedPartition(
+                topic_of(topic),
+                one.partition_index,
+                one.error_code,
+                one.high_watermark,
+                one.last_stable_offset,
+                getattr(one, "log_start_offset", -1),
+                (one.records,) if one.records else (),
+                getattr(one, "preferred_read_replica", -1),
+                none_if_unset(EpochEnd, getattr(one, "diverging_epoch", None)),
+                none_if_unset(CurrentLeader, getattr(one, "current_leader", None)),
+                tuple(
+                    AbortedTransaction(each.producer_id, each.first_offset)
+                    for each in one.aborted_transactions or ()
+                ),
+            )
+            for topic in message.responses
+            for one in topic.partitions
+        ],
+    )
+
+
+def none_if_unset(kind: Callable[..., T], message: Any) -> T | None:
+    """A hint without a field set is one that is not there."""
+    values = () if message is None else tuple(map(int, dataclasses.astuple(message)))
+    return None if set(values) <= {-1} else kind(*values)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_answer_reads_as_the_general_codec_reads_it(version: int, random_message: RandomMessage) -> None:
+    rng = random.Random(version)
+    for _ in range(50):
+        message = random_message(response_type(ApiKey.FETCH, version), rng)
+        body = encode(message)
+        assert decode_fetch_response(version, b"head" + body, 4) == answer_by_the_general_codec(message)
+        for cut in range(0, len(body), max(1, len(body) // 20)):
+            with pytest.raises(MalformedRequest):
+                decode_fetch_response(version, body[:cut], 0)
+        with pytest.raises(MalformedRequest):
+            decode_fetch_response(version, body + b"\0", 0)
+
+
+def test_mutated_answers_never_read_as_something_else(random_message: RandomMessage) -> None:
+    rng = random.Random(13)
+    for _ in range(3_000):
+        version = rng.choice(VERSIONS)
+        message_type = response_type(ApiKey.FETCH, version)
+        body = bytearray(encode(random_message(message_type, rng)))
+        for _ in range(rng.randint(1, 3)):
+            body[rng.randrange(len(body))] = rng.choice([0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+        try:
+            seen = decode_fetch_response(version, body, 0)
+        except MalformedRequest:
+            with pytest.raises(MalformedRequest):
+                decode(message_type, body)
+            continue
+        try:
+            expected = decode(message_type, body)
+        except MalformedRequest:
+            continue  # inside a tag that we skip nothing is looked at
+        for one, other in zip(seen.partitions, answer_by_the_general_codec(expected).partitions, strict=True):
+            assert one._replace(error_code=0, diverging_epoch=None, current_leader=None) == other._replace(
+                error_code=0, diverging_epoch=None, current_leader=None
+            )
+
+
+def test_an_error_code_of_a_later_release_is_unknown() -> None:
+    assert FetchedPartition("t", 0, 256).error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert FetchResponse(0, 256, 0, []).error is ErrorCode.UNKNOWN_SERVER_ERROR

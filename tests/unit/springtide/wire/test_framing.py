@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from springtide.wire.framing import (
     BUFFER_BYTES_MAX,
     FIRST_BUFFER_BYTES,
-    FileRange,
+    FileChunk,
     FrameError,
     FrameReader,
     encode_request_frame,
@@ -139,7 +139,7 @@ def test_a_busy_connection_of_small_frames_gets_larger_buffers() -> None:
 
 def test_a_response_frame_counts_its_chunks_and_copies_none_but_the_first_small_one() -> None:
     records = memoryview(b"r" * 1000)
-    cold = FileRange(source="segment", position=10, length=500)
+    cold = FileChunk(source="segment", position=10, length=500)
     head, *rest = encode_response_frame(7, [b"abc", records, cold, b"z"], has_flexible_header=False)
     assert head == struct.pack(">ii", 4 + 3 + 1000 + 500 + 1, 7) + b"abc"
     assert rest[0] is records

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 import struct
 import tracemalloc
@@ -10,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from springtide.wire.apis import APIS, ApiKey
+from springtide.wire.apis import APIS, ApiKey, response_header_version
 from springtide.wire.codec import build, decode, encode, request_type, response_type
 from springtide.wire.errors import ErrorCode
+from springtide.wire.framing import encode_response_frame
 from springtide.wire.leader_hints import CurrentLeader, NodeEndpoint
 from springtide.wire.primitives import MalformedRequest
 from springtide.wire.produce import (
@@ -20,6 +22,9 @@ from springtide.wire.produce import (
     ProduceOutcome,
     ProduceRequest,
     decode_produce_request,
+    decode_produce_response,
+    encode_produce_frame,
+    encode_produce_request,
     encode_produce_response,
 )
 
@@ -189,3 +194,76 @@ def test_a_response_is_what_the_general_codec_writes(version: int, count: int) -
     assert encode_produce_response(
         version, outcomes, throttle_time_ms=42, node_endpoints=endpoints
     ) == encode(message)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("topic", ["orders", "ö", "t" * 249])
+def test_the_packed_answer_is_the_general_one(version: int, topic: str) -> None:
+    outcome = ProduceOutcome(topic, 7, 0, 2**40, -1, 12)
+    general = encode_response_frame(
+        -5,
+        [encode_produce_response(version, [outcome])],
+        has_flexible_header=bool(response_header_version(ApiKey.PRODUCE, version)),
+    )
+    packed = encode_produce_frame(
+        version,
+        correlation_id=-5,
+        topic=topic,
+        partition=7,
+        base_offset=2**40,
+        log_append_time_ms=-1,
+        log_start_offset=12,
+    )
+    assert packed == b"".join(bytes(chunk) for chunk in general)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_written_request_reads_as_it_was_meant_and_its_batches_are_not_copied(version: int) -> None:
+    batches: list[tuple[tuple[str, int], bytes | bytearray | memoryview]] = [
+        (("a", 0), memoryview(b"r" * 300)),
+        (("b", 1), b""),
+        (("a", 2), bytearray(b"s")),
+    ]
+    pieces = encode_produce_request(version, batches, acks=-1, timeout_ms=1_500)
+    assert all(any(piece is batch for piece in pieces) for _, batch in batches)
+    expected: list[ProducedPartition] = [
+        (topic, partition, memoryview(batch))
+        for (topic, partition), batch in (batches[0], batches[2], batches[1])  # one entry a topic
+    ]
+    message: Any = decode(request_type(ApiKey.PRODUCE, version), b"".join(pieces))
+    assert by_the_general_codec(message) == ProduceRequest(None, -1, 1_500, expected)
+    assert len(message.topic_data) == 2
+
+
+def outcomes_by_the_general_codec(message: Any) -> list[ProduceOutcome]:
+    return [
+        ProduceOutcome(
+            topic.name,
+            one.index,
+            one.error_code,
+            one.base_offset,
+            milliseconds(getattr(one, "log_append_time", None)),
+            getattr(one, "log_start_offset", -1),
+            getattr(one, "error_message", None),
+        )
+        for topic in message.responses
+        for one in topic.partition_responses
+    ]
+
+
+def milliseconds(time: datetime.datetime | None) -> int:
+    return -1 if time is None else round(time.timestamp() * 1000)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_response_reads_as_the_general_codec_reads_it(version: int, random_message: RandomMessage) -> None:
+    rng = random.Random(version)
+    for _ in range(50):
+        message = random_message(response_type(ApiKey.PRODUCE, version), rng)
+        body = encode(message)
+        assert decode_produce_response(version, b"head" + body, 4) == outcomes_by_the_general_codec(message)
+        for cut in range(0, len(body), max(1, len(body) // 20)):
+            with pytest.raises(MalformedRequest):
+                decode_produce_response(version, body[:cut], 0)
+        with pytest.raises(MalformedRequest):
+            decode_produce_response(version, body + b"\0", 0)

@@ -10,30 +10,31 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from springtide.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
-from springtide.wire.fetch import (
+from springtide.wire.compression import Buffer
+from springtide.wire.fetch_request import (
     CONSUMER_ID,
-    EpochEnd,
-    FetchedPartition,
+    REPLICA_STATE_SINCE,
     FetchPartition,
     FetchRequest,
-    FetchResponse,
     LogMark,
+    RequestTemplate,
     decode_fetch_request,
-    decode_fetch_response,
     encode_fetch_request,
+    read_fetch_request,
+)
+from springtide.wire.fetch_response import (
+    EpochEnd,
+    FetchedPartition,
+    FetchResponse,
+    decode_fetch_frame,
+    decode_fetch_response,
+    encode_fetch_frame,
     encode_fetch_response,
 )
-from springtide.wire.framing import Chunk, FileRange, encode_request_frame, encode_response_frame
+from springtide.wire.framing import Chunk, FileChunk, encode_request_frame, encode_response_frame
 from springtide.wire.headers import decode_response_header, encode_request_header
 from springtide.wire.leader_hints import CurrentLeader
-from springtide.wire.primitives import MalformedRequest
-from springtide.wire.replica_fetch import (
-    REQUEST_SINCE,
-    RequestTemplate,
-    decode_answer,
-    decode_request,
-    encode_answer,
-)
+from springtide.wire.primitives import REQUEST_ELEMENTS_MAX, MalformedRequest, read_whole
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,7 +43,7 @@ int16s = st.integers(-(2**15), 2**15 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)
 topic_ids = st.binary(min_size=16, max_size=16)
-versions = st.integers(REQUEST_SINCE - 2, HIGHEST_FETCH_VERSION)
+versions = st.integers(REPLICA_STATE_SINCE - 2, HIGHEST_FETCH_VERSION)
 
 marks = st.builds(LogMark, int64s, int32s, st.lists(st.integers(0, 2**32 - 1), max_size=3).map(tuple))
 asked_partitions = st.builds(
@@ -91,6 +92,28 @@ def outcome(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | str:
         return "malformed"
 
 
+def general_request(version: int, frame: Buffer, position: int) -> FetchRequest:
+    return read_whole(
+        lambda reader: read_fetch_request(reader, version),
+        frame,
+        position,
+        elements_max=REQUEST_ELEMENTS_MAX,
+    )
+
+
+@pytest.mark.parametrize("replica_id", [-1, 2])
+def test_bytes_after_a_request_are_a_clients_only(replica_id: int) -> None:
+    message = FetchRequest(replica_id, -1, 3, 4, 5, 0, 6, 7, [], [])
+    frame = encode_fetch_request(HIGHEST_FETCH_VERSION, message) + b"abc"
+    rest: list[int] = []
+    if replica_id == -1:
+        assert decode_fetch_request(HIGHEST_FETCH_VERSION, frame, 0, on_rest=rest.append) == message
+        assert rest == [3]
+    else:
+        with pytest.raises(MalformedRequest):
+            decode_fetch_request(HIGHEST_FETCH_VERSION, frame, 0, on_rest=rest.append)
+
+
 TELLING_BYTES = (0, 1, 2, 3, 13, 126, 127, 128, 129, 254, 255)
 
 
@@ -113,20 +136,20 @@ def changed(message: bytes, at: list[tuple[int, int]], tail: bytes, cut: int = 0
 def test_a_request_good_or_bad_means_what_the_general_reader_says(
     request_: FetchRequest, version: int, at: list[tuple[int, int]], tail: bytes, cut: int
 ) -> None:
-    frame = changed(b"head" + encode_fetch_request(request_), at, tail, cut)
-    expected = outcome(decode_fetch_request, version, frame, 4)
-    assert outcome(decode_request, version, frame, 4) == expected
+    frame = changed(b"head" + encode_fetch_request(HIGHEST_FETCH_VERSION, request_), at, tail, cut)
+    expected = outcome(general_request, version, frame, 4)
+    assert outcome(decode_fetch_request, version, frame, 4) == expected
 
 
 def test_a_usual_request_with_any_byte_changed_means_what_the_general_reader_says() -> None:
     asked = FetchPartition(bytes(range(16)), 1, 2, 3, 4, 5, 6)
-    body = encode_fetch_request(FetchRequest(1, 2, 3, 4, 5, 0, 6, 7, [asked]))
-    read = decode_request(HIGHEST_FETCH_VERSION, memoryview(body), 0)
+    body = encode_fetch_request(HIGHEST_FETCH_VERSION, FetchRequest(1, 2, 3, 4, 5, 0, 6, 7, [asked]))
+    read = decode_fetch_request(HIGHEST_FETCH_VERSION, memoryview(body), 0)
     assert read.partitions == [asked]
-    for version in range(REQUEST_SINCE - 1, HIGHEST_FETCH_VERSION + 1):
+    for version in range(REPLICA_STATE_SINCE - 1, HIGHEST_FETCH_VERSION + 1):
         for frame in each_byte_changed(body):
-            expected = outcome(decode_fetch_request, version, frame, 0)
-            assert outcome(decode_request, version, frame, 0) == expected
+            expected = outcome(general_request, version, frame, 0)
+            assert outcome(decode_fetch_request, version, frame, 0) == expected
 
 
 @pytest.mark.parametrize("records_bytes", [0, 1, 126, 127, 200])
@@ -136,9 +159,9 @@ def test_a_usual_answer_with_any_byte_changed_means_what_the_general_reader_says
         HIGHEST_FETCH_VERSION, [FetchedPartition(bytes(range(16)), 1, 0, 2, 2, 0, records)], session_id=3
     )
     message = joined(encode_response_frame(1, body, has_flexible_header=True))[4:]
-    assert decode_answer(memoryview(message))[1].partitions[0].high_watermark == 2
+    assert decode_fetch_frame(memoryview(message))[1].partitions[0].high_watermark == 2
     for frame in each_byte_changed(message):
-        assert outcome(decode_answer, frame) == outcome(general_answer, frame)
+        assert outcome(decode_fetch_frame, frame) == outcome(general_answer, frame)
 
 
 @given(
@@ -178,11 +201,11 @@ def test_a_templates_request_is_the_general_one(
     header = encode_request_header(
         api_key=ApiKey.FETCH, api_version=HIGHEST_FETCH_VERSION, correlation_id=number, client_id=client_id
     )
-    assert frame == encode_request_frame(header, encode_fetch_request(message))
+    assert frame == encode_request_frame(header, encode_fetch_request(HIGHEST_FETCH_VERSION, message))
 
 
 def joined(chunks: list[Chunk]) -> bytes:
-    return b"".join(b"f" * chunk.length if isinstance(chunk, FileRange) else bytes(chunk) for chunk in chunks)
+    return b"".join(b"f" * chunk.length if isinstance(chunk, FileChunk) else bytes(chunk) for chunk in chunks)
 
 
 @given(
@@ -199,10 +222,10 @@ def test_an_answer_is_the_general_one_and_its_records_stay_what_they_are(
     *, number: int, topic_id: bytes, partition: int, offset: int, sizes: list[int]
 ) -> None:
     records = [
-        FileRange(None, 0, size) if index == 1 else memoryview(b"r" * size)
+        FileChunk(None, 0, size) if index == 1 else memoryview(b"r" * size)
         for index, size in enumerate(sizes)
     ]
-    chunks = encode_answer(
+    chunks = encode_fetch_frame(
         correlation_id=number,
         session_id=-number,
         topic_id=topic_id,
@@ -225,7 +248,7 @@ def general_answer(frame: memoryview) -> tuple[int, FetchResponse]:
     correlation_id, position = decode_response_header(
         frame, api_key=ApiKey.FETCH, api_version=HIGHEST_FETCH_VERSION
     )
-    return correlation_id, decode_fetch_response(frame, position)
+    return correlation_id, decode_fetch_response(HIGHEST_FETCH_VERSION, frame, position)
 
 
 @given(
@@ -249,11 +272,11 @@ def test_an_answer_good_or_bad_means_what_the_general_reader_says(
         HIGHEST_FETCH_VERSION, partitions, error_code=error_code, session_id=number, throttle_time_ms=number
     )
     frame = changed(joined(encode_response_frame(number, body, has_flexible_header=True))[4:], at, tail, cut)
-    assert outcome(decode_answer, frame) == outcome(general_answer, frame)
+    assert outcome(decode_fetch_frame, frame) == outcome(general_answer, frame)
 
 
 def test_records_of_the_usual_answer_are_a_view_of_the_frame() -> None:
-    chunks = encode_answer(
+    chunks = encode_fetch_frame(
         correlation_id=1,
         session_id=2,
         topic_id=bytes(16),
@@ -264,7 +287,7 @@ def test_records_of_the_usual_answer_are_a_view_of_the_frame() -> None:
         records_bytes=200,
     )
     buffer = bytearray(joined(chunks)[4:])
-    _, answer = decode_answer(memoryview(buffer))
+    _, answer = decode_fetch_frame(memoryview(buffer))
     (records,) = answer.partitions[0].records
     buffer[:] = b"\xee" * len(buffer)
     assert bytes(records) == b"\xee" * 200  # type: ignore[arg-type]

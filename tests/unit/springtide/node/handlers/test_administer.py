@@ -20,7 +20,7 @@ from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.table import HANDLERS
 from springtide.node.administration import IN_FLIGHT_MAX, Administration
 from springtide.node.cluster_view import ClusterView
-from springtide.node.controller_client import ControllerUnavailable, OutcomeUnknown
+from springtide.node.controller_client import AnswerLost, ControllerUnavailable
 from springtide.node.handlers.context import Request
 from springtide.node.topic_ids import topic_id_text
 from springtide.wire import codec
@@ -103,7 +103,10 @@ def test_create_topics(version: int) -> None:
         "validate_only": True,
     }
     created = contract.CreatedTopic(topic_id=TOPIC_ID, partitions=2, replication_factor=2)
-    way = Forwarded(AdminOutcome(created=created), REFUSED)
+    setting = contract.DescribedConfig(
+        name="retention.ms", value="5", source=contract.ConfigSource.TOPIC, type=contract.ConfigType.LONG
+    )
+    way = Forwarded(AdminOutcome(created=created, configs=(setting,)), REFUSED)
     answer = ask(ApiKey.CREATE_TOPICS, version, fields, way)
     (call,) = way.calls
     assert call == contract.CreateTopicsCall(
@@ -120,20 +123,29 @@ def test_create_topics(version: int) -> None:
     assert (one.name, one.error_code, one.error_message) == ("orders", 0, None)
     assert (two.name, two.error_code, two.error_message) == ("payments", 40, REFUSED.message)
     if version >= 5:
-        assert (one.num_partitions, one.replication_factor, one.configs) == (2, 2, None)
+        assert (one.num_partitions, one.replication_factor, one.topic_config_error_code) == (2, 2, 0)
+        assert [(config.name, config.value, config.config_source) for config in one.configs] == [
+            ("retention.ms", "5", 1)
+        ]
         assert (two.num_partitions, two.configs) == (-1, None)
     if version >= 7:
         assert (one.topic_id, two.topic_id) == (TOPIC_UUID, None)
 
 
 @pytest.mark.parametrize(
-    ("topics", "code"),
+    ("topics", "codes"),
     [
-        ([("orders", ()), ("orders", ())], 42),
-        ([("orders", ()), ("payments", (0, 2))], 39),
+        ([("orders", ()), ("orders", ())], {"orders": 42}),
+        ([("payments", (0, 2))], {"payments": 39}),
+        (
+            [("orders", ()), ("payments", (0, 2)), ("audit", ()), ("orders", ())],
+            {"payments": 39, "orders": 42},
+        ),
     ],
 )
-def test_topics_that_cant_be_meant_so_are_not_asked_for(topics: Any, code: int) -> None:
+def test_topics_that_cant_be_meant_so_are_refused_once_and_the_others_asked_for(
+    topics: Any, codes: dict[str, int]
+) -> None:
     fields = {
         "topics": [
             {
@@ -144,10 +156,15 @@ def test_topics_that_cant_be_meant_so_are_not_asked_for(topics: Any, code: int) 
             for name, numbers in topics
         ]
     }
-    way = Forwarded()
+    way = Forwarded(
+        AdminOutcome(created=contract.CreatedTopic(topic_id=TOPIC_ID, partitions=1, replication_factor=1))
+    )
     answer = ask(ApiKey.CREATE_TOPICS, 7, fields, way)
-    assert [topic.error_code for topic in answer.topics] == [code, code]
-    assert way.calls == []
+    good = [name for name, _ in topics if name not in codes]
+    assert sorted((topic.name, topic.error_code) for topic in answer.topics) == sorted(
+        [*codes.items(), *((name, 0) for name in good)]
+    )
+    assert [[topic.name for topic in call.topics] for call in way.calls] == ([good] if good else [])
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.DELETE_TOPICS))
@@ -411,7 +428,7 @@ def test_requests_wait_within_a_bound_and_end_however_the_controller_does() -> N
         told: list[ControllerError] = []
         turns: list[int] = []
         go_on = trio.Event()
-        failures: list[Exception | None] = [None, ControllerUnavailable("nobody"), OutcomeUnknown("silent")]
+        failures: list[Exception | None] = [None, ControllerUnavailable("nobody"), AnswerLost("silent")]
 
         async def to_controller(request: AdminRequest, timeout_ms: int) -> AdminResponse:
             number = len(asked)

@@ -1,1 +1,0 @@
-"""A second person's approval of plans of protected clusters."""

@@ -1,1 +1,0 @@
-"""Reading the audit: who changed what, when, why, and what it was before."""

@@ -1,0 +1,397 @@
+"""The catalogue of problems: every error code of the REST interface, its meaning and the remedy.
+
+A code never changes its meaning, because scripts match on it. The catalogue is also served under
+`/problems`, so that the `type` of a problem is a working address even on a closed network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class KafkaError(NamedTuple):
+    """The code that Kafka's own tools show for the same refusal."""
+
+    code: int
+    name: str
+
+
+class Kind(NamedTuple):
+    """One entry of the catalogue. hint: what to do; the code that raises the problem may give a better
+    one."""
+
+    status: int
+    title: str
+    hint: str
+    retryable: bool = False
+    kafka_error: KafkaError | None = None
+
+
+CATALOGUE: Mapping[str, Kind] = {
+    "unreadable_body": Kind(400, "The body is not readable JSON", "the detail says where the reader stopped"),
+    "bad_request": Kind(
+        400,
+        "The request can't be understood",
+        "the request is no HTTP/1.1, or nothing that this address can take; see /docs",
+    ),
+    "unauthenticated": Kind(
+        401,
+        "This takes a token",
+        "send the header 'Authorization: Bearer TOKEN'; the controller's operator hands them out",
+    ),
+    "forbidden": Kind(
+        403,
+        "The token's role does not allow this",
+        "use a token whose role is the one in facts.needed, or ask for one",
+    ),
+    "read_only": Kind(
+        403,
+        "This controller is read-only",
+        "start it without --read-only to change something; dry runs are possible",
+    ),
+    "not_found": Kind(404, "There is nothing at this address", "see /docs for what there is"),
+    "cluster_not_found": Kind(404, "No such cluster", "GET /clusters lists those that exist"),
+    "broker_not_found": Kind(404, "No such broker", "GET /clusters/{cluster}/brokers lists those registered"),
+    "plan_not_found": Kind(
+        404, "No such plan", "GET /clusters/{cluster}/plans lists those kept; they go some days after expiry"
+    ),
+    "topic_not_found": Kind(
+        404,
+        "No such topic",
+        "GET /clusters/{cluster}/topics lists those that exist",
+        kafka_error=KafkaError(3, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ),
+    "partition_not_found": Kind(
+        404,
+        "No such partition",
+        "GET /clusters/{cluster}/topics/{topic}/partitions lists those that exist",
+        kafka_error=KafkaError(3, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ),
+    "operation_not_found": Kind(404, "No such operation", "GET /operations lists them, newest first"),
+    "config_not_found": Kind(
+        404,
+        "No such configuration",
+        "GET /clusters/{cluster}/topics/{topic}/configs lists those that exist",
+        kafka_error=KafkaError(40, "INVALID_CONFIG"),
+    ),
+    "audit_row_not_found": Kind(404, "No such audit row", "GET /audit lists rows, newest first"),
+    "before_the_audit": Kind(404, "The time lies before the audit begins", "ask for a later time"),
+    "problem_not_found": Kind(404, "No such problem code", "GET /problems lists the codes"),
+    "method_not_allowed": Kind(405, "This address has no such method", "the Allow header lists the methods"),
+    "not_acceptable": Kind(
+        406,
+        "None of the accepted media types can be produced",
+        "leave the header Accept out, or accept application/json",
+    ),
+    "request_timeout": Kind(
+        408,
+        "The request did not arrive in time",
+        "send the whole request at once; retry if the network was slow",
+        retryable=True,
+    ),
+    "cluster_already_exists": Kind(
+        409, "The cluster exists", "GET /clusters/{cluster} shows it; choose another name for another cluster"
+    ),
+    "topic_already_exists": Kind(
+        409,
+        "The topic exists",
+        "send if_not_exists to accept the one that exists",
+        kafka_error=KafkaError(36, "TOPIC_ALREADY_EXISTS"),
+    ),
+    "topic_name_collision": Kind(
+        409,
+        "The topic's name differs from another's only by '.' and '_'",
+        "metrics could not tell the two apart; choose another name",
+        kafka_error=KafkaError(17, "INVALID_TOPIC_EXCEPTION"),
+    ),
+    "broker_id_in_use": Kind(
+        409,
+        "The broker id is held by another endpoint",
+        "give the new broker an id of its own, or name the endpoint that has this one",
+    ),
+    "broker_operation_running": Kind(
+        409,
+        "Another operation is adding, replacing or draining this broker",
+        "wait for the operation in operation_id, or look at what it waits for",
+    ),
+    "broker_in_use": Kind(409, "The broker still holds replicas", "move its replicas away and stop it first"),
+    "partition_changed": Kind(
+        409, "The partition has changed since it was read", "read it again", retryable=True
+    ),
+    "recovery_not_needed": Kind(
+        409, "The cluster's metadata needs no recovery", "GET /clusters/{cluster}/alarms says what is wrong"
+    ),
+    "recovery_incomplete": Kind(
+        409,
+        "A broker has not told what it holds",
+        "start it, or name it in gone_brokers if it will never come back",
+        retryable=True,
+    ),
+    "election_not_needed": Kind(
+        409,
+        "No election is needed",
+        "the partition has the leader that the election would choose",
+        kafka_error=KafkaError(84, "ELECTION_NOT_NEEDED"),
+    ),
+    "election_not_possible": Kind(
+        409,
+        "The election is not possible now",
+        "the partition's `why` says which replicas could lead, and what they wait for",
+    ),
+    "loss_too_large": Kind(
+        409,
+        "The election would lose more records than was accepted",
+        "GET .../loss-preview shows which replica loses least; or accept more in lost_records_max",
+    ),
+    "loss_unknown": Kind(
+        409,
+        "How much the election would lose is not known yet",
+        "live replicas tell within a second how far their logs go; try again",
+        retryable=True,
+    ),
+    "no_reassignment_in_progress": Kind(
+        409,
+        "No reassignment of this partition is in progress",
+        "the partition's adding_replicas and removing_replicas show what is in progress",
+        kafka_error=KafkaError(85, "NO_REASSIGNMENT_IN_PROGRESS"),
+    ),
+    "reassignment_not_safe": Kind(
+        409,
+        "The change would leave too few replicas in sync, or none that may lead",
+        "the partition's isr and min_insync_replicas show what has to stay; try when more are in sync",
+        retryable=True,
+    ),
+    "plan_stale": Kind(
+        409,
+        "Partitions have changed since the plan was made",
+        "`drifted` re_plan makes new moves for just these; skip leaves them out; or make another plan",
+    ),
+    "plan_expired": Kind(409, "The plan has expired", "make another: POST /clusters/{cluster}/plans"),
+    "plan_executed": Kind(
+        409,
+        "The plan has been carried out, or is being so",
+        "GET /clusters/{cluster}/plans/{plan_id} names by what",
+    ),
+    "plan_not_executable": Kind(
+        409, "The plan holds nothing that could be carried out", "its rejections and skipped say why"
+    ),
+    "plan_tampered_with": Kind(
+        409, "The stored plan is not the one that was made", "its rows were changed in SQL: make another"
+    ),
+    "operation_running": Kind(
+        409, "The operation has not ended yet", "cancel it, or wait for its end", retryable=True
+    ),
+    "undo_conflicts": Kind(
+        409,
+        "Partitions are not as the operation left them",
+        "`errors` name them; `skip_conflicts` leaves them out",
+    ),
+    "operation_finished": Kind(
+        409,
+        "The operation has ended",
+        "GET /operations/{operation_id} says how; it can't be cancelled any more",
+    ),
+    "operation_not_pausable": Kind(
+        409,
+        "The operation can't be paused, or can't go on, as it is",
+        "only one that carries out a plan can, until it is being cancelled",
+    ),
+    "operation_not_cancellable": Kind(
+        409,
+        "Operations of this kind can't be cancelled",
+        "a demoted broker is taken back with :return; a reassignment can be cancelled",
+    ),
+    "operation_moves_nothing": Kind(
+        409,
+        "The operation moves no data",
+        "only a reassignment has a rate; GET /operations?kind=reassignment",
+    ),
+    "idempotency_key_in_progress": Kind(
+        409,
+        "The first request with this Idempotency-Key is still running",
+        "wait a moment and send it again",
+        retryable=True,
+    ),
+    "precondition_failed": Kind(412, "The resource has changed since its ETag was read", "read it again"),
+    "body_too_large": Kind(
+        413, "The body is too large", "split what is asked for; facts.body_bytes_max is the bound"
+    ),
+    "target_too_long": Kind(414, "The path and query are too long", "ask with fewer or shorter parameters"),
+    "unsupported_media_type": Kind(
+        415, "The body's media type is not JSON", "add the header 'Content-Type: application/json'"
+    ),
+    "invalid_request": Kind(
+        422,
+        "The request is well-formed and can't be carried out",
+        "errors says which part is wrong, and which bound it broke",
+    ),
+    "policy_violated": Kind(
+        409,
+        "A policy of the cluster forbids it",
+        "make another plan; GET /clusters/{cluster}/policies shows what must hold",
+    ),
+    "approval_required": Kind(
+        409,
+        "On a protected cluster only approved plans move replicas",
+        "make a plan (POST /clusters/{cluster}/plans), have it approved, and execute it",
+    ),
+    "plan_approved": Kind(409, "The plan has been approved", "execute it, or follow its operation"),
+    "too_many_policies": Kind(409, "The cluster has as many policies as it may", "put two into one"),
+    "verification_not_found": Kind(
+        404,
+        "No such verification",
+        "GET /clusters/{cluster}/verifications lists those kept; the oldest go when new ones come",
+    ),
+    "policy_not_found": Kind(404, "No such policy", "GET /clusters/{cluster}/policies lists them"),
+    "same_person": Kind(
+        403, "It takes a second person", "ask another person, with a token of their own, to approve it"
+    ),
+    "not_read_only": Kind(
+        422, "A policy may only read", "write one SELECT over the tables that the field `sql` describes"
+    ),
+    "invalid_policy": Kind(422, "The SQL is no policy", "errors says where; SQLite's dialect is spoken"),
+    "reason_required": Kind(
+        422, "Changes of this cluster need a reason", "say why, in `reason`: the audit keeps it"
+    ),
+    "cluster_required": Kind(
+        422, "There are several clusters, and none is named", "add 'cluster' to the body"
+    ),
+    "idempotency_key_reused": Kind(
+        422, "The Idempotency-Key was used for another request", "use a new key for a new request"
+    ),
+    "invalid_topic_name": Kind(
+        422,
+        "The topic's name is not allowed",
+        "use up to 249 letters, digits, '.', '_' and '-'",
+        kafka_error=KafkaError(17, "INVALID_TOPIC_EXCEPTION"),
+    ),
+    "invalid_partitions": Kind(
+        422,
+        "The number of partitions is not allowed",
+        "errors says which bound was broken",
+        kafka_error=KafkaError(37, "INVALID_PARTITIONS"),
+    ),
+    "invalid_replication_factor": Kind(
+        422,
+        "The replication factor is not allowed",
+        "errors says which bound was broken",
+        kafka_error=KafkaError(38, "INVALID_REPLICATION_FACTOR"),
+    ),
+    "replication_factor_too_large": Kind(
+        422,
+        "The replication factor exceeds the eligible brokers",
+        "add a broker, bring a fenced one back, or lower the factor",
+        kafka_error=KafkaError(38, "INVALID_REPLICATION_FACTOR"),
+    ),
+    "invalid_replica_assignment": Kind(
+        422,
+        "The replica assignment is not allowed",
+        "give each partition distinct brokers, as many as every other has",
+        kafka_error=KafkaError(39, "INVALID_REPLICA_ASSIGNMENT"),
+    ),
+    "no_live_replica": Kind(
+        422,
+        "A partition would have no live replica",
+        "bring one of its brokers back, or place it on brokers that are active",
+        kafka_error=KafkaError(39, "INVALID_REPLICA_ASSIGNMENT"),
+    ),
+    "unknown_config": Kind(
+        422,
+        "No such configuration",
+        "errors names it; the names are Kafka's, such as min.insync.replicas",
+        kafka_error=KafkaError(40, "INVALID_CONFIG"),
+    ),
+    "invalid_config": Kind(
+        422,
+        "The configuration is not allowed",
+        "errors names it and says what it may be",
+        kafka_error=KafkaError(40, "INVALID_CONFIG"),
+    ),
+    "unknown_topic": Kind(
+        422,
+        "The request names a topic that does not exist",
+        "GET /clusters/{cluster}/topics lists those that exist",
+        kafka_error=KafkaError(3, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ),
+    "no_improvement": Kind(
+        422, "There is nothing to do, or nothing that may be done would help", "`errors` say why"
+    ),
+    "plan_infeasible": Kind(
+        422, "What the goal demands can't be done", "`errors` name the partitions, and what keeps each"
+    ),
+    "unknown_broker": Kind(
+        422,
+        "The request names a broker that is not registered",
+        "GET /clusters/{cluster}/brokers lists those registered",
+    ),
+    "ineligible_broker": Kind(
+        422,
+        "The request names a broker that can't be chosen now",
+        "GET /clusters/{cluster}/brokers says what state it is in",
+    ),
+    "precondition_required": Kind(
+        428, "The change needs an If-Match", "read the resource and send its ETag as If-Match"
+    ),
+    "headers_too_large": Kind(
+        431, "The header fields are too large", "send fewer or shorter header fields; cookies are not needed"
+    ),
+    "internal_error": Kind(
+        500, "The controller failed to answer", "the controller's log has the request id", retryable=True
+    ),
+    "overloaded": Kind(
+        503,
+        "The controller has more to do than it may take on",
+        "wait as long as Retry-After says; repeated writes are safe with an Idempotency-Key",
+        retryable=True,
+    ),
+    "metadata_went_back": Kind(
+        503,
+        "ZooKeeper lost metadata that it once held",
+        "nothing is decided for this cluster until it is recovered; docs/backup.md tells how",
+    ),
+    "no_active_controller": Kind(
+        503, "No controller is active at the moment", "an election is under way; try again", retryable=True
+    ),
+    "audit_unavailable": Kind(
+        503,
+        "The audit database is unavailable",
+        "nothing was changed: a change that can't be written down is not made",
+        retryable=True,
+    ),
+    "not_ready": Kind(
+        503,
+        "This controller can't serve",
+        "facts says what it can't reach; ask another controller meanwhile",
+        retryable=True,
+    ),
+    "outcome_unknown": Kind(
+        504,
+        "The change may or may not have been made",
+        "read the resource, or repeat the request with the same Idempotency-Key",
+        retryable=True,
+    ),
+    "not_the_active_controller": Kind(
+        307,
+        "Writes go to the active controller",
+        "follow Location, with the token if one is needed",
+        retryable=True,
+    ),
+}
+
+
+#: Problems about things that are missing in the metadata or the history that this controller sees, as opposed
+#: to an impossible address. A standby answers none of them: only the active controller knows that something
+#: does not exist.
+UNKNOWN_ENTITY = frozenset(
+    {
+        "audit_row_not_found",
+        "broker_not_found",
+        "plan_not_found",
+        "cluster_not_found",
+        "operation_not_found",
+        "partition_not_found",
+        "policy_not_found",
+        "topic_not_found",
+    }
+)

@@ -1,1 +1,0 @@
-"""The events of an operation: a stream of its states for clients that would otherwise poll."""

@@ -1,0 +1,313 @@
+"""The REST models of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Annotated, Any, Self
+
+import msgspec
+from pydantic import ConfigDict, Field, model_validator
+
+from admin_api.http.answers import Answer
+from admin_api.http.models import RequestBody, View, ViewList
+from admin_api.http.paths import INT64_MAX, Reason
+from admin_api.http.services import Services
+from admin_api.http.times import optional_timestamp, timestamp
+from controller.contract.partition_state import PartitionKey
+from controller.core.reassignment_progress import ReassignmentProgress, TargetProgress
+from controller.database.rows import OperationRow
+from controller.operations.model import (
+    CONCURRENT_MOVES_MAX,
+    FINISHED,
+    NOT_STARTED,
+    BrokerAdd,
+    BrokerDrain,
+    Execution,
+    Fate,
+    PlanExecution,
+    Reassignment,
+    ReplicationFactorChange,
+    Spec,
+    Work,
+    decode_work,
+)
+from controller.operations.reassignments import Progress
+
+
+class StepView(View):
+    name: str = Field(examples=["preflight"])
+    state: str = Field(
+        description="`pending`, `running`, `succeeded`, `failed`, `cancelled` or `skipped`",
+        examples=["running"],
+    )
+
+
+class BlockedView(View):
+    """Something the operation waits for."""
+
+    code: str = Field(examples=["broker_unreachable"])
+    detail: str
+    broker_id: int | None
+    topic: str | None
+    partition: int | None
+
+
+class RefusedView(View):
+    """A part of the operation that was refused for good."""
+
+    topic: str
+    partition: int
+    code: str = Field(description="a problem's", examples=["ineligible_broker"])
+    detail: str
+
+
+class OperationErrorView(View):
+    code: str = Field(examples=["deadline_exceeded"])
+    detail: str
+
+
+Throttle = Annotated[int, Field(ge=1, le=INT64_MAX, description="bytes per second", examples=[50_000_000])]
+
+ConcurrentMoves = Annotated[
+    int,
+    Field(ge=1, le=CONCURRENT_MOVES_MAX, description="partitions on their way at once", examples=[10]),
+]
+
+
+class EtaView(View):
+    """The expected time at which a copy is complete, from the recent speed at which it closed its gap."""
+
+    p50_ms: int | None = Field(description="at the median speed")
+    p90_ms: int | None = Field(description="at the speed that nine of ten intervals reached")
+
+
+class ProgressView(View):
+    """The number of partitions that have arrived, and the bytes that unfinished moves have copied. Null for
+    operations that move none; bytes also on a standby, which receives no reports."""
+
+    moves_total: int | None = None
+    moves_done: int | None = None
+    bytes_total: int | None = Field(default=None, description="of the moves that are on their way now")
+    bytes_done: int | None = None
+    rate_bytes_per_s: int | None = Field(default=None, description="copied lately, by all together")
+    eta: EtaView | None = Field(default=None, description="of the slowest; null: not to be told")
+    throttle_bytes_per_s: int | None = Field(
+        default=None, description="the lowest rate that bounds one that copies; null: none does"
+    )
+
+
+class LinksView(View):
+    """Links to more information. Null: there is none."""
+
+    self: str
+    events: str | None = Field(description="the stream to follow it by, until it has ended")
+    moves: str | None = Field(description="of operations that move replicas")
+    receipt: str | None = Field(description="how safe its partitions were, once it has begun")
+    audit: str
+
+
+class OperationView(View):
+    """Work on a cluster: the request, its progress, and what blocks it."""
+
+    id: str = Field(examples=["op_Zk1lV0pCTEq4nY6mXw2v3A"])
+    kind: str = Field(
+        description=(
+            "`broker_add`, `broker_demote`, `broker_return`, `topic_delete`, `partitions_add`, "
+            "`leader_election`, `preferred_election`, `reassignment`, `reassignment_cancel`, "
+            "`plan_execution`, `replication_factor_change`, `broker_drain`"
+        ),
+        examples=["broker_add"],
+    )
+    cluster: str = Field(examples=["prod"])
+    state: str = Field(
+        description=(
+            "`preflight`, `planning`, `awaiting_approval`, `scheduled`, `running`, `paused`, `cancelling`, "
+            "`succeeded`, `failed` or `cancelled`"
+        ),
+        examples=["preflight"],
+    )
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+    deadline_at: str
+    actor: str
+    reason: str | None
+    request_id: str | None
+    plan_id: str | None = None
+    spec: dict[str, Any] = Field(description="what was asked")
+    steps: list[StepView]
+    progress: ProgressView
+    blocked: list[BlockedView]
+    refused: list[RefusedView] = Field(description="the first thousand; `summary` counts all")
+    error: OperationErrorView | None
+    summary: str | None
+    links: LinksView
+
+
+class OperationList(ViewList[OperationView]): ...
+
+
+def operation_view(
+    row: OperationRow, live: Progress | None = None, moving: Collection[PartitionKey] = ()
+) -> OperationView:
+    """Return the view of an operation. live: the cluster's running reassignments, as far as this controller
+    receives reports. moving: the partitions of the operation's plan whose moves are not finished."""
+    work = decode_work(row)
+    spec = msgspec.to_builtins(work.spec)
+    spec.pop("type", None)
+    return OperationView.of(
+        row,
+        created_at=timestamp(row.created_at_ms),
+        started_at=optional_timestamp(row.started_at_ms),
+        finished_at=optional_timestamp(row.finished_at_ms),
+        deadline_at=timestamp(row.deadline_at_ms),
+        plan_id=None if work.execution is None else work.execution.plan_id,
+        spec=spec,
+        steps=work.steps,
+        progress=_progress(work, live or {}, moving),
+        blocked=work.blocked,
+        refused=work.refused,
+        error=work.error,
+        summary=work.summary,
+        links=_links(row, work),
+    )
+
+
+def _links(row: OperationRow, work: Work) -> LinksView:
+    path = f"/operations/{row.id}"
+    return LinksView(
+        self=path,
+        events=None if row.state in FINISHED else f"{path}/events",
+        moves=f"{path}/moves" if _moves_replicas(work.spec) else None,
+        receipt=f"{path}/receipt" if row.state not in NOT_STARTED else None,
+        audit=f"/audit?operation={row.id}",
+    )
+
+
+def _moves_replicas(spec: Spec) -> bool:
+    match spec:
+        case BrokerAdd():
+            return spec.mode != "none" or any(broker.replaces is not None for broker in spec.brokers)
+        case BrokerDrain() | PlanExecution() | Reassignment() | ReplicationFactorChange():
+            return True
+        case _:
+            return False
+
+
+def _progress(work: Work, live: Progress, keys: Collection[PartitionKey]) -> ProgressView:
+    if work.execution is not None:
+        return _of_execution(work.execution, [live[key] for key in keys if key in live])
+    if not isinstance(work.spec, Reassignment):
+        return ProgressView()
+    moving = [
+        live[move.key]
+        for move, fate in zip(work.spec.moves, work.fates, strict=True)
+        if fate is Fate.MOVING and move.key in live
+    ]
+    done, left = _sum([found.copied_bytes for found in moving]), _sum([f.remaining_bytes for f in moving])
+    return _of_copies(
+        moving,
+        moves_total=len(work.fates),
+        moves_done=sum(fate is Fate.MOVED for fate in work.fates),
+        bytes_total=None if done is None or left is None else done + left,
+        bytes_done=done,
+    )
+
+
+def _of_execution(execution: Execution, moving: Sequence[ReassignmentProgress]) -> ProgressView:
+    """Return the progress of a plan: bytes as planned, and the bytes that unfinished moves have copied."""
+    copied = sum(found.copied_bytes or 0 for found in moving)
+    shown = _of_copies(
+        moving,
+        moves_total=execution.moves_total,
+        moves_done=execution.moved,
+        bytes_total=execution.bytes_total,
+        bytes_done=min(execution.bytes_total, execution.bytes_moved + copied),
+    )
+    if execution.throttle_bytes_per_s is None:
+        return shown
+    return shown.model_copy(update={"throttle_bytes_per_s": execution.throttle_bytes_per_s})
+
+
+def _of_copies(
+    moving: Sequence[ReassignmentProgress],
+    *,
+    moves_total: int,
+    moves_done: int,
+    bytes_total: int | None,
+    bytes_done: int | None,
+) -> ProgressView:
+    targets = [target for found in moving for target in found.targets if target.is_learner]
+    return ProgressView(
+        moves_total=moves_total,
+        moves_done=moves_done,
+        bytes_total=bytes_total,
+        bytes_done=bytes_done,
+        rate_bytes_per_s=_sum([target.rate for target in targets if not target.in_sync]),
+        eta=eta_view([target for target in targets if not target.in_sync]),
+        throttle_bytes_per_s=min(
+            (target.throttled_rate for target in targets if target.throttled_rate is not None), default=None
+        ),
+    )
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    """Return the sum, or None if a value is unknown or there are no values."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def eta_view(targets: Sequence[TargetProgress]) -> EtaView | None:
+    """Return the latest time of all targets, or None if one is unknown."""
+    medians = [target.eta_ms_p50 for target in targets]
+    p50 = None if None in medians else max((ms for ms in medians if ms is not None), default=None)
+    if p50 is None:
+        return None
+    late = [target.eta_ms_p90 for target in targets]
+    p90 = None if None in late else max((ms for ms in late if ms is not None), default=None)
+    return EtaView(p50_ms=p50, p90_ms=p90)
+
+
+def accepted(services: Services, row: OperationRow) -> Answer:
+    """Answer 202 with the operation to follow: the work outlives its request."""
+    retry_after = str(services.settings.retry_after_s)
+    return Answer.of(202, operation_view(row), Location=f"/operations/{row.id}", Retry_After=retry_after)
+
+
+class CancelOperation(RequestBody):
+    """The reason for cancelling an operation."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "clients time out"}]})
+
+    reason: Reason | None = None
+
+
+class SteerOperation(RequestBody):
+    """The reason for pausing or resuming an operation."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "the month is being closed"}]})
+
+    reason: Reason | None = None
+
+
+class ChangeOperation(RequestBody):
+    """The rate limits of an operation."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"throttle_bytes_per_s": 50_000_000, "reason": "clients time out"}]}
+    )
+
+    throttle_bytes_per_s: Throttle | None = Field(
+        default=None,
+        description="how much each broker may copy for it; null: unthrottled; left out: as it is",
+    )
+    max_concurrent_moves: ConcurrentMoves | None = Field(
+        default=None, description="of one that carries out a plan: partitions on their way at once"
+    )
+    reason: Reason | None = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if not self.model_fields_set & {"throttle_bytes_per_s", "max_concurrent_moves"}:
+            raise ValueError("throttle_bytes_per_s or max_concurrent_moves is needed")
+        return self

@@ -1,1 +1,0 @@
-"""Placement: where replicas are, where they were, and why."""

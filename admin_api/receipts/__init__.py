@@ -1,1 +1,0 @@
-"""Safety receipts: how close an operation's partitions came to refusing acks=all while it ran."""

@@ -1,1 +1,0 @@
-"""The effects of losing brokers, hosts or racks."""

@@ -1,1 +1,0 @@
-"""Results of `pipeline verify`: whether replicas are identical, complete and in order."""

@@ -1,0 +1,290 @@
+"""Every setting that Kafka 4's tools set on topics, brokers and clusters, and what becomes of it here.
+
+A setting is honoured, taken at its default only, or refused with the reason. Tools set harmless ones by
+habit, so those are known and taken; but only honoured ones may differ from their defaults, because a
+setting that is silently ignored is a promise silently broken. Keys that Kafka reads only when a broker
+starts are here if tools commonly ask for them. configs.py checks requests against these tables, and the
+documents' configuration reference is made from them.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from controller.contract.throttles import FOLLOWER_RATE, LEADER_RATE
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+
+class Standing(Enum):
+    """The treatment of a setting's value."""
+
+    HONOURED = "honoured"
+    AT_DEFAULT = "taken at its default only"
+    REFUSED = "refused"
+
+
+class Setting(NamedTuple):
+    """One setting. kind: "int", "bool", "double", "choice", "text" or "replicas" (throttled replicas).
+    default: None when it follows from something else. cluster_name: the cluster-wide default's name; None: a
+    topic-only setting. hint: unless it is honoured, what it would do and why it does not."""
+
+    kind: str
+    default: str | None
+    low: int = 0
+    high: int = INT64_MAX
+    choices: tuple[str, ...] = ()
+    cluster_name: str | None = None
+    hint: str | None = None
+    standing: Standing = Standing.HONOURED
+
+    @property
+    def is_honoured(self) -> bool:
+        return self.standing is Standing.HONOURED
+
+    @property
+    def is_refused(self) -> bool:
+        return self.standing is Standing.REFUSED
+
+    @property
+    def is_read_only(self) -> bool:
+        return not self.is_honoured or len(self.choices) == 1
+
+    @property
+    def outcome(self) -> str:
+        """Return what becomes of a value, for the reference."""
+        if self.kind == "replicas":
+            return "taken, changes nothing"
+        is_fixed = self.is_read_only and not self.is_refused
+        return Standing.AT_DEFAULT.value if is_fixed else self.standing.value
+
+
+def _only(kind: str, default: str, hint: str, cluster_name: str | None = None) -> Setting:
+    return Setting(kind, default, cluster_name=cluster_name, hint=hint, standing=Standing.AT_DEFAULT)
+
+
+def _refused(hint: str) -> Setting:
+    return Setting("text", None, hint=hint, standing=Standing.REFUSED)
+
+
+def _all_refused(hint: str, names: str) -> dict[str, Setting]:
+    return dict.fromkeys(names.split(), _refused(hint))
+
+
+_COMPACTION = "log compaction is not available in this release"
+_STORED = "batches are stored as the producer compressed them; set compression at the producer"
+_TIERED = "it concerns tiered storage, which does not exist here: brokers keep all records on their disks"
+_GROUPS = "it concerns group coordinators, which do not exist in this release"
+_TRANSACTIONS = "it concerns transactions, which do not exist in this release"
+_LISTS = "taken and shown, changes nothing: a throttle bounds every replica that is being added, and no other"
+_LOOP = "it sizes a pool of threads; a broker is one event loop"
+_UNBOUNDED = "brokers do not bound this"
+_RATE = "bytes per second; unset it to lift the throttle"
+_REMOVED = "Kafka 4 has removed it; records are stored in one format, that of magic 2"
+_SECURITY = "it concerns TLS or SASL, which do not exist in this release"
+_AT_START = "a broker reads it when it starts: `dataplane serve --config`"
+_OPTION = "it is an option of the broker's process: see `dataplane serve --help`"
+_IN_MS = "give it in milliseconds: log.{}.ms"
+_MOVES = "it would slow moves between a broker's disks; a broker has one data directory, so there are none"
+
+TOPIC_SETTINGS: dict[str, Setting] = {
+    "cleanup.policy": Setting(
+        "choice", "delete", choices=("delete",), cluster_name="log.cleanup.policy", hint=_COMPACTION
+    ),
+    "compression.gzip.level": _only("int", "-1", _STORED, "compression.gzip.level"),
+    "compression.lz4.level": _only("int", "9", _STORED, "compression.lz4.level"),
+    "compression.type": Setting(
+        "choice", "producer", choices=("producer",), cluster_name="compression.type", hint=_STORED
+    ),
+    "compression.zstd.level": _only("int", "3", _STORED, "compression.zstd.level"),
+    "delete.retention.ms": _only("int", "86400000", _COMPACTION, "log.cleaner.delete.retention.ms"),
+    "file.delete.delay.ms": _only(
+        "int",
+        "60000",
+        "deleted files are unlinked at once; there is no delay to set",
+        "log.segment.delete.delay.ms",
+    ),
+    "flush.messages": Setting("int", str(INT64_MAX), low=1, cluster_name="log.flush.interval.messages"),
+    "flush.ms": Setting("int", str(INT64_MAX), cluster_name="log.flush.interval.ms"),
+    "follower.replication.throttled.replicas": Setting("replicas", "", hint=_LISTS),
+    "index.interval.bytes": Setting("int", "4096", high=INT32_MAX, cluster_name="log.index.interval.bytes"),
+    "internal.segment.bytes": _refused("it is for Kafka's own tests; use segment.bytes"),
+    "leader.replication.throttled.replicas": Setting("replicas", "", hint=_LISTS),
+    "local.retention.bytes": _only("int", "-2", _TIERED, "log.local.retention.bytes"),
+    "local.retention.ms": _only("int", "-2", _TIERED, "log.local.retention.ms"),
+    "max.compaction.lag.ms": _only("int", str(INT64_MAX), _COMPACTION, "log.cleaner.max.compaction.lag.ms"),
+    "max.message.bytes": Setting("int", "1048588", high=INT32_MAX, cluster_name="message.max.bytes"),
+    "message.downconversion.enable": _refused(_REMOVED),
+    "message.format.version": _refused(_REMOVED),
+    "message.timestamp.after.max.ms": Setting(
+        "int",
+        str(INT64_MAX),
+        cluster_name="log.message.timestamp.after.max.ms",
+        hint="Kafka's default is an hour",
+    ),
+    "message.timestamp.before.max.ms": Setting(
+        "int", str(INT64_MAX), cluster_name="log.message.timestamp.before.max.ms"
+    ),
+    "message.timestamp.difference.max.ms": _refused(
+        "Kafka 4 has removed it; use message.timestamp.before.max.ms and message.timestamp.after.max.ms"
+    ),
+    "message.timestamp.type": Setting(
+        "choice",
+        "CreateTime",
+        choices=("CreateTime", "LogAppendTime"),
+        cluster_name="log.message.timestamp.type",
+    ),
+    "min.cleanable.dirty.ratio": _only("double", "0.5", _COMPACTION, "log.cleaner.min.cleanable.ratio"),
+    "min.compaction.lag.ms": _only("int", "0", _COMPACTION, "log.cleaner.min.compaction.lag.ms"),
+    "min.insync.replicas": Setting("int", None, low=1, high=INT32_MAX, cluster_name="min.insync.replicas"),
+    "preallocate": _only(
+        "bool", "false", "segments grow as they are written; none is laid out beforehand", "log.preallocate"
+    ),
+    "remote.log.copy.disable": _only("bool", "false", _TIERED),
+    "remote.log.delete.on.disable": _only("bool", "false", _TIERED),
+    "remote.storage.enable": _only("bool", "false", _TIERED),
+    "retention.bytes": Setting("int", "-1", low=-1, cluster_name="log.retention.bytes"),
+    "retention.ms": Setting("int", "604800000", low=-1, cluster_name="log.retention.ms"),
+    # Below 1024 bytes brokers would not follow the next two (dataplane/shell/config.py).
+    "segment.bytes": Setting("int", "1073741824", low=1024, high=INT32_MAX, cluster_name="log.segment.bytes"),
+    "segment.index.bytes": Setting(
+        "int",
+        "16777216",
+        low=1024,
+        high=INT32_MAX,
+        cluster_name="log.index.size.max.bytes",
+        hint="Kafka's default is 10485760",
+    ),
+    "segment.jitter.ms": _only(
+        "int",
+        "0",
+        "it would spread when segments are closed; they are closed at segment.ms",
+        "log.roll.jitter.ms",
+    ),
+    "segment.ms": Setting("int", "604800000", low=1, cluster_name="log.roll.ms"),
+    "unclean.leader.election.enable": Setting("bool", "false", cluster_name="unclean.leader.election.enable"),
+}
+
+#: What is a single broker's own; the cluster holds the default for all. The rates bound learners only.
+_BROKERS_OWN: dict[str, Setting] = {
+    FOLLOWER_RATE: Setting("int", None, low=1, hint=_RATE),
+    LEADER_RATE: Setting("int", None, low=1, hint=_RATE),
+    "replica.alter.log.dirs.io.max.bytes.per.second": _only("int", str(INT64_MAX), _MOVES),
+}
+
+#: Ours, not Kafka's: writes to the cluster take a reason and an If-Match, plans a second person's approval.
+CLUSTER_PROTECTED = "cluster.protected"
+
+CLUSTER_SETTINGS: dict[str, Setting] = {
+    **{s.cluster_name: s for s in TOPIC_SETTINGS.values() if s.cluster_name is not None},
+    **_BROKERS_OWN,
+    "auto.create.topics.enable": _only("bool", "false", "a topic is created by a request to create it only"),
+    "auto.leader.rebalance.enable": Setting("bool", "true"),
+    "background.threads": _only("int", "10", _LOOP),
+    CLUSTER_PROTECTED: Setting("bool", "false"),
+    "config.providers": _only("text", "", "values are stored as they are given, without references"),
+    "controlled.shutdown.enable": _only(
+        "bool", "true", "brokers hand their leaderships over before they end"
+    ),
+    "cordoned.log.dirs": _only("text", "", "a broker has one data directory; cordon the broker, over REST"),
+    "default.replication.factor": Setting("int", "3", low=1, high=32_767),
+    "delete.topic.enable": _only("bool", "true", "topics can be deleted"),
+    "follower.fetch.last.tiered.offset.enable": _only("bool", "false", _TIERED),
+    "group.consumer.assignment.interval.ms": _only("int", "1000", _GROUPS),
+    "group.coordinator.cached.buffer.max.bytes": _only("int", "1048588", _GROUPS),
+    "group.share.assignment.interval.ms": _only("int", "1000", _GROUPS),
+    "group.streams.assignment.interval.ms": _only("int", "1000", _GROUPS),
+    "log.cleaner.backoff.ms": _only("int", "15000", _COMPACTION),
+    "log.cleaner.dedupe.buffer.size": _only("int", "134217728", _COMPACTION),
+    "log.cleaner.io.buffer.load.factor": _only("double", "0.9", _COMPACTION),
+    "log.cleaner.io.buffer.size": _only("int", "524288", _COMPACTION),
+    "log.cleaner.io.max.bytes.per.second": _only("double", "1.7976931348623157E308", _COMPACTION),
+    "log.cleaner.threads": _only("int", "1", _COMPACTION),
+    "max.connection.creation.rate": _only("int", str(INT32_MAX), _UNBOUNDED),
+    "max.connections.per.ip.overrides": _only("text", "", "all addresses have max.connections.per.ip"),
+    "num.io.threads": _only("int", "8", _LOOP),
+    "num.network.threads": _only("int", "3", _LOOP),
+    "num.partitions": Setting("int", "1", low=1, high=INT32_MAX),
+    "num.recovery.threads.per.data.dir": _only("int", "2", _LOOP),
+    "num.replica.fetchers": _only("int", "1", _LOOP),
+    "producer.id.expiration.ms": Setting("int", "86400000", low=1, high=INT32_MAX),
+    "remote.fetch.max.wait.ms": _only("int", "500", _TIERED),
+    "remote.list.offsets.request.timeout.ms": _only("int", "30000", _TIERED),
+    "remote.log.index.file.cache.total.size.bytes": _only("int", "1073741824", _TIERED),
+    "remote.log.manager.copier.thread.pool.size": _only("int", "10", _TIERED),
+    "remote.log.manager.copy.max.bytes.per.second": _only("int", str(INT64_MAX), _TIERED),
+    "remote.log.manager.expiration.thread.pool.size": _only("int", "10", _TIERED),
+    "remote.log.manager.fetch.max.bytes.per.second": _only("int", str(INT64_MAX), _TIERED),
+    "remote.log.manager.follower.thread.pool.size": _only("int", "2", _TIERED),
+    "remote.log.reader.threads": _only("int", "10", _TIERED),
+    "remote.log.storage.system.enable": _only("bool", "false", _TIERED),
+    "replica.lag.time.max.ms": Setting("int", "30000", low=1),
+    "share.coordinator.cached.buffer.max.bytes": _only("int", "1048588", _GROUPS),
+    "transaction.partition.verification.enable": _only("bool", "true", _TRANSACTIONS),
+    **_all_refused(
+        _SECURITY,
+        "connections.max.reauth.ms principal.builder.class sasl.enabled.mechanisms "
+        "sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin "
+        "sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name "
+        "sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor "
+        "sasl.login.callback.handler.class sasl.login.class sasl.login.refresh.buffer.seconds "
+        "sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor "
+        "sasl.login.refresh.window.jitter sasl.mechanism.inter.broker.protocol "
+        "sasl.server.callback.handler.class ssl.cipher.suites ssl.client.auth "
+        "ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class "
+        "ssl.key.password ssl.keymanager.algorithm ssl.keystore.certificate.chain "
+        "ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type "
+        "ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm "
+        "ssl.truststore.certificates ssl.truststore.location ssl.truststore.password "
+        "ssl.truststore.type",
+    ),
+    **_all_refused(
+        _AT_START,
+        "connections.max.idle.ms controlled.shutdown.timeout.ms fetch.max.bytes "
+        "log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms "
+        "log.message.validation log.retention.check.interval.ms log.scrub.bytes.per.second "
+        "log.scrub.interval.ms max.connections max.connections.per.ip "
+        "max.incremental.fetch.session.cache.slots producer.id.expiration.check.interval.ms "
+        "queued.max.request.bytes replica.fetch.backoff.ms replica.fetch.max.bytes "
+        "replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms "
+        "replica.high.watermark.checkpoint.interval.ms replica.socket.timeout.ms "
+        "socket.request.max.bytes",
+    ),
+    **_all_refused(
+        _OPTION,
+        "advertised.listeners broker.id broker.rack inter.broker.listener.name "
+        "listener.security.protocol.map listeners log.dir log.dirs node.id",
+    ),
+    **_all_refused(
+        _GROUPS,
+        "group.initial.rebalance.delay.ms group.max.session.timeout.ms "
+        "group.min.session.timeout.ms offsets.retention.minutes offsets.topic.num.partitions "
+        "offsets.topic.replication.factor",
+    ),
+    **_all_refused(
+        _TRANSACTIONS,
+        "transaction.max.timeout.ms transaction.state.log.min.isr "
+        "transaction.state.log.num.partitions transaction.state.log.replication.factor "
+        "transactional.id.expiration.ms",
+    ),
+    **_all_refused(_IN_MS.format("retention"), "log.retention.hours log.retention.minutes"),
+    "log.roll.hours": _refused(_IN_MS.format("roll")),
+    **_all_refused(
+        "Kafka 4 has removed it",
+        "inter.broker.protocol.version log.message.downconversion.enable "
+        "log.message.format.version log.message.timestamp.difference.max.ms",
+    ),
+    "metric.reporters": _refused("brokers show their metrics to Prometheus at /metrics"),
+    "replica.selector.class": _refused("consumers read from leaders; there is nothing to select"),
+    "zookeeper.connect": _refused("brokers talk to controllers only"),
+}
+
+_FOR_ALL = "all brokers have one value: set it for the cluster, in Kafka's tools with --entity-default"
+
+BROKER_SETTINGS: dict[str, Setting] = _BROKERS_OWN | {
+    name: _refused(_FOR_ALL) if setting.is_honoured else setting._replace(cluster_name=None)
+    for name, setting in CLUSTER_SETTINGS.items()
+    if name not in _BROKERS_OWN
+}

@@ -1,0 +1,414 @@
+"""The parts that a replica keeps through all its roles, and its answers while it has none.
+
+A replica leads (leader.py), follows (follower.py), is offline, or has no role. Each role is an object with
+the surface of `ReplicaRole`, which refuses everything: so a caller asks `replica.role` without a test of
+its kind. A role is dropped as a whole with what it knows; the log, the high watermark and the waiting
+producers are the replica's and outlive it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import InitVar, dataclass, field
+from itertools import count
+from typing import ClassVar
+from weakref import proxy
+
+from controller.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag, ReplicaProblem
+from controller.contract.partition_state import PartitionState
+from controller.contract.updates import BrokerEndpoint
+from dataplane.core.effects import (
+    LEADERSHIP_CHANGED,
+    NO_EFFECTS,
+    STOP_FETCHING,
+    CheckAtRest,
+    CompleteProduce,
+    Effects,
+    ReportProblem,
+)
+from dataplane.core.fetch_session import Contact, FetchPosition
+from dataplane.core.leader_epochs import UNDEFINED_END
+from dataplane.core.log_port import LogError, LogPort, LogSlice, RottenBytes, SuspectBytes, TimestampHit
+from dataplane.core.purgatory import Purgatory
+from dataplane.core.results import (
+    AppendResult,
+    EpochEndResult,
+    FetchResult,
+    LeaderAnswer,
+    OffsetResult,
+    ProducersResult,
+    ReplicaOptions,
+    TimestampLookup,
+)
+from dataplane.core.watermarks import HighWatermark
+from springtide.node.lease import Lease
+from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_request import LogMark
+from springtide.wire.record_batch import BatchHeader
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False, kw_only=True)
+class ReplicaParts:
+    """The parts of a replica that its roles share.
+
+    lease, brokers: the process's, shared by all its replicas and read only here. `brokers` is the live table
+        of endpoints, with this broker's own; after a change of it the shell calls `on_broker_changed` of
+        every replica that this broker leads.
+    checkpointed: the stored high watermark; clamped into the log.
+    state: the last applied state.
+    """
+
+    broker_id: int
+    topic_id: str
+    partition: int
+    log: LogPort
+    lease: Lease
+    brokers: Mapping[int, BrokerEndpoint]
+    options: ReplicaOptions
+    checkpointed: InitVar[int] = 0
+    state: PartitionState | None = None
+    watermark: HighWatermark = field(init=False)
+    purgatory: Purgatory = field(init=False, default_factory=Purgatory)
+    # Never reused within this incarnation, through all roles.
+    proposal_ids: Iterator[int] = field(init=False, default_factory=lambda: count(1))
+    hold_ids: Iterator[int] = field(init=False, default_factory=lambda: count(1))
+    role: ReplicaRole = field(init=False)
+
+    def __post_init__(self, checkpointed: int) -> None:
+        self.watermark = HighWatermark(self.log, checkpointed=checkpointed)
+        self.role = ReplicaRole(self)
+
+    @property
+    def leader_epoch(self) -> int:
+        """Return -1 before the first state."""
+        return -1 if self.state is None else self.state.leader_epoch
+
+    @property
+    def high_watermark(self) -> int:
+        return self.watermark.offset
+
+    @property
+    def has_waiters(self) -> bool:
+        return len(self.purgatory) > 0
+
+    def retire(self, error: ErrorCode) -> Effects:
+        """Drop the present role, and fail all waiting producers (L1, no waiter hangs)."""
+        was_assigned = self.role.is_assigned
+        if was_assigned:
+            self.role = ReplicaRole(self)
+        waiters = self.purgatory.take_all()
+        effects: Effects = (LEADERSHIP_CHANGED,) if was_assigned else NO_EFFECTS
+        return (CompleteProduce(waiters, error), *effects) if waiters else effects
+
+    def go_offline(self, detail: str) -> Effects:
+        """End this replica for the rest of this process: after a failed write the content of the disk is
+        unknown."""
+        if isinstance(self.role, Offline):
+            return NO_EFFECTS
+        effects = self.retire(ErrorCode.KAFKA_STORAGE_ERROR)
+        self.role = Offline(self)
+        return (*effects, STOP_FETCHING, self.problem("storage_error", detail))
+
+    def problem(
+        self,
+        code: str,
+        detail: str,
+        *,
+        leader_epoch: int | None = None,
+        first_offset: int = -1,
+        next_offset: int = -1,
+        broker_id: int = -1,
+    ) -> ReportProblem:
+        """Return the report of a problem; without a leader epoch, of the present one."""
+        return ReportProblem(
+            ReplicaProblem(
+                topic_id=self.topic_id,
+                partition=self.partition,
+                code=code,
+                detail=detail,
+                leader_epoch=self.leader_epoch if leader_epoch is None else leader_epoch,
+                first_offset=first_offset,
+                next_offset=next_offset,
+                high_watermark=self.watermark.offset,
+                broker_id=broker_id,
+            )
+        )
+
+
+class ReplicaRole:
+    """The surface of all roles, and the role of a replica without one: it refuses everything.
+
+    All times `now_ms` are of one monotonic clock; `wall_ms` is Unix time, for what is stored. Errors that
+    peers cause are error codes in results. A LogError takes the replica offline.
+    """
+
+    __slots__ = ("_log", "_replica", "_watermark")
+
+    name: ClassVar[str] = "none"
+    refusal: ClassVar[ErrorCode] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    is_assigned: ClassVar[bool] = False
+    """True if the controller's state makes this replica lead or follow."""
+
+    def __init__(self, replica: ReplicaParts) -> None:
+        # Without a cycle, the files of a deleted log are closed as soon as the last reader lets go of it.
+        self._replica: ReplicaParts = proxy(replica)
+        self._log = replica.log
+        self._watermark = replica.watermark
+
+    def standing_effects(self) -> Effects:
+        return (STOP_FETCHING,)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Return whether `on_tick` has nothing to do until something else happens to this replica."""
+        return True
+
+    def on_tick(self, now_ms: int) -> Effects:
+        """Timeouts, lapse of the lease, lagging followers, retries. Cheap when nothing is due. Call every
+        ~100 ms for replicas with `has_waiters`, every ~500 ms for others that are not at rest."""
+        return NO_EFFECTS
+
+    def on_vouched(self, *, now_ms: int) -> Effects:
+        """The effect `Vouch` is durable: the leader may commit, the follower fetches on."""
+        return NO_EFFECTS
+
+    # Leader.
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        """Committed ISR plus promised additions, in assignment order; empty unless leader."""
+        return ()
+
+    def may_serve(self, now_ms: int) -> bool:
+        """Return whether this leader may append, ack and answer reads: the lease is held, or the in-sync set
+        stands in for it (at least max(2, min) members, all fetching in this leader epoch within the lease
+        time)."""
+        return False
+
+    def append(
+        self,
+        header: BatchHeader,
+        batch: memoryview,
+        *,
+        acks: int,
+        waiter: object,
+        expires_ms: int,
+        now_ms: int,
+        wall_ms: int,
+    ) -> tuple[AppendResult, Effects]:
+        """Append one batch that passed `check_produced_batch`; `batch` is its whole bytes, not kept.
+
+        acks: -1 all, 1 leader, 0 none (the shell sends no answer, but closes the connection on an error).
+        waiter: any object; comes back in CompleteProduce if the result `is_waiting`, at the latest at
+        `expires_ms` (monotonic), with REQUEST_TIMED_OUT or NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+        Errors before anything was written: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, THROTTLING_QUOTA_EXCEEDED (too many waiters).
+        KAFKA_STORAGE_ERROR says nothing about what was written.
+        """
+        return AppendResult(self.refusal), NO_EFFECTS
+
+    def describe_producers(self, now_ms: int) -> ProducersResult:
+        """Return the producers that this partition remembers, with the last sequence of each. Only a leader
+        that may serve answers: what another replica lacks, its reader would write again (6.9, named producer
+        ids)."""
+        return ProducersResult(self.refusal)
+
+    def on_replica_fetch(
+        self,
+        *,
+        replica_id: int,
+        broker_epoch: int,
+        leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        max_bytes: int,
+        now_ms: int,
+        at_least_one: bool = True,
+        contact: Contact | None = None,
+        mark: LogMark | None = None,
+    ) -> tuple[FetchResult, Effects]:
+        """Answer a follower. `contact`: that of its fetch session. `mark`: what it holds, if it begins here.
+        `at_least_one`: give the first batch even beyond max_bytes (only for the first partition with data of
+        an answer)."""
+        return FetchResult(self.refusal), NO_EFFECTS
+
+    def on_replica_gone(self, replica_id: int, contact: Contact) -> None:
+        """The follower took the partition out of that session, or the session ended: it is no longer
+        evidence that it follows."""
+
+    def on_consumer_fetch(
+        self,
+        *,
+        leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        max_bytes: int,
+        now_ms: int,
+        at_least_one: bool = True,
+        is_debugging: bool = False,
+    ) -> tuple[FetchResult, Effects]:
+        """Answer a consumer; epochs -1 if not stated. Never reads at or beyond the high watermark (I18, reads
+        stop at the high watermark), which at a follower is its own (2.11, reads from followers).
+        is_debugging: the client wants to see what this very replica has on its disk, in sync or not. Other
+        clients get an answer from a follower only while it is in sync, and only if they state the leader
+        epoch: a client that states none may take the follower for the leader."""
+        return FetchResult(self.refusal), NO_EFFECTS
+
+    def offset_for_leader_epoch(
+        self, *, current_leader_epoch: int, leader_epoch: int, now_ms: int
+    ) -> EpochEndResult:
+        """Return where `leader_epoch` ends in this leader's log (KIP-101); current_leader_epoch -1: not
+        stated."""
+        return EpochEndResult(self.refusal)
+
+    def list_offset(
+        self, timestamp_ms: int, *, leader_epoch: int, now_ms: int
+    ) -> OffsetResult | TimestampLookup:
+        """Answer one of the special timestamps, or a timestamp >= 0; what has to be looked up in the log
+        comes back as a TimestampLookup. No "latest" before this leader has committed past the start of its
+        epoch: OFFSET_NOT_AVAILABLE (I19, no latest offset before it is known). Unknown special timestamps:
+        UNSUPPORTED_VERSION."""
+        return OffsetResult(self.refusal)
+
+    def on_looked_up(
+        self, lookup: TimestampLookup, found: TimestampHit | LogError | None, *, now_ms: int
+    ) -> tuple[OffsetResult | TimestampLookup, Effects]:
+        """Judge what the log answered, perhaps some time ago. A lookup again if the log has changed under
+        it."""
+        return OffsetResult(self.refusal), NO_EFFECTS
+
+    def delete_records(self, before_offset: int, *, now_ms: int) -> tuple[OffsetResult, Effects]:
+        """Move the log start (DeleteRecords, retention): never past the high watermark, and only while this
+        leader may serve (I26, start, high watermark and end in order). -1: up to the high watermark. Result:
+        the new log start."""
+        return OffsetResult(self.refusal), NO_EFFECTS
+
+    def on_broker_changed(self, broker_id: int, *, now_ms: int) -> Effects:
+        """The endpoint of one of its brokers changed in the live table: a new incarnation, or (in)active."""
+        return NO_EFFECTS
+
+    def due_proposal(self, now_ms: int) -> IsrProposal | None:
+        """Return the proposal to put into the lag report that is being built: the unanswered one when its
+        rest is over, or a new one. From here on it is a promise (I2, the leader is never laxer)."""
+        return None
+
+    def on_proposal_refused(self, result: IsrProposalResult, *, now_ms: int) -> None:
+        """The controller called the proposed follower ineligible."""
+
+    def on_proposal_settled(self, result: IsrProposalResult, *, now_ms: int) -> Effects:
+        """The proposal is answered, and the state that came with the answer is applied."""
+        return NO_EFFECTS
+
+    def lag(self, now_ms: int) -> PartitionLag | None:
+        """Return the row of the lag report; None unless leader."""
+        return None
+
+    # Follower.
+
+    def next_fetch(self) -> FetchPosition | None:
+        """Return what to ask the leader, or None: not a follower, holding before a truncation, or
+        quarantined."""
+        return None
+
+    def log_mark(self) -> LogMark | None:
+        """Return what goes with a fetch that begins with a leader (3.10, a host that goes back). None: this
+        replica does not follow, or its log can't be read, which the fetch itself will find out."""
+        return None
+
+    def on_fetched(
+        self, fetched: LeaderAnswer, *, leader_epoch: int, fetch_offset: int, now_ms: int, wall_ms: int
+    ) -> Effects:
+        """The leader answered the request that carried `leader_epoch` and `fetch_offset`. Applied only if
+        both are still current. Afterwards ask `next_fetch()` again."""
+        return NO_EFFECTS
+
+    def on_written_aside(self, hold_id: int, *, error: str | None, now_ms: int) -> Effects:
+        """The copy that WriteAside asked for is durable, or could not be made (then it is asked for again
+        after a while, and an operator is told)."""
+        return NO_EFFECTS
+
+    # What leader and follower share.
+
+    def _read_committed(
+        self,
+        high_watermark: int,
+        fetch_offset: int,
+        *,
+        max_bytes: int,
+        at_least_one: bool,
+        is_debugging: bool,
+    ) -> tuple[FetchResult, Effects]:
+        """Return records from `fetch_offset` on, none at or beyond the high watermark, which the caller took
+        once, before this call (I18, reads stop at the high watermark). is_debugging: read the files, because
+        that is what a verification checks."""
+        log = self._log
+        if fetch_offset < high_watermark:
+            try:
+                records = log.read(
+                    fetch_offset,
+                    max_bytes=max_bytes,
+                    end_offset=high_watermark,
+                    at_least_one=at_least_one,
+                    from_disk=is_debugging,
+                )
+            except LogError as error:
+                error_code, effects = self._on_read_error(error)
+                return FetchResult(error_code), effects
+        else:
+            records = LogSlice((), 0, fetch_offset)
+        return (
+            FetchResult(
+                ErrorCode.NONE,
+                high_watermark,
+                log.log_start_offset,
+                records,
+                None,
+                not at_least_one and not records.size_bytes and fetch_offset < high_watermark,
+            ),
+            NO_EFFECTS,
+        )
+
+    def _on_read_error(self, error: LogError) -> tuple[ErrorCode, Effects]:
+        """Return the answer to a read that failed. Damage below the high watermark is the scrub's, as if it
+        had found it (5.7, scrubbing). Above, no other replica need have what stood there."""
+        if isinstance(error, RottenBytes):
+            return ErrorCode.CORRUPT_MESSAGE, NO_EFFECTS
+        if isinstance(error, SuspectBytes):
+            if error.bad_offset < self._watermark.offset:
+                return ErrorCode.CORRUPT_MESSAGE, (CheckAtRest(error.first_offset),)
+            self._log.condemn(str(error))
+        return ErrorCode.KAFKA_STORAGE_ERROR, self._replica.go_offline(str(error))
+
+
+class Offline(ReplicaRole):
+    """The role of a replica whose log failed; it has no other one in this process."""
+
+    __slots__ = ()
+
+    name = "offline"
+    refusal = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def check_position(log: LogPort, fetch_offset: int, last_fetched_epoch: int) -> FetchResult | None:
+    """Return None if the fetcher's log is a prefix of this one and its next record lies within it; else the
+    answer (5.2, the exchange). Below the log start wins over diverging: the point of divergence may lie below
+    it as well."""
+    end_offset = log.log_end_offset
+    if fetch_offset < log.log_start_offset:
+        return out_of_range(log)
+    if last_fetched_epoch >= 0:
+        epochs = log.epochs
+        if last_fetched_epoch == epochs.latest and fetch_offset <= end_offset:
+            return None
+        end = epochs.end_offset_for(last_fetched_epoch, log_end_offset=end_offset)
+        if end == UNDEFINED_END:  # never take the log's end for it (KAFKA-6857)
+            return out_of_range(log)
+        if end.leader_epoch < last_fetched_epoch or end.end_offset < fetch_offset:
+            return FetchResult(ErrorCode.NONE, diverging=end)
+    if fetch_offset > end_offset:
+        return out_of_range(log)
+    return None
+
+
+def out_of_range(log: LogPort) -> FetchResult:
+    return FetchResult(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=log.log_start_offset)

@@ -1,0 +1,47 @@
+"""One replica of this broker with its log, its counters and what the topic's configuration says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from controller.contract.lag_report import PartitionLag
+from controller.contract.partition_state import PartitionKey
+from dataplane.core.replica import Replica
+from dataplane.storage.partition_log import PartitionLog
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class HostedPartition:
+    topic: str
+    topic_id: str
+    partition: int
+    replica: Replica
+    log: PartitionLog
+    key: PartitionKey = field(init=False)
+    bytes_in: int = 0
+    bytes_out: int = 0
+    messages_in: int = 0
+    #: Its fetches belong to a move: counted apart, and throttled where there is a rate (replica_fetcher.py).
+    is_learner: bool = False
+    #: Leader epoch in which it reached the high watermark: its leader may be waiting for it since.
+    caught_up_epoch: int = -1
+    #: Whether a checkpoint of this process holds a value other than 0: until then a checkpoint is due early.
+    is_high_watermark_stored: bool = False
+    #: From the topic's configuration; None if there is no bound.
+    max_message_bytes: int = 1_048_588
+    segment_bytes: int = 2**30
+    timestamp_before_ms_max: int | None = None
+    timestamp_after_ms_max: int | None = None
+    #: What the last report said; an idle partition is not reported again.
+    lag_reported: PartitionLag | None = None
+
+    def __post_init__(self) -> None:
+        self.key = (self.topic_id, self.partition)
+
+    def timestamp_ms_min(self, wall_ms: int) -> int | None:
+        before = self.timestamp_before_ms_max
+        return None if before is None else wall_ms - before
+
+    def timestamp_ms_max(self, wall_ms: int) -> int | None:
+        after = self.timestamp_after_ms_max
+        return None if after is None else wall_ms + after

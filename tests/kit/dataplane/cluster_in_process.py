@@ -1,0 +1,366 @@
+"""Brokers in one trio process, over loopback sockets and real files, under the controller's real core.
+
+What is left out is ZooKeeper and HTTP: an httpx transport hands each broker request to a ClusterMachine and
+waits on its image for polls, as the controller's shell does. So everything between a client's socket and the
+controller's decision runs as it does in production, and a test needs no JVM.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import trio
+
+from controller.contract.errors import ControllerError
+from controller.contract.lag_report import LagReport
+from controller.contract.partition_state import PartitionState
+from controller.contract.session import BrokerStatus, HeartbeatRequest, RegisterRequest
+from controller.contract.updates import PollRequest, ProducerIdsRequest
+from controller.core.effects import ProbeBroker
+from controller.core.events import (
+    AdmitBrokers,
+    AllocateProducerIds,
+    AppliedReply,
+    BrokerApplied,
+    BrokerProvenDead,
+    ConfigureCluster,
+    CreateTopic,
+    DeleteTopic,
+    Event,
+    Heartbeat,
+    RegisterBroker,
+    Report,
+    Tick,
+    TopicCreated,
+)
+from controller.core.image import ClusterImage
+from controller.core.machine import ClusterMachine
+from controller.core.options import ControllerOptions
+from dataplane.shell.broker import BrokerSettings, Ports, StorageBroker, listen
+from dataplane.shell.config import parse_config
+from dataplane.shell.data_directory import load_logs, read_seen
+from dataplane.storage.disk import Disk, PosixDisk
+from dataplane.storage.log_dir import LogDir, open_log_dir
+from dataplane.storage.tail_cache import TailBudget
+from springtide.node.clock import MachineClock
+from tests.kit.controller.images import build_update
+
+CLUSTER = "prod"
+BOOT_ID = "the-boot-of-this-test"
+TICK_MS = 50
+WAIT_S = 60.0
+
+
+class CoreController(httpx.AsyncBaseTransport):
+    """The broker endpoints over a ClusterMachine."""
+
+    def __init__(self, options: ControllerOptions | None = None) -> None:
+        self._clock = MachineClock()
+        self._rng = random.Random(1)
+        self.image = ClusterImage()
+        self.machine = ClusterMachine(
+            self.image,
+            cluster=CLUSTER,
+            controller_epoch=1,
+            options=options or ControllerOptions(new_replica_confirm_ms=50),
+            now_ms=self._clock.mono_ms(),
+        )
+        self._changed = trio.Event()
+        #: Requests get no answer at all while this is set: the controller is down.
+        self.is_down = False
+        self.probes: list[ProbeBroker] = []
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        self.submit(Tick(wall_ms=self._clock.wall_ms()))
+        self.submit(
+            ConfigureCluster(
+                wall_ms=0, actor="test", configs={"default.replication.factor": "1", "num.partitions": "1"}
+            )
+        )
+        task_status.started()
+        while True:
+            await trio.sleep(TICK_MS / 1000)
+            if not self.is_down:
+                self.submit(Tick(wall_ms=self._clock.wall_ms()))
+            for probe in self.probes:
+                await self._probe(probe)
+            self.probes = []
+
+    async def _probe(self, probe: ProbeBroker) -> None:
+        try:
+            (await trio.open_tcp_stream(probe.host, probe.port)).socket.close()
+        except OSError:
+            self.submit(
+                BrokerProvenDead(
+                    wall_ms=self._clock.wall_ms(), broker_id=probe.broker_id, broker_epoch=probe.broker_epoch
+                )
+            )
+
+    def submit(self, event: Event) -> Any:
+        step = self.machine.step(event, self._clock.mono_ms())
+        self.probes += [effect for effect in step.effects if isinstance(effect, ProbeBroker)]
+        if step.records:
+            changed, self._changed = self._changed, trio.Event()
+            changed.set()
+        return step.reply
+
+    # Operators
+
+    def configure(self, configs: dict[str, str]) -> None:
+        """Changes the cluster's settings."""
+        self.submit(ConfigureCluster(wall_ms=0, actor="test", configs=dict(configs)))
+
+    def admit(self, *broker_ids: int) -> None:
+        self.submit(AdmitBrokers(wall_ms=0, actor="test", broker_ids=broker_ids))
+
+    def create_topic(
+        self, name: str, assignments: tuple[tuple[int, ...], ...], configs: dict[str, str] | None = None
+    ) -> str:
+        topic_id = base64.urlsafe_b64encode(self._rng.randbytes(16)).decode().rstrip("=")
+        reply = self.submit(
+            CreateTopic(
+                wall_ms=0,
+                actor="test",
+                topic_id=topic_id,
+                topic=name,
+                assignments=assignments,
+                configs=configs or {},
+            )
+        )
+        assert isinstance(reply, TopicCreated), reply
+        return topic_id
+
+    def delete_topic(self, name: str) -> None:
+        self.submit(DeleteTopic(wall_ms=0, actor="test", topic=name))
+
+    def state(self, topic_id: str, partition: int = 0) -> PartitionState:
+        return self.image.partitions[(topic_id, partition)]
+
+    async def wait_for(self, condition: Any, what: str) -> None:
+        """Until the image satisfies `condition`."""
+        with trio.move_on_after(WAIT_S):
+            while not condition():  # noqa: ASYNC110 - what it watches has no event of its own
+                await trio.sleep(0.01)
+        assert condition(), what
+
+    # httpx
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        body = await request.aread()
+        verb = request.url.path.rpartition(":")[2]
+        if self.is_down:
+            raise httpx.ConnectError("the controller is down", request=request)
+        answer = await self._answer(verb, body)
+        if self.is_down:
+            raise httpx.ReadError("the controller went down", request=request)
+        return httpx.Response(200, content=msgspec.json.encode(answer))
+
+    async def _answer(self, verb: str, body: bytes) -> Any:
+        wall_ms = self._clock.wall_ms()
+        match verb:
+            case "register":
+                request = msgspec.json.decode(body, type=RegisterRequest)
+                return self.submit(RegisterBroker(wall_ms=wall_ms, request=request))
+            case "heartbeat":
+                beat = msgspec.json.decode(body, type=HeartbeatRequest)
+                return self.submit(
+                    Heartbeat(wall_ms=wall_ms, request=beat, received_ms=self._clock.mono_ms())
+                )
+            case "report":
+                report = msgspec.json.decode(body, type=LagReport)
+                return self.submit(Report(wall_ms=wall_ms, request=report))
+            case "allocate-producer-ids":
+                ids = msgspec.json.decode(body, type=ProducerIdsRequest)
+                return self.submit(AllocateProducerIds(wall_ms=wall_ms, request=ids))
+            case "poll":
+                return await self._poll(msgspec.json.decode(body, type=PollRequest))
+            case _:
+                raise AssertionError(verb)
+
+    async def _poll(self, poll: PollRequest) -> Any:
+        reply = self.submit(
+            BrokerApplied(
+                wall_ms=self._clock.wall_ms(),
+                broker_id=poll.broker_id,
+                broker_epoch=poll.broker_epoch,
+                controller_epoch=poll.applied_controller_epoch,
+                sequence=poll.applied_sequence,
+                failures=poll.failures,
+            )
+        )
+        assert isinstance(reply, AppliedReply)
+        with trio.move_on_after(poll.wait_ms_max / 1000):
+            while True:
+                changed = self._changed
+                update = build_update(self.image, poll, controller_epoch=1)
+                if update is not None:
+                    return update
+                await changed.wait()
+        return msgspec.json.decode(
+            msgspec.json.encode(
+                {
+                    "error": ControllerError.NONE,
+                    "controller_epoch": 1,
+                    "broker_epoch": poll.broker_epoch,
+                    "sequence": poll.applied_sequence,
+                }
+            )
+        )
+
+
+class RunningBroker:
+    """One broker, its directory, and how to stop it in each way."""
+
+    def __init__(
+        self, broker: StorageBroker, log_dir: LogDir, scope: trio.CancelScope, done: trio.Event
+    ) -> None:
+        self.broker = broker
+        self.log_dir = log_dir
+        self._scope = scope
+        self._done = done
+
+    @property
+    def port(self) -> int:
+        return self.broker.server.address[1]
+
+    async def kill(self) -> None:
+        """As SIGKILL: nothing is flushed or said; what was written stays in the page cache."""
+        self._scope.cancel()
+        await self._done.wait()
+        self.log_dir.abandon()
+
+    async def stop(self) -> bool:
+        """As SIGTERM."""
+        is_clean = await self.broker.shut_down()
+        self._scope.cancel()
+        await self._done.wait()
+        return is_clean
+
+
+class ClusterInProcess:
+    """Starts brokers; each keeps its port and directory over its lives."""
+
+    def __init__(self, root: Path, nursery: trio.Nursery, controller: CoreController) -> None:
+        self._root = root
+        self._nursery = nursery
+        self._ports: dict[int, int] = {}
+        self._processes = count(1)
+        self.controller = controller
+        self.brokers: dict[int, RunningBroker] = {}
+        #: A broker's disk, where it is not the plain one.
+        self.disks: dict[int, Disk] = {}
+        #: How much of the logs' ends each broker keeps in memory; None: as much as in production.
+        self.tail_bytes_max: int | None = None
+
+    def data_dir(self, broker_id: int) -> Path:
+        return self._root / f"broker-{broker_id}"
+
+    async def open(
+        self, broker_id: int, *, boot_id: str = BOOT_ID, configs: dict[str, str] | None = None
+    ) -> tuple[StorageBroker, LogDir]:
+        """A broker that does not run yet."""
+        disk = self.disks.get(broker_id, PosixDisk())
+        tail_budget = None if self.tail_bytes_max is None else TailBudget(self.tail_bytes_max)
+        clock = MachineClock()
+        data_dir = str(self.data_dir(broker_id))
+        log_dir = open_log_dir(
+            disk,
+            data_dir,
+            broker_id=broker_id,
+            new_dir_id=random.randbytes(8).hex(),
+            boot_id=boot_id,
+            tail_budget=tail_budget,
+        )
+        loaded = load_logs(log_dir, wall_ms=clock.wall_ms)
+        settings = BrokerSettings(
+            cluster=CLUSTER,
+            broker_id=broker_id,
+            listen_host="127.0.0.1",
+            listen_port=self._ports.get(broker_id, 0),
+            controllers=("http://controller.invalid",),
+            metrics_host="127.0.0.1",
+            config=parse_config((configs or {}).items()),
+            version="test",
+        )
+        # Each process draws from another stream: its incarnation id must be its own.
+        rng = random.Random(f"broker {broker_id}, process {next(self._processes)}")
+        ports = Ports(clock=clock, disk=disk, rng=rng, controller_transport=self.controller)
+        return await listen(settings, ports, log_dir, loaded, read_seen(disk, data_dir)), log_dir
+
+    async def start(
+        self, broker_id: int, *, boot_id: str = BOOT_ID, configs: dict[str, str] | None = None
+    ) -> RunningBroker:
+        broker, log_dir = await self.open(broker_id, boot_id=boot_id, configs=configs)
+        scope = trio.CancelScope()
+        done = trio.Event()
+
+        async def run(*, task_status: trio.TaskStatus[StorageBroker] = trio.TASK_STATUS_IGNORED) -> None:
+            try:
+                with scope:
+                    await broker.run(task_status=task_status)
+            finally:
+                done.set()
+
+        await self._nursery.start(run)
+        running = RunningBroker(broker, log_dir, scope, done)
+        self._ports[broker_id] = running.port
+        self.brokers[broker_id] = running
+        return running
+
+    async def form(self, *broker_ids: int, configs: dict[str, str] | None = None) -> None:
+        """Start them, admit them, and wait until all are active."""
+        for broker_id in broker_ids:
+            await self.start(broker_id, configs=configs)
+        image = self.controller.image
+        await self.controller.wait_for(
+            lambda: all(broker_id in image.brokers for broker_id in broker_ids), "brokers register"
+        )
+        self.controller.admit(*broker_ids)
+        await self.wait_active(*broker_ids)
+
+    async def wait_active(self, *broker_ids: int) -> None:
+        await self.controller.wait_for(
+            lambda: all(
+                self.brokers[broker_id].broker.session.status is BrokerStatus.ACTIVE
+                for broker_id in broker_ids
+            ),
+            "brokers become active",
+        )
+
+    async def wait_isr(self, topic_id: str, *broker_ids: int, partition: int = 0) -> None:
+        await self.controller.wait_for(
+            lambda: sorted(self.controller.state(topic_id, partition).isr) == sorted(broker_ids),
+            f"the ISR becomes {broker_ids}, is {self.controller.state(topic_id, partition)}",
+        )
+
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{running.port}" for running in self.brokers.values())
+
+    async def stop_all(self) -> None:
+        for running in list(self.brokers.values()):
+            await running.kill()
+        self.brokers = {}
+
+
+@asynccontextmanager
+async def cluster_in_process(
+    root: Path, *, options: ControllerOptions | None = None
+) -> AsyncIterator[ClusterInProcess]:
+    controller = CoreController(options)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(controller.run)
+        cluster = ClusterInProcess(root, nursery, controller)
+        try:
+            yield cluster
+        finally:
+            with trio.CancelScope(shield=True):
+                await cluster.stop_all()
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from admin_api.http.tokens import TOKENS_MAX, Principal, Role, Tokens, TokensInvalid, load_tokens
+
+ALICE = "alice-0123456789-abcdef"
+BROKER = "broker-0123456789-abcdef"
+
+
+def given(text: str) -> Tokens:
+    tokens = load_tokens(file=None, environment=text)
+    assert tokens is not None
+    return tokens
+
+
+def test_a_file_and_the_environment_both_name_who_may_ask(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"# operators\n\nalice  admin\t{ALICE}\n", encoding="utf-8")
+    digest = hashlib.sha256(BROKER.encode()).hexdigest()
+    tokens = load_tokens(file=file, environment=f"brokers broker sha256:{digest.upper()}; ;")
+    assert tokens is not None
+    assert len(tokens) == 2
+    assert tokens.holder_of(ALICE.encode()) == Principal("alice", Role.ADMIN)
+    assert tokens.holder_of(BROKER.encode()) == Principal("brokers", Role.BROKER)
+    for other in (
+        b"",
+        ALICE.encode()[:-1],
+        ALICE.encode() + b"0",
+        digest.encode(),
+        b"sha256:" + digest.encode(),
+    ):
+        assert tokens.holder_of(other) is None
+
+
+def test_no_secret_stays_in_memory() -> None:
+    tokens = given(f"alice admin {ALICE}")
+    assert ALICE not in repr(vars(tokens))
+
+
+def test_a_name_may_have_two_tokens_while_one_replaces_the_other() -> None:
+    tokens = given(f"alice admin {ALICE};alice admin {BROKER}")
+    assert tokens.holder_of(ALICE.encode()) == tokens.holder_of(BROKER.encode())
+
+
+def test_without_a_source_there_are_no_tokens_at_all() -> None:
+    assert load_tokens(file=None, environment=None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "has no token in it"),
+        ("# alice admin", "has no token in it"),
+        (f"alice {ALICE}", "line 1: has 2 words"),
+        (f"alice admin {ALICE} ;alice admin {ALICE}", "line 2: this token is there already"),
+        (f"alice root {ALICE}", "one of viewer, operator, admin, broker"),
+        (f"alice Admin {ALICE}", "one of viewer"),
+        ("alice admin short", "20 to 200"),
+        (f"alice admin {ALICE}!", "20 to 200"),
+        ("alice admin sha256:0123", "20 to 200"),
+        (f"controller admin {ALICE}", "no word of ours"),
+        (f"broker:1 broker {ALICE}", "the name must be"),
+        (f"{'a' * 65} admin {ALICE}", "the name must be"),
+        (";".join(f"a admin token-{n:020}" for n in range(TOKENS_MAX + 1)), "there may be 1000"),
+    ],
+)
+def test_tokens_that_cannot_be_used_are_refused_without_repeating_them(text: str, complaint: str) -> None:
+    with pytest.raises(TokensInvalid, match=complaint) as caught:
+        given(text)
+    assert ALICE not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "latin").write_bytes(b"\xff\xfe")
+    for name, complaint in (("absent", "No such file"), ("latin", "not UTF-8"), (".", "directory")):
+        with pytest.raises(TokensInvalid, match=complaint):
+            load_tokens(file=tmp_path / name, environment=None)
+
+
+def test_roles_grow_and_brokers_stand_apart() -> None:
+    people = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
+    for rank, role in enumerate(people):
+        assert [role.includes(other) for other in people] == [place <= rank for place in range(3)]
+        assert not role.includes(Role.BROKER)
+        assert not Role.BROKER.includes(role)
+    assert Role.BROKER.includes(Role.BROKER)

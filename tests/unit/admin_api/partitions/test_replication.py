@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import pytest
+
+from controller.contract.lag_report import FollowerLag, LagReport, PartitionLag
+from controller.core.events import Report
+from tests.kit.admin_api.rest import Rest, controller, problem, silence
+from tests.kit.controller.shell import Broker
+from tests.simulation.memory_zookeeper import MemoryZooKeeper
+
+pytestmark = pytest.mark.anyio
+
+
+async def report(
+    rest: Rest, broker: Broker, topic_id: str, partition: int, *followers: FollowerLag, leader_epoch: int = 0
+) -> None:
+    lag = PartitionLag(
+        topic_id=topic_id,
+        partition=partition,
+        leader_epoch=leader_epoch,
+        log_start_offset=0,
+        log_end_offset=100,
+        high_watermark=90,
+        size_bytes=1_000 * (partition + 1),
+        followers=followers,
+    )
+    request = LagReport(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, lags=(lag,))
+    await rest.engine.submit("prod", Report(request=request, wall_ms=rest.clock.now_wall_ms()))
+
+
+def follower(broker_id: int, lag_records: int, lag_ms: int) -> FollowerLag:
+    return FollowerLag(
+        broker_id=broker_id, log_end_offset=100 - lag_records, lag_records=lag_records, lag_ms=lag_ms
+    )
+
+
+async def test_each_broker_shows_what_it_carries_and_how_far_its_followers_are(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await rest.form()
+        created = await rest.create_topic(assignments=[[1, 2], [2, 3]], partitions=2, replication_factor=2)
+        await report(rest, brokers[0], created["topic_id"], 0, follower(2, 5, 40))
+        await report(rest, brokers[1], created["topic_id"], 1, follower(3, 10, 700))
+        found = (await rest.client.get("/clusters/prod/replication")).json()
+        assert (found["cluster"], found["partitions"], found["reported"]) == ("prod", 2, 2)
+        assert [
+            (b["broker_id"], b["replicas"], b["leaders"], b["bytes"], b["lag_records"], b["lag_ms_max"])
+            for b in found["brokers"]
+        ] == [(1, 1, 1, 1_000, None, None), (2, 2, 1, 3_000, 5, 40), (3, 1, 0, 2_000, 10, 700)]
+        assert (found["brokers"][2]["farthest_topic"], found["brokers"][2]["farthest_partition"]) == (
+            "orders",
+            1,
+        )
+
+
+async def test_a_follower_that_its_leader_has_not_heard_of_has_no_lag(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await rest.form()
+        created = await rest.create_topic(assignments=[[1, 2, 3]], partitions=1)
+        silent = FollowerLag(broker_id=3, log_end_offset=-1, lag_records=-1, lag_ms=9_000)
+        await report(rest, brokers[0], created["topic_id"], 0, follower(2, 5, 40), silent)
+        found = (await rest.client.get("/clusters/prod/replication")).json()
+        assert [(b["followed"], b["lag_records_max"], b["lag_ms_max"]) for b in found["brokers"]] == [
+            (0, None, None),
+            (1, 5, 40),
+            (0, None, None),
+        ]
+
+
+async def test_a_report_of_an_earlier_leadership_is_about_another_log(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await rest.form()
+        created = await rest.create_topic(assignments=[[1, 2, 3]], partitions=1)
+        await report(rest, brokers[0], created["topic_id"], 0, follower(2, 5, 40), follower(3, 5, 40))
+        assert (await rest.client.get("/clusters/prod/replication")).json()["reported"] == 1
+        await silence(rest, brokers, 2, 3)
+        found = (await rest.client.get("/clusters/prod/replication")).json()
+        assert found["reported"] == 0
+        assert [(b["out_of_sync"], b["bytes"], b["followed"]) for b in found["brokers"]] == [
+            (1, None, 0),
+            (0, None, 0),
+            (0, None, 0),
+        ]
+
+
+async def test_a_clusters_partitions_come_worst_first_and_in_pages(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await rest.form()
+        await rest.create_topic("a", assignments=[[2], [3]], partitions=2, replication_factor=1)
+        await rest.create_topic("b", assignments=[[1, 2, 3]], partitions=1, replication_factor=3)
+        await rest.create_topic("d", assignments=[[2, 1]], partitions=1, replication_factor=2)
+        await rest.create_topic("c", assignments=[[1]], partitions=1, replication_factor=1)
+        await silence(rest, brokers, 2, 3)
+        listed = []
+        query = "?limit=2"
+        for _ in range(3):
+            page = (await rest.client.get(f"/clusters/prod/partitions{query}")).json()
+            listed += [(item["state"], item["topic"], item["partition"]) for item in page["items"]]
+            query = f"?limit=2&page_token={page['next_page_token']}"
+        assert page["next_page_token"] is None
+        assert listed == [
+            ("leaderless", "c", 0),
+            ("under_min_isr", "d", 0),
+            ("under_replicated", "b", 0),
+            ("online", "a", 0),
+            ("online", "a", 1),
+        ]
+        states = (await rest.client.get("/clusters/prod/replication")).json()["states"]
+        assert states == {
+            "leaderless": 1,
+            "under_min_isr": 1,
+            "recovering": 0,
+            "under_replicated": 1,
+            "creating": 0,
+            "online": 2,
+        }
+        chosen = (await rest.client.get("/clusters/prod/partitions?state=leaderless")).json()["items"]
+        assert [(item["topic"], item["partition"]) for item in chosen] == [("c", 0)]
+        assert "broker 1" in chosen[0]["why"]
+
+
+async def test_a_cluster_that_is_not_there_has_neither(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        for path in ("/clusters/nope/partitions", "/clusters/nope/replication"):
+            assert problem(await rest.client.get(path)) == (404, "cluster_not_found")

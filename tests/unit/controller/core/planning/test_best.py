@@ -1,0 +1,112 @@
+"""Plans against brute force: on small clusters every assignment is tried, and none is better."""
+
+from __future__ import annotations
+
+import itertools
+
+import hypothesis.strategies as st
+import msgspec
+from hypothesis import given, settings
+
+from controller.core.planning.goals import Drain, Rebalance, RebalanceMode
+from controller.core.planning.layout import Effort, Layout
+from controller.core.planning.plan import RejectionCode
+from controller.core.planning.planner import make_plan
+from controller.core.planning.selection import select
+from controller.core.planning.snapshot import Snapshot
+from tests.kit.controller.planning_board import (
+    broker,
+    carry_out,
+    check_moves,
+    clusters,
+    cost_after,
+    least_cost,
+    partition,
+    snapshot,
+    with_states,
+)
+
+
+def is_solvable(cluster: Snapshot) -> bool:
+    """Whether somebody can take what leaves: otherwise there is nothing to compare."""
+    takers = [b.broker_id for b in cluster.brokers if b.receives and not b.leaving]
+    leaving = {b.broker_id for b in cluster.brokers if b.leaving}
+    return all(
+        len([b for b in takers if b not in p.replicas]) >= len(leaving.intersection(p.replicas))
+        for p in cluster.partitions
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_rebalance_is_as_far_apart_as_even_and_as_cheap_as_can_be(data: st.DataObject) -> None:
+    cluster = with_states(data.draw(clusters(brokers_max=4, partitions_max=4)), data.draw)
+    plan = make_plan(cluster, Rebalance())
+    check_moves(cluster, plan.moves)
+    if is_solvable(cluster):
+        assert cost_after(cluster, plan) == least_cost(cluster)
+        assert not make_plan(carry_out(cluster, plan.moves), Rebalance()).moves
+
+
+def test_a_replica_on_a_cordoned_broker_does_not_keep_the_others_on_one_host() -> None:
+    """The brokers that take replicas are on two hosts: three replicas on them alone would have to share one.
+    This partition has its third elsewhere."""
+    brokers = [broker(0, "a"), broker(1, "b"), broker(2, "c", receives=False), broker(3, "a")]
+    cluster = snapshot(brokers, [partition(0, 0, 2, 3)])
+    plan = make_plan(cluster, Rebalance())
+    assert [(move.removing, move.adding) for move in plan.moves] in ([((3,), (1,))], [((0,), (1,))])
+    assert (plan.before.crowded, plan.after.crowded) == (1, 0)
+    assert cost_after(cluster, plan) == least_cost(cluster)
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters(brokers_max=5, partitions_max=4), st.data())
+def test_new_brokers_are_filled_with_the_least_bytes(cluster: Snapshot, data: st.DataObject) -> None:
+    new = data.draw(st.sets(st.sampled_from([b.broker_id for b in cluster.brokers]), min_size=1))
+    goal = Rebalance(mode=RebalanceMode.NEW_ONLY, new_broker_ids=tuple(sorted(new)))
+    plan = make_plan(cluster, goal)
+    check_moves(cluster, plan.moves)
+    assert {b for move in plan.moves for b in move.adding} <= new
+    assert cost_after(cluster, plan) == least_cost(cluster, new=frozenset(new))
+    assert not make_plan(carry_out(cluster, plan.moves), goal).moves
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters(brokers_max=5, partitions_max=5), st.data())
+def test_a_drain_moves_what_must_go_to_where_it_is_best(cluster: Snapshot, data: st.DataObject) -> None:
+    ids = [b.broker_id for b in cluster.brokers]
+    gone = data.draw(st.sets(st.sampled_from(ids), min_size=1, max_size=len(ids) - 1))
+    plan = make_plan(cluster, Drain(broker_ids=tuple(sorted(gone))))
+    emptied = msgspec.structs.replace(
+        cluster,
+        brokers=tuple(msgspec.structs.replace(b, leaving=b.broker_id in gone) for b in cluster.brokers),
+    )
+    check_moves(emptied, plan.moves)
+    if is_solvable(emptied):
+        assert cost_after(emptied, plan) == least_cost(emptied, is_drain=True)
+        assert not plan.rejections
+        assert plan.totals.bytes == plan.totals.bytes_least
+        after = carry_out(cluster, plan.moves)
+        assert not any(gone.intersection(p.replicas) for p in after.partitions)
+        assert not make_plan(after, Drain(broker_ids=tuple(sorted(gone)))).moves
+    else:
+        assert {r.code for r in plan.rejections} == {RejectionCode.NO_RECEIVER}
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters(brokers_max=4, partitions_max=5, has_domains=False), st.data())
+def test_what_donors_give_together_is_the_lightest_they_can(cluster: Snapshot, data: st.DataObject) -> None:
+    """One receiver: each partition gives once at most."""
+    layout = Layout(cluster)
+    offers = {donor: list(layout.held[donor]) for donor in range(len(layout.load))}
+    owed = {donor: data.draw(st.integers(0, len(numbers))) for donor, numbers in offers.items()}
+    chosen = select(layout, offers, owed, 1, Effort(10_000))
+    assert len({number for number, _ in chosen}) == len(chosen)
+    assert all(number in offers[donor] for number, donor in chosen)
+    assert all(sum(donor == b for _, b in chosen) <= count for donor, count in owed.items())
+    best = (0, 0)  # most replicas, then fewest bytes
+    for matched in itertools.product(*([None, *replicas] for replicas in layout.replicas)):
+        if all(matched.count(donor) <= count for donor, count in owed.items()):
+            given = [layout.size[number] for number, donor in enumerate(matched) if donor is not None]
+            best = max(best, (len(given), -sum(given)))
+    assert (len(chosen), -sum(layout.size[number] for number, _ in chosen)) == best

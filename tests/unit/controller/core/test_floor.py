@@ -1,0 +1,133 @@
+"""A log that is shorter than what the controller heard to be committed is not elected (3.8)."""
+
+from __future__ import annotations
+
+from controller.contract.lag_report import PartitionLag
+from controller.contract.partition_state import NO_LEADER
+from controller.core.effects import AlarmCode, AlarmKey
+from controller.core.events import ElectUnclean, LeadersElected
+from controller.core.records import Cause
+from tests.kit.controller.core_cluster import Cluster, report, seats, tell, topic_id
+
+
+def short(broker_id: int) -> AlarmKey:
+    return AlarmKey(code=AlarmCode.LOG_SHORT, topic_id=topic_id(), partition=0, broker_id=broker_id)
+
+
+def hear(cluster: Cluster, high_watermark: int) -> None:
+    """The leader reports."""
+    state = cluster.partition()
+    lag = PartitionLag(
+        topic_id=state.topic_id,
+        partition=0,
+        leader_epoch=state.leader_epoch,
+        log_start_offset=0,
+        log_end_offset=high_watermark,
+        high_watermark=high_watermark,
+        size_bytes=0,
+    )
+    report(cluster, state.leader, lags=(lag,))
+
+
+def all_stopped(*, high_watermark: int) -> Cluster:
+    """All three were killed, broker 1 first: 2 and 3 hold everything, and stand in the ELR."""
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    if high_watermark:
+        hear(cluster, high_watermark)
+    cluster.kill(1, 2, 3)
+    assert seats(cluster.partition()) == (NO_LEADER, (), (2, 3))
+    return cluster
+
+
+def test_where_nothing_was_heard_a_member_of_the_elr_leads_when_it_is_back() -> None:
+    cluster = all_stopped(high_watermark=0)
+    cluster.restart(2)
+    assert cluster.partition().leader == 2
+
+
+def test_where_something_was_committed_it_leads_once_it_has_told_of_a_log_that_reaches_it() -> None:
+    cluster = all_stopped(high_watermark=7)
+    cluster.restart(2)
+    assert cluster.partition().leader == NO_LEADER
+    tell(cluster, 2, 7, (0, 0))
+    assert (cluster.partition().leader, cluster.partition().isr) == (2, (2,))
+
+
+def test_what_was_told_before_the_broker_is_trusted_counts_when_it_is() -> None:
+    cluster = all_stopped(high_watermark=7)
+    cluster.register(2, "b", last_shutdown=cluster.broker(2).last_shutdown.PROCESS_CRASH)
+    tell(cluster, 2, 9, (0, 0))
+    assert cluster.partition().leader == NO_LEADER
+    cluster.heartbeat(2)
+    assert cluster.partition().leader == 2
+
+
+def test_a_log_that_falls_short_loses_its_seat_with_an_alarm_and_the_next_one_leads() -> None:
+    cluster = all_stopped(high_watermark=7)
+    cluster.restart(2)
+    tell(cluster, 2, 0)
+    assert seats(cluster.partition()) == (NO_LEADER, (), (3,))
+    assert cluster.partition().last_known_elr == (2,)
+    (alarm,) = (alarm for alarm in cluster.machine.alarms() if alarm.key == short(2))
+    assert "ends at 0, but 7 is known to be committed" in alarm.detail
+    cluster.fail_over()  # the next controller has heard of nothing
+    cluster.heartbeat(2)
+    assert cluster.partition().leader == NO_LEADER
+    cluster.restart(3)
+    assert cluster.partition().leader == 3
+
+
+def test_the_last_one_that_falls_short_leaves_the_partition_to_a_person() -> None:
+    cluster = all_stopped(high_watermark=7)
+    for broker_id in (2, 3):
+        cluster.restart(broker_id)
+        tell(cluster, broker_id, 6, (0, 0))
+    assert seats(cluster.partition()) == (NO_LEADER, (), ())
+    assert {short(2), short(3)} <= {alarm.key for alarm in cluster.machine.alarms()}
+
+
+def test_what_another_replica_knows_to_be_committed_counts_like_a_leaders_word() -> None:
+    cluster = all_stopped(high_watermark=0)
+    cluster.register(1, "b")
+    tell(cluster, 1, 5, (0, 0), high_watermark=5)
+    cluster.restart(2)
+    assert cluster.partition().leader == NO_LEADER
+    tell(cluster, 2, 4, (0, 0))
+    assert seats(cluster.partition()) == (NO_LEADER, (), (3,))
+
+
+def test_a_member_that_never_stopped_tells_before_it_takes_over_too() -> None:
+    """It costs a report: the ELR leads only where the minimum was lost before."""
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    hear(cluster, 7)
+    cluster.kill(3)
+    assert cluster.propose(1).error.value == "none"  # 2 lags, and stays eligible
+    assert seats(cluster.partition()) == (1, (1,), (2,))
+    cluster.kill(1)
+    assert cluster.partition().leader == NO_LEADER
+    tell(cluster, 2, 8, (0, 0))
+    assert cluster.partition().leader == 2
+
+
+def test_an_unclean_election_voids_what_was_heard_before_it() -> None:
+    cluster = all_stopped(high_watermark=7)
+    cluster.restart(1)
+    cluster.ask(
+        ElectUnclean(
+            wall_ms=0,
+            actor="ann",
+            topic_id=topic_id(),
+            partition=0,
+            broker_id=1,
+            partition_epoch=cluster.partition().partition_epoch,
+        ),
+        LeadersElected,
+    )
+    assert cluster.records[-1].change.cause is Cause.UNCLEAN_LEADER_ELECTED
+    hear(cluster, 2)
+    cluster.kill(1)
+    cluster.restart(1, "c")
+    tell(cluster, 1, 2, (0, 0), (cluster.partition().unclean_leader_epoch, 2))
+    assert cluster.partition().leader == 1

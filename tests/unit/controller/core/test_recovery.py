@@ -1,0 +1,318 @@
+"""Rows rebuilt from what brokers hold: who leads is who provably holds everything (11.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from controller.contract.holdings import HeldLog, Holdings, SetAsideLog
+from controller.contract.lag_report import LagReport
+from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
+from controller.contract.session import ShutdownKind, Witness
+from controller.core.events import MetadataRecovered, RecoverMetadata, Refusal, RefusalCode, Report
+from controller.core.recovery import EPOCH_MARGIN
+from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster, topic_id
+
+KEY = (topic_id(), 0)
+#: As witnesses have heard.
+RECORDS = 500
+MINTED = RECORDS + EPOCH_MARGIN + 1
+
+
+class LostHistory:
+    """A cluster that knows `create((1, 2, 3))`; what came after it is told by brokers alone. held: the state
+    that each broker holds. ends: (leader epoch, log end) of each broker's log; None: it has none."""
+
+    def __init__(
+        self,
+        *,
+        held: dict[int, PartitionState],
+        ends: Mapping[int, tuple[int, int] | None],
+        lost: tuple[int, ...] = (),
+    ) -> None:
+        self.cluster = Cluster()
+        self.cluster.create((1, 2, 3))
+        for broker_id, end in ends.items():
+            self.tell(broker_id, held.get(broker_id), end, is_intact=broker_id not in lost)
+
+    def tell(
+        self,
+        broker_id: int,
+        state: PartitionState | None,
+        end: tuple[int, int] | None,
+        *,
+        is_intact: bool = True,
+        last_shutdown: ShutdownKind | None = None,
+        dirs: tuple[str, ...] | None = None,
+        broker_epoch: int = 60,
+        set_aside: tuple[SetAsideLog, ...] = (),
+        topics: tuple[TopicState, ...] | None = None,
+    ) -> None:
+        witness = Witness(cluster_id=CLUSTER_ID, controller_epoch=9, lineage="lost", records=RECORDS)
+        identity = msgspec.structs.replace(
+            self.cluster.request(broker_id, dirs=dirs),
+            cluster_id=CLUSTER_ID,
+            witness=witness,
+            previous_broker_epoch=broker_epoch,
+            last_shutdown=last_shutdown
+            or (ShutdownKind.PROCESS_CRASH if is_intact else ShutdownKind.MACHINE_CRASH),
+        )
+        holdings = Holdings(
+            identity=identity,
+            has_view=state is not None,
+            broker_ids=(1, 2, 3),
+            broker_epoch_max=70,
+            topics=topics if topics is not None else () if state is None else (self.topic(KEY[0], "t0"),),
+            states=() if state is None else (state,),
+            logs=()
+            if end is None
+            else (
+                HeldLog(topic_id=KEY[0], topic="t0", partition=0, leader_epoch=end[0], log_end_offset=end[1]),
+            ),
+            set_aside=set_aside,
+        )
+        report = LagReport(broker_id=broker_id, broker_epoch=60, witness=witness, holdings=holdings)
+        self.cluster.step(Report(wall_ms=0, request=report))
+
+    def topic(self, of: str, name: str) -> TopicState:
+        return TopicState(topic_id=of, topic=name, partitions=1, replication_factor=3)
+
+    def recover(self, *gone: int) -> PartitionState:
+        event = RecoverMetadata(wall_ms=0, actor="ann", gone_brokers=gone)
+        self.cluster.ask(event, MetadataRecovered)
+        return self.cluster.partition()
+
+
+def later(leader: int, leader_epoch: int, partition_epoch: int, *isr: int) -> PartitionState:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    return msgspec.structs.replace(
+        cluster.partition(),
+        leader=leader,
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+        isr=isr,
+        new_replicas=(),
+    )
+
+
+def test_the_leader_of_the_highest_epoch_stays_whatever_the_other_logs_look_like() -> None:
+    """What it told of its log is older than what a follower told, or the reverse: it grows meanwhile."""
+    state = later(2, 6, 14, 1, 2)
+    old = later(1, 5, 12, 1, 2, 3)
+    lost = LostHistory(held={1: state, 2: state, 3: old}, ends={1: (6, 80), 2: (6, 70), 3: (6, 90)})
+    after = lost.recover()
+    assert (after.isr, after.elr, after.leader, after.last_known_leader) == ((2,), (), NO_LEADER, 2)
+    assert (after.leader_epoch, after.partition_epoch) == (MINTED, MINTED)
+
+
+def test_without_that_leader_it_is_the_longest_of_all_logs_by_epoch_and_then_by_end() -> None:
+    lost = LostHistory(held={}, ends={1: (5, 200), 2: (6, 90), 3: (6, 80)})
+    after = lost.recover()
+    assert (after.isr, after.leader_epoch) == ((2,), MINTED)
+
+
+def test_where_a_log_may_have_been_longer_nobody_is_chosen() -> None:
+    lost = LostHistory(held={}, ends={1: (5, 200), 2: (6, 90), 3: (6, 80)}, lost=(1,))
+    after = lost.recover()
+    assert (after.isr, after.elr, after.leader) == ((), (), NO_LEADER)
+
+
+def test_a_replica_on_another_disk_than_the_rows_know_may_have_had_more() -> None:
+    """It says that only its process crashed, and means the disk that it has now."""
+    lost = LostHistory(held={}, ends={1: (5, 200), 3: (5, 200)})
+    lost.tell(2, None, (5, 10), dirs=("another",))
+    assert lost.recover().isr == ()
+
+
+def test_a_process_that_began_on_an_empty_disk_is_believed_where_it_is_in_sync_by_its_own_latest_state() -> (
+    None
+):
+    """Not so the word of the rows, or of an older state, which it had a seat in."""
+    began: dict[str, Any] = {"last_shutdown": ShutdownKind.FIRST_START, "dirs": ("another",)}
+    latest = later(9, 6, 14, 1, 2, 3)
+    lost = LostHistory(held={1: latest, 3: latest}, ends={1: (6, 80), 3: (6, 80)})
+    lost.tell(2, latest, (6, 90), **began)
+    assert lost.recover().isr == (2,)
+    lost = LostHistory(held={1: latest, 3: latest}, ends={1: (6, 80), 3: (6, 80)})
+    lost.tell(2, later(9, 6, 13, 1, 2, 3), (6, 90), broker_epoch=71, **began)
+    assert lost.recover().isr == ()
+
+
+def test_a_seat_of_the_latest_state_is_proof_if_no_other_replica_can_have_led_since() -> None:
+    """The disk of 2 was replaced before the state without a leader, which 2 was told."""
+    state = msgspec.structs.replace(later(NO_LEADER, 6, 14), elr=(1,), last_known_leader=2)
+    lost = LostHistory(held={}, ends={1: (5, 80), 3: (5, 90)})
+    lost.tell(2, state, None, last_shutdown=ShutdownKind.FIRST_START, dirs=("another",))
+    assert lost.recover().isr == (1,)
+
+
+def test_a_seat_proves_nothing_if_another_replica_registered_and_lost_something_since() -> None:
+    state = msgspec.structs.replace(later(NO_LEADER, 6, 14), elr=(1,), last_known_leader=2)
+    for changed in ({"broker_epoch": 71}, {"is_intact": False}):
+        lost = LostHistory(held={}, ends={1: (5, 80)})
+        lost.tell(2, state, None, last_shutdown=ShutdownKind.FIRST_START, dirs=("another",))
+        lost.tell(3, None, (5, 90), **changed)
+        assert lost.recover().isr == ()
+
+
+def test_of_two_topics_of_one_name_the_one_that_brokers_were_told_of_last_stays() -> None:
+    """A topic was deleted and made anew after the backup: logs of the first are set aside, not deleted."""
+    lost = LostHistory(held={}, ends={3: None})
+    other = topic_id(9)
+    state = msgspec.structs.replace(later(1, 6, 14, 1, 2), topic_id=other)
+    for broker_id in (1, 2):
+        lost.tell(broker_id, state, None, topics=(lost.topic(other, "orders-0"),))
+    lost.cluster.ask(RecoverMetadata(wall_ms=0, actor="ann"), MetadataRecovered)
+    assert list(lost.cluster.image.topics) == [other]
+    assert KEY not in lost.cluster.image.partitions
+    assert not lost.cluster.image.deletions
+
+
+def test_partitions_that_were_added_after_the_restore_stay() -> None:
+    lost = LostHistory(held={}, ends={2: None, 3: None})
+    known = lost.cluster.image.topics[KEY[0]]
+    lost.tell(1, later(1, 6, 14, 1), (6, 80), topics=(msgspec.structs.replace(known, partitions=0),))
+    lost.recover()
+    assert lost.cluster.image.topics[KEY[0]].partitions == 1
+
+
+def test_a_leader_that_told_and_was_given_up_is_not_put_in_sync() -> None:
+    state = later(2, 6, 14, 1, 2)
+    lost = LostHistory(held={1: state, 2: state}, ends={1: (6, 80), 2: (6, 90), 3: None})
+    assert lost.recover(2).isr == ()
+
+
+def aside(broker_id: int, *, end: int, is_whole: bool = True) -> SetAsideLog:
+    return SetAsideLog(
+        directory=f"t0-0.{broker_id}",
+        topic_id=KEY[0],
+        topic="t0",
+        partition=0,
+        why="no state names it",
+        leader_epoch=6,
+        log_start_offset=0,
+        log_end_offset=end,
+        is_whole=is_whole,
+    )
+
+
+def test_a_whole_log_that_was_set_aside_counts_if_its_topic_is_known() -> None:
+    """Two of three replicas had set their logs aside before there was evidence; one still holds the state."""
+    state = later(1, 6, 14, 1, 2, 3)
+    for is_whole, isr in ((True, (1,)), (False, ())):
+        lost = LostHistory(held={3: state}, ends={3: (6, 80)})
+        lost.tell(1, None, None, set_aside=(aside(1, end=90, is_whole=is_whole),))
+        lost.tell(2, None, None, set_aside=(aside(2, end=80),))
+        assert lost.recover().isr == isr
+
+
+def test_on_the_disk_that_the_rows_know_a_first_start_lost_nothing_since() -> None:
+    lost = LostHistory(held={}, ends={1: (5, 200), 3: (5, 200)})
+    lost.tell(2, None, (5, 210), last_shutdown=ShutdownKind.FIRST_START)
+    assert lost.recover().isr == (2,)
+
+
+def test_who_had_lost_every_seat_before_is_not_whole_because_rows_were_lost() -> None:
+    nobody = later(NO_LEADER, 6, 14)
+    lost = LostHistory(held={1: nobody}, ends={1: (6, 80), 2: (6, 70), 3: (6, 70)})
+    assert lost.recover().isr == ()
+
+
+def test_where_two_histories_were_led_under_one_epoch_nobody_is_chosen() -> None:
+    held = {1: later(1, 6, 14, 1, 2), 2: later(1, 6, 14, 1, 2), 3: later(3, 6, 13, 3)}
+    lost = LostHistory(held=held, ends={1: (6, 80), 2: (6, 70), 3: (6, 90)})
+    assert lost.recover().isr == ()
+
+
+def test_a_leader_that_still_runs_is_not_believed_when_a_log_was_written_under_a_later_one() -> None:
+    """Brokers 2 and 3 were started again: they hold logs, but no state."""
+    lost = LostHistory(held={1: later(1, 5, 12, 1, 2, 3)}, ends={1: (5, 200), 2: (6, 90), 3: (6, 80)})
+    assert lost.recover().isr == (2,)
+
+
+def test_where_nobody_has_a_log_of_a_new_partition_its_first_leader_begins_it() -> None:
+    lost = LostHistory(held={}, ends={1: None, 2: None, 3: None})
+    first = lost.cluster.partition().leader
+    after = lost.recover()
+    assert (after.isr, after.new_replicas) == ((first,), (first,))
+
+
+def test_where_nobody_has_a_log_and_one_may_have_lost_it_nobody_is_chosen() -> None:
+    lost = LostHistory(held={}, ends={1: None, 2: None, 3: None}, lost=(2,))
+    assert lost.recover().isr == ()
+    given_up = LostHistory(held={}, ends={1: None, 2: None, 3: None, 4: None})
+    assert given_up.recover(4).isr == ()
+
+
+def test_a_leader_that_was_still_making_its_log_may_go_on() -> None:
+    state = msgspec.structs.replace(later(2, 6, 14, 2, 3), new_replicas=(2, 3))
+    lost = LostHistory(held={2: state}, ends={1: None, 2: None, 3: None})
+    after = lost.recover()
+    assert (after.isr, after.new_replicas) == ((2,), (2,))
+
+
+def test_who_dies_before_it_hears_of_its_new_epoch_is_still_the_one_that_holds_everything() -> None:
+    state = later(2, 6, 14, 1, 2)
+    lost = LostHistory(held={2: state}, ends={1: (6, 80), 2: (6, 80), 3: (6, 80)})
+    lost.recover()
+    cluster = lost.cluster
+    cluster.fail_over()
+    cluster.register(2, "b", last_shutdown=ShutdownKind.PROCESS_CRASH, previous_broker_epoch=60)
+    after = cluster.partition()
+    assert 2 in (*after.isr, *after.elr)
+    assert cluster.broker(2).epoch_before_recovery == -1
+
+
+def test_an_older_copy_of_its_disk_is_not() -> None:
+    state = later(2, 6, 14, 1, 2)
+    lost = LostHistory(held={2: state}, ends={1: (6, 80), 2: (6, 80), 3: (6, 80)})
+    lost.recover()
+    cluster = lost.cluster
+    cluster.fail_over()
+    cluster.register(2, "b", last_shutdown=ShutdownKind.PROCESS_CRASH, previous_broker_epoch=59)
+    after = cluster.partition()
+    assert (after.isr, after.elr) == ((), ())
+
+
+def test_a_deletion_that_the_rows_know_of_stands_against_an_older_view() -> None:
+    state = later(2, 6, 14, 1, 2)
+    lost = LostHistory(held={}, ends={})
+    lost.cluster.delete()
+    for broker_id in (1, 2, 3):
+        lost.tell(broker_id, state if broker_id == 2 else None, None)
+    planned = lost.cluster.ask(RecoverMetadata(wall_ms=0, actor="ann"), MetadataRecovered)
+    assert (planned.partitions, planned.topics_brought_back) == (0, ())
+    assert KEY[0] in lost.cluster.image.deletions
+
+
+def test_a_silent_broker_is_waited_for_or_given_up() -> None:
+    state = later(2, 6, 14, 1, 2)
+    lost = LostHistory(held={2: state}, ends={1: (6, 80), 2: (6, 80)})
+    refused = lost.cluster.ask(RecoverMetadata(wall_ms=0, actor="ann"), Refusal)
+    assert (refused.code, refused.facts) == (RefusalCode.RECOVERY_INCOMPLETE, {"silent_brokers": 1})
+    assert lost.cluster.last.records == ()
+    assert lost.recover(3).isr == (2,)
+
+
+def test_a_topic_of_the_lost_history_comes_back_by_its_logs_and_every_epoch_is_above_what_was_heard() -> None:
+    lost = LostHistory(held={}, ends={1: (6, 80), 2: (6, 80), 3: (6, 80)})
+    cluster = lost.cluster
+    del cluster.image.topics[KEY[0]], cluster.image.partitions[KEY]
+    event = RecoverMetadata(wall_ms=0, actor="ann", dry_run=True)
+    planned = cluster.ask(event, MetadataRecovered)
+    assert (planned.topics_brought_back, cluster.last.records) == (("t0",), ())
+    assert (planned.controller_epoch_min, planned.records_min) == (9 + 1_000, 500 + 1_000_000)
+    after = lost.recover()
+    assert (after.replicas, after.isr, after.min_insync_replicas) == ((1, 2, 3), (1,), 2)
+    assert [cluster.broker(b).broker_epoch for b in (1, 2, 3)] == [1_071, 1_072, 1_073]
+    assert all(cluster.broker(b).admitted and cluster.broker(b).fenced for b in (1, 2, 3))
+    assert cluster.image.last_broker_epoch == 1_073
+
+
+def test_a_cluster_that_lost_nothing_is_not_recovered() -> None:
+    cluster = Cluster()
+    refused = cluster.ask(RecoverMetadata(wall_ms=0, actor="ann"), Refusal)
+    assert refused.code is RefusalCode.RECOVERY_NOT_NEEDED

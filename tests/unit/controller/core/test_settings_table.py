@@ -1,0 +1,152 @@
+"""Every key that Kafka's tools set is in the tables, and is taken, refused and unset as its row says."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.core.configs import changed_configs, checked_configs, effective
+from controller.core.events import Refusal, RefusalCode
+from controller.core.settings_table import (
+    BROKER_SETTINGS,
+    CLUSTER_SETTINGS,
+    TOPIC_SETTINGS,
+    Setting,
+    Standing,
+)
+
+TABLES = {"topic": TOPIC_SETTINGS, "cluster": CLUSTER_SETTINGS, "broker": BROKER_SETTINGS}
+ROWS = [(holder, name) for holder, settings in TABLES.items() for name in sorted(settings)]
+
+#: The keys of a topic in Kafka 4.3.1: `LogConfig.configNames()` without the internal one.
+KAFKA_TOPIC_KEYS = """
+cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
+delete.retention.ms file.delete.delay.ms flush.messages flush.ms follower.replication.throttled.replicas
+index.interval.bytes leader.replication.throttled.replicas local.retention.bytes local.retention.ms
+max.compaction.lag.ms max.message.bytes message.timestamp.after.max.ms message.timestamp.before.max.ms
+message.timestamp.type min.cleanable.dirty.ratio min.compaction.lag.ms min.insync.replicas preallocate
+remote.log.copy.disable remote.log.delete.on.disable remote.storage.enable retention.bytes retention.ms
+segment.bytes segment.index.bytes segment.jitter.ms segment.ms unclean.leader.election.enable
+"""
+#: What Kafka 4.3.1 lets tools set on brokers: `DynamicBrokerConfig.ALL_DYNAMIC_CONFIGS`.
+KAFKA_BROKER_KEYS = """
+background.threads compression.gzip.level compression.lz4.level compression.type compression.zstd.level
+config.providers cordoned.log.dirs follower.fetch.last.tiered.offset.enable
+follower.replication.throttled.rate group.consumer.assignment.interval.ms
+group.coordinator.cached.buffer.max.bytes group.share.assignment.interval.ms
+group.streams.assignment.interval.ms leader.replication.throttled.rate listener.security.protocol.map
+listeners log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
+log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
+log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms
+log.cleaner.threads log.cleanup.policy log.flush.interval.messages log.flush.interval.ms
+log.index.interval.bytes log.index.size.max.bytes log.local.retention.bytes log.local.retention.ms
+log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms log.message.timestamp.type
+log.preallocate log.retention.bytes log.retention.ms log.roll.jitter.ms log.roll.ms log.segment.bytes
+log.segment.delete.delay.ms max.connection.creation.rate max.connections max.connections.per.ip
+max.connections.per.ip.overrides message.max.bytes metric.reporters min.insync.replicas num.io.threads
+num.network.threads num.recovery.threads.per.data.dir num.replica.fetchers principal.builder.class
+producer.id.expiration.ms remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
+remote.log.index.file.cache.total.size.bytes remote.log.manager.copier.thread.pool.size
+remote.log.manager.copy.max.bytes.per.second remote.log.manager.expiration.thread.pool.size
+remote.log.manager.fetch.max.bytes.per.second remote.log.manager.follower.thread.pool.size
+remote.log.reader.threads replica.alter.log.dirs.io.max.bytes.per.second sasl.enabled.mechanisms
+sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
+sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
+sasl.kerberos.ticket.renew.window.factor sasl.login.refresh.buffer.seconds
+sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+sasl.mechanism.inter.broker.protocol share.coordinator.cached.buffer.max.bytes ssl.cipher.suites
+ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class
+ssl.key.password ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key
+ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider
+ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
+ssl.truststore.location ssl.truststore.password ssl.truststore.type
+transaction.partition.verification.enable unclean.leader.election.enable
+"""
+
+
+def test_every_key_of_kafka_is_in_the_tables() -> None:
+    assert set(KAFKA_TOPIC_KEYS.split()) <= set(TOPIC_SETTINGS)
+    assert set(KAFKA_BROKER_KEYS.split()) <= set(CLUSTER_SETTINGS)
+    assert set(CLUSTER_SETTINGS) == set(BROKER_SETTINGS)
+
+
+@pytest.mark.parametrize(("holder", "name"), ROWS)
+def test_a_setting_is_taken_or_refused_as_its_row_says(holder: str, name: str) -> None:
+    settings = TABLES[holder]
+    setting = settings[name]
+    if setting.is_refused:
+        refusal = checked_configs({name: "1"}, settings)
+        assert isinstance(refusal, Refusal)
+        assert (refusal.code, refusal.field) == (RefusalCode.INVALID_CONFIG, f"configs.{name}")
+        assert (refusal.detail, refusal.hint) == (f"{name} can't be set", setting.hint)
+        assert setting.hint
+        return
+    if setting.default is not None:
+        expected = {name: _spelled(setting)}
+        assert checked_configs({name: setting.default}, settings) == expected
+        other = setting.default.upper() if setting.kind == "bool" else f" {setting.default} "
+        assert checked_configs({name: other}, settings) == expected
+    if setting.standing is Standing.AT_DEFAULT:
+        assert setting.default is not None and setting.hint
+        refusal = checked_configs(
+            {name: {"true": "false", "false": "true"}.get(setting.default, "7")}, settings
+        )
+        assert isinstance(refusal, Refusal)
+        assert refusal.code is RefusalCode.INVALID_CONFIG
+        assert refusal.detail.startswith(f"{name} must be {setting.default or 'empty'}, not ")
+        assert refusal.hint == setting.hint
+
+
+def _spelled(setting: Setting) -> str:
+    assert setting.default is not None
+    return str(float(setting.default)) if setting.kind == "double" else setting.default
+
+
+@pytest.mark.parametrize(("holder", "name"), ROWS)
+def test_a_known_setting_can_be_unset_where_it_is_not_set(holder: str, name: str) -> None:
+    assert changed_configs({}, {name: None}, TABLES[holder]) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", "6048_00"),
+        ("retention.ms", "٣"),
+        ("retention.ms", ""),
+        ("segment.bytes", "1023"),  # brokers take no less
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("min.cleanable.dirty.ratio", "half"),
+        ("preallocate", "no"),
+        ("compression.type", "Producer"),
+        ("leader.replication.throttled.replicas", "1"),
+        ("leader.replication.throttled.replicas", "0:1,,1:2"),
+    ],
+)
+def test_what_kafka_would_not_read_is_refused(name: str, value: str) -> None:
+    refusal = checked_configs({name: value})
+    assert isinstance(refusal, Refusal)
+    assert (refusal.code, refusal.field) == (RefusalCode.INVALID_CONFIG, f"configs.{name}")
+
+
+def test_lists_of_throttled_replicas_are_taken() -> None:
+    name = "follower.replication.throttled.replicas"
+    for given, kept in (("0:1, 1:2", "0:1,1:2"), ("*", "*"), ("", ""), ("0:1", "0:1")):
+        assert checked_configs({name: given}) == {name: kept}
+
+
+def test_spellings_of_one_value_are_one() -> None:
+    given = {"retention.ms": "+0604800000", "min.cleanable.dirty.ratio": "5e-1", "preallocate": "FALSE"}
+    one = {"retention.ms": "604800000", "min.cleanable.dirty.ratio": "0.5", "preallocate": "false"}
+    assert checked_configs(given) == one
+
+
+def test_a_value_applies_in_any_spelling() -> None:
+    configs = checked_configs({"unclean.leader.election.enable": " True"})
+    assert not isinstance(configs, Refusal)
+    assert effective("unclean.leader.election.enable", configs, {}) == "true"
+
+
+def test_a_setting_that_all_brokers_share_is_not_a_single_brokers() -> None:
+    refusal = checked_configs({"log.retention.ms": "5"}, BROKER_SETTINGS)
+    assert isinstance(refusal, Refusal)
+    assert refusal.hint is not None and "--entity-default" in refusal.hint
+    assert checked_configs({"log.cleaner.threads": "1"}, BROKER_SETTINGS) == {"log.cleaner.threads": "1"}

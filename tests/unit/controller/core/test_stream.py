@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.contract.partition_state import PartitionState, TopicState
+from controller.contract.updates import BrokerEndpoint, PollRequest, UpdateBatch
+from controller.core.events import AdmitBrokers, ConfigureCluster, RemoveBroker
+from controller.core.image import ClusterImage
+from controller.core.stream import build_range, plan_update
+from tests.kit.controller.core_cluster import Cluster, topic_id
+from tests.kit.controller.images import build_update, replay_all
+
+
+def poll(
+    cluster: Cluster,
+    broker_id: int = 1,
+    *,
+    applied: int = -1,
+    controller_epoch: int | None = None,
+    broker_epoch: int | None = None,
+) -> PollRequest:
+    return PollRequest(
+        broker_id=broker_id,
+        broker_epoch=cluster.broker(broker_id).broker_epoch if broker_epoch is None else broker_epoch,
+        applied_controller_epoch=cluster.controller_epoch if controller_epoch is None else controller_epoch,
+        applied_sequence=applied,
+    )
+
+
+def answer(cluster: Cluster, request: PollRequest, **bounds: Any) -> UpdateBatch:
+    batch = build_update(cluster.image, request, controller_epoch=cluster.controller_epoch, **bounds)
+    assert batch is not None
+    return batch
+
+
+class Follower:
+    """What a broker makes of the batches it is sent."""
+
+    def __init__(self) -> None:
+        self.position = -1
+        self.partitions: dict[tuple[str, int], PartitionState] = {}
+        self.topics: dict[str, TopicState] = {}
+        self.brokers: dict[int, BrokerEndpoint] = {}
+        self.full_batches = 0
+
+    def catch_up(self, cluster: Cluster, broker_id: int, **bounds: Any) -> int:
+        batches = 0
+        while True:
+            request = poll(cluster, broker_id, applied=self.position)
+            batch = build_update(cluster.image, request, controller_epoch=cluster.controller_epoch, **bounds)
+            if batch is None:
+                return batches
+            batches += 1
+            self.apply(batch)
+
+    def apply(self, batch: UpdateBatch) -> None:
+        if batch.full:
+            self.full_batches += 1
+            self.partitions, self.topics, self.brokers = {}, {}, {}
+        self.brokers |= {b.broker_id: b for b in batch.brokers}
+        for broker_id in batch.removed_brokers:
+            del self.brokers[broker_id]
+        self.topics |= {t.topic_id: t for t in batch.topics}
+        for state in batch.partitions:
+            assert state.topic_id in self.topics, "a partition before its topic"
+            known = self.partitions.get((state.topic_id, state.partition))
+            assert known is None or state.partition_epoch >= known.partition_epoch
+            self.partitions[state.topic_id, state.partition] = state
+        for gone in batch.deleted_topics:
+            self.topics.pop(gone, None)
+            self.partitions = {k: v for k, v in self.partitions.items() if k[0] != gone}
+        self.position = batch.sequence
+
+
+def test_the_first_poll_gets_everything_and_the_next_waits() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    batch = answer(cluster, poll(cluster))
+    assert (batch.full, batch.sequence, batch.broker_epoch) == (True, cluster.image.sequence, 1)
+    assert batch.partitions == (cluster.partition(),)
+    assert batch.topics == (cluster.image.topics[topic_id()],)
+    assert [(b.broker_id, b.active) for b in batch.brokers] == [(1, True), (2, True), (3, True)]
+    following = poll(cluster, applied=batch.sequence)
+    assert build_update(cluster.image, following, controller_epoch=1) is None
+
+
+@pytest.mark.parametrize(
+    ("broker_epoch", "broker_id", "error"),
+    [(0, 1, "stale_broker_epoch"), (1, 9, "broker_not_registered")],
+)
+def test_strangers_and_earlier_incarnations_get_an_error(
+    broker_epoch: int, broker_id: int, error: str
+) -> None:
+    cluster = Cluster()
+    request = PollRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+    assert build_update(cluster.image, request, controller_epoch=1) == UpdateBatch(
+        error=error,  # type: ignore[arg-type]
+        controller_epoch=1,
+    )
+
+
+def test_several_changes_of_a_partition_arrive_as_its_latest_state() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3), (2, 3, 1))
+    position = cluster.image.sequence
+    cluster.propose(1, 2)
+    cluster.propose(1, 2, 3)
+    batch = answer(cluster, poll(cluster, applied=position))
+    assert (batch.full, batch.sequence) == (False, position + 2)
+    assert batch.partitions == (cluster.partition(),)
+    assert (batch.topics, batch.brokers) == ((), ())
+
+
+STALE = [
+    ("a new controller", {"controller_epoch": 0}),
+    ("a position from the future", {"applied": 10**6}),
+    ("no position", {"applied": -1}),
+]
+
+
+@pytest.mark.parametrize(("story", "fields"), STALE, ids=[s for s, _ in STALE])
+def test_a_position_that_means_nothing_here_gets_the_full_state(story: str, fields: dict[str, int]) -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    request = poll(cluster, **{"applied": cluster.image.sequence, **fields})
+    assert answer(cluster, request).full, story
+
+
+def test_a_new_incarnation_gets_the_full_state_whatever_position_it_claims() -> None:
+    cluster = Cluster()
+    position = cluster.image.sequence
+    cluster.kill(1)
+    cluster.register(1, "b", last_shutdown=cluster.broker(1).last_shutdown)
+    assert answer(cluster, poll(cluster, applied=position)).full
+
+
+def test_a_broker_that_fell_out_of_the_change_log_gets_the_full_state() -> None:
+    cluster = Cluster()
+    image = ClusterImage(change_log_entries_max=4)
+    replay_all(image, cluster.records)
+    position = image.sequence
+    cluster.create(*[(1, 2, 3)] * 8)
+    replay_all(image, cluster.last.records)
+    request = poll(cluster, applied=position)
+    late = build_update(image, request, controller_epoch=1)
+    assert late is not None
+    assert late.full
+    request = poll(cluster, applied=image.sequence - 4)
+    near = build_update(image, request, controller_epoch=1)
+    assert near is not None
+    assert not near.full
+    assert image.changes_since(image.sequence) == []
+
+
+def test_an_image_rebuilt_under_one_epoch_understands_no_position_it_gave_out_before() -> None:
+    cluster = Cluster()
+    old = cluster.image.sequence
+    image = ClusterImage(start_sequence=old + 1)
+    replay_all(image, cluster.records)
+    update = plan_update(image, poll(cluster, applied=old), controller_epoch=1)
+    assert update is not None
+    assert update.full
+
+
+def test_a_long_delta_comes_in_bounded_parts_in_order() -> None:
+    cluster = Cluster()
+    cluster.create(*[(1, 2, 3), (2, 3, 1)] * 10)
+    follower = Follower()
+    follower.catch_up(cluster, 3)
+    cluster.kill(1)
+    request = poll(cluster, 3, applied=follower.position)
+    first = answer(cluster, request, partitions_max=7)
+    assert (len(first.partitions), first.full) == (7, False)
+    assert follower.catch_up(cluster, 3, partitions_max=7) == 3
+    assert follower.partitions == cluster.image.partitions
+    assert (follower.full_batches, follower.position) == (1, cluster.image.sequence)
+
+
+def test_a_deleted_topic_is_named_until_every_replica_has_acknowledged() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    position = cluster.image.sequence
+    cluster.delete()
+    delta = answer(cluster, poll(cluster, applied=position))
+    assert (delta.deleted_topics, delta.topics, delta.partitions) == ((topic_id(),), (), ())
+    full = answer(cluster, poll(cluster))
+    assert (full.deleted_topics, full.topics, full.partitions) == ((topic_id(),), (), ())
+    cluster.beat_all()
+    assert answer(cluster, poll(cluster)).deleted_topics == ()
+
+
+def test_brokers_are_told_who_joined_died_and_went_but_not_who_waits() -> None:
+    cluster = Cluster()
+    cluster.register(4)
+    position = cluster.image.sequence
+    assert [b.broker_id for b in answer(cluster, poll(cluster)).brokers] == [1, 2, 3]
+    cluster.kill(3)
+    cluster.step(RemoveBroker(wall_ms=0, actor="ann", broker_id=3))
+    cluster.kill(2)
+    cluster.step(AdmitBrokers(wall_ms=0, actor="ann", broker_ids=(4,)))
+    delta = answer(cluster, poll(cluster, applied=position))
+    assert delta.removed_brokers == (3,)
+    assert sorted((b.broker_id, b.active) for b in delta.brokers) == [(2, False), (4, False)]
+
+
+def test_every_batch_carries_the_clusters_defaults_whole() -> None:
+    cluster = Cluster()
+    position = cluster.image.sequence
+    configs: dict[str, str | None] = {"log.retention.ms": "5"}
+    cluster.step(ConfigureCluster(wall_ms=0, actor="ann", configs=configs))
+    assert answer(cluster, poll(cluster, applied=position)).cluster_configs == configs
+    position = cluster.image.sequence
+    configs = {"log.retention.ms": None}
+    cluster.step(ConfigureCluster(wall_ms=0, actor="ann", configs=configs))
+    assert answer(cluster, poll(cluster, applied=position)).cluster_configs == {}
+
+
+def test_partitions_are_told_with_their_topic_even_when_records_are_published_one_by_one() -> None:
+    cluster = Cluster()
+    published = ClusterImage()
+    replay_all(published, cluster.records)
+    position = published.sequence
+    cluster.create((1, 2, 3), (2, 3, 1))
+    follower = Follower()
+    follower.apply(answer(cluster, poll(cluster)))
+    told: list[tuple[int, int]] = []
+    for record in cluster.last.records:
+        published.replay(record)
+        request = poll(cluster, applied=position)
+        batch = build_update(published, request, controller_epoch=1)
+        assert batch is not None
+        told.append((len(batch.topics), len(batch.partitions)))
+        position = batch.sequence
+    assert told == [(0, 0), (0, 0), (1, 2)]
+
+
+def test_equal_ranges_have_equal_content_for_every_broker() -> None:
+    cluster = Cluster()
+    cluster.create((1, 2, 3))
+    position = cluster.image.sequence
+    cluster.propose(1, 2)
+    ranges = {
+        plan_update(cluster.image, poll(cluster, b, applied=position), controller_epoch=1) for b in (1, 2, 3)
+    }
+    (update,) = ranges
+    assert update is not None
+    contents = [build_range(cluster.image, update, controller_epoch=1, broker_epoch=7) for _ in range(2)]
+    assert contents[0] == contents[1]
+
+
+def test_a_bounded_delta_never_brings_a_partition_before_its_topic() -> None:
+    cluster = Cluster()
+    follower = Follower()
+    follower.catch_up(cluster, 1)
+    cluster.create(*[(1, 2, 3)] * 10)
+    cluster.create((1, 2, 3), number=1)
+    assert follower.catch_up(cluster, 1, partitions_max=4) > 1
+    assert follower.partitions == cluster.image.partitions
+    assert follower.full_batches == 1

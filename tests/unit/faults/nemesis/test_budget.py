@@ -1,0 +1,128 @@
+"""What the nemesis may strike: never so much that a loss would be its own doing."""
+
+from __future__ import annotations
+
+import random
+from typing import cast
+
+import pytest
+
+from localcluster.rest import RestPartition
+from tests.faults.hosts.cluster import HostCluster
+from tests.faults.nemesis.arena import Arena, Ongoing
+from tests.faults.nemesis.kinds import Kind
+from tests.faults.nemesis.schedule import Bag, Nemesis
+
+HOSTS = [f"broker-{number}" for number in range(1, 6)]
+
+
+class StagedArena(Arena):
+    """An arena without a cluster: five brokers, and partitions as the test says."""
+
+    staged: list[RestPartition] | None = None
+
+    @property
+    def brokers(self) -> list[str]:
+        return HOSTS
+
+    def is_back(self, host: str) -> bool:
+        return True
+
+    def views(self) -> list[RestPartition] | None:
+        return self.staged
+
+
+def arena(*views: RestPartition, seed: int = 1) -> StagedArena:
+    staged = StagedArena(cast("HostCluster", None), "ledger", random.Random(seed))
+    staged.staged = list(views)
+    return staged
+
+
+def view(
+    partition: int, leader: int | None, replicas: tuple[int, ...], isr: tuple[int, ...]
+) -> RestPartition:
+    return RestPartition(partition, leader, 1, replicas, isr, (), {})
+
+
+def fault(*victims: str, is_lossy: bool = False) -> Ongoing:
+    return Ongoing("test", victims, "test", lambda: None, is_lossy)
+
+
+def test_two_brokers_a_controller_and_a_zookeeper_server_are_harmed_at_most() -> None:
+    struck = arena()
+    struck.add(fault("broker-1"))
+    assert struck.may_harm("broker-2")
+    assert not struck.may_harm("broker-1")
+    assert not struck.may_harm("broker-2", "broker-3")
+    struck.add(fault("controller-1"))
+    assert not struck.may_harm("controller-2")
+    assert struck.may_harm("zookeeper-1")
+    assert not struck.may_harm("zookeeper-1", "zookeeper-2")
+
+
+def test_the_leader_of_most_is_picked_while_it_may_be_harmed() -> None:
+    struck = arena(view(0, 2, (1, 2, 3), (1, 2)), view(1, 2, (1, 2, 3), (2, 3)), view(2, 1, (1, 2, 3), (1,)))
+    assert struck.pick_leader() == "broker-2"
+    struck.add(fault("broker-2"))
+    assert struck.pick_leader() is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_only_in_sync_member_of_a_partition_never_loses_its_log(seed: int) -> None:
+    struck = arena(view(0, 1, (1, 2, 3), (1,)), view(1, 4, (3, 4, 5), (4, 5)), seed=seed)
+    assert struck.pick_lossy() != "broker-1"
+
+
+def test_a_lossy_fault_waits_for_the_victim_of_the_last_to_be_whole() -> None:
+    whole, behind = view(0, 2, (1, 2, 3), (1, 2, 3)), view(0, 2, (1, 2, 3), (2, 3))
+    struck = arena(whole)
+    first = fault("broker-1", is_lossy=True)
+    struck.add(first)
+    assert struck.pick_lossy() is None
+    struck.remove(first)
+    struck.staged = [behind]
+    assert struck.pick_lossy() is None
+    struck.staged = [whole]
+    assert struck.pick_lossy() in HOSTS
+    struck.staged = [behind]
+    assert struck.pick_lossy() in HOSTS  # Once whole, it is as good as any.
+
+
+def test_without_a_view_no_log_is_touched() -> None:
+    struck = arena()
+    struck.staged = None
+    assert struck.pick_lossy() is None
+
+
+def test_the_bag_gives_each_kind_once_before_any_twice_and_does_not_wait_for_what_can_not_strike() -> None:
+    blocked = {"c"}
+
+    def kind(name: str) -> Kind:
+        return Kind(name, lambda _: None if name in blocked else fault("broker-1"), (1, 1))
+
+    bag = Bag([kind(name) for name in "abc"], random.Random(3))
+    ground = arena()
+    drawn = [bag.strike(ground) for _ in range(2)]
+    assert sorted(found[0].name for found in drawn if found) == ["a", "b"]
+    again = bag.strike(ground)
+    assert again is not None
+    assert again[0].name in {"a", "b"}
+    blocked.clear()
+    last = bag.strike(ground)
+    assert last is not None
+    assert last[0].name == "c"
+    blocked.update("abc")
+    assert bag.strike(ground) is None
+
+
+def test_every_fault_is_healed_in_the_end_and_noted() -> None:
+    healed: list[str] = []
+
+    def strike(_: Arena) -> Ongoing:
+        return Ongoing("test", ("broker-1",), "test", lambda: healed.append("broker-1"))
+
+    nemesis = Nemesis(arena(), [Kind("test", strike, (60, 60))], tell=lambda line: None, check=lambda: None)
+    nemesis.run(0.2)
+    assert healed == ["broker-1"]
+    assert [done.kind for done in nemesis.done] == ["test"]
+    assert nemesis.arena.ongoing == []

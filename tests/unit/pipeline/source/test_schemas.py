@@ -1,0 +1,49 @@
+"""Spark's columns and the decoder's: the one must be exactly what Spark makes of the other."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StructField, StructType
+
+from pipeline.errors import InvalidOption
+from pipeline.records.decode import RECORD_COLUMNS, record_schema
+from pipeline.records.headers import HEADER_SCHEMA
+from pipeline.source.options import RowShape, SourceView
+from pipeline.source.schemas import BATCHES, RECORDS, check_schema, columns_of, schema_of
+
+
+@pytest.mark.parametrize("columns", [None, RECORD_COLUMNS, ("value", "offset"), ("headers",)])
+@pytest.mark.parametrize("include_headers", [False, True])
+def test_records_have_the_schema_that_spark_expects_of_arrow(
+    columns: tuple[str, ...] | None, include_headers: bool
+) -> None:
+    shape = RowShape(SourceView.RECORDS, columns, include_headers)
+    spark = to_arrow_schema(schema_of(shape), timezone="UTC")
+    assert spark.equals(record_schema(columns_of(shape)))
+
+
+def test_batches_have_it_too() -> None:
+    shape = RowShape(SourceView.BATCHES)
+    assert to_arrow_schema(schema_of(shape), timezone="UTC").equals(HEADER_SCHEMA)
+    assert tuple(BATCHES) == (*HEADER_SCHEMA.names, "raw")
+
+
+def test_headers_are_there_when_they_are_included_or_named() -> None:
+    assert columns_of(RowShape()) == tuple(RECORDS)[:-1]
+    assert columns_of(RowShape(include_headers=True)) == tuple(RECORDS)
+    assert columns_of(RowShape(columns=("headers", "key"))) == ("headers", "key")
+
+
+def test_columns_that_a_view_lacks_are_refused() -> None:
+    with pytest.raises(InvalidOption, match="view 'offsets' has no value; it has topic, partition, earliest"):
+        columns_of(RowShape(SourceView.OFFSETS, ("value",)))
+
+
+def test_a_schema_of_the_users_own_is_refused() -> None:
+    check_schema(schema_of(RowShape()), RowShape())
+    with pytest.raises(InvalidOption, match="fixed schema"):
+        check_schema(StructType([StructField("value", LongType())]), RowShape())

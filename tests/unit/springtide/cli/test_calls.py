@@ -1,0 +1,463 @@
+"""What each command asks of the API, and that the API has it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import httpx
+import pytest
+
+from springtide.cli.call import Call, UsageError, address
+from springtide.cli.catalogue import COMMANDS
+from springtide.cli.command import Command, CommandKind
+from springtide.cli.parser import build_parser
+from springtide.cli.run import Exit
+from tests.kit.springtide.cli import body_of, ok, run
+
+OPENAPI = json.loads((Path(__file__).parents[4] / "openapi" / "springtide.json").read_text())
+
+
+def first_request(line: str) -> httpx.Request:
+    return run(lambda request: ok({"items": []}), *shlex.split(line)).asked[0]
+
+
+def test_a_topic_is_created_from_kafkas_options() -> None:
+    request = first_request(
+        "topics create orders --partitions 12 --replication-factor 3 --config min.insync.replicas=2 "
+        "--config retention.ms=1=2 --if-not-exists --reason Monday"
+    )
+    assert (request.method, request.url.path) == ("POST", "/clusters/prod/topics")
+    assert body_of(request) == {
+        "name": "orders",
+        "partitions": 12,
+        "replication_factor": 3,
+        "configs": {"min.insync.replicas": "2", "retention.ms": "1=2"},
+        "if_not_exists": True,
+        "reason": "Monday",
+    }
+
+
+def test_what_is_left_out_is_left_to_the_cluster() -> None:
+    assert body_of(first_request("topics create orders")) == {"name": "orders", "configs": {}}
+
+
+def test_an_assignment_is_written_as_kafkas_tools_write_it() -> None:
+    body = body_of(first_request("topics create orders --replica-assignment 1:2:3,2:3:1"))
+    assert body["assignments"] == [[1, 2, 3], [2, 3, 1]]
+
+
+def test_brokers_are_added_in_one_request() -> None:
+    request = first_request("brokers add 4@store4:9092/r2 5@[fd00::5]:9092 --rebalance none")
+    assert (request.method, request.url.path) == ("POST", "/clusters/prod/brokers")
+    assert body_of(request) == {
+        "brokers": [
+            {"broker_id": 4, "endpoint": "store4:9092", "rack": "r2"},
+            {"broker_id": 5, "endpoint": "[fd00::5]:9092"},
+        ],
+        "rebalance": {"mode": "none"},
+    }
+
+
+def test_a_broker_takes_anothers_place() -> None:
+    request = first_request("brokers replace 3 5@store5:9092/r1 --throttle 1000")
+    assert (request.method, request.url.path) == ("POST", "/clusters/prod/brokers")
+    assert body_of(request) == {
+        "brokers": [{"broker_id": 5, "endpoint": "store5:9092", "rack": "r1", "replaces": 3}],
+        "rebalance": {"throttle_bytes_per_s": 1000},
+    }
+
+
+def test_a_broker_is_drained_at_a_rate_and_later() -> None:
+    request = first_request(
+        "brokers drain 3 --throttle 50000000 --max-concurrent-moves 4 --not-before 2026-11-22T02:00:00Z"
+    )
+    assert (request.method, request.url.path) == ("POST", "/clusters/prod/brokers/3:drain")
+    assert body_of(request) == {
+        "throttle_bytes_per_s": 50_000_000,
+        "max_concurrent_moves": 4,
+        "not_before": "2026-11-22T02:00:00Z",
+    }
+    assert body_of(first_request("brokers drain 3")) == {}
+
+
+def test_a_deletion_has_its_reason_in_the_query_and_its_condition_in_a_header() -> None:
+    request = first_request("""topics delete orders --reason 'two words' --if-match '"17.ab"' --dry-run""")
+    assert (request.method, request.url.path) == ("DELETE", "/clusters/prod/topics/orders")
+    assert dict(request.url.params) == {"dry_run": "true", "reason": "two words"}
+    assert request.headers["if-match"] == '"17.ab"'
+    assert request.content == b""
+
+
+def test_elections_name_their_kind() -> None:
+    preferred = first_request("elect-leader orders 0")
+    assert preferred.url.path == "/clusters/prod/topics/orders/partitions/0:elect-leader"
+    assert body_of(preferred) == {"election": "preferred"}
+    unclean = first_request(
+        "elect-leader orders 0 --election-type unclean --broker-id 2 --partition-epoch 0 --reason lost"
+    )
+    assert body_of(unclean) == {
+        "election": "unclean",
+        "broker_id": 2,
+        "partition_epoch": 0,
+        "reason": "lost",
+    }
+
+
+def test_an_unclean_election_is_not_asked_for_by_half() -> None:
+    ran = run(
+        lambda request: ok({}),
+        "elect-leader",
+        "orders",
+        "0",
+        "--election-type",
+        "unclean",
+        "--broker-id",
+        "2",
+    )
+    assert (ran.status, ran.asked) == (2, [])
+    assert "--partition-epoch, --reason too" in ran.err
+
+
+def test_partitions_are_a_topics_or_the_clusters() -> None:
+    assert first_request("partitions list orders").url.path == "/clusters/prod/topics/orders/partitions"
+    assert first_request("partitions list").url.path == "/clusters/prod/partitions"
+
+
+def test_a_broker_is_cordoned_demoted_and_taken_back() -> None:
+    cordon = first_request("brokers cordon 3 --reason full")
+    assert (cordon.method, cordon.url.path) == ("PATCH", "/clusters/prod/brokers/3")
+    assert body_of(cordon) == {"cordoned": True, "reason": "full"}
+    assert body_of(first_request("brokers uncordon 3")) == {"cordoned": False}
+    demote = first_request("""brokers demote 3 --if-match '"1.a"'""")
+    assert (demote.method, demote.url.path) == ("POST", "/clusters/prod/brokers/3:demote")
+    assert (body_of(demote), demote.headers["if-match"]) == ({}, '"1.a"')
+    assert first_request("brokers return 3").url.path == "/clusters/prod/brokers/3:return"
+    remove = first_request("brokers remove 3 --reason old")
+    assert (remove.method, str(remove.url.copy_with(query=None)), dict(remove.url.params)) == (
+        "DELETE",
+        "http://ctl1:8080/clusters/prod/brokers/3",
+        {"reason": "old"},
+    )
+
+
+def test_preferred_leaders_are_elected_for_all_for_topics_or_for_partitions() -> None:
+    everything = first_request("elect-preferred")
+    assert everything.url.path == "/clusters/prod/partitions:elect-preferred"
+    assert body_of(everything) == {}
+    assert body_of(first_request("elect-preferred a b")) == {"topics": ["a", "b"]}
+    assert body_of(first_request("elect-preferred --partition a-b-0 --partition c-12")) == {
+        "partitions": [{"topic": "a-b", "partition": 0}, {"topic": "c", "partition": 12}]
+    }
+    both = run(lambda request: ok({}), "elect-preferred", "a", "--partition", "a-0")
+    assert (both.status, both.asked) == (2, [])
+
+
+def test_a_topic_gets_more_partitions() -> None:
+    request = first_request("topics add-partitions orders 13 --replica-assignment 2:3:1")
+    assert (request.method, request.url.path) == ("PATCH", "/clusters/prod/topics/orders")
+    assert body_of(request) == {"partitions": 13, "assignments": [[2, 3, 1]]}
+
+
+def test_settings_are_set_and_unset_in_one_request() -> None:
+    line = "configs alter retention.ms=5 min.insync.replicas=2 --topic orders --unset segment.ms"
+    request = first_request(line)
+    assert (request.method, request.url.path) == ("POST", "/clusters/prod/topics/orders/configs:alter")
+    assert body_of(request) == {
+        "configs": {"retention.ms": "5", "min.insync.replicas": "2", "segment.ms": None}
+    }
+    of_broker = first_request("configs alter --broker 0 a=1")
+    assert of_broker.url.path == "/clusters/prod/brokers/0/configs:alter"
+    assert first_request("configs alter --defaults a=1").url.path == "/clusters/prod/configs:alter"
+    assert first_request("configs show a --defaults").url.path == "/clusters/prod/configs/a"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "configs alter --topic orders",
+        "configs alter --topic orders a=1 --unset a",
+        "configs alter --topic orders a=1 a=2",
+        "configs alter a=1",
+        "configs alter a=1 --topic orders --defaults",
+        "configs list --broker 0 --topic orders",
+    ],
+)
+def test_whose_settings_and_which_values_is_never_guessed(line: str) -> None:
+    ran = run(lambda request: ok({}), *line.split())
+    assert (ran.status, ran.asked) == (2, [])
+
+
+def test_a_move_is_throttled_at_its_start_and_later() -> None:
+    start = first_request("reassignments start orders 0 4:2:3 --throttle 500")
+    assert body_of(start) == {"replicas": [4, 2, 3], "throttle_bytes_per_s": 500}
+    later = first_request("operations throttle op_1 700 --reason night")
+    assert (later.method, later.url.path) == ("PATCH", "/operations/op_1")
+    assert body_of(later) == {"throttle_bytes_per_s": 700, "reason": "night"}
+    assert body_of(first_request("operations throttle op_1 none")) == {"throttle_bytes_per_s": None}
+
+
+def test_replicas_are_moved_and_brought_back() -> None:
+    start = first_request("reassignments start orders 0 4:2:3 --reason old")
+    assert (start.method, start.url.path) == ("PUT", "/clusters/prod/topics/orders/partitions/0/assignment")
+    assert body_of(start) == {"replicas": [4, 2, 3], "reason": "old"}
+    cancel = first_request("reassignments cancel orders 0 --reason slow --dry-run")
+    assert (cancel.method, cancel.url.path) == ("DELETE", start.url.path)
+    assert dict(cancel.url.params) == {"dry_run": "true", "reason": "slow"}
+    stopped = first_request("operations cancel op_1 --reason slow")
+    assert (stopped.method, stopped.url.path) == ("POST", "/operations/op_1:cancel")
+    assert body_of(stopped) == {"reason": "slow"}
+
+
+@pytest.mark.parametrize("typed", ["y\n", "Yes\n"])
+def test_a_person_who_says_yes_deletes_a_topic(typed: str) -> None:
+    ran = run(lambda request: ok({}), "topics", "delete", "orders", typed=typed)
+    assert (ran.status, [request.method for request in ran.asked]) == (0, ["DELETE"])
+    assert ran.out.startswith("Delete topic orders of cluster prod, with all its records? [y/N] ")
+
+
+@pytest.mark.parametrize("typed", ["\n", "n\n", "orders\n", ""])
+def test_a_person_who_says_anything_else_deletes_nothing(typed: str) -> None:
+    ran = run(lambda request: ok({}), "topics", "delete", "orders", "--output", "json", typed=typed)
+    assert (ran.status, ran.asked, ran.err) == (1, [], "nothing was changed\n")
+    assert ran.out.endswith("[y/N] ")
+
+
+@pytest.mark.parametrize(("option", "typed"), [("--yes", "n\n"), ("--dry-run", "n\n"), ("--yes", None)])
+def test_who_says_yes_beforehand_or_changes_nothing_is_not_asked(option: str, typed: str | None) -> None:
+    ran = run(lambda request: ok({}), "topics", "delete", "orders", option, typed=typed)
+    assert (ran.status, "[y/N]" in ran.out, len(ran.asked)) == (0, False, 1)
+
+
+def test_a_person_is_one_whose_standard_input_and_output_are_terminals() -> None:
+    ours, theirs = pty.openpty()
+    line = [
+        sys.executable,
+        "-m",
+        "springtide",
+        "--cluster",
+        "prod",
+        "--timeout",
+        "0",
+        "topics",
+        "delete",
+        "x",
+    ]
+    try:
+        os.write(ours, b"n\n")
+        at_terminal = subprocess.run(
+            line, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, check=False, timeout=60
+        )
+        assert at_terminal.returncode == Exit.REFUSED
+        assert at_terminal.stderr == b"nothing was changed\n"
+        assert b"[y/N]" in os.read(ours, 4_096)
+        nowhere = [*line, "--url", "127.0.0.1:1"]
+        in_pipe = subprocess.run(nowhere, stdin=theirs, capture_output=True, check=False, timeout=60)
+        assert in_pipe.returncode == Exit.UNREACHABLE
+        assert in_pipe.stdout == b""
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_without_a_person_nothing_is_asked() -> None:
+    ran = run(lambda request: ok({}), "topics", "delete", "orders")
+    assert (ran.status, "[y/N]" in ran.out, len(ran.asked)) == (0, False, 1)
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_would_change_the_address_is_refused(name: str) -> None:
+    ran = run(lambda request: ok({}), "topics", "delete", name)
+    assert (ran.status, ran.asked) == (2, [])
+
+
+def test_a_name_is_one_segment_of_the_path_whatever_is_in_it() -> None:
+    assert address("topics", "a/b?c#d%20 é:x") == "/topics/a%2Fb%3Fc%23d%2520%20%C3%A9%3Ax"
+    request = first_request("topics show 'a/b%41'")
+    assert request.url.raw_path == b"/clusters/prod/topics/a%2Fb%2541"
+    with pytest.raises(UsageError):
+        address("topics", "..")
+
+
+def test_a_setting_twice_is_refused_rather_than_guessed() -> None:
+    ran = run(lambda request: ok({}), "topics", "create", "t", "--config", "a=1", "--config", "a=2")
+    assert (ran.status, ran.asked) == (2, [])
+    assert "'a' is given twice" in ran.err
+
+
+def test_who_asks_and_what_for_travels_with_every_request() -> None:
+    ran = run(lambda request: ok({}), "brokers", "show", "1", "--actor", "alice")
+    assert ran.asked[0].headers["x-actor"] == "alice"
+    assert ran.asked[0].headers["user-agent"].startswith("springtide/")
+
+
+def test_what_is_lost_together_is_asked_together() -> None:
+    request = first_request("resilience broker:3 rack:r1")
+    assert request.url.params.get_list("lose") == ["broker:3", "rack:r1"]
+
+
+def test_a_read_and_a_dry_run_have_no_key() -> None:
+    assert run(lambda request: ok({}), "brokers", "show", "1").keys == [None]
+    assert run(lambda request: ok({}), "topics", "create", "t", "--dry-run").keys == [None]
+    assert run(lambda request: ok({}), "topics", "create", "t", "--idempotency-key", "k").keys == ["k"]
+
+
+# -- the API has what the commands ask for --
+
+
+def calls() -> Iterator[tuple[str, Command, Call]]:
+    parser = build_parser(COMMANDS, version="1")
+    for command in COMMANDS:
+        for example in command.examples:
+            if command.kind is CommandKind.COMPLETION:
+                continue
+            options = parser.parse_args(shlex.split(example.partition(" | ")[0]))
+            options.cluster = "prod"
+            yield example, command, command.call(options)
+
+
+def operation_of(call: Call) -> dict[str, Any]:
+    """Of the document's templates, the one with the most fixed text that the path fits."""
+    fitting = [
+        template
+        for template, methods in OPENAPI["paths"].items()
+        if call.method.lower() in methods
+        and re.fullmatch(re.sub(r"\\{[a-z_]+\\}", "[^/:]+", re.escape(template)), call.path)
+    ]
+    assert fitting, f"the API has no {call.method} {call.path}"
+    best = max(fitting, key=lambda template: len(re.sub(r"\{[a-z_]+\}", "", template)))
+    operation: dict[str, Any] = OPENAPI["paths"][best][call.method.lower()]
+    return operation
+
+
+@pytest.mark.parametrize(("example", "command", "call"), [pytest.param(*c, id=c[0]) for c in calls()])
+def test_the_api_takes_what_the_example_asks(example: str, command: Command, call: Call) -> None:
+    operation = operation_of(call)
+    known = {item["name"] for item in operation.get("parameters", ()) if item["in"] == "query"}
+    paged = {"limit", "page_token"} if command.kind is CommandKind.LIST and command.is_paged else set()
+    assert set(call.query) | paged <= known
+    if call.body is not None:
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        names = [choice["$ref"].rpartition("/")[2] for choice in schema.get("oneOf", [schema])]
+        bodies = [OPENAPI["components"]["schemas"][name] for name in names]
+        assert any(
+            set(call.body) <= set(body["properties"]) and set(body.get("required", ())) <= set(call.body)
+            for body in bodies
+        ), (example, call.body)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "audit list --kind change --entity topic --topic t --partition 0 --broker 1 --by a --cause c "
+        "--operation op_1 --request-id r --since 2026-11-21T00:00:00Z --until 2026-11-22T00:00:00Z",
+        "operations list --state running --kind broker_add --by a --since 2026-11-21T00:00:00Z",
+        "audit verify --from-seq 1 --to-seq 5",
+        "assignment --as-of 2026-11-21T00:00:00Z --topic t",
+        "brokers list --state active --sort=-leaders",
+        "topics list --sort=-partitions",
+        "partitions list --state online",
+        "resilience broker:3 --state leaderless",
+        "reassignments list --topic t --blocked",
+    ],
+)
+def test_every_filter_is_one_of_the_apis(line: str) -> None:
+    request = run(lambda request: ok({"items": []}), *shlex.split(line)).asked[0]
+    asked = dict(parse_qsl(request.url.query.decode()))
+    operation = operation_of(Call(method="GET", path=request.url.path))
+    known = {item["name"] for item in operation["parameters"] if item["in"] == "query"}
+    assert set(asked) <= known
+    # Every option that was given has arrived.
+    assert len(asked) >= line.count("--")
+
+
+def test_every_columns_field_is_in_the_apis_answer() -> None:
+    for _, command, call in calls():
+        if command.kind is not CommandKind.LIST:
+            continue
+        answer = operation_of(call)["responses"]["200"]["content"]["application/json"]["schema"]
+        item = resolve(resolve(answer)["properties"]["items"]["items"])
+        for column in command.columns:
+            schema = item
+            for name in column.path.split("."):
+                assert name in schema["properties"], (command.words, column.path)
+                schema = resolve(schema["properties"][name])
+
+
+def resolve(schema: dict[str, Any]) -> dict[str, Any]:
+    """Follows a reference, and the branch of `X | null` that is not null."""
+    if "anyOf" in schema:
+        schema = next(branch for branch in schema["anyOf"] if branch.get("type") != "null")
+    if "$ref" in schema:
+        found: dict[str, Any] = OPENAPI["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        return found
+    return schema
+
+
+def test_a_plan_has_one_goal_written_as_options() -> None:
+    request = first_request("plans make --drain 3 --drain 4 --expires-in 60 --reason 'a new rack'")
+    assert (request.method, request.url.path) == ("POST", "/clusters/prod/plans")
+    assert body_of(request) == {
+        "goal": {"kind": "drain", "broker_ids": [3, 4]},
+        "expires_in_s": 60,
+        "reason": "a new rack",
+    }
+    goals = {
+        "--rebalance": {"kind": "rebalance", "mode": "full"},
+        "--onto 4 --onto 5": {"kind": "rebalance", "mode": "new_only", "new_broker_ids": [4, 5]},
+        "--replace 3:4": {"kind": "replace", "broker_id": 3, "replacement": 4},
+        "--replication-factor a=b=3": {
+            "kind": "change_replication_factor",
+            "topic": "a=b",
+            "replication_factor": 3,
+        },
+        "--separate": {"kind": "separate_replicas"},
+        "--assign or-ders-0=4:2": {
+            "kind": "assign",
+            "assignments": [{"topic": "or-ders", "partition": 0, "replicas": [4, 2]}],
+        },
+    }
+    for options, goal in goals.items():
+        assert body_of(first_request(f"plans make {options}")) == {"goal": goal}
+
+
+@pytest.mark.parametrize(
+    "options", ["", "--drain 3 --separate", "--replace 3", "--replication-factor orders"]
+)
+def test_a_plan_without_one_plain_goal_is_a_usage_error(options: str) -> None:
+    assert run(lambda _: ok({}), "plans", "make", *options.split()).status == 2
+
+
+def test_an_assignment_without_a_partition_is_one_too() -> None:
+    with pytest.raises(SystemExit) as exited:
+        run(lambda _: ok({}), "plans", "make", "--assign", "orders=1")
+    assert exited.value.code == 2
+
+
+def test_how_a_plan_is_carried_out_and_an_operation_is_steered() -> None:
+    request = first_request(
+        "plans execute plan_1 --throttle 5 --max-concurrent-moves 2 --bytes-max 0 --drifted re_plan"
+    )
+    assert request.url.path == "/clusters/prod/plans/plan_1:execute"
+    assert body_of(request) == {
+        "throttle_bytes_per_s": 5,
+        "max_concurrent_moves": 2,
+        "bytes_max": 0,
+        "drifted": "re_plan",
+    }
+    request = first_request("operations cancel op_1 --keep")
+    assert (request.url.path, request.url.query) == ("/operations/op_1:cancel", b"mode=keep")
+    assert first_request("operations cancel op_1").url.query == b""
+    request = first_request("operations undo op_1 --skip-conflicts --not-before 2026-11-22T02:00:00Z")
+    assert body_of(request) == {"skip_conflicts": True, "not_before": "2026-11-22T02:00:00Z"}
+    assert first_request("operations pause op_1").url.path == "/operations/op_1:pause"
+    assert first_request("operations moves op_1 --fate moving").url.params["fate"] == "moving"

@@ -1,0 +1,66 @@
+"""How the tests are arranged stays as tests/README.md says."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+ROOT = TESTS.parent
+#: What they share is in the kit; the other folders are programs with tests of their own.
+ONLY_TESTS = ("browser", "integration", "interop", "unit")
+
+
+def imported(path: Path) -> set[str]:
+    """The whole name of each module that a file may import: of `from a import b` both a and a.b."""
+    package = path.relative_to(ROOT).parent.parts
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            beginning = package[: len(package) - node.level + 1] if node.level else ()
+            origin = ".".join((*beginning, *filter(None, [node.module])))
+            found |= {origin, *(f"{origin}.{name.name}" for name in node.names)}
+    return found
+
+
+def test_no_module_imports_a_test() -> None:
+    wrong = {
+        f"{path.relative_to(ROOT)}: {module}"
+        for path in TESTS.rglob("*.py")
+        for module in imported(path)
+        if module.startswith(("tests.", "test_"))
+        and any(part.startswith("test_") for part in module.split("."))
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize("folder", ONLY_TESTS)
+def test_a_folder_of_tests_holds_nothing_else(folder: str) -> None:
+    names = {path.name for path in (TESTS / folder).rglob("*.py")}
+    assert {name for name in names if not name.startswith("test_")} <= {"conftest.py", "__init__.py"}
+
+
+def test_each_folder_of_unit_tests_is_named_after_the_folder_it_tests() -> None:
+    """A product's folder, or the folder of tests whose code these tests try."""
+    unit = TESTS / "unit"
+    folders = {path.parent.relative_to(unit) for path in unit.rglob("test_*.py")} - {Path()}
+    assert folders
+    assert {str(one) for one in folders if not ((ROOT / one).is_dir() or (TESTS / one).is_dir())} == set()
+
+
+def test_each_test_file_that_a_document_names_is_there_once() -> None:
+    files = [path.relative_to(ROOT).as_posix() for path in TESTS.rglob("test_*.py")]
+    named = {
+        (document.name, name)
+        for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), TESTS / "README.md")
+        for name in re.findall(r"`((?:[\w/]+/)?test_\w+\.py)`", document.read_text(encoding="utf-8"))
+    }
+    assert named
+    assert {
+        (where, name) for where, name in named if sum(f"/{f}".endswith(f"/{name}") for f in files) != 1
+    } == set()

@@ -1,0 +1,83 @@
+"""requirements.lock: what `make` and the image install is what pyproject.toml asks for, on every Python."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
+LOCKED: dict[str, str] = dict(
+    line.split("==")
+    for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    if not line.startswith("#")
+)
+BUILD = {"setuptools"}
+"""Where a package is built, and not where it runs."""
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+MACHINES = ("x86_64", "aarch64")
+
+
+def asked_by(name: str, extra: str) -> list[Requirement]:
+    """Return what a package asks for, or what one extra of it adds; markers are not looked at yet."""
+    if name == "springtide":
+        return [
+            Requirement(line)
+            for line in (PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"])
+        ]
+    return [Requirement(line) for line in metadata.requires(name) or []]
+
+
+def needed(python: str, machine: str) -> list[Requirement]:
+    """Return every requirement of `.[dev]` there: its own, and those of the packages that it brings."""
+    there: dict[str, str] = {
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "platform_machine": machine,
+    }
+    seen: set[tuple[str, str]] = set()
+    found, waiting = [], [Requirement("springtide[dev]")]
+    while waiting:
+        one = waiting.pop()
+        found.append(one)
+        name = canonicalize_name(one.name)
+        for extra in ("", *one.extras):
+            if (name, extra) not in seen and (name in LOCKED or name == "springtide"):
+                seen.add((name, extra))
+                environment: dict[str, Any] = {**default_environment(), **there, "extra": extra}
+                waiting += [
+                    each
+                    for each in asked_by(name, extra)
+                    if each.marker is None or each.marker.evaluate(environment)
+                ]
+    return [one for one in found if one.name != "springtide"]
+
+
+def satisfied(one: Requirement) -> bool:
+    return one.specifier.contains(LOCKED.get(canonicalize_name(one.name), "0.dev0"))
+
+
+def test_the_lock_has_a_version_within_each_range_of_ours() -> None:
+    extras = PROJECT["optional-dependencies"].values()
+    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]
+    ours = [Requirement(line) for line in (*lines, *PYPROJECT["build-system"]["requires"])]
+    assert [str(one) for one in ours if one.name != "springtide" and not satisfied(one)] == []
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_lock_is_whole_and_has_nothing_else(python: str, machine: str) -> None:
+    installed: dict[str, str] = {canonicalize_name(one.name): one.version for one in metadata.distributions()}
+    if any(installed.get(name) != LOCKED[name] for name in set(LOCKED) - BUILD):
+        pytest.skip("this environment has other versions than the lock (LOCKED=0)")
+    asked = needed(python, machine)
+    assert [str(one) for one in asked if not satisfied(one)] == []
+    assert {canonicalize_name(one.name) for one in asked} == set(LOCKED) - BUILD
