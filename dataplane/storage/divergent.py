@@ -21,7 +21,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 
 from dataplane.core.log_port import LogChanged, LogError
-from dataplane.storage.disk import Disk, File
+from dataplane.storage.disk import Disk, File, replace_durably
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.partition_log import PartitionLog
 from springtide.wire.framing import FileChunk
@@ -130,25 +130,26 @@ def _free_path(disk: Disk, stem: str) -> str | None:
 
 
 def _write(disk: Disk, directory: str, path: str, log: PartitionLog, aside: DivergentRange) -> WrittenAside:
-    batches = f"{path}.batches"
+    batches, description = f"{path}.batches", f"{path}.json"
     changes = log.changes
-    file = disk.open(batches, create=True)
     try:
-        size = _copy(log, file, aside.first_offset, aside.next_offset)
-        file.fsync()
+        with closing(disk.open(batches, create=True)) as file:
+            size = _copy(log, file, aside.first_offset, aside.next_offset)
+            file.fsync()
         _check_unchanged(log, changes)
+        disk.fsync_dir(directory)
+        # The description last, and at once: where it stands, the batches are whole.
+        replace_durably(
+            disk, description, json.dumps(asdict(aside) | {"size_bytes": size}, indent=2).encode() + b"\n"
+        )
+        disk.fsync_dir(directory.rpartition("/")[0])
     except (OSError, LogError):
-        file.close()
-        disk.unlink(batches)  # half a copy would pass for a whole one, and fill a full disk
+        # Half a copy would pass for a whole one, and one at each try would fill a full disk.
+        for left in (description, f"{description}.tmp", batches):
+            if disk.exists(left):
+                disk.unlink(left)
         _check_unchanged(log, changes)  # bytes that the loop has cut are no failure of the disk
         raise
-    file.close()
-    # The description last: where it stands, the batches are whole.
-    with closing(disk.open(f"{path}.json", create=True)) as description:
-        description.pwrite(json.dumps(asdict(aside) | {"size_bytes": size}, indent=2).encode() + b"\n", 0)
-        description.fsync()
-    disk.fsync_dir(directory)
-    disk.fsync_dir(directory.rpartition("/")[0])
     return WrittenAside(batches, size)
 
 

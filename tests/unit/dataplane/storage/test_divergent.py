@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
+from random import Random
+
 import pytest
 
 from dataplane.core.log_port import LogChanged
-from dataplane.storage.divergent import FoundAside, WrittenAside, list_aside, write_aside
+from dataplane.storage.divergent import FoundAside, NotWritten, WrittenAside, list_aside, write_aside
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.partition_log import LogOptions
 from dataplane.storage.recovery import OpenedLog
@@ -16,13 +20,18 @@ from tests.simulation.memory_disk import MemoryDisk
 ASIDE = "/data/divergent"
 
 
-def disk_with_copy(*, first_offset: int) -> MemoryDisk:
-    """Six batches of three records, offsets 0 to 17, of which those from `first_offset` on are set aside."""
+def disk_with_copy(
+    *, first_offset: int, on_operation: Callable[[MemoryDisk], None] | None = None
+) -> MemoryDisk:
+    """Six batches of three records, offsets 0 to 17, of which those from `first_offset` on are set aside.
+    on_operation: called before and after each operation of the copy."""
     disk = MemoryDisk()
     opened = open_log(disk)
     assert isinstance(opened, OpenedLog)
     for number in range(6):
         append(opened.log, batch(3 * number, records=3, value=b"batch %d" % number))
+    if on_operation is not None:
+        disk.on_operation = lambda *_: on_operation(disk)
     written = write_aside(
         disk,
         ASIDE,
@@ -69,6 +78,29 @@ def test_a_log_that_is_cut_during_the_copy_is_no_failure_of_the_disk(options: Lo
     assert disk.listdir(ASIDE) == []
 
 
+@pytest.mark.parametrize("file", [".batches", ".json"])
+def test_a_copy_for_which_the_disk_is_too_full_leaves_nothing(file: str) -> None:
+    """It is tried again and again while the truncation is held; each try would take more of the disk."""
+    disk = MemoryDisk()
+    opened = open_log(disk)
+    assert isinstance(opened, OpenedLog)
+    append(opened.log, batch(0, records=3))
+    disk.fail_next("pwrite", OSError(errno.ENOSPC, "no space left"), path_contains=file)
+    written = write_aside(
+        disk,
+        ASIDE,
+        opened.log,
+        first_offset=0,
+        high_watermark=3,
+        leader_epoch=4,
+        reason="unclean election",
+        now_ms=1,
+        health=DirectoryHealth("/data"),
+    )
+    assert isinstance(written, NotWritten)
+    assert disk.listdir(ASIDE) == []
+
+
 def only_copy(disk: MemoryDisk) -> FoundAside:
     (found,) = list_aside(disk, ASIDE)
     return found
@@ -100,6 +132,24 @@ def test_a_description_that_is_none_is_corrupt() -> None:
     disk.open(path).pwrite(b"[", 0)
     with pytest.raises(CorruptLog, match="does not describe a copy"):
         list_aside(disk, ASIDE)
+
+
+def test_a_copy_that_a_crash_interrupts_is_whole_or_none() -> None:
+    """A broker that was killed here left a description without a byte, which no reader took."""
+    images: list[MemoryDisk] = []
+
+    def crash(disk: MemoryDisk) -> None:
+        images.append(disk.process_crash_image(Random(len(images))))
+        images.extend(disk.power_cut_image(Random(seed)) for seed in range(20))
+
+    disk_with_copy(first_offset=10, on_operation=crash)
+    counts = set()
+    for image in images:
+        copies = list_aside(image, ASIDE)
+        for found in copies:
+            assert [record.offset for record in read_aside(image, found)] == list(range(10, 18))
+        counts.add(len(copies))
+    assert counts == {0, 1}
 
 
 @pytest.mark.parametrize("missing_bytes", [1, 80])
