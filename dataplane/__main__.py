@@ -16,6 +16,7 @@ import json
 import logging
 import os
 import random
+import resource
 import signal
 import sys
 from collections.abc import Sequence
@@ -124,6 +125,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     logging.getLogger("httpx").setLevel(logging.WARNING)
     settings = _settings(arguments)
+    _log.info("%d files and connections may be open at a time", raise_open_files_limit())
     ports = Ports()
     data_dir = str(Path(arguments.data_dir).absolute())
     try:
@@ -170,6 +172,17 @@ def open_broker(settings: BrokerSettings, ports: Ports, *, data_dir: str, boot_i
     _log.info("%d logs open", len(loaded.logs))
     seen = read_seen(ports.disk, data_dir)
     return OpenedBroker(settings, ports, log_dir, loaded, seen)
+
+
+def raise_open_files_limit() -> int:
+    """Raise this process's soft limit of open files to its hard one, as Java does, and return it.
+
+    Each log keeps a file or two open, and each client a socket. Shells start with 1,024, and a log that can't
+    be opened takes its whole directory offline.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
 
 
 def _calm_the_collector() -> None:

@@ -164,7 +164,7 @@ def finish(cluster: HostCluster, load: Load, recorder: Recorder, outcomes: Outco
     try:
         for dump in dump_replicas(directories, TOPIC, now_ns=recorder.clock_ns()):
             recorder.add(dump)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a description that is none.
         outcomes.failures.append(f"a replica's disk can't be read: {error}")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
 
-from dataplane.__main__ import TOKEN_CHARS_MAX, CommandLineError, _parser, _settings
+from dataplane.__main__ import TOKEN_CHARS_MAX, CommandLineError, _parser, _settings, raise_open_files_limit
 from dataplane.shell.broker import BrokerSettings
 
 SERVE = ("serve", "--cluster", "prod", "--broker-id", "1", "--controllers", "http://c1:1", "--data-dir", "d")
@@ -33,3 +34,14 @@ def test_a_file_that_holds_no_token_is_refused(text: str, tmp_path: Path) -> Non
         settings("--controller-token-file", str(file))
     with pytest.raises(CommandLineError, match="No such file"):
         settings("--controller-token-file", str(tmp_path / "absent"))
+
+
+def test_a_broker_may_open_as_many_files_as_its_host_allows() -> None:
+    """A shell's 1,024 ended a broker's log directory after a few hundred partitions."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1_024), hard))
+    try:
+        assert raise_open_files_limit() == hard
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
