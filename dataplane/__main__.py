@@ -26,6 +26,7 @@ from typing import Any
 
 import trio
 
+from controller.contract.lag_report import ReplicaProblem
 from dataplane.core.log_port import LogError
 from dataplane.shell.broker import BrokerSettings, Ports, StorageBroker, listen
 from dataplane.shell.config import (
@@ -37,7 +38,7 @@ from dataplane.shell.config import (
     read_properties,
     split_pair,
 )
-from dataplane.shell.data_directory import Loaded, load_logs, read_seen
+from dataplane.shell.data_directory import load_logs, read_seen
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_dir import LogDir, open_log_dir
@@ -147,12 +148,12 @@ class OpenedBroker:
     settings: BrokerSettings
     ports: Ports
     log_dir: LogDir
-    loaded: Loaded
+    problems: Sequence[ReplicaProblem]
     seen: Seen
 
     async def listen(self) -> StorageBroker:
         """Bind the listeners and put the broker together. Raises OSError."""
-        return await listen(self.settings, self.ports, self.log_dir, self.loaded, self.seen)
+        return await listen(self.settings, self.ports, self.log_dir, self.problems, self.seen)
 
 
 def open_broker(settings: BrokerSettings, ports: Ports, *, data_dir: str, boot_id: str) -> OpenedBroker:
@@ -168,10 +169,10 @@ def open_broker(settings: BrokerSettings, ports: Ports, *, data_dir: str, boot_i
         options=settings.config.topic_settings({}).log,
     )
     _log.info("%s: last shutdown was %s", data_dir, log_dir.last_shutdown.value)
-    loaded = load_logs(log_dir, wall_ms=ports.clock.wall_ms)
-    _log.info("%d logs open", len(loaded.logs))
+    problems = load_logs(log_dir, wall_ms=ports.clock.wall_ms)
+    _log.info("%d logs open", len(log_dir.logs))
     seen = read_seen(ports.disk, data_dir)
-    return OpenedBroker(settings, ports, log_dir, loaded, seen)
+    return OpenedBroker(settings, ports, log_dir, problems, seen)
 
 
 def raise_open_files_limit() -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import random
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import httpx
@@ -21,6 +21,7 @@ import trio
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from controller.contract.administration import AdminRequest, AdminResponse
+from controller.contract.lag_report import ReplicaProblem
 from controller.contract.session import BrokerStatus, RegisterRequest, RegisterResponse
 from controller.contract.updates import ProducerIdsRequest, ProducerIdsResponse
 from dataplane.core.creations import PendingCreations
@@ -32,7 +33,7 @@ from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.table import HANDLERS
 from dataplane.shell.asides import Asides
 from dataplane.shell.config import BrokerConfig, TopicSettings
-from dataplane.shell.data_directory import DataDirectory, Loaded
+from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.fetches import Fetch, FetchedAnswer, Fetches
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.lookups import Lookups
@@ -96,15 +97,15 @@ class Ports:
 
 
 class StorageBroker:
-    """See the module. `log_dir` is open and locked, `loaded` are its recovered logs, `seen` is what the last
-    process saw of the controller. Both listeners are bound; `listen` makes them."""
+    """See the module. `log_dir` is open and locked, its logs are recovered, `problems` were found with them,
+    `seen` is what the last process saw of the controller. Both listeners are bound; `listen` makes them."""
 
     def __init__(
         self,
         settings: BrokerSettings,
         ports: Ports,
         log_dir: LogDir,
-        loaded: Loaded,
+        problems: Sequence[ReplicaProblem],
         seen: Seen,
         *,
         listener: Listener,
@@ -302,9 +303,9 @@ class StorageBroker:
                 clock=ports.clock,
             )
         self.table.connect(fetching=self.fetchers, scrubbing=self._scrubber)
-        for log in loaded.logs:
+        for log in log_dir.logs.values():
             self.table.add_found_log(log)
-        for problem in loaded.problems:
+        for problem in problems:
             self.table.add_problem(problem)
 
     # What parts ask of the whole
@@ -548,7 +549,7 @@ class StorageBroker:
 
 
 async def listen(
-    settings: BrokerSettings, ports: Ports, log_dir: LogDir, loaded: Loaded, seen: Seen
+    settings: BrokerSettings, ports: Ports, log_dir: LogDir, problems: Sequence[ReplicaProblem], seen: Seen
 ) -> StorageBroker:
     """Bind the listeners and put the broker together. Raises OSError."""
     listener = await ports.net.listen(settings.listen_host, settings.listen_port)
@@ -556,7 +557,7 @@ async def listen(
     if settings.metrics_host is not None:
         metrics_listener = await ports.net.listen(settings.metrics_host, settings.metrics_port)
     return StorageBroker(
-        settings, ports, log_dir, loaded, seen, listener=listener, metrics_listener=metrics_listener
+        settings, ports, log_dir, problems, seen, listener=listener, metrics_listener=metrics_listener
     )
 
 

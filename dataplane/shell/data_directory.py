@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -51,14 +50,6 @@ CREATING_THREADS: Final = 4
 where none waits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """The logs opened at start, and the problems found: damaged logs that were set aside, missing records."""
-
-    logs: tuple[PartitionLog, ...]
-    problems: tuple[ReplicaProblem, ...]
-
-
 def read_seen(disk: Disk, path: str) -> Seen:
     """The latest controller's word that this directory's broker ever had (I5, one writer of metadata). An
     older release kept the controller epoch alone."""
@@ -74,25 +65,22 @@ def read_seen(disk: Disk, path: str) -> Seen:
     return Seen()
 
 
-def load_logs(log_dir: LogDir, *, wall_ms: Callable[[], int]) -> Loaded:
-    """Open or recover every log. Damaged ones go to quarantine, whole. Scans and fsyncs: call it in a thread,
-    or before the loop runs. Raises LogError."""
-    logs, problems = _load_logs(log_dir, wall_ms)
+def load_logs(log_dir: LogDir, *, wall_ms: Callable[[], int]) -> Sequence[ReplicaProblem]:
+    """Open or recover every log, into `log_dir.logs`, and return the problems found: damaged logs, which go
+    to quarantine whole, and missing records. Scans and fsyncs: call it in a thread, or before the loop runs.
+    Raises LogError."""
+    problems = _load_logs(log_dir, wall_ms)
     if log_dir.is_refuted:
         _log.error("%s: not all that the last process wrote is here: a machine crash", log_dir.path)
         log_dir.begin_anew()
-        logs, more = _load_logs(log_dir, wall_ms)
-        problems += more
+        problems += _load_logs(log_dir, wall_ms)
     log_dir.finish_loading()
     for problem in log_dir.problems:
         _log.warning("%s", problem)
-    return Loaded(tuple(logs), tuple(problems))
+    return problems
 
 
-def _load_logs(
-    log_dir: LogDir, wall_ms: Callable[[], int]
-) -> tuple[list[PartitionLog], list[ReplicaProblem]]:
-    logs: list[PartitionLog] = []
+def _load_logs(log_dir: LogDir, wall_ms: Callable[[], int]) -> list[ReplicaProblem]:
     problems: list[ReplicaProblem] = []
     names = log_dir.partition_names()
     for number, name in enumerate(names, start=1):
@@ -114,7 +102,6 @@ def _load_logs(
         elif isinstance(entry, StrayDirectory):
             _log.warning("%s is no partition: %s", name, entry.reason)
         else:
-            logs.append(entry.log)
             report = entry.report
             if report.cut_bytes:
                 _log.warning(
@@ -130,7 +117,7 @@ def _load_logs(
                 problems.append(_missing(entry.log.partition, *report.missing))
         if number % LOADED_LOGGED_EVERY == 0:
             _log.info("opened %d of %d logs", number, len(names))
-    return logs, problems
+    return problems
 
 
 def _missing(partition: PartitionId, log_end_offset: int, high_watermark: int) -> ReplicaProblem:

@@ -279,7 +279,7 @@ class ClusterInProcess:
             boot_id=boot_id,
             tail_budget=tail_budget,
         )
-        loaded = load_logs(log_dir, wall_ms=clock.wall_ms)
+        problems = load_logs(log_dir, wall_ms=clock.wall_ms)
         settings = BrokerSettings(
             cluster=CLUSTER,
             broker_id=broker_id,
@@ -293,7 +293,7 @@ class ClusterInProcess:
         # Each process draws from another stream: its incarnation id must be its own.
         rng = random.Random(f"broker {broker_id}, process {next(self._processes)}")
         ports = Ports(clock=clock, disk=disk, rng=rng, controller_transport=self.controller)
-        return await listen(settings, ports, log_dir, loaded, read_seen(disk, data_dir)), log_dir
+        return await listen(settings, ports, log_dir, problems, read_seen(disk, data_dir)), log_dir
 
     async def start(
         self, broker_id: int, *, boot_id: str = BOOT_ID, configs: dict[str, str] | None = None

@@ -137,7 +137,7 @@ class Node:
         self.hear_controller()
         self.config: BrokerConfig = parse_config((configs or {}).items())
         self.log_dir: LogDir = open_log_dir(disk, path, broker_id=1, new_dir_id="dir-1", boot_id="boot")
-        self.loaded = load_logs(self.log_dir, wall_ms=self.clock.wall_ms)
+        self.problems = load_logs(self.log_dir, wall_ms=self.clock.wall_ms)
         self.log_dir.on_registered(cluster_id="cluster", broker_epoch=5)
         self.counters = BrokerCounters()
         pending = PendingCreations()
@@ -178,9 +178,9 @@ class Node:
         self.fetching = RecordedFetching()
         self.reports_wanted = 0
         self.connect(self.fetching)
-        for log in self.loaded.logs:
+        for log in self.log_dir.logs.values():
             self.table.add_found_log(log)
-        for problem in self.loaded.problems:
+        for problem in self.problems:
             self.table.add_problem(problem)
         self.maintenance = Maintenance(
             table=self.table,

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import resource
 from pathlib import Path
 
 import pytest
 
-from dataplane.__main__ import TOKEN_CHARS_MAX, CommandLineError, _parser, _settings, raise_open_files_limit
-from dataplane.shell.broker import BrokerSettings
+from dataplane.__main__ import (
+    TOKEN_CHARS_MAX,
+    CommandLineError,
+    _parser,
+    _settings,
+    open_broker,
+    raise_open_files_limit,
+)
+from dataplane.shell.broker import BrokerSettings, Ports
+from dataplane.shell.data_directory import load_logs
+from dataplane.storage.disk import PosixDisk
+from dataplane.storage.log_dir import open_log_dir
+from dataplane.storage.partition_log import PartitionId
 
 SERVE = ("serve", "--cluster", "prod", "--broker-id", "1", "--controllers", "http://c1:1", "--data-dir", "d")
 
@@ -45,3 +57,28 @@ def test_a_broker_may_open_as_many_files_as_its_host_allows() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_deleted_logs_files_are_closed_although_it_was_there_at_the_start(tmp_path: Path) -> None:
+    """A broker kept the logs that it had started with: after two large topics no file could be opened."""
+    log_dir = open_log_dir(PosixDisk(), str(tmp_path), broker_id=1, new_dir_id="dir-1", boot_id="boot")
+    load_logs(log_dir, wall_ms=lambda: 0)
+    log_dir.on_registered(cluster_id="cluster", broker_epoch=1)
+    log_dir.make(PartitionId("AAAAAAAAAAAAAAAAAAAAAA", "orders", 0), now_ms=0)
+    log_dir.sync_names()
+    log_dir.close_cleanly({})
+    del log_dir
+    gc.collect()
+
+    opened = open_broker(settings(), Ports(), data_dir=str(tmp_path), boot_id="boot")
+    (key,) = opened.log_dir.logs
+    directory = opened.log_dir.logs[key].directory
+    assert open_files(directory)
+    opened.log_dir.delete(key)
+    assert not open_files(directory)
+
+
+def open_files(directory: str) -> list[str]:
+    """Return the files of this directory, by whatever name it has now, that this process has open."""
+    found = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return [str(file) for file in found if str(file).startswith(directory)]

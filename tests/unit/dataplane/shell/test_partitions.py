@@ -91,7 +91,7 @@ def test_a_log_that_was_set_aside_as_damaged_is_not_begun_anew_under_its_seat_th
         disk.crash_process()
         disk.flip_bit(f"{PATH}/{DIRECTORY}/{0:020d}.log", 70)  # in the first of three batches
         node = Node(disk)  # adds what was found to its table
-        assert [problem.code for problem in node.loaded.problems] == ["log_missing"]
+        assert [problem.code for problem in node.problems] == ["log_missing"]
         failures = await node.apply(following(new_replicas=(1, 2), **seats), full=True)
         assert [failure.code for failure in failures] == ([] if is_created else ["log_missing"])
         assert (len(node.table) == 1) is is_created
