@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 #: How long brokers have to be back and be told before a partition counts as stopped.
 PATIENCE_MS = 12_000
+#: A controller that has just taken over admits no new life of a broker before the old one's grace is over.
+REGISTERED_MS_MAX = 60_000
 ATTEMPTS_MAX = 20
 
 
 def concede(cluster: Cluster) -> None:
     """Wait for all to be back, then elect by hand whatever has no candidate left."""
     cluster.run_until(cluster.events.now_ms + PATIENCE_MS)
+    cluster.run_until(cluster.events.now_ms + REGISTERED_MS_MAX, lambda: not cluster.budget.unknown)
     for _ in range(ATTEMPTS_MAX):
         stopped = [key for key in cluster.keys if _is_stopped(cluster.truth(key))]
         if not stopped:
