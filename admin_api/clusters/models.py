@@ -201,4 +201,9 @@ class AlarmView(View):
     detail: str
 
 
-class AlarmList(ViewList[AlarmView]): ...
+class AlarmList(ViewList[AlarmView]):
+    """A page of the alarms, and how many there are of each code, over all pages."""
+
+    counts: dict[str, int] = Field(
+        description="alarms by code, the most severe first", examples=[{"partition_leaderless": 2}]
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
@@ -206,4 +207,5 @@ async def list_alarms(
     alarms = services.engine.alarms(cluster)
     page, token = paging.page_of(alarms, alarm_order, name="alarms", kinds=(int, str, int, int))
     items = [service.alarm_view(view.image, alarm) for alarm in page]
-    return show(request, AlarmList(items=items, next_page_token=token), view=view)
+    counts = Counter(alarm.key.code.value for alarm in sorted(alarms, key=alarm_order))
+    return show(request, AlarmList(items=items, next_page_token=token, counts=counts), view=view)

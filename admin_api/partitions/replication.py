@@ -64,10 +64,19 @@ class BrokerReplicationView(View):
         description="records it has still to fetch, over all of them", examples=[210]
     )
     lag_records_max: int | None = Field(description="of the replica that is farthest behind", examples=[37])
-    lag_ms_max: int | None = Field(
-        description="longest time since one of them last had everything", examples=[120]
+    unknown: int = Field(
+        description="followers whose lag is not known: no leader has said how far they are", examples=[0]
     )
-    farthest_topic: str | None = Field(description="of the replica with `lag_ms_max`", examples=["orders"])
+    lag_ms_max: int | None = Field(
+        description=(
+            "longest time since one of them last had everything; null: not known, as of a broker that is "
+            "down or a replica that never had everything"
+        ),
+        examples=[120],
+    )
+    farthest_topic: str | None = Field(
+        description="of the replica that lacks everything for the longest time", examples=["orders"]
+    )
     farthest_partition: int | None = Field(examples=[7])
 
 
@@ -113,9 +122,11 @@ class _Sum:
     bytes: int | None = None
     out_of_sync: int = 0
     followed: int = 0
+    unknown: int = 0
     lag_records: int = 0
     lag_records_max: int = 0
-    lag_ms_max: int = 0
+    #: None: of a replica that never had everything, so it is farther behind than any time says.
+    lag_ms_max: int | None = 0
     farthest: PartitionState | None = None
 
 
@@ -134,9 +145,13 @@ def sum_up(engine: EnginePort, cluster: str, view: Published) -> ReplicationView
             if broker_id not in state.isr:
                 sums.setdefault(broker_id, _Sum()).out_of_sync += 1
         lag = engine.lag(cluster, (state.topic_id, state.partition))
+        heard: set[int] = set()
         if lag is not None and lag.leader_epoch == state.leader_epoch:
             reported += 1
-            _add(sums, state, lag)
+            heard = _add(sums, state, lag)
+        for broker_id in state.replicas:
+            if broker_id != state.leader and broker_id not in heard:
+                sums.setdefault(broker_id, _Sum()).unknown += 1
     return ReplicationView(
         cluster=cluster,
         partitions=states.total(),
@@ -146,7 +161,9 @@ def sum_up(engine: EnginePort, cluster: str, view: Published) -> ReplicationView
     )
 
 
-def _add(sums: dict[int, _Sum], state: PartitionState, lag: PartitionLag) -> None:
+def _add(sums: dict[int, _Sum], state: PartitionState, lag: PartitionLag) -> set[int]:
+    """Add what the partition's leader reports; return the followers whose lag it knows."""
+    heard: set[int] = set()
     for broker_id in state.replicas:
         broker = sums.setdefault(broker_id, _Sum())
         broker.bytes = (broker.bytes or 0) + lag.size_bytes
@@ -154,16 +171,25 @@ def _add(sums: dict[int, _Sum], state: PartitionState, lag: PartitionLag) -> Non
         broker = sums.setdefault(follower.broker_id, _Sum())
         if follower.lag_records < 0:  # no report under this leadership: its lag is unknown
             continue
+        heard.add(follower.broker_id)
         broker.followed += 1
         broker.lag_records += follower.lag_records
         broker.lag_records_max = max(broker.lag_records_max, follower.lag_records)
-        if broker.farthest is None or follower.lag_ms > broker.lag_ms_max:
-            broker.lag_ms_max, broker.farthest = follower.lag_ms, state
+        lag_ms = None if follower.lag_ms < 0 else follower.lag_ms
+        if broker.farthest is None or _is_longer(lag_ms, broker.lag_ms_max):
+            broker.lag_ms_max, broker.farthest = lag_ms, state
+    return heard
+
+
+def _is_longer(lag_ms: int | None, than: int | None) -> bool:
+    return than is not None and (lag_ms is None or lag_ms > than)
 
 
 def _view(image: ClusterImage, broker_id: int, found: _Sum) -> BrokerReplicationView:
     known = found.followed > 0
     farthest = found.farthest
+    broker = image.brokers.get(broker_id)
+    is_down = broker is None or broker.status is BrokerStatus.FENCED
     return BrokerReplicationView(
         broker_id=broker_id,
         replicas=len(image.replicas_of.get(broker_id, ())),
@@ -172,9 +198,10 @@ def _view(image: ClusterImage, broker_id: int, found: _Sum) -> BrokerReplication
         out_of_sync=found.out_of_sync,
         bytes=found.bytes,
         followed=found.followed,
+        unknown=found.unknown,
         lag_records=found.lag_records if known else None,
         lag_records_max=found.lag_records_max if known else None,
-        lag_ms_max=found.lag_ms_max if known else None,
+        lag_ms_max=found.lag_ms_max if known and not is_down else None,
         farthest_topic=None if farthest is None else farthest.topic,
         farthest_partition=None if farthest is None else farthest.partition,
     )

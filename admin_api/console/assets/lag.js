@@ -19,7 +19,7 @@ const seen = new Map();
 export function remember(cluster, replication, at) {
   const samples = seen.get(cluster) ?? [];
   const known = replication.brokers.filter((broker) => broker.followed > 0);
-  samples.push({ at, brokers: new Map(known.map((broker) => [broker.broker_id, { ms: broker.lag_ms_max, records: broker.lag_records_max }])) });
+  samples.push({ at, brokers: new Map(known.map((broker) => [broker.broker_id, { ms: broker.lag_ms_max ?? undefined, records: broker.lag_records_max }])) });
   while (samples.length > SAMPLES_MAX || samples[0].at < at - WINDOW_MS) samples.shift();
   seen.set(cluster, samples);
 }
@@ -45,7 +45,7 @@ function chart(samples, ids, measure, width) {
   const value = (sample, id) => sample.brokers.get(id)?.[measure];
   const last = samples.at(-1).at;
   const first = Math.min(samples[0].at, last - 60_000);
-  const top = ceiling(Math.max(least, ...samples.flatMap((sample) => [...sample.brokers.values()].map((broker) => broker[measure]))), measure);
+  const top = ceiling(Math.max(least, ...samples.flatMap((sample) => [...sample.brokers.values()].map((broker) => broker[measure] ?? 0))), measure);
   const right = width - EDGE.right;
   const bottom = HEIGHT - EDGE.bottom;
   const x = (at) => EDGE.left + ((at - first) / (last - first)) * (right - EDGE.left);
@@ -126,7 +126,8 @@ function asTable(samples, ids, measure) {
         {},
         ids.map((id) => {
           const values = samples.map((sample) => sample.brokers.get(id)?.[measure]).filter((lag) => lag !== undefined);
-          return h("tr", {}, h("th", { scope: "row" }, String(id)), h("td", { class: "number" }, text(samples.at(-1).brokers.get(id)?.[measure])), h("td", { class: "number" }, text(Math.max(...values))));
+          const most = values.length > 0 ? Math.max(...values) : undefined;
+          return h("tr", {}, h("th", { scope: "row" }, String(id)), h("td", { class: "number" }, text(samples.at(-1).brokers.get(id)?.[measure])), h("td", { class: "number" }, text(most)));
         }),
       ),
     ),

@@ -6,10 +6,11 @@ import { clock, duration } from "./format.js";
 import { remember, showLag } from "./lag.js";
 import { showClusters, showOverview, verdictOn } from "./overview.js";
 import { showAlarms, showBrokers, showPartitions } from "./tables.js";
-import { showAudit, showOperations } from "./work.js";
+import { isOneThing, showAudit, showOperations } from "./work.js";
 
 const PAUSE_MS = 4_000;
 const PAGES_MAX = 10;
+const AUDIT_ROWS = 200;
 const node = (id) => document.getElementById(id);
 
 /** Alarms are raised by the active controller from what brokers report to it; a standby would send us there. */
@@ -20,7 +21,8 @@ let answeredAt = null;
 let drawn = null;
 let timer = null;
 let round = 0;
-let isStandby = false;
+/** Who tells: "active", "standby", or "cut off" from ZooKeeper. */
+let source = "active";
 /** What the worst loss of one broker would do, by cluster: dearer to work out than the rest, so asked less often. */
 const losses = new Map();
 const LOSS_MS = 30_000;
@@ -47,8 +49,18 @@ async function refresh() {
 
 /** isCurrent: false once a later round has begun; then nothing is drawn any more. */
 async function draw(isCurrent) {
-  const [answer, clusters] = await Promise.all([get("/readyz", { accepted: [200, 503] }), everyOne("/clusters")]);
+  const answer = await get("/readyz", { accepted: [200, 503] });
   const readiness = answer.body.facts ?? answer.body;
+  try {
+    await drawClusters(readiness, isCurrent);
+  } catch (failure) {
+    if (failure instanceof NoAnswer) failure.readiness = readiness;
+    throw failure;
+  }
+}
+
+async function drawClusters(readiness, isCurrent) {
+  const clusters = await everyOne("/clusters");
   const names = clusters.items.map((cluster) => cluster.name);
   const wanted = decodeURIComponent(location.hash.slice(1));
   const cluster = clusters.items.find((item) => item.name === wanted) ?? worst(clusters.items);
@@ -65,18 +77,20 @@ async function draw(isCurrent) {
   const [brokers, replication, alarms, operations, audit] = await Promise.all([
     everyOne(`${path}/brokers`),
     get(`${path}/replication`),
-    readiness.role === "active" ? ask(`${path}/alarms?limit=20`) : ELSEWHERE,
+    readiness.role === "active" ? ask(`${path}/alarms?limit=200`) : ELSEWHERE,
     ask(`/operations?${query}&limit=50`),
-    ask(`/audit?${query}&limit=200`),
+    ask(`/audit?${query}&limit=${AUDIT_ROWS}`),
     learnLosses(cluster.name, path),
   ]);
   const { states } = replication.body;
   const isTroubled = replication.body.partitions > states.online;
+  await widen(audit, `/audit?${query}`, operations);
   const partitions = isTroubled ? await ask(`${path}/partitions?limit=50`) : null;
   if (!isCurrent()) return;
 
   if (drawn !== cluster.name) node("lag").querySelector(".body").replaceChildren();
   drawn = cluster.name;
+  source = readiness.zookeeper !== "ok" ? "cut off" : readiness.role;
   tell(readiness, replication.ageMs);
   show(node("notices"));
   if (wanted && !names.includes(wanted)) notice(`There is no cluster ${wanted}.`, h("p", {}, `This is ${cluster.name}.`));
@@ -85,16 +99,23 @@ async function draw(isCurrent) {
   node("cluster").hidden = false;
   node("cluster").classList.remove("stale");
   showClusters(node("clusters"), clusters.items, cluster.name);
-  showOverview(node("overview"), cluster, replication.body, losses.get(cluster.name)?.worst ?? null);
+  showOverview(node("overview"), cluster, replication.body, losses.get(cluster.name)?.worst ?? null, alarms, source);
   showAlarms(node("alarms"), alarms);
   showPartitions(node("partitions"), partitions, states, byId);
   showBrokers(node("brokers"), brokers.items, replication.body);
-  isStandby = readiness.role !== "active";
-  showLag(node("lag"), cluster.name, isStandby);
+  showLag(node("lag"), cluster.name, source === "standby");
   showOperations(node("operations"), operations);
-  showAudit(node("audit"), audit);
-  const { level, line } = verdictOn(cluster, states);
-  document.title = `${level === "ok" ? "" : "! "}${cluster.name}: ${line.replace(/\.$/, "")} · Springtide`;
+  showAudit(node("audit"), audit, operations);
+  const { level, line } = verdictOn(cluster, replication.body, alarms, source);
+  document.title = `${["ok", "unknown"].includes(level) ? "" : "! "}${cluster.name}: ${line.replace(/\.$/, "")} · Springtide`;
+}
+
+/** One operation may have written all of the newest rows: then what was done before it is asked for, once. */
+async function widen(audit, path, operations) {
+  const token = audit.body?.next_page_token;
+  if (!token || !isOneThing(audit.body.items, operations.body?.items ?? [])) return;
+  const older = await ask(`${path}&limit=1000&page_token=${token}`);
+  audit.body.items.push(...(older.body?.items ?? []));
 }
 
 async function learnLosses(name, path) {
@@ -132,11 +153,11 @@ function connection(level, ...text) {
 
 /** readiness: of /readyz; when it says no, the facts of its problem document. */
 function tell(readiness, ageMs) {
-  if (readiness.role === "standby") {
+  if (readiness.zookeeper !== "ok") connection("lost", "ZooKeeper can't be reached");
+  else if (readiness.role === "standby") {
     const active = readiness.active_url;
     connection("standby", `Standby, ${duration(ageMs ?? 0)} old`, active ? [". ", h("a", { href: active }, "To the active one")] : ". No controller is active");
-  } else if (readiness.zookeeper !== "ok") connection("lost", "ZooKeeper can't be reached");
-  else if (readiness.sql !== "ok") connection("standby", `Changes are refused, for the audit can't be written: ${readiness.sql_cause}`);
+  } else if (readiness.sql !== "ok") connection("standby", `Changes are refused, for the audit can't be written: ${readiness.sql_cause}`);
   else connection("live", readiness.read_only ? "Active, read-only" : "Active", h("span", { class: "epoch" }, ` · epoch ${readiness.controller_epoch}`));
 }
 
@@ -156,6 +177,9 @@ function explain(failure) {
   if (failure.kind === "unreachable") {
     connection("lost", "No answer");
     notice("The controller does not answer.", since, h("p", {}, "Brokers go on serving without it. This page keeps trying."));
+  } else if (failure.readiness && failure.readiness.zookeeper !== "ok") {
+    connection("lost", "ZooKeeper can't be reached");
+    notice("This controller can't reach ZooKeeper.", since, h("p", {}, "Brokers go on serving under the leaders they have; nothing is decided and nothing can be changed until ZooKeeper is back. This page keeps trying."));
   } else {
     connection("standby", "No answer from an active controller");
     notice(failure.kind === "elsewhere" ? "This controller has not read the clusters yet." : failure.message, since, failure.problem?.hint ? h("p", {}, failure.problem.hint) : []);
@@ -173,9 +197,9 @@ node("sign-in").addEventListener("submit", (event) => {
   refresh();
 });
 for (const input of document.querySelectorAll("input[name=measure]")) {
-  input.addEventListener("change", () => drawn && showLag(node("lag"), drawn, isStandby));
+  input.addEventListener("change", () => drawn && showLag(node("lag"), drawn, source === "standby"));
 }
-new ResizeObserver(() => drawn && showLag(node("lag"), drawn, isStandby)).observe(node("lag"));
+new ResizeObserver(() => drawn && showLag(node("lag"), drawn, source === "standby")).observe(node("lag"));
 window.addEventListener("hashchange", () => {
   window.scrollTo(0, 0);
   refresh();

@@ -31,12 +31,15 @@ export function showClusters(node, clusters, chosen) {
   );
 }
 
-/** { level, line, detail }: one sentence on a cluster. level: ok, degraded, critical or empty. */
-export function verdictOn(cluster, states) {
+/** { level, line, detail }: one sentence on a cluster. level: ok, unknown, degraded, critical or empty. alarms: the
+ * answer, or its failure. source: "active", "standby", or "cut off" from ZooKeeper. */
+export function verdictOn(cluster, replication, alarms, source) {
   const { brokers } = cluster;
+  const { states } = replication;
   const down = brokers.fenced;
   const also = down > 0 ? ` ${capital(plural(down, "broker"))} ${down === 1 ? "is" : "are"} down.` : "";
   const members = brokers.active + brokers.fenced + brokers.shutting_down;
+  if (source === "cut off") return { level: "degraded", line: "ZooKeeper can't be reached.", detail: "This is the last that the controller has read. Brokers go on serving under the leaders they have; nothing is decided." };
   if (members === 0) {
     const waiting = brokers.waiting > 0 ? `${plural(brokers.waiting, "broker")} registered and waiting to be added.` : "";
     return { level: "empty", line: "No brokers yet.", detail: `${waiting} Add them with POST /clusters/${cluster.name}/brokers.`.trim() };
@@ -66,12 +69,38 @@ export function verdictOn(cluster, states) {
     };
   }
   if (down > 0) return { level: "degraded", line: `${capital(plural(down, "broker"))} ${down === 1 ? "is" : "are"} down.`, detail: "Every partition has all its replicas in sync." };
-  if (cluster.partitions.total === 0) return { level: "ok", line: "Ready, and empty.", detail: "No topics yet. Create one with POST /topics." };
-  return {
-    level: "ok",
-    line: "All is well.",
-    detail: `${cluster.partitions.total === 1 ? "The one partition has" : `All ${count(cluster.partitions.total)} partitions have`} a leader and every replica in sync.`,
-  };
+  if (source === "standby") return { level: "unknown", line: "Nothing wrong that a standby can see.", detail: "This copy of the metadata has a leader and every replica in sync for each partition. Only the active controller hears of alarms and lag." };
+  const raised = Object.entries(alarms.body?.counts ?? {});
+  if (raised.length > 0) {
+    const sum = raised.reduce((all, [, number]) => all + number, 0);
+    return { level: "degraded", line: `${capital(plural(sum, "alarm"))} ${sum === 1 ? "is" : "are"} up.`, detail: `${capital(raised.map(([code, number]) => `${words(code)}: ${count(number)}`).join(", "))}.` };
+  }
+  if (alarms.failure) return { level: "unknown", line: "Alarms are not known.", detail: `${capital(alarms.failure.message)}.` };
+  return { level: "ok", ...calm(cluster, replication) };
+}
+
+/** { line, detail } of a cluster without trouble. */
+function calm(cluster, { states, brokers }) {
+  const { total } = cluster.partitions;
+  if (total === 0) return { line: "Ready, and empty.", detail: "No topics yet. Create one with POST /topics." };
+  const who = total === 1 ? "The one partition has" : `All ${count(total)} partitions have`;
+  if (states.creating > 0) return { line: `${capital(plural(states.creating, "partition"))} ${states.creating === 1 ? "is" : "are"} being created.`, detail: "Their leaders have not told of a log yet." };
+  const copied = brokers.reduce((sum, broker) => sum + broker.out_of_sync, 0);
+  if (copied > 0) return { line: `${capital(plural(copied, "replica"))} ${copied === 1 ? "is" : "are"} being copied.`, detail: `${who} a leader and as many replicas in sync as asked for; those on their way are not in sync yet.` };
+  return { line: "All is well.", detail: `${who} a leader and every replica in sync.` };
+}
+
+/** [value, note, level]: of the follower that is farthest behind, in records and time. */
+function farthestFollower({ brokers }, source) {
+  if (source === "standby") return ["unknown", "only the active controller hears of lag", null];
+  const unknown = brokers.reduce((sum, broker) => sum + broker.unknown, 0);
+  const missing = unknown > 0 ? `; ${plural(unknown, "follower")} unknown` : "";
+  const known = brokers.filter((broker) => broker.followed > 0);
+  if (known.length === 0) return unknown > 0 ? ["unknown", `no leader has told of ${plural(unknown, "follower")}`, null] : ["–", "no followers", null];
+  const records = Math.max(...known.map((broker) => broker.lag_records_max));
+  const timeless = known.filter((broker) => broker.lag_ms_max === null).map((broker) => broker.broker_id);
+  const time = timeless.length > 0 ? `time unknown of broker ${timeless.slice(0, 5).join(", ")}${timeless.length > 5 ? ", …" : ""}` : `at most ${duration(Math.max(...known.map((broker) => broker.lag_ms_max)))} behind`;
+  return [plural(records, "record"), `${time}${missing}`, unknown > 0 || timeless.length > 0 ? "degraded" : null];
 }
 
 /** [value, note, level]: what the worst loss of one broker would do. */
@@ -85,14 +114,11 @@ function ifLost(worst) {
 }
 
 /** worst: null while it is not known. */
-export function showOverview(node, cluster, replication, worst) {
+export function showOverview(node, cluster, replication, worst, alarms, source) {
   const states = replication.states;
-  const verdict = verdictOn(cluster, states);
+  const verdict = verdictOn(cluster, replication, alarms, source);
   const { brokers, partitions } = cluster;
   const members = brokers.active + brokers.fenced + brokers.shutting_down;
-  const known = replication.brokers.filter((broker) => broker.lag_ms_max !== null);
-  const farthest = known.length === 0 ? null : Math.max(...known.map((broker) => broker.lag_ms_max));
-  const records = known.length === 0 ? null : Math.max(...known.map((broker) => broker.lag_records_max));
   const sizes = replication.brokers.filter((broker) => broker.bytes !== null);
   const size = sizes.length === 0 ? null : sizes.reduce((sum, broker) => sum + broker.bytes, 0);
   const membership = `${members === brokers.active ? "all active" : `active of ${members}`}${brokers.waiting > 0 ? `, ${brokers.waiting} waiting to be added` : ""}`;
@@ -112,7 +138,7 @@ export function showOverview(node, cluster, replication, worst) {
       figure("Partitions", count(partitions.total), `${count(partitions.leader_not_preferred)} not led by their first choice`),
       figure("Data", bytes(size), size === null ? "not reported" : "on all brokers"),
       partitions.total > 0 ? figure("If a broker is lost", ...ifLost(worst)) : null,
-      figure("Farthest follower", duration(farthest), records === null ? "not reported" : `${plural(records, "record")} behind`),
+      figure("Farthest follower", ...farthestFollower(replication, source)),
     ),
   );
 }

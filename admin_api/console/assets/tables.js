@@ -5,6 +5,8 @@ import { bytes, capital, count, duration, plural, words } from "./format.js";
 
 /** More partitions than this with one cause are one row. */
 const ALIKE_SHOWN = 3;
+/** Of one code. */
+const ALARMS_LISTED = 50;
 
 export function badge(state, text = words(state)) {
   return h("span", { class: `badge state-${state}` }, text);
@@ -35,20 +37,35 @@ export function showAlarms(section, answer) {
     show(body, h("p", { class: "empty" }, `${capital(answer.failure.message)}.`));
     return;
   }
-  const { items, next_page_token: more } = answer.body;
+  const { items, counts } = answer.body;
   section.hidden = items.length === 0;
-  show(
-    body,
-    h(
-      "ul",
-      { class: "alarms" },
-      items.map((alarm) => {
-        const about = alarm.topic !== null ? `${alarm.topic}-${alarm.partition}` : alarm.broker_id !== null ? `broker ${alarm.broker_id}` : "";
-        return h("li", {}, h("b", {}, capital(words(alarm.code))), about ? h("span", { class: "about" }, about) : null, h("p", {}, alarm.detail));
-      }),
-    ),
-    more ? h("p", { class: "empty" }, `The ${items.length} most severe are shown.`) : null,
+  show(body, h("ul", { class: "alarms" }, Object.entries(counts).map(([code, number]) => alarmGroup(code, number, items.filter((alarm) => alarm.code === code)))));
+}
+
+/** All alarms of one code. items: those of them that were asked for. */
+function alarmGroup(code, number, items) {
+  const [first] = items;
+  if (number === 1 && first) return h("li", {}, h("b", {}, capital(words(code))), h("span", { class: "about" }, alarmedOf(first)), h("p", {}, first.detail));
+  const shown = items.slice(0, ALARMS_LISTED);
+  return h(
+    "li",
+    {},
+    h("b", {}, `${capital(words(code))}: ${count(number)}`),
+    first ? h("p", {}, h("span", {}, `${alarmedOf(first)}: `), first.detail) : h("p", {}, "less severe than those that are shown"),
+    shown.length > 1
+      ? h(
+          "details",
+          { "data-key": `alarms-${code}` },
+          h("summary", {}, number > shown.length ? `The first ${count(shown.length)}` : "All"),
+          h("ul", { class: "each" }, shown.map((alarm) => h("li", {}, h("b", {}, alarmedOf(alarm)), ` ${alarm.detail}`))),
+        )
+      : null,
   );
+}
+
+function alarmedOf(alarm) {
+  const about = [alarm.topic !== null ? `${alarm.topic}-${alarm.partition}` : null, alarm.broker_id !== null ? `broker ${alarm.broker_id}` : null];
+  return about.filter((part) => part !== null).join(", ") || "the cluster";
 }
 
 /** brokers: by id, to say why a replica is missing. */
@@ -171,16 +188,31 @@ export function showBrokers(section, list, replication) {
           "tr",
           {},
           h("th", { scope: "row" }, h("b", {}, String(broker.broker_id)), h("span", { class: "quiet" }, broker.endpoint, broker.rack ? ` · ${broker.rack}` : "")),
-          h("td", {}, badge(broker.state), ["cordoned", "draining", "demoted"].filter((mark) => broker[mark]).map((mark) => badge(mark)), broker.offline_log_dirs.length > 0 ? badge("fenced", plural(broker.offline_log_dirs.length, "disk") + " offline") : null),
+          h("td", {}, badge(broker.state), marks(broker).map((mark) => badge(mark)), broker.offline_log_dirs.length > 0 ? badge("fenced", plural(broker.offline_log_dirs.length, "disk") + " offline") : null),
           h("td", { class: "number" }, measured(count(broker.leaders), broker.leaders / leadersMax)),
           h("td", { class: "number" }, measured(count(broker.replicas), broker.replicas / replicasMax)),
           h("td", { class: "number" }, measured(bytes(size(broker)), (size(broker) ?? 0) / bytesMax)),
           h("td", { class: `number ${found?.out_of_sync > 0 ? "degraded" : ""}` }, count(found?.out_of_sync)),
-          h("td", { class: "number", title: found?.farthest_topic ? `farthest: ${found.farthest_topic}-${found.farthest_partition}` : null }, duration(found?.lag_ms_max), h("span", { class: "quiet" }, found && found.lag_records !== null ? plural(found.lag_records, "record") : "")),
+          h("td", { class: "number", title: found?.farthest_topic ? `farthest: ${found.farthest_topic}-${found.farthest_partition}` : null }, behindOf(broker, found)),
         );
       }),
     ),
   );
+}
+
+/** What an operator has asked of a broker. */
+function marks(broker) {
+  return ["cordoned", broker.drained ? "drained" : "draining", "demoted"].filter((mark) => broker[mark]);
+}
+
+/** Records, and the time in which they were not fetched. What nobody has told is not shown as nothing. */
+function behindOf(broker, found) {
+  const quiet = (text) => h("span", { class: "quiet" }, text);
+  if (!found || found.followed + found.unknown === 0) return ["–"];
+  const unknown = found.unknown > 0 ? quiet(`${plural(found.unknown, "replica")} unknown`) : null;
+  const isDown = broker.state === "fenced" ? "broker is down" : null;
+  if (found.followed === 0) return ["unknown", isDown ? quiet(isDown) : null];
+  return [plural(found.lag_records_max, "record"), quiet(isDown ?? (found.lag_ms_max === null ? "time unknown" : duration(found.lag_ms_max))), unknown];
 }
 
 /** A number over a bar: how much it is of the most that any has. */

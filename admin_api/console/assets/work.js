@@ -94,45 +94,57 @@ function finishedOperation(operation) {
   );
 }
 
-export function showAudit(section, answer) {
+/** operations: those that are known, by whose ids and requests changes are folded. */
+export function showAudit(section, answer, operations) {
   const body = section.querySelector(".body");
   if (answer.failure) {
     show(body, h("p", { class: "empty" }, `${capital(answer.failure.message)}.`));
     return;
   }
-  const events = together(answer.body.items).slice(0, EVENTS_SHOWN);
-  show(body, events.length === 0 ? h("p", { class: "empty" }, "Nothing yet.") : h("ol", { class: "audit" }, events.map(event)));
+  const known = operations.body?.items ?? [];
+  const events = together(answer.body.items, known).slice(0, EVENTS_SHOWN);
+  show(body, events.length === 0 ? h("p", { class: "empty" }, "Nothing yet.") : h("ol", { class: "audit" }, events.map((rows) => event(rows, known))));
 }
 
-/** One request, or one broker's death, changes many entities: what belongs to it is one line, newest first. */
-function together(rows) {
+/** Whether these rows are so few things that older rows must be asked for. */
+export function isOneThing(rows, operations) {
+  return together(rows, operations).length < EVENTS_SHOWN / 2;
+}
+
+/** One operation or request, or one broker's death, changes many entities: what belongs to it is one line, newest
+ * first. */
+function together(rows, operations) {
+  const begunBy = new Map(operations.map((operation) => [operation.request_id, operation.id]));
   const events = [];
-  const byRequest = new Map();
+  const byOrigin = new Map();
   for (const row of rows) {
+    const origin = (row.kind === "change" ? row.operation_id : null) ?? begunBy.get(row.request_id) ?? row.request_id ?? null;
     const last = events.at(-1)?.at(-1);
-    const known = row.request_id === null ? undefined : byRequest.get(row.request_id);
-    const same = last && last.request_id === null && ["kind", "cause", "entity", "actor", "reason", "request_id"].every((name) => last[name] === row[name]);
-    if (known) known.push(row);
+    const same = origin === null && last && ["kind", "cause", "entity", "actor", "reason", "request_id", "operation_id"].every((name) => last[name] === row[name]);
+    if (origin !== null && byOrigin.has(origin)) byOrigin.get(origin).push(row);
     else if (same && Math.abs(Date.parse(last.at) - Date.parse(row.at)) < TOGETHER_MS) events.at(-1).push(row);
     else {
       events.push([row]);
-      if (row.request_id !== null) byRequest.set(row.request_id, events.at(-1));
+      if (origin !== null) byOrigin.set(origin, events.at(-1));
     }
   }
   return events;
 }
 
-/** A request stands for what it led to. */
-function event(rows) {
-  const row = rows.find((other) => other.kind === "request") ?? rows[0];
+/** A request or an operation stands for what it led to. */
+function event(rows, operations) {
+  const request = rows.find((other) => other.kind === "request");
+  const row = request ?? rows[0];
   const changes = rows.filter((other) => other.kind === "change");
-  const isOne = row.kind === "request" || rows.length === 1;
+  const operation = request ? null : operations.find((other) => other.id === row.operation_id);
+  const isOne = request !== undefined || rows.length === 1;
+  const what = operation ? [h("b", {}, title(operation))] : [h("b", {}, words(row.cause)), h("span", { class: "about" }, isOne ? about(row) : plural(rows.length, row.entity))];
   return h(
     "li",
     {},
-    h("p", { class: "line" }, h("b", {}, words(row.cause)), h("span", { class: "about" }, isOne ? about(row) : plural(rows.length, row.entity)), outcome(row)),
+    h("p", { class: "line" }, what, outcome(row)),
     row.reason ? h("p", { class: "reason" }, row.reason) : null,
-    changes.length === 1 ? difference(changes[0]) : changes.length > 1 ? list(changes, row.id) : null,
+    changes.length === 1 ? difference(changes[0]) : changes.length > 1 ? list(changes, row.operation_id ?? row.request_id ?? row.id) : null,
     h("p", { class: "quiet" }, h("time", { datetime: row.at, title: new Date(row.at).toLocaleString() }, clock(row.at)), ` · ${row.actor}`, row.gap_before ? " · changes before it may be missing" : ""),
   );
 }

@@ -179,6 +179,7 @@ _CARRIED: Final = {
     "out_of_sync": 0,
     "bytes": 4_831_838_208,
     "followed": 8,
+    "unknown": 0,
     "lag_records": 21,
     "lag_records_max": 9,
     "lag_ms_max": 35,
@@ -206,9 +207,10 @@ ANSWERS: Final[dict[tuple[str, int], tuple[Shown, ...]]] = {
                     "broker_id": 3,
                     "detail": "broker 3 refuses connections: its process is dead",
                 }
-            ),
+            )
+            | {"counts": {"broker_fenced": 1}},
         ),
-        Shown("none", "Nothing is wrong", items()),
+        Shown("none", "Nothing is wrong", items() | {"counts": {}}),
     ),
     ("addBrokers", 202): (Shown("accepted", "It waits for its broker", OPERATION),),
     ("listBrokers", 200): (

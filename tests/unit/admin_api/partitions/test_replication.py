@@ -61,11 +61,32 @@ async def test_a_follower_that_its_leader_has_not_heard_of_has_no_lag(zookeeper:
         silent = FollowerLag(broker_id=3, log_end_offset=-1, lag_records=-1, lag_ms=9_000)
         await report(rest, brokers[0], created["topic_id"], 0, follower(2, 5, 40), silent)
         found = (await rest.client.get("/clusters/prod/replication")).json()
-        assert [(b["followed"], b["lag_records_max"], b["lag_ms_max"]) for b in found["brokers"]] == [
-            (0, None, None),
-            (1, 5, 40),
-            (0, None, None),
-        ]
+        assert [
+            (b["followed"], b["unknown"], b["lag_records_max"], b["lag_ms_max"]) for b in found["brokers"]
+        ] == [(0, 0, None, None), (1, 0, 5, 40), (0, 1, None, None)]
+
+
+async def test_the_time_of_a_replica_that_never_had_everything_is_not_known(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await rest.form()
+        created = await rest.create_topic(assignments=[[1, 2], [1, 2]], partitions=2, replication_factor=2)
+        await report(rest, brokers[0], created["topic_id"], 0, follower(2, 53, -1))
+        await report(rest, brokers[0], created["topic_id"], 1, follower(2, 0, 0))
+        found = (await rest.client.get("/clusters/prod/replication")).json()["brokers"][1]
+        assert (found["lag_records_max"], found["lag_ms_max"], found["farthest_partition"]) == (53, None, 0)
+
+
+async def test_a_broker_that_is_down_is_behind_by_records_and_by_no_time(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await rest.form()
+        created = await rest.create_topic(assignments=[[1, 2, 3]], partitions=1)
+        await silence(rest, brokers, 1, 2)
+        found = follower(2, 0, 0), follower(3, 7, 0)
+        await report(rest, brokers[0], created["topic_id"], 0, *found)
+        shown = (await rest.client.get("/clusters/prod/replication")).json()["brokers"]
+        assert [(b["lag_records_max"], b["lag_ms_max"]) for b in shown] == [(None, None), (0, 0), (7, None)]
 
 
 async def test_a_report_of_an_earlier_leadership_is_about_another_log(zookeeper: MemoryZooKeeper) -> None:
