@@ -152,7 +152,7 @@ def kafka_apis() -> str:
 
     rows = (
         (
-            spec.api_key.name.replace("_", " ").title().replace(" ", ""),
+            spec.api_key.kafka_name,
             int(spec.api_key),
             spec.version_min,
             spec.version_max,

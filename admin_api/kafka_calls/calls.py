@@ -13,6 +13,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from admin_api.http.answers import Answer
+from admin_api.http.catalogue import CATALOGUE
 from admin_api.http.conditions import Precondition
 from admin_api.http.problems import ProblemError
 from admin_api.http.services import Services
@@ -62,23 +63,32 @@ _NEAREST: Final[dict[str, Kafka]] = {
     "ineligible_broker": Kafka.INVALID_REPLICA_ASSIGNMENT,
     "unknown_broker": Kafka.INVALID_REPLICA_ASSIGNMENT,
 }
+#: What to do about problems whose own hint is about REST, for who uses Kafka's tools.
+_REMEDIES: Final[dict[str, str]] = {
+    "precondition_required": "change it over REST or with `springtide`, where a reason can be given",
+    "reason_required": "change it over REST or with `springtide`, where a reason can be given",
+    "approval_required": "make a plan over REST or with `springtide`, and have it approved",
+    "read_only": "the controller was started with --read-only",
+}
 
 
 def outcome_of_problem(problem: ProblemError) -> AdminOutcome:
     kafka = problem.kind.kafka_error
     return AdminOutcome(
         error_code=_number(problem.code, problem.status, None if kafka is None else kafka.code),
-        message=_message(problem.detail, problem.hint),
+        message=_message(problem.detail, problem.hint or _REMEDIES.get(problem.code)),
     )
 
 
 def outcome_of_answer(answer: Answer) -> AdminOutcome:
     """Return the outcome for a problem that is already rendered."""
     problem = json.loads(answer.body)
-    kafka = problem.get("kafka_error")
+    kafka, code, hint = problem.get("kafka_error"), problem["code"], problem.get("hint")
+    if hint == CATALOGUE[code].hint:  # it is for REST's clients
+        hint = _REMEDIES.get(code)
     return AdminOutcome(
-        error_code=_number(problem["code"], answer.status, None if kafka is None else kafka["code"]),
-        message=_message(problem["detail"], problem.get("hint")),
+        error_code=_number(code, answer.status, None if kafka is None else kafka["code"]),
+        message=_message(problem["detail"], hint),
     )
 
 
@@ -126,19 +136,20 @@ class Calls:
         return answer, AdminOutcome() if answer.status < 300 else outcome_of_answer(answer)
 
 
-#: Kafka's error if a part of a request is out of its bounds.
+#: Kafka's error if a part of a request is out of its bounds, and what Kafka's tools call the part.
 _FIELDS = {
-    "name": Kafka.INVALID_TOPIC_EXCEPTION,
-    "partitions": Kafka.INVALID_PARTITIONS,
-    "replication_factor": Kafka.INVALID_REPLICATION_FACTOR,
-    "assignments": Kafka.INVALID_REPLICA_ASSIGNMENT,
-    "configs": Kafka.INVALID_CONFIG,
+    "name": (Kafka.INVALID_TOPIC_EXCEPTION, "topic name"),
+    "partitions": (Kafka.INVALID_PARTITIONS, "number of partitions"),
+    "replication_factor": (Kafka.INVALID_REPLICATION_FACTOR, "replication factor"),
+    "assignments": (Kafka.INVALID_REPLICA_ASSIGNMENT, "replica assignment"),
+    "configs": (Kafka.INVALID_CONFIG, "configs"),
 }
 
 
 def outcome_of_invalid(error: ValidationError) -> AdminOutcome:
-    """Return the outcome for the first invalid field, in REST's words."""
+    """Return the outcome for the first invalid field."""
     first: Any = error.errors(include_url=False, include_context=False, include_input=False)[0]
     field = str(first["loc"][0]) if first["loc"] else ""
-    where = ".".join(str(part)[:100] for part in first["loc"])
-    return failed(_FIELDS.get(field, Kafka.INVALID_REQUEST), f"{where}: {first['msg']}")
+    code, called = _FIELDS.get(field, (Kafka.INVALID_REQUEST, field))
+    where = ".".join([called, *(str(part)[:100] for part in first["loc"][1:])])
+    return failed(code, f"{where}: {first['msg']}")

@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs and DescribeConfigs. A broker's own settings are its throttles. What Kafka calls a
-broker's other settings are the cluster's settings here: they are shown with every broker and changed under
-the empty name."""
+"""AlterConfigs, IncrementalAlterConfigs and DescribeConfigs. A broker's own settings are its throttles. What
+Kafka calls a broker's other settings are the cluster's settings here: they are shown with every broker and
+changed under the empty name."""
 
 from __future__ import annotations
 
@@ -41,10 +41,12 @@ async def alter_configs(calls: Calls, call: AlterConfigsCall) -> list[AdminOutco
 async def _alter(calls: Calls, resource: ConfigsToAlter, *, dry_run: bool) -> AdminOutcome:
     try:
         address = _address(calls.cluster, resource.kind, resource.name)
-        holder_of(calls.services.engine, address)
-        if not resource.configs:
+        holder = holder_of(calls.services.engine, address)
+        unset: dict[str, str | None] = dict.fromkeys(holder.own) if resource.replaces else {}
+        configs = unset | resource.configs
+        if not configs:
             return AdminOutcome()
-        body = AlterConfigs.model_validate({"configs": resource.configs})
+        body = AlterConfigs.model_validate({"configs": configs})
         if ADMIN_SETTINGS.intersection(body.configs):
             calls.writing(dry_run).need(Role.ADMIN)
     except ProblemError as problem:

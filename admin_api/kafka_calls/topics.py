@@ -70,9 +70,10 @@ async def delete_topics(calls: Calls, call: DeleteTopicsCall) -> list[AdminOutco
 
 
 async def _delete(calls: Calls, topic: TopicToDelete) -> AdminOutcome:
+    image = calls.services.engine.image(calls.cluster).image
     name = topic.name
+    state = image.topics.get(topic.topic_id or "") if name is None else image.topic_named(name)
     if name is None:
-        state = calls.services.engine.image(calls.cluster).image.topics.get(topic.topic_id or "")
         if state is None or state.deleting:
             return failed(Kafka.UNKNOWN_TOPIC_ID, "there is no topic of this id")
         name = state.topic
@@ -80,7 +81,8 @@ async def _delete(calls: Calls, topic: TopicToDelete) -> AdminOutcome:
     _, outcome = await calls.carry_out(
         asked, partial(service.delete_topic, calls.services, calls.cluster, name, UNCONDITIONAL)
     )
-    return AdminOutcome(error_code=outcome.error_code, message=outcome.message, topic=name)
+    topic_id = None if state is None or outcome.error_code else state.topic_id
+    return AdminOutcome(error_code=outcome.error_code, message=outcome.message, topic=name, topic_id=topic_id)
 
 
 async def create_partitions(calls: Calls, call: CreatePartitionsCall) -> list[AdminOutcome]:

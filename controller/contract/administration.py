@@ -81,11 +81,12 @@ class ElectLeadersCall(msgspec.Struct, frozen=True, kw_only=True, tag="elect_lea
 
 
 class ConfigsToAlter(msgspec.Struct, frozen=True, kw_only=True):
-    """configs: a value, or None to unset."""
+    """configs: a value, or None to unset. replaces: what is not named is unset."""
 
     kind: ResourceKind
     name: str
     configs: dict[str, str | None]
+    replaces: bool = False
 
 
 class AlterConfigsCall(msgspec.Struct, frozen=True, kw_only=True, tag="alter_configs"):
@@ -171,12 +172,13 @@ class CreatedTopic(msgspec.Struct, frozen=True, kw_only=True):
 
 class AdminOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome for one thing that was named. error_code: Kafka's. topic: of a deletion or an election.
-    partition: of an election, whose partitions need not have been named. created: of a topic. configs: of a
-    new topic, or of a resource that was described."""
+    topic_id: of a deletion. partition: of an election, whose partitions need not have been named. created: of
+    a topic. configs: of a new topic, or of a resource that was described."""
 
     error_code: int = 0
     message: str | None = None
     topic: str | None = None
+    topic_id: str | None = None
     partition: int = -1
     created: CreatedTopic | None = None
     configs: tuple[DescribedConfig, ...] = ()

@@ -53,6 +53,7 @@ def _log_dir(context: BrokerContext, listed: Listed, is_asked: IsAsked) -> dict[
         "error_code": ErrorCode.NONE if failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
         "log_dir": context.asides.directory.rpartition("/")[0],
         "topics": [{"name": name, "partitions": replicas} for name, replicas in topics.items()],
+        "total_bytes": listed.total_bytes,
         "usable_bytes": listed.usable_bytes,
     }
 
@@ -86,5 +87,6 @@ def _divergent(context: BrokerContext, listed: Listed, is_asked: IsAsked) -> dic
             for found in listed.found
             if is_asked(found.range.topic, found.range.partition)
         ],
+        "total_bytes": listed.total_bytes,
         "usable_bytes": listed.usable_bytes,
     }

@@ -1,6 +1,9 @@
 """ListOffsets: the earliest and latest offset, the first record at or after a timestamp (KIP-79), and the
 record with the largest (KIP-734).
 
+v0 is answered for both ends of a log with the one offset that later versions answer. A timestamp meant
+segments there, not records, so it is refused.
+
 Both ends of a log are known at once. A timestamp is looked up in the log: here, if what has to be read was
 written just now, else in a thread while the loop goes on, and the replica judges what came of it. The answer
 leaves when the last partition has its own.
@@ -13,7 +16,9 @@ from typing import Any, cast
 
 from dataplane.core.results import (
     EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     OffsetResult,
     TimestampLookup,
@@ -25,6 +30,7 @@ from springtide.node.handlers.context import Request
 from springtide.node.handlers.metadata import is_legal_topic_name
 from springtide.wire.errors import ErrorCode
 
+TIMESTAMPS_SINCE = 1
 SPECIAL_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL_TIMESTAMP: 8, LATEST_TIERED_TIMESTAMP: 9}
 """The version that brought a special timestamp (KIP-734, KIP-405, KIP-1005)."""
 OFFSET_NOT_AVAILABLE_SINCE = 5
@@ -71,7 +77,8 @@ class _ListOffsets:
             error = error_of_unhosted(context, topic, asked.partition_index)
             self._settle(place, OffsetResult(error))
             return
-        if request.api_version < SPECIAL_SINCE.get(asked.timestamp, 0):
+        since = 0 if asked.timestamp in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) else TIMESTAMPS_SINCE
+        if request.api_version < SPECIAL_SINCE.get(asked.timestamp, since):
             self._settle(place, OffsetResult(ErrorCode.UNSUPPORTED_VERSION))
             return
         result = hosted.replica.role.list_offset(
@@ -143,6 +150,7 @@ class _ListOffsets:
             "error_code": error,
             "timestamp": result.timestamp_ms,
             "offset": result.offset,
+            "old_style_offsets": () if result.offset < 0 else (result.offset,),
             "leader_epoch": result.leader_epoch,
         }
 

@@ -13,12 +13,15 @@ from dataplane.handlers import (
 )
 from dataplane.handlers.context import BrokerContext
 from springtide.node.handlers import (
+    alter_configs,
     alter_partition_reassignments,
     api_versions,
     create_partitions,
     create_topics,
     delete_topics,
+    describe_cluster,
     describe_configs,
+    describe_topic_partitions,
     elect_leaders,
     find_coordinator,
     incremental_alter_configs,
@@ -40,11 +43,14 @@ HANDLERS: dict[int, Handler[BrokerContext]] = {
     ApiKey.INIT_PRODUCER_ID: init_producer_id.handle,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
     ApiKey.DESCRIBE_CONFIGS: describe_configs.handle,
+    ApiKey.ALTER_CONFIGS: alter_configs.handle,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
     ApiKey.CREATE_PARTITIONS: create_partitions.handle,
     ApiKey.ELECT_LEADERS: elect_leaders.handle,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments.handle,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments.handle,
+    ApiKey.DESCRIBE_CLUSTER: describe_cluster.handle,
     ApiKey.DESCRIBE_PRODUCERS: describe_producers.handle,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.handle,
 }

@@ -36,10 +36,12 @@ UNKNOWN = FetchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The copies found, by name. usable_bytes: left on the disk, or -1. failure: why none could be listed."""
+    """The copies found, by name. usable_bytes, total_bytes: left on the disk, and its
+    size, or -1. failure: why none could be listed."""
 
     found: tuple[FoundAside, ...] = ()
     usable_bytes: int = -1
+    total_bytes: int = -1
     failure: str | None = None
 
 
@@ -156,7 +158,8 @@ def _error_code(error: CorruptLog | OSError) -> ErrorCode:
 def _list_blocking(disk: Disk, directory: str) -> Listed:
     try:
         found = list_aside(disk, directory, on_corrupt=lambda corrupt: _log.error("%s", corrupt))
-        return Listed(tuple(found), disk.free_bytes(directory.rpartition("/")[0]))
+        data = directory.rpartition("/")[0]
+        return Listed(tuple(found), disk.free_bytes(data), disk.total_bytes(data))
     except OSError as error:
         _log.error("can't list %s: %s", directory, error)
         return Listed(failure=str(error))

@@ -127,6 +127,8 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int: ...
 
+    def total_bytes(self, path: str) -> int: ...
+
     def lock(self, path: str) -> File:
         """An exclusive lock, held until the file is closed or the process ends. Raises DirectoryLocked."""
 
@@ -262,6 +264,10 @@ class PosixDisk:
     def free_bytes(self, path: str) -> int:
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
+
+    def total_bytes(self, path: str) -> int:
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize
 
     def lock(self, path: str) -> File:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

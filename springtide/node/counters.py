@@ -13,20 +13,7 @@ from dataclasses import dataclass, field
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
 from springtide.node.status import counter, gauge
-
-#: For the label `request` of the request metrics, as Kafka spells it.
-API_NAMES = {
-    0: "Produce",
-    1: "Fetch",
-    2: "ListOffsets",
-    3: "Metadata",
-    10: "FindCoordinator",
-    18: "ApiVersions",
-    22: "InitProducerId",
-    23: "OffsetForLeaderEpoch",
-    35: "DescribeLogDirs",
-    61: "DescribeProducers",
-}
+from springtide.wire.apis import ApiKey
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +44,7 @@ def collect_node_counters(counters: NodeCounters, *, now_us: int) -> Iterable[Me
         "kafka_network_requestmetrics_requests", "Requests received", labels=["request"]
     )
     for api_key in sorted(counters.requests):
-        requests.add_metric([API_NAMES.get(api_key, str(api_key))], counters.requests[api_key])
+        requests.add_metric([ApiKey(api_key).kafka_name], counters.requests[api_key])
     yield requests
     yield counter("springtide_connections_opened", "Connections accepted", counters.connections_opened)
     yield counter("springtide_connections_refused", "Connections over a limit", counters.connections_refused)

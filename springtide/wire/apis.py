@@ -10,7 +10,8 @@ converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the
   of v0-2 gets UNSUPPORTED_VERSION for each partition; no client sends one, since it takes the highest it
   knows.
 - Fetch: v4 is the first that returns format 2.
-- ListOffsets: v0 answers with segment lists, not with one offset.
+- ListOffsets: v0 is served for the two ends of a log, although Kafka 4 dropped it: it costs two small
+  messages, and lag monitors ask nothing else in it (Burrow's sarama builds the request without a version).
 - OffsetForLeaderEpoch: v0 and v1 do not state the asker's leader epoch (KIP-320); only brokers sent them.
 - CreateTopics, DeleteTopics, DescribeConfigs, DescribeLogDirs: the versions before were dropped by KIP-896.
 - Metadata, FindCoordinator, ApiVersions, InitProducerId and the other calls of administrators: all versions.
@@ -44,13 +45,21 @@ class ApiKey(IntEnum):
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
+    DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+    @property
+    def kafka_name(self) -> str:
+        """Return the name as Kafka spells it: `DescribeLogDirs`."""
+        return self.name.replace("_", " ").title().replace(" ", "")
 
 
 class ApiSpec(NamedTuple):
@@ -71,7 +80,7 @@ APIS: dict[int, ApiSpec] = {
     for spec in (
         ApiSpec(ApiKey.PRODUCE, 0, 11, flexible_since=9, served_since=3),
         ApiSpec(ApiKey.FETCH, 4, 17, flexible_since=12, served_since=4),
-        ApiSpec(ApiKey.LIST_OFFSETS, 1, 9, flexible_since=6, served_since=1),
+        ApiSpec(ApiKey.LIST_OFFSETS, 0, 9, flexible_since=6, served_since=0),
         ApiSpec(ApiKey.METADATA, 0, 12, flexible_since=9, served_since=0),
         ApiSpec(ApiKey.FIND_COORDINATOR, 0, 6, flexible_since=3, served_since=0),
         ApiSpec(ApiKey.API_VERSIONS, 0, 4, flexible_since=3, served_since=0),
@@ -80,13 +89,16 @@ APIS: dict[int, ApiSpec] = {
         ApiSpec(ApiKey.INIT_PRODUCER_ID, 0, 5, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, flexible_since=4, served_since=2),
         ApiSpec(ApiKey.DESCRIBE_CONFIGS, 1, 4, flexible_since=4, served_since=1),
+        ApiSpec(ApiKey.ALTER_CONFIGS, 0, 2, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, flexible_since=2, served_since=1),
         ApiSpec(ApiKey.CREATE_PARTITIONS, 0, 3, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.ELECT_LEADERS, 0, 2, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, flexible_since=1, served_since=0),
         ApiSpec(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 0, flexible_since=0, served_since=0),
         ApiSpec(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, flexible_since=0, served_since=0),
+        ApiSpec(ApiKey.DESCRIBE_CLUSTER, 0, 1, flexible_since=0, served_since=0),
         ApiSpec(ApiKey.DESCRIBE_PRODUCERS, 0, 0, flexible_since=0, served_since=0),
+        ApiSpec(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, flexible_since=0, served_since=0),
     )
 }
 """In the order in which clients are told them."""

@@ -29,6 +29,7 @@ from kio.schema.errors import ErrorCode as SchemaErrorCode
 from kio.static.protocol import RequestPayload, ResponsePayload
 
 from .compression import Buffer
+from .list_offsets_v0 import OldListOffsetsRequest, OldListOffsetsResponse
 from .primitives import (
     REQUEST_ELEMENTS_MAX,
     MalformedRequest,
@@ -43,6 +44,8 @@ from .primitives import (
 )
 
 _NESTING_MAX = 8
+_BEFORE_KIO = (2, 0)
+"""ListOffsets v0 (list_offsets_v0.py): kio has no definitions that Kafka 4 dropped."""
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 _ENTITY_NULL = -1
@@ -64,11 +67,15 @@ Encode = Callable[[bytearray, Any], None]
 @cache
 def request_type(api_key: int, api_version: int) -> type[RequestPayload]:
     """Return kio's class of a request, e.g. (3, 12) -> kio.schema.metadata.v12.request.MetadataRequest."""
+    if (api_key, api_version) == _BEFORE_KIO:
+        return OldListOffsetsRequest
     return load_request_schema(api_key, api_version)
 
 
 @cache
 def response_type(api_key: int, api_version: int) -> type[ResponsePayload]:
+    if (api_key, api_version) == _BEFORE_KIO:
+        return OldListOffsetsResponse
     return load_response_schema(api_key, api_version)
 
 

@@ -208,6 +208,10 @@ class FencedDisk:
         self.check()
         return self._disk.free_bytes(path)
 
+    def total_bytes(self, path: str) -> int:
+        self.check()
+        return self._disk.total_bytes(path)
+
     def lock(self, path: str) -> File:
         self.change("lock", path)
         return FencedFile(self, self._disk.lock(path), path)

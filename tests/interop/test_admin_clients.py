@@ -12,7 +12,7 @@ from typing import Any
 import kafka
 import kafka.errors
 import pytest
-from confluent_kafka import ElectionType, KafkaException, Producer, TopicPartition
+from confluent_kafka import ElectionType, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewPartitions,
     NewTopic,
+    TopicDescription,
 )
 from kafka.admin import ConfigResource as PythonConfigResource
 from kafka.admin import KafkaAdminClient
@@ -210,6 +211,59 @@ def test_librdkafka_changes_and_describes_settings_of_topics_brokers_and_the_clu
     assert configs["num.partitions"].source == 5
     asked = audited(running_cluster, cause="alter_configs", entity="broker", entity_id="2")
     assert asked["actor"].startswith("unverified:ops-tool@")
+
+
+def test_librdkafka_describes_cluster_and_topics_with_rights_and_replaces_settings(
+    running_cluster: LocalCluster, librdkafka: AdminClient, make_topic: Callable[..., str]
+) -> None:
+    name = make_topic("described")
+    described = librdkafka.describe_cluster(include_authorized_operations=True).result(SECONDS_MAX)
+    assert sorted(node.id for node in described.nodes) == [1, 2, 3]
+    assert {one.name for one in described.authorized_operations} == {
+        "CREATE",
+        "ALTER",
+        "DESCRIBE",
+        "CLUSTER_ACTION",
+        "DESCRIBE_CONFIGS",
+        "ALTER_CONFIGS",
+        "IDEMPOTENT_WRITE",
+    }
+
+    def topic_described() -> TopicDescription | None:
+        named = librdkafka.describe_topics(TopicCollection([name]), include_authorized_operations=True)
+        try:
+            found: TopicDescription = named[name].result(SECONDS_MAX)
+        except KafkaException as error:
+            assert error.args[0].name() == "UNKNOWN_TOPIC_OR_PART"
+            return None
+        return found
+
+    topic = running_cluster.wait_until("the broker that is asked knows the topic", topic_described)
+    assert {one.name for one in topic.authorized_operations} == {
+        "READ",
+        "WRITE",
+        "CREATE",
+        "DELETE",
+        "ALTER",
+        "DESCRIBE",
+        "DESCRIBE_CONFIGS",
+        "ALTER_CONFIGS",
+    }
+    for configs in ({"retention.ms": "1000", "flush.ms": "5"}, {"flush.ms": "7"}):
+        whole = ConfigResource(ConfigResource.Type.TOPIC, name, set_config=configs)
+        librdkafka.alter_configs([whole])[whole].result(SECONDS_MAX)
+        view = running_cluster.rest.get(f"/clusters/prod/topics/{name}").json()
+        assert view["configs"] == configs
+
+
+def test_kafka_python_describes_the_cluster_and_the_room_on_each_disk(
+    running_cluster: LocalCluster, python_admin: KafkaAdminClient
+) -> None:
+    described = python_admin.describe_cluster()
+    assert sorted(broker["broker_id"] for broker in described["brokers"]) == [1, 2, 3]
+    for broker in python_admin.describe_log_dirs():
+        for directory in broker["log_dirs"]:
+            assert 0 < directory["usable_bytes"] <= directory["total_bytes"]
 
 
 def test_settings_that_tools_set_by_habit_and_throttles_that_they_clear_are_taken(

@@ -398,6 +398,9 @@ class MemoryDisk:
     def free_bytes(self, path: str) -> int:
         return 2**40 if self.free_bytes_left is None else self.free_bytes_left
 
+    def total_bytes(self, path: str) -> int:
+        return 2**41
+
     def lock(self, path: str) -> File:
         held = self._locked.get(path)
         if held is not None and id(held) in self.locks:

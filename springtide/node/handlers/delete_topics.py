@@ -8,7 +8,7 @@ from typing import Any, cast
 from controller.contract.administration import AdminOutcome, DeleteTopicsCall, TopicToDelete
 from springtide.node.handlers.administer import administer, error_fields
 from springtide.node.handlers.context import NodeContext, Request
-from springtide.node.topic_ids import topic_id_text
+from springtide.node.topic_ids import topic_id_text, topic_id_uuid
 
 BY_ID_SINCE = 6
 
@@ -39,7 +39,11 @@ def _answer(
     request.reply(
         {
             "responses": [
-                {"name": outcome.topic or name, "topic_id": topic_id, **error_fields(outcome)}
+                {
+                    "name": outcome.topic or name,
+                    "topic_id": topic_id if outcome.topic_id is None else topic_id_uuid(outcome.topic_id),
+                    **error_fields(outcome),
+                }
                 for (name, topic_id), outcome in zip(named, outcomes, strict=True)
             ]
         }

@@ -5,7 +5,7 @@ Lists are set as a whole: nothing is appended to one or subtracted from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, AlterConfigsCall, ConfigsToAlter, ResourceKind
@@ -37,6 +37,17 @@ def handle(context: NodeContext, request: Request) -> None:
         ),
         validate_only=message.validate_only,
     )
+    alter(context, request, call, resources, refused)
+
+
+def alter(
+    context: NodeContext,
+    request: Request,
+    call: AlterConfigsCall,
+    resources: Sequence[Any],
+    refused: Mapping[int, AdminOutcome],
+) -> None:
+    """Send the call, which has the resources that were not refused, and answer for all of them."""
 
     def answer(outcomes: Sequence[AdminOutcome]) -> None:
         told = iter(outcomes)
@@ -53,15 +64,13 @@ def handle(context: NodeContext, request: Request) -> None:
             }
         )
 
-    administer(context, request, call, named=len(wanted), answer=answer)
+    administer(context, request, call, named=len(call.resources), answer=answer)
 
 
 def _refusal(resource: Any) -> AdminOutcome | None:
-    names = [config.name for config in resource.configs]
-    if resource.resource_type not in KINDS:
-        return _invalid(f"resources of type {resource.resource_type} have no settings here")
-    if len(set(names)) < len(names):
-        return _invalid("a setting is named twice")
+    refused = refusal_of_resource(resource)
+    if refused is not None:
+        return refused
     for config in resource.configs:
         if config.config_operation not in (SET, DELETE):
             return AdminOutcome(
@@ -69,9 +78,19 @@ def _refusal(resource: Any) -> AdminOutcome | None:
                 message=f"{config.name} can't be appended to or subtracted from: set it, or delete it",
             )
         if config.config_operation == SET and config.value is None:
-            return _invalid(f"{config.name} can't be set to null: delete it")
+            return invalid(f"{config.name} can't be set to null: delete it")
     return None
 
 
-def _invalid(message: str) -> AdminOutcome:
+def refusal_of_resource(resource: Any) -> AdminOutcome | None:
+    """Return the outcome for a resource that has no settings, or one whose settings are named twice."""
+    names = [config.name for config in resource.configs]
+    if resource.resource_type not in KINDS:
+        return invalid(f"resources of type {resource.resource_type} have no settings here")
+    if len(set(names)) < len(names):
+        return invalid("a setting is named twice")
+    return None
+
+
+def invalid(message: str) -> AdminOutcome:
     return AdminOutcome(error_code=ErrorCode.INVALID_REQUEST, message=message)

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from springtide.node.cluster_view import ClusterView
+from springtide.node.handlers import authorized_operations
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.topic_ids import topic_id_text, topic_id_uuid
 from springtide.wire.errors import ErrorCode
@@ -31,10 +32,13 @@ def handle(context: NodeContext, request: Request) -> None:
         asked = None  # v0 had no null: an empty list meant all
     view = context.view
     if asked is None:
-        topics = [_topic(view, topic, request.now_ms) for topic in view.live_topics()]
+        topics = [_topic(view, live, request.now_ms) for live in view.live_topics()]
     else:
         is_known = context.is_view_complete()
         topics = list(_asked_topics(view, asked, is_known=is_known, now_ms=request.now_ms))
+    allowed = authorized_operations.of_topic(message)
+    for topic in topics:
+        topic["topic_authorized_operations"] = allowed
     request.reply(
         {
             "brokers": [
@@ -44,6 +48,7 @@ def handle(context: NodeContext, request: Request) -> None:
             "cluster_id": view.cluster_id,
             "controller_id": view.controller_for_clients(),
             "topics": topics,
+            "cluster_authorized_operations": authorized_operations.of_cluster(message),
         }
     )
 
@@ -81,11 +86,12 @@ def _topic(view: ClusterView, topic: TopicState, now_ms: int) -> dict[str, objec
         "error_code": ErrorCode.NONE,
         "name": topic.topic,
         "topic_id": topic_id_uuid(topic.topic_id),
-        "partitions": [_partition(view, states[number], now_ms) for number in sorted(states)],
+        "partitions": [partition_fields(view, states[number], now_ms) for number in sorted(states)],
     }
 
 
-def _partition(view: ClusterView, state: PartitionState, now_ms: int) -> dict[str, object]:
+def partition_fields(view: ClusterView, state: PartitionState, now_ms: int) -> dict[str, object]:
+    """Return the partition as Metadata and DescribeTopicPartitions tell it."""
     leader = state.leader
     # Brokers make their logs in one order and at about one pace. While ours is missing, the leader's may be
     # missing too, and a client that is told to wait asks again sooner than one that the leader refused.

@@ -239,6 +239,12 @@ def test_metadata_of_every_version_names_the_leader_and_refuses_what_is_not_ther
             ("../etc", ErrorCode.INVALID_TOPIC_EXCEPTION),
         ]
         assert answer.topics[0].partitions[0].leader_id == 1
+        allowed = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
+        answer = await wire.ask(ApiKey.METADATA, version, {"topics": topics[:1], **allowed})
+        if version >= 8:
+            assert answer.topics[0].topic_authorized_operations == 3576
+        if 8 <= version <= 10:
+            assert answer.cluster_authorized_operations == 8096
         assert [(broker.node_id, broker.port) for broker in answer.brokers] == [(1, cluster.brokers[1].port)]
 
     on_a_broker(tmp_path, test)
@@ -266,6 +272,26 @@ def test_list_offsets_of_every_version_knows_both_ends(tmp_path: Path, version: 
         assert await find(-4) == ((0, 0, -1) if version >= 8 else too_early)
         assert await find(-5) == ((0, -1, -1) if version >= 9 else too_early)
         assert await find(-6) == too_early
+
+    on_a_broker(tmp_path, test)
+
+
+def test_list_offsets_of_version_0_lists_each_end_and_refuses_timestamps(tmp_path: Path) -> None:
+    async def test(wire: Raw, _: ClusterInProcess) -> None:
+        await wire.ask(ApiKey.PRODUCE, 7, produce_fields("orders", batch()))
+        answer = await wire.ask(ApiKey.LIST_OFFSETS, 0, list_offsets_fields(-2))
+        assert [one.old_style_offsets for one in answer.topics[0].partitions] == [(0,)]
+        answer = await wire.ask(ApiKey.LIST_OFFSETS, 0, list_offsets_fields(-1))
+        assert [one.old_style_offsets for one in answer.topics[0].partitions] == [(1,)]
+        answer = await wire.ask(ApiKey.LIST_OFFSETS, 0, list_offsets_fields(0))
+        (refused,) = answer.topics[0].partitions
+        assert (refused.error_code, refused.old_style_offsets) == (ErrorCode.UNSUPPORTED_VERSION, ())
+        # The bytes that Burrow sends: replica -1, one topic, one partition, the latest, one offset at most.
+        asked = struct.pack(">hhih", ApiKey.LIST_OFFSETS, 0, 7, -1) + struct.pack(
+            ">iih6siiqi", -1, 1, 6, b"orders", 1, 0, -1, 1
+        )
+        await wire.send(struct.pack(">i", len(asked)) + asked)
+        assert await wire.frame() == struct.pack(">iih6siihiq", 7, 1, 6, b"orders", 1, 0, 0, 1, 1)
 
     on_a_broker(tmp_path, test)
 

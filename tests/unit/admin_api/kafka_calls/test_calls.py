@@ -156,11 +156,18 @@ async def test_partitions_are_added_and_topics_deleted_by_name_or_id(zookeeper: 
                 TopicToDelete(topic_id=created["topic_id"]),
                 TopicToDelete(name="orders"),
                 TopicToDelete(topic_id="A" * 22),
+                TopicToDelete(name="payments"),
             )
         )
+        named = await rest.create_topic("payments")
         told = await outcomes(rest, gone)
-        assert codes(told) == [0, 3, 100]
-        assert told[0].topic == "orders"
+        assert codes(told) == [0, 3, 100, 0]
+        assert [(one.topic, one.topic_id) for one in told] == [
+            ("orders", created["topic_id"]),
+            ("orders", None),
+            (None, None),
+            ("payments", named["topic_id"]),
+        ]
         assert (await rest.client.get("/clusters/prod/topics/orders")).status_code == 404
 
 
@@ -240,6 +247,51 @@ async def test_settings_are_altered_and_described_with_every_layer(zookeeper: Me
         assert (nobody.error_code, nobody.configs) == (3, ())
         rows = await rest.recorded(cause="alter_configs", entity="broker")
         assert [(row["entity_id"], row["actor"]) for row in rows] == [("2", ACTOR)]
+
+
+async def test_alter_configs_unsets_what_it_does_not_name(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        await rest.create_topic(configs={"retention.ms": "1000", "flush.ms": "5"})
+
+        def replace(dry_run: bool, **configs: str) -> AlterConfigsCall:
+            named: dict[str, str | None] = {name.replace("_", "."): value for name, value in configs.items()}
+            one = ConfigsToAlter(kind=TOPIC, name="orders", configs=named, replaces=True)
+            return AlterConfigsCall(resources=(one,), validate_only=dry_run)
+
+        async def own() -> dict[str, str]:
+            view = (await rest.client.get("/clusters/prod/topics/orders")).json()
+            configs: dict[str, str] = view["configs"]
+            return configs
+
+        before = await own()
+        assert codes(await outcomes(rest, replace(True, flush_ms="7"))) == [0]
+        assert codes(await outcomes(rest, replace(False, flush_ms="soon"))) == [40]
+        assert await own() == before
+        assert codes(await outcomes(rest, replace(False, flush_ms="7"))) == [0]
+        assert await own() == {"flush.ms": "7"}
+        for _ in range(2):
+            assert codes(await outcomes(rest, replace(False))) == [0]
+            assert await own() == {}
+
+
+async def test_refusals_speak_of_what_kafkas_tools_have(zookeeper: MemoryZooKeeper) -> None:
+    rest_only = ("GET /", "PATCH", "errors says", "if_not_exists", "replication_factor", "If-Match", "`")
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        await rest.create_topic()
+        told = [
+            *await outcomes(rest, creation("orders", "no/name")),
+            *await outcomes(rest, creation("a", replication_factor=0)),
+            *await outcomes(rest, creation("b", replication_factor=9)),
+            *await outcomes(rest, creation("c", partitions=0)),
+            *await outcomes(rest, creation("d", configs={"retention.hours": "1"})),
+            *await outcomes(rest, DeleteTopicsCall(topics=(TopicToDelete(name="nobody"),))),
+        ]
+        assert all(one.error_code for one in told)
+        for one in told:
+            assert one.message
+            assert [word for word in rest_only if word in one.message] == []
 
 
 async def test_a_minimum_above_the_replication_factor_is_kafkas_invalid_config(

@@ -55,8 +55,8 @@ class Copies:
 
 def ask(
     version: int, topics: Any = None, *, listed: Listed | None = None, failure: str | None = None
-) -> dict[str, tuple[int, list[tuple[str, list[tuple[int, int, int]]]], int]]:
-    """directory -> (error, [(name, [(partition, size, lag)])], usable bytes)."""
+) -> dict[str, tuple[int, list[tuple[str, list[tuple[int, int, int]]]], tuple[int, int]]]:
+    """directory -> (error, [(name, [(partition, size, lag)])], (usable, total bytes))."""
     sent: list[bytes] = []
 
     def complete(chunks: Sequence[Any]) -> None:
@@ -73,7 +73,7 @@ def ask(
     )
     context = SimpleNamespace(
         table=TABLE,
-        asides=Copies(listed or Listed((COPY,), usable_bytes=1_000)),
+        asides=Copies(listed or Listed((COPY,), usable_bytes=1_000, total_bytes=9_000)),
         log_dir_failure=lambda: failure,
     )
     describe_log_dirs.handle(cast(BrokerContext, context), request)
@@ -93,7 +93,7 @@ def ask(
                 )
                 for topic in result.topics
             ],
-            getattr(result, "usable_bytes", -1),
+            (getattr(result, "usable_bytes", -1), getattr(result, "total_bytes", -1)),
         )
         for result in answer.results
     }
@@ -101,20 +101,20 @@ def ask(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_replicas_and_dropped_suffixes_are_told_in_every_version(version: int) -> None:
-    usable = 1_000 if version >= 4 else -1
+    sizes = (1_000, 9_000) if version >= 4 else (-1, -1)
     assert ask(version) == {
-        "/data": (0, [("orders", [(0, 100, 0), (2, 0, 0)]), ("clicks", [(0, 5, 0)])], usable),
-        "/data/divergent": (0, [(COPY_NAME, [(2, 77, 0)])], usable),
+        "/data": (0, [("orders", [(0, 100, 0), (2, 0, 0)]), ("clicks", [(0, 5, 0)])], sizes),
+        "/data/divergent": (0, [(COPY_NAME, [(2, 77, 0)])], sizes),
     }
 
 
 def test_a_filter_goes_by_the_partition_that_a_copy_is_of() -> None:
     assert ask(4, [{"topic": "orders", "partitions": (2, 2, 7)}, {"topic": "none", "partitions": (0,)}]) == {
-        "/data": (0, [("orders", [(2, 0, 0)])], 1_000),
-        "/data/divergent": (0, [(COPY_NAME, [(2, 77, 0)])], 1_000),
+        "/data": (0, [("orders", [(2, 0, 0)])], (1_000, 9_000)),
+        "/data/divergent": (0, [(COPY_NAME, [(2, 77, 0)])], (1_000, 9_000)),
     }
     clicks = ask(4, [{"topic": "clicks", "partitions": (0,)}])
-    assert clicks["/data/divergent"] == (0, [], 1_000)
+    assert clicks["/data/divergent"] == (0, [], (1_000, 9_000))
 
 
 def test_where_nothing_was_ever_dropped_there_is_one_directory() -> None:
@@ -124,4 +124,4 @@ def test_where_nothing_was_ever_dropped_there_is_one_directory() -> None:
 def test_a_directory_that_failed_holds_nothing_that_could_be_told() -> None:
     failed = ask(4, failure="EIO", listed=Listed(failure="EIO"))
     error = ErrorCode.KAFKA_STORAGE_ERROR
-    assert failed == {"/data": (error, [], -1), "/data/divergent": (error, [], -1)}
+    assert failed == {"/data": (error, [], (-1, -1)), "/data/divergent": (error, [], (-1, -1))}

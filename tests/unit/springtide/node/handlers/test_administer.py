@@ -174,12 +174,16 @@ def test_delete_topics(version: int) -> None:
     if version >= 6:
         fields = {"timeout": 1, "topics": [{"name": None, "topic_id": TOPIC_UUID}, {"name": "nobody"}]}
         wanted = (contract.TopicToDelete(topic_id=TOPIC_ID), contract.TopicToDelete(name="nobody"))
-    way = Forwarded(AdminOutcome(topic="orders"), AdminOutcome(error_code=3, message="no"))
+    gone = AdminOutcome(topic="orders", topic_id=TOPIC_ID)
+    way = Forwarded(gone, AdminOutcome(error_code=3, message="no"))
     answer = ask(ApiKey.DELETE_TOPICS, version, fields, way)
     assert way.calls == [contract.DeleteTopicsCall(topics=wanted)]
     assert [(one.name, one.error_code) for one in answer.responses] == [("orders", 0), ("nobody", 3)]
     if version >= 6:
         assert [one.topic_id for one in answer.responses] == [TOPIC_UUID, None]
+        by_name = {"timeout": 1, "topics": [{"name": "orders", "topic_id": None}]}
+        (named,) = ask(ApiKey.DELETE_TOPICS, version, by_name, Forwarded(gone)).responses
+        assert (named.name, named.topic_id) == ("orders", TOPIC_UUID)
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.CREATE_PARTITIONS))
@@ -352,6 +356,40 @@ def test_incremental_alter_configs(version: int) -> None:
     ]
     assert [one.error_code for one in answer.responses] == [42, 0, 40, 40, 42, 42]
     assert [one.resource_type for one in answer.responses] == [8, 2, 2, 4, 2, 2]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.ALTER_CONFIGS))
+def test_alter_configs_replaces_what_is_set(version: int) -> None:
+    def resource(kind: int, name: str, **configs: str | None) -> dict[str, Any]:
+        named = [{"name": setting.replace("_", "."), "value": value} for setting, value in configs.items()]
+        return {"resource_type": kind, "resource_name": name, "configs": named}
+
+    fields = {
+        "resources": [
+            resource(8, "1", a="DEBUG"),
+            resource(2, "orders", retention_ms="5"),
+            resource(2, "payments", flush_ms=None),
+            resource(4, ""),
+        ],
+        "validate_only": True,
+    }
+    way = Forwarded(DONE, REFUSED)
+    answer = ask(ApiKey.ALTER_CONFIGS, version, fields, way)
+    (call,) = way.calls
+    assert call == contract.AlterConfigsCall(
+        resources=(
+            contract.ConfigsToAlter(
+                kind=contract.ResourceKind.TOPIC,
+                name="orders",
+                configs={"retention.ms": "5"},
+                replaces=True,
+            ),
+            contract.ConfigsToAlter(kind=contract.ResourceKind.BROKER, name="", configs={}, replaces=True),
+        ),
+        validate_only=True,
+    )
+    assert [one.error_code for one in answer.responses] == [42, 0, 42, 40]
+    assert [one.resource_name for one in answer.responses] == ["1", "orders", "payments", ""]
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_CONFIGS))

@@ -1,0 +1,57 @@
+"""DescribeCluster: the cluster's id, its brokers, where to send administration (KIP-700, KIP-919, KIP-1073).
+
+The brokers are those of Metadata. A client that wants the fenced ones, too, gets every broker that the
+controller has told of.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from springtide.node.handlers import authorized_operations
+from springtide.node.handlers.context import NodeContext, Request
+from springtide.wire.errors import ErrorCode
+
+BROKERS, CONTROLLERS = 1, 2
+"""Kafka's endpoint types."""
+NO_CONTROLLERS = (
+    "this is a broker, and controllers do not speak the Kafka protocol: ask for endpoints of type broker"
+)
+
+
+def handle(context: NodeContext, request: Request) -> None:
+    message = cast(Any, request.decode())
+    endpoint_type = getattr(message, "endpoint_type", BROKERS)
+    if endpoint_type != BROKERS:
+        request.reply(_refused(endpoint_type))
+        return
+    view = context.view
+    listed = view.brokers_for_clients(request.now_ms)
+    if getattr(message, "include_fenced_brokers", False):
+        listed = [view.brokers[broker_id] for broker_id in sorted(view.brokers)]
+    request.reply(
+        {
+            "endpoint_type": BROKERS,
+            "cluster_id": view.cluster_id or "",
+            "controller_id": view.controller_for_clients(),
+            "brokers": [
+                {
+                    "broker_id": broker.broker_id,
+                    "host": broker.host,
+                    "port": broker.port,
+                    "rack": broker.rack,
+                    "is_fenced": not broker.active,
+                }
+                for broker in listed
+            ],
+            "cluster_authorized_operations": authorized_operations.of_cluster(message),
+        }
+    )
+
+
+def _refused(endpoint_type: int) -> dict[str, object]:
+    if endpoint_type == CONTROLLERS:
+        error, text = ErrorCode.MISMATCHED_ENDPOINT_TYPE, NO_CONTROLLERS
+    else:
+        error, text = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {endpoint_type}"
+    return {"error_code": error, "error_message": text, "endpoint_type": endpoint_type, "cluster_id": ""}

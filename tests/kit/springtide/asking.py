@@ -1,0 +1,42 @@
+"""A request to one handler, without a connection, and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+from springtide.node.handlers.context import Request
+from springtide.wire import codec
+from springtide.wire.apis import response_header_version
+
+
+def answer_of(
+    handle: Callable[[Any, Request], None],
+    api_key: int,
+    api_version: int,
+    fields: dict[str, Any],
+    *,
+    context: Any,
+    now_ms: int = 0,
+) -> Any:
+    """Return the message that the handler answers with at once."""
+    sent: list[bytes] = []
+
+    def complete(chunks: Sequence[Any]) -> None:
+        sent.append(b"".join(bytes(chunk) for chunk in chunks))
+
+    body = codec.encode(codec.build(codec.request_type(api_key, api_version), fields))
+    request = Request(
+        api_key=api_key,
+        api_version=api_version,
+        correlation_id=9,
+        frame=memoryview(body),
+        body_position=0,
+        answer=cast(Any, SimpleNamespace(complete=complete)),
+        now_ms=now_ms,
+    )
+    handle(context, request)
+    (frame,) = sent
+    header_bytes = 8 + response_header_version(api_key, api_version)
+    return codec.decode(codec.response_type(api_key, api_version), frame, header_bytes)

@@ -1,0 +1,61 @@
+"""DescribeCluster in every version: brokers, fenced ones, rights, and other endpoints."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from controller.contract.updates import BrokerEndpoint, UpdateBatch
+from springtide.node.cluster_view import ClusterView
+from springtide.node.handlers import describe_cluster
+from springtide.wire.apis import APIS, ApiKey
+from springtide.wire.errors import ErrorCode
+from tests.kit.springtide.asking import answer_of
+
+KEY = ApiKey.DESCRIBE_CLUSTER
+VERSIONS = range(APIS[KEY].version_max + 1)
+
+
+def ask(version: int, **fields: Any) -> Any:
+    """Of a cluster with broker 1 in rack "r" and broker 2, which is fenced."""
+    view = ClusterView()
+    view.cluster_id = "prod"
+    view.apply(
+        UpdateBatch(
+            brokers=(
+                BrokerEndpoint(broker_id=1, broker_epoch=1, host="h", port=9, rack="r"),
+                BrokerEndpoint(broker_id=2, broker_epoch=1, host="h", port=10, active=False),
+            )
+        ),
+        now_ms=0,
+    )
+    asked = {"include_cluster_authorized_operations": False, "endpoint_type": 1} | fields
+    context = SimpleNamespace(view=view)
+    return answer_of(describe_cluster.handle, KEY, version, asked, context=context)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_clusters_id_brokers_and_controller_are_told(version: int) -> None:
+    answer = ask(version)
+    assert (answer.error_code, answer.cluster_id, answer.controller_id) == (ErrorCode.NONE, "prod", 1)
+    assert [(one.broker_id, one.host, one.port, one.rack) for one in answer.brokers] == [(1, "h", 9, "r")]
+    assert answer.cluster_authorized_operations == -(2**31)
+
+
+def test_everything_is_allowed_as_in_kafka_without_an_authorizer() -> None:
+    answer = ask(0, include_cluster_authorized_operations=True)
+    assert answer.cluster_authorized_operations == 8096
+
+
+@pytest.mark.parametrize(
+    ("endpoint_type", "error"),
+    [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (7, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)],
+)
+def test_a_client_that_looks_for_controllers_is_told_that_these_are_brokers(
+    endpoint_type: int, error: ErrorCode
+) -> None:
+    answer = ask(1, endpoint_type=endpoint_type)
+    assert (answer.error_code, answer.brokers) == (error, ())
+    assert "type" in answer.error_message

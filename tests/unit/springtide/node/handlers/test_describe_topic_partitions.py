@@ -1,0 +1,109 @@
+"""DescribeTopicPartitions: pages, cursors, and topics that are not there."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from controller.contract.partition_state import PartitionState, TopicState
+from controller.contract.updates import BrokerEndpoint, UpdateBatch
+from springtide.node.cluster_view import ClusterView
+from springtide.node.handlers import describe_topic_partitions
+from springtide.wire.apis import ApiKey
+from springtide.wire.errors import ErrorCode
+from tests.kit.springtide.asking import answer_of
+
+PARTITIONS = {"alpha": 3, "beta": 2}
+Cursor = tuple[str, int]
+
+
+def cluster_view() -> ClusterView:
+    view = ClusterView()
+    topics, states = [], []
+    for letter, (name, count) in zip("AB", PARTITIONS.items(), strict=True):
+        topic_id = letter * 22
+        topics.append(TopicState(topic_id=topic_id, topic=name, partitions=count, replication_factor=3))
+        states += [
+            PartitionState(
+                topic_id=topic_id,
+                topic=name,
+                partition=number,
+                replicas=(1, 2, 3),
+                leader=1,
+                leader_epoch=4,
+                partition_epoch=5,
+                isr=(1,),
+                elr=(2,),
+                last_known_elr=(3,),
+                min_insync_replicas=2,
+            )
+            for number in range(count)
+        ]
+    broker = BrokerEndpoint(broker_id=1, broker_epoch=1, host="h", port=9)
+    view.apply(UpdateBatch(brokers=(broker,), topics=tuple(topics), partitions=tuple(states)), now_ms=0)
+    return view
+
+
+def ask(
+    *names: str, limit: int = 2_000, cursor: Cursor | None = None, is_view_complete: bool = True
+) -> tuple[list[Any], Cursor | None]:
+    """The topics, and the next cursor."""
+    start = None if cursor is None else {"topic_name": cursor[0], "partition_index": cursor[1]}
+    fields = {
+        "topics": [{"name": name} for name in names],
+        "response_partition_limit": limit,
+        "cursor": start,
+    }
+    context = SimpleNamespace(view=cluster_view(), is_view_complete=lambda: is_view_complete)
+    answer = answer_of(
+        describe_topic_partitions.handle, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, fields, context=context
+    )
+    following = answer.next_cursor
+    return list(answer.topics), (
+        None if following is None else (following.topic_name, following.partition_index)
+    )
+
+
+def test_replicas_that_may_be_elected_are_told() -> None:
+    (topic,), following = ask("beta")
+    assert following is None
+    assert (topic.name, topic.error_code, topic.topic_authorized_operations) == ("beta", 0, 3576)
+    assert [one.partition_index for one in topic.partitions] == [0, 1]
+    first = topic.partitions[0]
+    assert (first.leader_id, first.leader_epoch, first.replica_nodes) == (1, 4, (1, 2, 3))
+    assert (first.isr_nodes, first.eligible_leader_replicas, first.last_known_elr) == ((1,), (2,), (3,))
+    assert first.offline_replicas == (2, 3)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6])
+def test_all_topics_are_told_page_by_page_each_partition_once(limit: int) -> None:
+    told: list[Cursor] = []
+    cursor: Cursor | None = None
+    for _ in range(6):
+        topics, cursor = ask(limit=limit, cursor=cursor)
+        page = [(topic.name, one.partition_index) for topic in topics for one in topic.partitions]
+        assert 1 <= len(page) <= limit
+        told += page
+        if cursor is None:
+            break
+    assert told == [(name, number) for name, count in PARTITIONS.items() for number in range(count)]
+
+
+def test_a_topic_that_is_not_there_fails_alone() -> None:
+    topics, _ = ask("nobody", "no/name", "alpha")
+    assert [(topic.name, topic.error_code) for topic in topics] == [
+        ("alpha", ErrorCode.NONE),
+        ("no/name", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("nobody", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    (unknown,), _ = ask("nobody", is_view_complete=False)
+    assert unknown.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_a_cursor_before_the_first_partition_and_a_limit_of_none_are_bounded() -> None:
+    (refused,), following = ask(cursor=("alpha", -1))
+    assert (refused.error_code, following) == (ErrorCode.INVALID_REQUEST, None)
+    topics, following = ask(limit=-5)
+    assert ([len(topic.partitions) for topic in topics], following) == ([1], ("alpha", 1))
