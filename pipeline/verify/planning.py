@@ -13,7 +13,7 @@ from pipeline.client.values import ClusterMetadata, PartitionRange, TopicPartiti
 from pipeline.source.planning import PlanOptions, plan_tasks
 
 RECORDS_PER_TASK_MIN = 20_000
-"""A task costs 15 ms before it reads, so it should read some megabytes."""
+"""A task costs 30 ms before it reads, so it should read some megabytes."""
 TASKS_PER_SLOT = 3
 """A slot that got small ranges takes further tasks while another slot reads large ones."""
 
