@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,6 +56,7 @@ from controller.shell.log_lines import configure_logging
 from controller.shell.meta import MetaUnavailable, SessionState
 from controller.shell.metrics import EngineCollector
 from controller.shell.published import Published
+from springtide.tls import TlsFilesInvalid, check_server_files
 
 log = logging.getLogger("controller")
 
@@ -87,6 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             check_advertisable(config)
             tokens = _load_tokens(config, os.environ)
             check_access(config, has_tokens=tokens is not None)
+            _check_tls_files(config)
             configure_logging(config.log_level)
             return anyio.run(serve, config, tokens)
         configure_logging("error")
@@ -148,6 +151,15 @@ def _load_tokens(config: ControllerConfig, environment: Mapping[str, str]) -> To
         raise ConfigError(str(error)) from error
 
 
+def _check_tls_files(config: ControllerConfig) -> None:
+    if not config.tls_cert:
+        return
+    try:
+        check_server_files(cert=config.tls_cert, key=config.tls_key, client_ca=config.client_ca or None)
+    except TlsFilesInvalid as error:
+        raise ConfigError(f"--tls-cert, --tls-key, --client-ca: {error}") from error
+
+
 def _say_who_may_ask(config: ControllerConfig, tokens: Tokens | None) -> None:
     if tokens is not None:
         log.warning("tokens=%d", len(tokens))
@@ -157,7 +169,11 @@ def _say_who_may_ask(config: ControllerConfig, tokens: Tokens | None) -> None:
         return
     log.warning(
         "NO AUTHENTICATION: %s can administer every cluster through %s; --tokens-file names who may",
-        "every user and process of this host" if config.is_loopback_only else "every client that reaches it",
+        "every client with a certificate of --client-ca"
+        if config.client_ca
+        else "every user and process of this host"
+        if config.is_loopback_only
+        else "every client that reaches it",
         config.listen,
     )
 
@@ -187,6 +203,7 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
         read_only=config.read_only,
         if_match_required=config.if_match_required,
         kafka_administration=config.kafka_administration,
+        hsts_s=config.hsts_s,
     )
     app = create_app(
         engine=engine,
@@ -284,6 +301,10 @@ def _uvicorn_config(app: FastAPI, config: ControllerConfig, settings: ApiSetting
         timeout_keep_alive=config.keep_alive_s,
         timeout_graceful_shutdown=GRACEFUL_STOP_S,
         backlog=LISTEN_BACKLOG,
+        ssl_certfile=config.tls_cert or None,
+        ssl_keyfile=config.tls_key or None,
+        ssl_ca_certs=config.client_ca or None,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if config.client_ca else ssl.CERT_NONE,
     )
 
 

@@ -68,7 +68,22 @@ class ControllerConfig:
     advertise: str = _option(
         "",
         "URL under which brokers, operators and other controllers reach this one "
-        "(default: http:// and --listen)",
+        "(default: http:// and --listen; https:// with --tls-cert)",
+    )
+    tls_cert: str = _option(
+        "", "file with the certificate that clients verify, and those between it and its CA, in PEM"
+    )
+    tls_key: str = _option("", "file with that certificate's key, in PEM and not encrypted")
+    client_ca: str = _option(
+        "",
+        "file with CAs, in PEM: every connection must show a certificate of theirs, also one that asks "
+        "/healthz, /readyz or /metrics",
+    )
+    hsts_s: int = _option(
+        0,
+        "with --tls-cert: tell browsers to use only https for this host name, on all of its ports, for so "
+        "many seconds; 0 does not tell them",
+        minimum=0,
     )
     zookeeper: str = _option(
         "127.0.0.1:2181",
@@ -148,6 +163,10 @@ class ControllerConfig:
         chroot = self.zookeeper.partition("/")[2].strip("/")
         root = self.zookeeper_root.strip("/")
         return "/" + "/".join(part for part in (chroot, root) if part)
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.tls_cert else "http"
 
     @property
     def is_loopback_only(self) -> bool:
@@ -279,6 +298,14 @@ def check_config(config: ControllerConfig) -> None:
             raise ConfigError(
                 f"--advertise {config.advertise!r} is not a URL such as http://controller-1:8080"
             )
+        if config.tls_cert and url.scheme != "https":
+            raise ConfigError(
+                f"--advertise {config.advertise!r} must be https://..., because --tls-cert is given"
+            )
+    if bool(config.tls_cert) != bool(config.tls_key):
+        raise ConfigError("--tls-cert and --tls-key belong together: name both files or neither")
+    if (config.client_ca or config.hsts_s) and not config.tls_cert:
+        raise ConfigError("--client-ca and --hsts-s need TLS: add --tls-cert and --tls-key")
     if config.log_level.lower() not in ("debug", "info", "warning", "error"):
         raise ConfigError(f"--log-level {config.log_level!r} is not one of debug, info, warning, error")
     if config.broker_lease_ms < 3 * config.broker_heartbeat_interval_ms:
@@ -325,7 +352,11 @@ def advertised_url(config: ControllerConfig, *, bound_port: int) -> str:
     if config.advertise:
         return config.advertise.rstrip("/")
     host = config.listen_address[0]
-    return f"http://[{host}]:{bound_port}" if ":" in host else f"http://{host}:{bound_port}"
+    return (
+        f"{config.scheme}://[{host}]:{bound_port}"
+        if ":" in host
+        else f"{config.scheme}://{host}:{bound_port}"
+    )
 
 
 def check_advertisable(config: ControllerConfig) -> None:
@@ -338,5 +369,5 @@ def check_advertisable(config: ControllerConfig) -> None:
     if is_wildcard and not config.advertise:
         raise ConfigError(
             f"--listen {config.listen} listens on every address, so others can't be told which to use: add "
-            "--advertise http://NAME:PORT with a name that brokers and operators can reach"
+            f"--advertise {config.scheme}://NAME:PORT with a name that brokers and operators can reach"
         )

@@ -18,6 +18,7 @@ import os
 import random
 import resource
 import signal
+import ssl
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.log_dir_identity import LogDirRefused
 from springtide.node.controller_client import Seen
 from springtide.node.controller_session import RegistrationRefused, WentBack
+from springtide.tls import TlsFilesInvalid, client_context
 
 _log = logging.getLogger("dataplane")
 
@@ -101,6 +103,19 @@ def _parser() -> argparse.ArgumentParser:
         "--controller-token-file",
         metavar="FILE",
         help="the token of role broker that the controllers know this broker by",
+    )
+    serve.add_argument(
+        "--controller-ca",
+        metavar="FILE",
+        help="for https:// controllers: the CAs to trust, in PEM (default: public ones)",
+    )
+    serve.add_argument(
+        "--controller-client-cert",
+        metavar="FILE",
+        help="this broker's certificate, for controllers with --client-ca",
+    )
+    serve.add_argument(
+        "--controller-client-key", metavar="FILE", help="that certificate's key, not encrypted"
     )
     serve.add_argument("--data-dir", required=True, metavar="DIR", help="this broker's own directory")
     serve.add_argument("--rack", help="where it stands; replicas of a partition are spread over racks")
@@ -253,6 +268,7 @@ def _settings(arguments: argparse.Namespace) -> BrokerSettings:
         advertise_port=advertise[1],
         controllers=controllers,
         controller_token=_token(arguments.controller_token_file),
+        controller_tls=_tls(arguments),
         rack=arguments.rack,
         metrics_host=metrics[0],
         metrics_port=metrics[1],
@@ -272,6 +288,22 @@ def _token(file: str | None) -> str | None:
     if not token or len(token) > TOKEN_CHARS_MAX or len(token.split()) != 1:
         raise CommandLineError(f"--controller-token-file {file} must hold a token and nothing else")
     return token
+
+
+def _tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:
+    ca, cert, key = (
+        arguments.controller_ca,
+        arguments.controller_client_cert,
+        arguments.controller_client_key,
+    )
+    if ca is cert is key is None:
+        return None
+    try:
+        return client_context(ca=ca, cert=cert, key=key)
+    except TlsFilesInvalid as error:
+        raise CommandLineError(
+            f"--controller-ca, --controller-client-cert, --controller-client-key: {error}"
+        ) from error
 
 
 def _config(arguments: argparse.Namespace) -> BrokerConfig:

@@ -73,7 +73,8 @@ def execute(
         return Exit.USAGE
     options.cluster = settings.cluster
     console = Console(out, err, is_json=settings.is_json, columns=columns, person=person)
-    with httpx.Client(transport=transport, headers={"User-Agent": f"springtide/{_version()}"}) as client:
+    headers = {"User-Agent": f"springtide/{_version()}"}
+    with httpx.Client(transport=transport, headers=headers, verify=settings.verify) as client:
         controllers = Controllers(
             client,
             settings,

@@ -57,6 +57,10 @@ class Envelope:
         self._clock = clock
         self._ids = ids
         self._metrics = metrics
+        #: RFC 6797. Not by itself: it also moves what other programs serve under this host's name to https.
+        self._hsts = (
+            [(b"strict-transport-security", b"max-age=%d" % settings.hsts_s)] if settings.hsts_s else []
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -75,6 +79,7 @@ class Envelope:
                     *(pair for pair in message.get("headers", ()) if pair[0].lower() != b"x-request-id"),
                     (b"x-request-id", request_id.encode("ascii")),
                     (b"x-content-type-options", b"nosniff"),
+                    *self._hsts,
                 ]
             await send(message)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import random
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -77,6 +78,7 @@ class BrokerSettings:
     advertise_port: int | None = None
     controllers: tuple[str, ...]
     controller_token: str | None = field(default=None, repr=False)
+    controller_tls: ssl.SSLContext | None = None
     rack: str | None = None
     metrics_host: str | None = None
     metrics_port: int = 0
@@ -257,6 +259,7 @@ class StorageBroker:
             on_seen=self.directory.start_saving_seen,
             transport=ports.controller_transport,
             token=settings.controller_token,
+            tls=settings.controller_tls,
         )
         self.lease.on_controller_epoch(seen.controller_epoch)
         self._preflight = Preflight(

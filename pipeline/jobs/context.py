@@ -92,7 +92,8 @@ class Context:
     def controllers(self) -> Iterator[Controllers]:
         """The REST API, with the `springtide` command's retries and redirects. Raises UsageError."""
         settings = load_settings(self._options, self._environment)
-        with httpx.Client(headers={"User-Agent": f"{PROG}/{self._options.job_name}"}) as client:
+        headers = {"User-Agent": f"{PROG}/{self._options.job_name}"}
+        with httpx.Client(headers=headers, verify=settings.verify) as client:
             yield Controllers(client, settings, make_key=lambda: str(uuid.uuid4()), note=self.note)
 
     def close(self) -> None:

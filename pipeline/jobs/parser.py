@@ -89,6 +89,9 @@ def _shared_options() -> argparse.ArgumentParser:
     brokers.add_argument("--url", metavar="URL,...", help="controllers (http://127.0.0.1:8080)")
     brokers.add_argument("--cluster", metavar="NAME", help="the cluster's name in the controller")
     brokers.add_argument("--token-file", metavar="FILE", help="bearer token for the controller")
+    brokers.add_argument("--ca-file", metavar="FILE", help="the CAs to trust of https:// controllers")
+    brokers.add_argument("--cert-file", metavar="FILE", help="certificate for controllers with --client-ca")
+    brokers.add_argument("--key-file", metavar="FILE", help="that certificate's key, not encrypted")
     brokers.add_argument("--actor", metavar="NAME", help="who asks the controller, for its audit")
     brokers.add_argument(
         "--timeout",

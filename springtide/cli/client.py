@@ -31,6 +31,7 @@ from httpx_sse import ServerSentEvent, SSEError, connect_sse
 from springtide.cli.call import Call, Json
 from springtide.cli.problems import problem_of
 from springtide.cli.settings import Settings
+from springtide.tls import explain_tls
 
 T = TypeVar("T")
 
@@ -139,11 +140,17 @@ class Controllers:
             not_now: httpx.Response | None = None
             copy: tuple[httpx.URL, httpx.Response] | None = None
             failures: list[str] = []
+            refused_by_tls = 0
             for url in list(self._urls):
                 try:
                     response = self._ask(url, call, headers)
                 except httpx.TransportError as error:
-                    failures.append(f"{url}: {_reason(error)}")
+                    failure = explain_tls(
+                        error, url=str(url), ca="--ca-file", cert="--cert-file and --key-file"
+                    )
+                    refused_by_tls += failure is not None and failure.is_certain
+                    why = failure.advice if failure else str(error) or type(error).__name__
+                    failures.append(f"{url}: {why}")
                     continue
                 if response.is_success and AGE_HEADER in response.headers:
                     failures.append(f"{url}: is a standby")
@@ -156,7 +163,7 @@ class Controllers:
             if copy is not None and not call.needs_active:
                 self._prefer(copy[0])
                 return _reply(copy[1])
-            if self._now() >= deadline:
+            if self._now() >= deadline or refused_by_tls == len(self._urls):
                 if not_now is not None:
                     raise RequestRefused(not_now.status_code, not_now.content, key=used)
                 raise Unreachable("; ".join(failures), key=used)
@@ -261,7 +268,3 @@ def _reply(response: httpx.Response) -> Reply:
     if not response.is_success:
         raise RequestRefused(response.status_code, response.content)
     return Reply(response.status_code, response.headers, response.content)
-
-
-def _reason(error: httpx.TransportError) -> str:
-    return str(error) or type(error).__name__

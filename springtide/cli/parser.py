@@ -28,7 +28,8 @@ exit status:
   3  no controller could be reached, or none that was able to answer, until --timeout
 
 environment:
-  SPRINGTIDE_URL, SPRINGTIDE_CLUSTER, SPRINGTIDE_TOKEN_FILE, SPRINGTIDE_ACTOR stand in for the options
+  SPRINGTIDE_URL, SPRINGTIDE_CLUSTER, SPRINGTIDE_TOKEN_FILE, SPRINGTIDE_ACTOR, SPRINGTIDE_CA_FILE,
+  SPRINGTIDE_CERT_FILE, SPRINGTIDE_KEY_FILE stand in for the options
 
 examples:
   springtide --url ctl1:8080,ctl2:8080 clusters list
@@ -137,6 +138,15 @@ def _shared_options() -> argparse.ArgumentParser:
         help="how long to go on trying while no controller is able to answer (default 15)",
     )
     options.add_argument("--token-file", metavar="FILE", help="a file with a bearer token in it")
+    options.add_argument(
+        "--ca-file",
+        metavar="FILE",
+        help="for https:// URLs: the CAs to trust, in PEM (default: public ones)",
+    )
+    options.add_argument(
+        "--cert-file", metavar="FILE", help="your certificate, for controllers with --client-ca"
+    )
+    options.add_argument("--key-file", metavar="FILE", help="that certificate's key, not encrypted")
     options.add_argument(
         "--actor", metavar="NAME", help="who is asking, for the audit (default without a token: your login)"
     )

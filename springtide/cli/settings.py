@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import getpass
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Final
 import httpx
 
 from springtide.cli.call import UsageError
+from springtide.tls import TlsFilesInvalid, client_context
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
 TIMEOUT_SECONDS_DEFAULT: Final = 15.0
@@ -25,7 +27,8 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """timeout_s: how long to try while no controller answers. token: never printed."""
+    """timeout_s: how long to try while no controller answers. token: never printed. verify: as httpx takes
+    it; True trusts public CAs."""
 
     urls: tuple[httpx.URL, ...]
     cluster: str | None
@@ -33,10 +36,11 @@ class Settings:
     actor: str | None
     is_json: bool
     timeout_s: float
+    verify: ssl.SSLContext | bool = True
 
 
 def load_settings(options: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
-    """Return the settings; read the token's file. Raise UsageError."""
+    """Return the settings; read the files of the token and for TLS. Raise UsageError."""
 
     def chosen(name: str) -> str | None:
         value: str | None = getattr(options, name, None)
@@ -51,7 +55,17 @@ def load_settings(options: argparse.Namespace, environment: Mapping[str, str]) -
         actor=chosen("actor") or (login() if token is None else None),
         is_json=getattr(options, "output", "table") == "json",
         timeout_s=getattr(options, "timeout", TIMEOUT_SECONDS_DEFAULT),
+        verify=_verify(chosen("ca_file"), chosen("cert_file"), chosen("key_file")),
     )
+
+
+def _verify(ca: str | None, cert: str | None, key: str | None) -> ssl.SSLContext | bool:
+    if ca is cert is key is None:
+        return True
+    try:
+        return client_context(ca=ca, cert=cert, key=key)
+    except TlsFilesInvalid as error:
+        raise UsageError(f"--ca-file, --cert-file, --key-file: {error}") from error
 
 
 def parse_urls(text: str) -> tuple[httpx.URL, ...]:

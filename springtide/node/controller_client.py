@@ -9,6 +9,7 @@ may be sent again.
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -28,6 +29,7 @@ from controller.contract.session import (
 )
 from controller.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse, UpdateBatch
 from springtide.node.clock import Clock
+from springtide.tls import explain_tls
 
 _log = logging.getLogger(__name__)
 
@@ -93,6 +95,7 @@ class ControllerClient:
         on_seen: Callable[[Seen], None] | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         token: str | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._urls = [url.rstrip("/") for url in urls]
         self._current = self._urls[0]
@@ -105,7 +108,7 @@ class ControllerClient:
             headers["authorization"] = f"Bearer {token}"
         # Building one costs a tenth of a second, so only where there is something to verify.
         has_tls = any(url.startswith("https:") for url in urls)
-        verify = httpx.create_ssl_context(trust_env=False) if has_tls else False
+        verify = tls or (httpx.create_ssl_context(trust_env=False) if has_tls else False)
         self._requests = httpx.AsyncClient(
             timeout=timeout, headers=headers, transport=transport, trust_env=False, verify=verify
         )
@@ -193,7 +196,7 @@ class ControllerClient:
                 )
             except (httpx.HTTPError, msgspec.MsgspecError, ControllerUnavailable) as error:
                 answer = None
-                reason = f"{url}: {type(error).__name__} {error}".rstrip()
+                reason = f"{url}: {_explain(error, url)}"
                 if not is_repeatable and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
                     raise AnswerLost(reason) from error
             if answer is not None:
@@ -260,6 +263,8 @@ class ControllerClient:
         return True
 
     def _next_url(self, url: str, hint: str | None, asked: Sequence[str]) -> str | None:
+        if hint is not None and url.startswith("https:") and not hint.startswith("https:"):
+            hint = None  # the token must not leave TLS
         if hint is not None and hint.rstrip("/") not in asked and len(asked) <= HINTS_MAX:
             return hint.rstrip("/")
         start = self._index(url)
@@ -271,3 +276,12 @@ class ControllerClient:
 
     def _index(self, url: str) -> int:
         return self._urls.index(url) if url in self._urls else -1
+
+
+def _explain(error: Exception, url: str) -> str:
+    if isinstance(error, httpx.HTTPError):
+        certificate = "--controller-client-cert and --controller-client-key"
+        failure = explain_tls(error, url=url, ca="--controller-ca", cert=certificate)
+        if failure is not None:
+            return failure.advice
+    return f"{type(error).__name__} {error}".rstrip()

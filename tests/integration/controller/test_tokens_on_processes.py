@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
-from localcluster.ports import LOOPBACK, PortReservation
-from localcluster.processes import ProcessCommand, SupervisedProcess
+from localcluster.ports import PortReservation
 from localcluster.zookeeper import ZooKeeper
-from tests.kit.controller.controller_process import START_SECONDS_MAX, ControllerProcess
+from tests.kit.controller.controller_process import START_SECONDS_MAX, ControllerProcess, broker_process
 
 OPERATOR = "operator-0123456789-0123456789"
 BROKER = "broker-0123456789-0123456789"
-
-
-def broker_process(
-    broker_id: int, port: int, controller: ControllerProcess, directory: Path, *flags: str
-) -> SupervisedProcess:
-    arguments = [
-        *(sys.executable, "-m", "dataplane", "serve", "--cluster", "prod", "--broker-id", str(broker_id)),
-        *("--listen", f"{LOOPBACK}:{port}", "--controllers", controller.url),
-        *("--data-dir", str(directory / f"data-{broker_id}"), *flags),
-    ]
-    return SupervisedProcess(
-        name=f"broker {broker_id}",
-        command=ProcessCommand(arguments=arguments, working_directory=directory),
-        log_path=directory / f"broker-{broker_id}.log",
-    )
 
 
 def test_only_a_broker_with_a_token_is_taken_in(zookeeper: ZooKeeper, root: str, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""One `controller serve` as a process, asked over HTTP."""
+"""One `controller serve` as a process, asked over HTTP, and brokers that know only it."""
 
 from __future__ import annotations
 
+import ssl
 import sys
 import time
 from pathlib import Path
@@ -17,13 +18,20 @@ SESSION_TIMEOUT_MS = 4_000
 
 
 class ControllerProcess:
-    """One `controller serve`, asked over HTTP."""
+    """One `controller serve`, asked over HTTP. tls: for one that is started with `--tls-cert`."""
 
     def __init__(
-        self, name: str, port: int, zookeeper: ZooKeeper, root: str, directory: Path, *flags: str
+        self,
+        name: str,
+        port: int,
+        zookeeper: ZooKeeper,
+        root: str,
+        directory: Path,
+        *flags: str,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.url = f"http://{LOOPBACK}:{port}"
-        self.http = httpx.Client(base_url=self.url, timeout=30)
+        self.url = f"{'https' if tls else 'http'}://{LOOPBACK}:{port}"
+        self.http = httpx.Client(base_url=self.url, timeout=30, verify=tls or True)
         arguments = [
             *(sys.executable, "-m", "controller", "serve", "--listen", f"{LOOPBACK}:{port}"),
             *("--zookeeper", zookeeper.connection_string, "--zookeeper-root", root),
@@ -80,3 +88,18 @@ class ControllerProcess:
 
     def log(self) -> str:
         return self.process.log_path.read_text(encoding="utf-8")
+
+
+def broker_process(
+    broker_id: int, port: int, controller: ControllerProcess, directory: Path, *flags: str
+) -> SupervisedProcess:
+    arguments = [
+        *(sys.executable, "-m", "dataplane", "serve", "--cluster", "prod", "--broker-id", str(broker_id)),
+        *("--listen", f"{LOOPBACK}:{port}", "--controllers", controller.url),
+        *("--data-dir", str(directory / f"data-{broker_id}"), *flags),
+    ]
+    return SupervisedProcess(
+        name=f"broker {broker_id}",
+        command=ProcessCommand(arguments=arguments, working_directory=directory),
+        log_path=directory / f"broker-{broker_id}.log",
+    )

@@ -1,0 +1,65 @@
+"""Certificates of a private CA, made by OpenSSL's command."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Elliptic keys are made in no time.
+NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate and its key, each in a file."""
+
+    cert: str
+    key: str
+
+
+@dataclass(frozen=True)
+class PrivateCa:
+    """A CA of this test alone."""
+
+    directory: Path
+    name: str = "ca"
+
+    @property
+    def file(self) -> str:
+        """Its certificate, made when it is first asked for."""
+        pair = self._pair(self.name)
+        if not Path(pair.cert).exists():
+            _openssl(
+                "req", "-x509", "-nodes", *NEW_KEY, "-days", "2", "-subj", f"/CN={self.name}", *_out(pair)
+            )
+        return pair.cert
+
+    def issue(self, name: str, *, host: str = "127.0.0.1") -> Pair:
+        """Make a certificate for an address."""
+        pair = self._pair(name)
+        _openssl(
+            *("req", "-x509", "-nodes", *NEW_KEY, "-days", "2", "-subj", f"/CN={name}"),
+            *("-CA", self.file, "-CAkey", self._pair(self.name).key),
+            *("-addext", f"subjectAltName=IP:{host}", "-addext", "basicConstraints=critical,CA:FALSE"),
+            *_out(pair),
+        )
+        return pair
+
+    def encrypt(self, pair: Pair) -> Pair:
+        """Return the pair with its key under a passphrase."""
+        encrypted = f"{pair.key}.encrypted"
+        _openssl("ec", "-aes256", "-passout", "pass:secret", "-in", pair.key, "-out", encrypted)
+        return Pair(pair.cert, encrypted)
+
+    def _pair(self, name: str) -> Pair:
+        return Pair(str(self.directory / f"{name}.pem"), str(self.directory / f"{name}.key"))
+
+
+def _out(pair: Pair) -> tuple[str, ...]:
+    return ("-keyout", pair.key, "-out", pair.cert)
+
+
+def _openssl(*arguments: str) -> None:
+    done = subprocess.run(["openssl", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
