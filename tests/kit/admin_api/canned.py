@@ -1,7 +1,7 @@
 """A controller that answers with the examples of the API's document, or with what a test puts there instead.
 
-What a page makes of an answer is tried on it without a cluster. The examples fit their models, as another test
-checks, so this controller says nothing that a real one could not say.
+What a page makes of an answer is tried on it without a cluster. The examples fit their models, as another
+test checks, so this controller says nothing that a real one could not say.
 """
 
 from __future__ import annotations
