@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import httpx
 
 from pipeline.client.config import ClientConfig, parse_bootstrap
 from pipeline.jobs.job import PROG
-from pipeline.jobs.session import make_session
+from pipeline.jobs.session import SUBMITTED, make_session
+from pipeline.jobs.tasks import Engine, Progress, is_small, run_here
 from springtide.cli.call import UsageError
 from springtide.cli.client import Controllers
 from springtide.cli.console import Console
@@ -21,6 +23,9 @@ from springtide.cli.settings import load_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Context:
@@ -57,9 +62,52 @@ class Context:
             )
         return self._made_session
 
+    @cached_property
+    def _engine(self) -> Engine:
+        """The engine that the command line asks for. Raises UsageError for a contradiction."""
+        options = self._options
+        engine = Engine(getattr(options, "engine", Engine.SPARK))
+        is_spark_named = options.master is not None or options.remote is not None
+        if engine is Engine.LOCAL and is_spark_named:
+            raise UsageError("--engine local needs no Spark, and --master or --remote names one")
+        if engine is Engine.AUTO and (
+            is_spark_named or self._given_session is not None or SUBMITTED in self._environment
+        ):
+            return Engine.SPARK
+        return engine
+
+    def run_tasks(
+        self,
+        run: Callable[[T], R],
+        tasks: Sequence[T],
+        *,
+        size: Callable[[], int | None],
+        shown: Progress | None = None,
+    ) -> list[R]:
+        """Return what `run` returned for each task, in order. size: how many bytes they read, None if that is
+        unknown; asked for if the engine depends on it. A Spark that was started for larger tasks is used.
+        Raises UsageError, and what `run` or Spark raises."""
+        if not tasks:
+            return []
+        progress = shown or (lambda done, total: self.progress(done, total, f"{done} of {total} tasks"))
+        engine = self._engine
+        if engine is Engine.AUTO:
+            is_here = self._made_session is None and is_small(size(), len(tasks))
+            engine = Engine.LOCAL if is_here else Engine.SPARK
+        if engine is Engine.LOCAL:
+            return run_here(run, tasks, progress=progress)
+        from pipeline.jobs.spark_tasks import run_tasks  # noqa: PLC0415 - only this needs PySpark
+
+        return run_tasks(self.spark, run, tasks, progress=progress)
+
     @property
     def parallelism(self) -> int | None:
-        """Return how many tasks can run at a time; None under Spark Connect, where only the server knows."""
+        """Return how many tasks can run at a time; None under Spark Connect, where only the server knows.
+        It starts no Spark that may not be needed: local[*] has this machine's processors."""
+        if self._engine is Engine.LOCAL:
+            return 1
+        if self._engine is Engine.AUTO and self._made_session is None:
+            return os.cpu_count() or 1
         spark_context = getattr(self.spark, "_sc", None)
         return None if spark_context is None else max(1, int(spark_context.defaultParallelism))
 

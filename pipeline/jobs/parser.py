@@ -23,7 +23,9 @@ JOBS: Final = MappingProxyType(
         "pack": "what tasks import, as one file for --archives",
     }
 )
-DESCRIPTION: Final = "Jobs around the log, on Spark: on one machine, or on as many as --master has."
+DESCRIPTION: Final = (
+    "Jobs around the log: small ones in this process, others on Spark, on as many machines as it has."
+)
 EPILOG: Final = f"""\
 {PROG} JOB --help tells a job's arguments, with examples.
 

@@ -132,13 +132,14 @@ def _collect(spark: SparkSession, frame: Any, tasks: int, progress: Callable[[in
     try:
         while thread.is_alive():
             thread.join(PROGRESS_S)
-            progress(_done(context), tasks)
+            progress(min(_done(context), tasks - 1), tasks)
     except KeyboardInterrupt:
         context.cancelAllJobs()
         thread.join()
         raise
     if failures:
         raise failures[0]
+    progress(tasks, tasks)
     return rows
 
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.client.client import Client
 from pipeline.clock import wall_ms
-from pipeline.jobs.arguments import positive, shown_spans, source_options
+from pipeline.jobs.arguments import add_engine, positive, shown_spans, source_options
 from pipeline.jobs.job import JobExit, JobOutcome
+from pipeline.jobs.sizes import log_bytes
 from pipeline.land.cluster import LandCluster
 from pipeline.land.delta import catch_up, check_delta
 from pipeline.land.documents import COMPRESSIONS, LandPlan, TableSettings
@@ -119,6 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="then bring the view of each key's latest record up to date (read it with read_latest)",
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would be landed; write nothing")
+    add_engine(parser)
 
 
 def run(options: argparse.Namespace, context: Context) -> JobOutcome:
@@ -132,12 +134,15 @@ def run(options: argparse.Namespace, context: Context) -> JobOutcome:
         wanted = TableSettings(cluster.cluster_id(), partition_by)
 
         def land_tasks(plan: LandPlan) -> Sequence[LandReport]:
-            from pipeline.jobs.spark_tasks import run_tasks  # noqa: PLC0415 - a dry run needs no Spark
-
             how = task_settings(
                 plan, wanted, root=table.root, client=context.client_config, allow_loss=options.allow_loss
             )
-            return list(chain.from_iterable(run_tasks(context.spark, partial(land_ranges, how), plan.tasks)))
+            reports = context.run_tasks(
+                partial(land_ranges, how),
+                plan.tasks,
+                size=lambda: log_bytes(client, chain.from_iterable(plan.tasks)),
+            )
+            return list(chain.from_iterable(reports))
 
         def lander(parallelism: int) -> Lander:
             return Lander(table, cluster, land_tasks, _plan_settings(options, parallelism), wall_ms)

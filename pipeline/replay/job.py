@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -18,7 +19,9 @@ from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig
 from pipeline.clock import wall_ms
 from pipeline.errors import DeliveryFailed, InvalidRows, JobError, ReplayError, SinkStateError
+from pipeline.jobs.arguments import add_engine
 from pipeline.jobs.job import JobExit, JobOutcome
+from pipeline.jobs.sizes import log_bytes
 from pipeline.records.encode import BATCH_BYTES_LIMIT, BATCH_BYTES_MAX, RECORDS_MAX
 from pipeline.replay.lake import Found, Lake, find_landed, find_parquet, is_landed
 from pipeline.replay.log import Log, cluster_id, find_log, is_log, parse_log
@@ -29,9 +32,11 @@ from pipeline.replay.plan import (
     TASKS_DEFAULT,
     Partitioning,
     ReplayPlan,
+    ReplayRange,
     ReplaySettings,
     Timestamps,
     plan_rounds,
+    records_of,
 )
 from pipeline.replay.replayer import Means, ReplayProgress, run_rounds, target_of
 from pipeline.replay.rows import NO_PARTITION_ADVICE
@@ -46,7 +51,7 @@ if TYPE_CHECKING:
     from pipeline.jobs.context import Context
 
 RECORD_BYTES_GUESS = 1024
-"""Size of a log's record, which is not known beforehand."""
+"""Size of a record that is not known beforehand."""
 TASKS_UNKNOWN = 2
 """Tasks that share a rate, where Spark Connect does not tell how many run at once."""
 _AMOUNT = re.compile(r"(\d{1,15})\s*(k|M|G|)\Z")
@@ -139,6 +144,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="about how many a task takes in one round: what is read again after a failure (%(default)s)",
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would be replayed; write nothing")
+    add_engine(parser)
 
 
 def run(options: argparse.Namespace, context: Context) -> JobOutcome:
@@ -201,15 +207,35 @@ class _Run:
             self._state,
             self._client,
             Means(self._source, self._config, Compression[self._options.compression.upper()], self._rates),
-            self._run_tasks,
+            partial(self._run_tasks, plan),
             on_progress=lambda progress: self._show(plan, before, progress, time.monotonic() - began),
         )
         return self._told(plan, done, seconds=time.monotonic() - began, before=before)
 
-    def _run_tasks(self, tasks: Sequence[ReplayTask]) -> Sequence[TaskReport]:
-        from pipeline.jobs.spark_tasks import run_tasks  # noqa: PLC0415 - a dry run needs no Spark
+    def _run_tasks(self, plan: ReplayPlan, tasks: Sequence[ReplayTask]) -> Sequence[TaskReport]:
+        number = tasks[0].round if tasks else 0
+        before = sum(records_of(done) for done in plan.rounds[:number])
+        now = records_of(plan.rounds[number])
 
-        return run_tasks(self._context.spark, run_task, tasks)
+        def shown(done: int, total: int) -> None:
+            self._context.progress(
+                before + now * done // total,
+                plan.records,
+                f"round {number + 1} of {len(plan.rounds)}, {done} of {total} tasks",
+            )
+
+        return self._context.run_tasks(run_task, tasks, size=lambda: self._size(tasks), shown=shown)
+
+    def _size(self, tasks: Sequence[ReplayTask]) -> int | None:
+        """Return about how many bytes the tasks read; None if that is unknown, and where a rate is shared by
+        tasks that run at once."""
+        if self._rates.is_limited:
+            return None
+        pieces = [piece for task in tasks for piece in task.pieces]
+        if isinstance(self._source, Log):
+            ranges = [piece.range for piece in pieces if isinstance(piece, ReplayRange)]
+            return log_bytes(self._source_client, ranges)
+        return sum(piece.records for piece in pieces) * RECORD_BYTES_GUESS
 
     def _plan(self) -> ReplayPlan:
         """Return the checkpoint's plan, or a new one."""

@@ -9,10 +9,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pipeline.client.client import Client
-from pipeline.client.values import ClusterMetadata, TopicPartition
+from pipeline.client.values import ClusterMetadata, PartitionRange, TopicPartition
 from pipeline.clock import wall_ms
-from pipeline.jobs.arguments import positive, shown_spans, source_options
+from pipeline.jobs.arguments import add_engine, positive, shown_spans, source_options
 from pipeline.jobs.job import JobExit, JobOutcome
+from pipeline.jobs.sizes import log_bytes
 from pipeline.source.options import SourceOptions
 from pipeline.verify.audit_reading import read_audit
 from pipeline.verify.audited import Audited, compare_epochs
@@ -88,6 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--records-per-task", type=positive, metavar="N", help="most offsets of a partition a task reads"
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would be read; read nothing")
+    add_engine(parser)
 
 
 def run(options: argparse.Namespace, context: Context) -> JobOutcome:
@@ -118,7 +120,7 @@ def run(options: argparse.Namespace, context: Context) -> JobOutcome:
             expiry_ms=options.producer_expiry,
             keeps_held=landed is not None,
         )
-        verified, measured = _read(read, tasks, rules, context)
+        verified, measured = _read(read, tasks, rules, context, client)
         after = client.metadata(topics)
         verified = without(verified, changed_topics(target.metadata, after))
     verified = with_more(verified, unverified(target))
@@ -151,16 +153,16 @@ def run(options: argparse.Namespace, context: Context) -> JobOutcome:
 
 
 def _read(
-    read: ReadOptions, tasks: Sequence[tuple[RangeTask, ...]], rules: JoinRules, context: Context
+    read: ReadOptions,
+    tasks: Sequence[tuple[RangeTask, ...]],
+    rules: JoinRules,
+    context: Context,
+    client: Client,
 ) -> tuple[Verified, ReadingCost]:
-    from pipeline.jobs.spark_tasks import run_tasks  # noqa: PLC0415 - a dry run needs no Spark
-
     began_s = time.monotonic()
-    by_task = run_tasks(
-        context.spark,
-        partial(verify_ranges, read),
-        tasks,
-        progress=lambda done, total: context.progress(done, total, f"{done} of {total} tasks"),
+    read_from_each = [PartitionRange(*one[:4]) for task in tasks for one in task for _ in one.replicas]
+    by_task = context.run_tasks(
+        partial(verify_ranges, read), tasks, size=lambda: log_bytes(client, read_from_each)
     )
     reports = list(chain.from_iterable(by_task))
     measured = ReadingCost(

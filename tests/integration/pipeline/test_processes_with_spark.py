@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 
 from localcluster.cluster import LocalCluster
 from localcluster.java import find_java
 from pipeline.client.client import Client
-from pipeline.client.values import TopicPartition
+from pipeline.client.config import ClientConfig, parse_bootstrap
+from pipeline.client.values import PartitionRange, TopicPartition
+from pipeline.land.reading import dataset
+from pipeline.source.options import SourceView
+from pipeline.source.reading import TaskReading, read_ranges
 from springtide.wire.records import NewRecord, encode_batch
 
 pytestmark = [pytest.mark.timeout(400)]
 PARTITIONS, BATCHES, RECORDS = 3, 10, 100
 FIRST_MS = 1_700_000_000_000
+NO_CHANGE: Mapping[str, str] = MappingProxyType({})
 
 
 @pytest.fixture
@@ -34,22 +43,66 @@ def orders(make_topic: Callable[..., str], client: Client) -> str:
     return topic
 
 
-def pipeline(cluster: LocalCluster, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a job to its end, which must be a success."""
+def pipeline(
+    cluster: LocalCluster, *words: str, status: int = 0, environment: Mapping[str, str] = NO_CHANGE
+) -> subprocess.CompletedProcess[str]:
+    """Run a job to its end, which must have this status."""
     java = str(find_java().executable.resolve().parents[1])
     done = subprocess.run(
         [sys.executable, "-m", "pipeline", *words, "--bootstrap-server", cluster.bootstrap_servers],
-        env={**os.environ, "JAVA_HOME": java},
+        env={**os.environ, "JAVA_HOME": java, **environment},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     return done
+
+
+def rows_of(cluster: LocalCluster, topic: str) -> list[dict[str, Any]]:
+    config = ClientConfig(bootstrap=parse_bootstrap(cluster.bootstrap_servers))
+    reading = TaskReading(config, SourceView.RECORDS, ("partition", "offset", "key", "value", "timestamp"))
+    ranges = [PartitionRange(topic, number, 0, BATCHES * RECORDS) for number in range(PARTITIONS)]
+    return [row for rows in read_ranges(reading, ranges) for row in rows.to_pylist()]
 
 
 def test_no_traceback_follows_a_result(running_cluster: LocalCluster, orders: str) -> None:
     done = pipeline(running_cluster, "verify", orders, "--master", "local[2]")
     assert "nothing is wrong" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_a_job_does_the_same_in_its_own_process_and_on_spark(
+    running_cluster: LocalCluster, orders: str, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    def told(engine: str, *words: str) -> dict[str, Any]:
+        done = pipeline(running_cluster, *words, "--engine", engine, "--output", "json")
+        # The last line is the end of the work, on either engine.
+        assert done.stderr.splitlines()[-1].startswith(("100 %", "batch 0:")), done.stderr
+        result: dict[str, Any] = json.loads(done.stdout)
+        return result
+
+    found: dict[str, list[Any]] = {}
+    for engine in ("local", "spark"):
+        lake, copy = tmp_path / engine, make_topic("copy", partitions=PARTITIONS)
+        verified = told(engine, "verify", orders)
+        landed = told(engine, "land", orders, str(lake))
+        replayed = told(engine, "replay", str(lake), copy, "--checkpoint", str(tmp_path / f"{engine}-run"))
+        found[engine] = [
+            [verified[name] for name in ("records", "batches", "comparedBytes", "findingsTotal")],
+            {**landed, "destination": ""},
+            dataset(lake).to_table().sort_by([("partition", "ascending"), ("offset", "ascending")]),
+            [replayed[name] for name in ("rounds_done", "tasks", "records_stored")],
+            sorted(rows_of(running_cluster, copy), key=lambda row: (row["partition"], row["offset"])),
+        ]
+    assert found["local"] == found["spark"]
+    assert len(found["local"][-1]) == PARTITIONS * BATCHES * RECORDS
+
+
+def test_a_small_job_starts_no_spark(running_cluster: LocalCluster, orders: str, tmp_path: Path) -> None:
+    no_java = {"JAVA_HOME": str(tmp_path)}
+    done = pipeline(running_cluster, "land", orders, str(tmp_path / "lake"), environment=no_java)
+    assert "3,000 records landed" in done.stdout
+    done = pipeline(running_cluster, "verify", orders, "--engine", "spark", status=1, environment=no_java)
+    assert "Spark needs Java" in done.stderr
