@@ -31,6 +31,7 @@ from controller.operations.model import (
     Work,
     decode_work,
 )
+from controller.operations.pace import Pace
 from controller.operations.reassignments import Progress
 
 
@@ -75,10 +76,10 @@ ConcurrentMoves = Annotated[
 
 
 class EtaView(View):
-    """The expected time at which a copy is complete, from the recent speed at which it closed its gap."""
+    """The time until all is copied, from the recent speed at which the bytes that are left became fewer."""
 
-    p50_ms: int | None = Field(description="at the median speed")
-    p90_ms: int | None = Field(description="at the speed that nine of ten intervals reached")
+    p50_ms: int | None = Field(description="at the usual speed")
+    p90_ms: int | None = Field(description="at the speed that nine of ten intervals reached; null: not known")
 
 
 class ProgressView(View):
@@ -89,8 +90,12 @@ class ProgressView(View):
     moves_done: int | None = None
     bytes_total: int | None = Field(default=None, description="of the moves that are on their way now")
     bytes_done: int | None = None
-    rate_bytes_per_s: int | None = Field(default=None, description="copied lately, by all together")
-    eta: EtaView | None = Field(default=None, description="of the slowest; null: not to be told")
+    rate_bytes_per_s: int | None = Field(
+        default=None, description="copied in the last minute by all together; null: not known yet"
+    )
+    eta: EtaView | None = Field(
+        default=None, description="of the whole operation, or of its present plan; null: not known"
+    )
     throttle_bytes_per_s: int | None = Field(
         default=None, description="the lowest rate that bounds one that copies; null: none does"
     )
@@ -129,7 +134,7 @@ class OperationView(View):
     created_at: str
     started_at: str | None
     finished_at: str | None
-    deadline_at: str
+    deadline_at: str | None = Field(description="of a `broker_add`, for its brokers to be active; null: none")
     actor: str
     reason: str | None
     request_id: str | None
@@ -148,10 +153,14 @@ class OperationList(ViewList[OperationView]): ...
 
 
 def operation_view(
-    row: OperationRow, live: Progress | None = None, moving: Collection[PartitionKey] = ()
+    row: OperationRow,
+    live: Progress | None = None,
+    moving: Collection[PartitionKey] = (),
+    pace: Pace | None = None,
 ) -> OperationView:
     """Return the view of an operation. live: the cluster's running reassignments, as far as this controller
-    receives reports. moving: the partitions of the operation's plan whose moves are not finished."""
+    receives reports. moving: the partitions of the operation's plan whose moves are not finished. pace: of
+    the whole operation; None: not known."""
     work = decode_work(row)
     spec = msgspec.to_builtins(work.spec)
     spec.pop("type", None)
@@ -160,11 +169,11 @@ def operation_view(
         created_at=timestamp(row.created_at_ms),
         started_at=optional_timestamp(row.started_at_ms),
         finished_at=optional_timestamp(row.finished_at_ms),
-        deadline_at=timestamp(row.deadline_at_ms),
+        deadline_at=timestamp(row.deadline_at_ms) if isinstance(work.spec, BrokerAdd) else None,
         plan_id=None if work.execution is None else work.execution.plan_id,
         spec=spec,
         steps=work.steps,
-        progress=_progress(work, live or {}, moving),
+        progress=_progress(work, live or {}, moving, pace or Pace()),
         blocked=work.blocked,
         refused=work.refused,
         error=work.error,
@@ -194,9 +203,9 @@ def _moves_replicas(spec: Spec) -> bool:
             return False
 
 
-def _progress(work: Work, live: Progress, keys: Collection[PartitionKey]) -> ProgressView:
+def _progress(work: Work, live: Progress, keys: Collection[PartitionKey], pace: Pace) -> ProgressView:
     if work.execution is not None:
-        return _of_execution(work.execution, [live[key] for key in keys if key in live])
+        return _of_execution(work.execution, [live[key] for key in keys if key in live], pace)
     if not isinstance(work.spec, Reassignment):
         return ProgressView()
     moving = [
@@ -207,6 +216,7 @@ def _progress(work: Work, live: Progress, keys: Collection[PartitionKey]) -> Pro
     done, left = _sum([found.copied_bytes for found in moving]), _sum([f.remaining_bytes for f in moving])
     return _of_copies(
         moving,
+        pace,
         moves_total=len(work.fates),
         moves_done=sum(fate is Fate.MOVED for fate in work.fates),
         bytes_total=None if done is None or left is None else done + left,
@@ -214,11 +224,12 @@ def _progress(work: Work, live: Progress, keys: Collection[PartitionKey]) -> Pro
     )
 
 
-def _of_execution(execution: Execution, moving: Sequence[ReassignmentProgress]) -> ProgressView:
+def _of_execution(execution: Execution, moving: Sequence[ReassignmentProgress], pace: Pace) -> ProgressView:
     """Return the progress of a plan: bytes as planned, and the bytes that unfinished moves have copied."""
     copied = sum(found.copied_bytes or 0 for found in moving)
     shown = _of_copies(
         moving,
+        pace,
         moves_total=execution.moves_total,
         moves_done=execution.moved,
         bytes_total=execution.bytes_total,
@@ -231,6 +242,7 @@ def _of_execution(execution: Execution, moving: Sequence[ReassignmentProgress]) 
 
 def _of_copies(
     moving: Sequence[ReassignmentProgress],
+    pace: Pace,
     *,
     moves_total: int,
     moves_done: int,
@@ -243,8 +255,8 @@ def _of_copies(
         moves_done=moves_done,
         bytes_total=bytes_total,
         bytes_done=bytes_done,
-        rate_bytes_per_s=_sum([target.rate for target in targets if not target.in_sync]),
-        eta=eta_view([target for target in targets if not target.in_sync]),
+        rate_bytes_per_s=pace.rate,
+        eta=None if pace.eta_ms_p50 is None else EtaView(p50_ms=pace.eta_ms_p50, p90_ms=pace.eta_ms_p90),
         throttle_bytes_per_s=min(
             (target.throttled_rate for target in targets if target.throttled_rate is not None), default=None
         ),

@@ -68,7 +68,11 @@ async def list_them(
     rows = await services.database.read(partial(list_operations, wanted=wanted, limit=paging.rows))
     page, token = paging.cut(rows, lambda row: ["operations", row.created_at_ms, row.id])
     live = services.operations.live(page)
-    items = [operation_view(row, live.get(row.cluster), services.operations.moving(row.id)) for row in page]
+    operations = services.operations
+    items = [
+        operation_view(row, live.get(row.cluster), operations.moving(row.id), operations.pace(row.id))
+        for row in page
+    ]
     return show(request, OperationList(items=items, next_page_token=token))
 
 

@@ -57,7 +57,8 @@ async def find_operation(services: Services, operation_id: str) -> OperationRow:
 def current_view(services: Services, row: OperationRow) -> OperationView:
     """Return the view with the progress of now, as far as this controller receives reports."""
     live = services.operations.live([row]).get(row.cluster)
-    return operation_view(row, live, services.operations.moving(row.id))
+    operations = services.operations
+    return operation_view(row, live, operations.moving(row.id), operations.pace(row.id))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

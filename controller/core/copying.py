@@ -105,8 +105,8 @@ class CopyBook:
         is_known = len(speeds) >= INTERVALS_MIN
         return CopyEstimate(
             rate=_copied_per_second(samples),
-            eta_ms_p50=_eta_ms(remaining, speeds[(len(speeds) - 1) // 2]) if is_known else None,
-            eta_ms_p90=_eta_ms(remaining, speeds[len(speeds) // 10]) if is_known else None,
+            eta_ms_p50=eta_ms(remaining, speeds[(len(speeds) - 1) // 2]) if is_known else None,
+            eta_ms_p90=eta_ms(remaining, speeds[len(speeds) // 10]) if is_known else None,
             is_falling_behind=is_behind and remaining > 0,
         )
 
@@ -141,7 +141,8 @@ def _copied_per_second(samples: deque[_Sample]) -> int | None:
     return copied * 1_000 // elapsed_ms if elapsed_ms else None
 
 
-def _eta_ms(remaining_bytes: int, speed: int) -> int | None:
+def eta_ms(remaining_bytes: int, speed: int) -> int | None:
+    """Return the time until nothing remains, at a speed in bytes per second; None: never at that speed."""
     if remaining_bytes == 0:
         return 0
     return -(-remaining_bytes * 1_000 // speed) if speed > 0 else None

@@ -81,7 +81,8 @@ class ReassignmentProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def copied_bytes(self) -> int | None:
-        return _sum(t.copied_bytes for t in self.targets if t.is_learner and not t.in_sync)
+        """Return the bytes that all learners together have; None if one learner's are not known."""
+        return _sum(self.size_bytes if t.in_sync else t.copied_bytes for t in self.targets if t.is_learner)
 
 
 class AdvanceBook:

@@ -259,7 +259,8 @@ def _fate(window: Window, image: ClusterImage, found: MoveRow) -> tuple[Fate, st
 
 
 def _tallied(work: Work, execution: Execution, changed: Iterable[MoveRow]) -> Work:
-    ended, bytes_moved = dict(execution.ended), execution.bytes_moved
+    ended = dict(execution.ended)
+    bytes_moved, bytes_dropped = execution.bytes_moved, execution.bytes_dropped
     refused = list(work.refused)
     for found in changed:
         if found.fate in (Fate.STARTING, Fate.MOVING):
@@ -267,7 +268,9 @@ def _tallied(work: Work, execution: Execution, changed: Iterable[MoveRow]) -> Wo
         ended[found.fate] = ended.get(found.fate, 0) + 1
         if found.fate == Fate.MOVED:
             bytes_moved += found.move.bytes
-        elif found.fate not in (Fate.TOPIC_DELETED, Fate.NOT_BEGUN) and len(refused) < FAILURES_SHOWN:
+            continue
+        bytes_dropped += found.move.bytes
+        if found.fate not in (Fate.TOPIC_DELETED, Fate.NOT_BEGUN) and len(refused) < FAILURES_SHOWN:
             refused.append(
                 Refused(
                     topic=found.move.topic,
@@ -276,7 +279,9 @@ def _tallied(work: Work, execution: Execution, changed: Iterable[MoveRow]) -> Wo
                     detail=found.detail or found.fate.replace("_", " "),
                 )
             )
-    execution = msgspec.structs.replace(execution, ended=ended, bytes_moved=bytes_moved)
+    execution = msgspec.structs.replace(
+        execution, ended=ended, bytes_moved=bytes_moved, bytes_dropped=bytes_dropped
+    )
     return msgspec.structs.replace(work, execution=execution, refused=tuple(refused))
 
 

@@ -263,6 +263,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
 
     moves_total, bytes_total: of the moves to be made, maybe only the first of the plan. cursor: moves before
     it have begun, or ended. ended: how many by fate. bytes_moved: planned bytes of those that have arrived.
+    bytes_dropped: planned bytes of those that have ended in another way.
     elected_to: leaders have been elected for moves before it. elected: how many. not_before_ms: wall clock.
     turn: counts the plans that one operation has made. outcome: the plan's.
     """
@@ -277,6 +278,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     cursor: int = 0
     ended: dict[str, int] = {}
     bytes_moved: int = 0
+    bytes_dropped: int = 0
     elected_to: int = 0
     elected: int = 0
     turn: int = 0

@@ -10,6 +10,7 @@ from springtide.cli.tables import cell
 FINISHED: Final = frozenset({"succeeded", "failed", "cancelled"})
 SUCCEEDED: Final = "succeeded"
 BAR_COLUMNS: Final = 24
+_TIMES: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000))
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 Operation = Mapping[str, Any]
@@ -37,6 +38,25 @@ def progress_of(operation: Operation) -> Progress:
     return Progress(done, len(steps), f"{done} of {len(steps)} steps")
 
 
+def pace_of(operation: Operation) -> str:
+    """Return how fast a running operation copies and when it will be done; empty where no data moves."""
+    moved = operation.get("progress") or {}
+    if operation.get("state") != "running" or not moved.get("bytes_total"):
+        return ""
+    rate, eta = moved.get("rate_bytes_per_s"), moved.get("eta") or {}
+    speed = "speed unknown" if rate is None else f"{size(rate)}/s"
+    left = "time left unknown" if eta.get("p50_ms") is None else f"{duration(eta['p50_ms'])} left"
+    return f"{speed}, {left}"
+
+
+def duration(ms: int) -> str:
+    """Return a length of time in the largest unit of which there are two or more, rounded up."""
+    for unit, unit_ms in _TIMES:
+        if ms >= 2 * unit_ms:
+            return f"{-(-ms // unit_ms)} {unit}"
+    return f"{-(-ms // 1_000)} s"
+
+
 def size(count: float) -> str:
     """Return a number of bytes in the unit that leaves less than 1024 of it."""
     value = float(count)
@@ -56,13 +76,13 @@ def bar(done: int, total: int, *, columns: int = BAR_COLUMNS) -> str:
 def bar_line(operation: Operation, *, columns: int) -> str:
     """Return a line for a terminal of so many columns."""
     done, total, words = progress_of(operation)
-    line = f"{_name(operation)}  {bar(done, total)} {words}  {_state(operation)}"
+    line = f"{_name(operation)}  {bar(done, total)} {_with_pace(operation, words)}  {_state(operation)}"
     return line if len(line) <= columns else line[: max(0, columns - 3)] + "..."
 
 
 def event_line(operation: Operation) -> str:
     """Return a line for a log: no bar, but every step."""
-    words = progress_of(operation).words
+    words = _with_pace(operation, progress_of(operation).words)
     steps = ", ".join(f"{cell(step.get('name'))} {cell(step.get('state'))}" for step in _steps(operation))
     return f"{_name(operation)}  {_state(operation)}  {words}" + (f"  ({steps})" if steps else "")
 
@@ -77,6 +97,11 @@ def ending_line(operation: Operation) -> str:
 
 def has_ended(operation: Operation) -> bool:
     return operation.get("state") in FINISHED
+
+
+def _with_pace(operation: Operation, words: str) -> str:
+    pace = pace_of(operation)
+    return f"{words}, {pace}" if pace else words
 
 
 def _name(operation: Operation) -> str:

@@ -72,8 +72,12 @@ class Executions:
         return operation_id in self._windows
 
     def moving(self, operation_id: str) -> tuple[PartitionKey, ...]:
+        return tuple(found.move.key for found in self.current(operation_id))
+
+    def current(self, operation_id: str) -> tuple[MoveRow, ...]:
+        """Return the moves of this operation's plan that have begun and not ended."""
         window = self._windows.get(operation_id)
-        return () if window is None else tuple(found.move.key for found in window.current)
+        return () if window is None else window.current
 
     async def window(self, operation_id: str, execution: Execution) -> Window:
         """Raise DatabaseUnavailable."""

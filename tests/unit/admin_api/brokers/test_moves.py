@@ -9,7 +9,15 @@ import pytest
 
 from admin_api.http.paging import encode_token
 from tests.kit.admin_api.broker_moves import BROKERS, accepted, become_active, join, spec
-from tests.kit.admin_api.plans import catch_up, ended, formed, operation, partitions
+from tests.kit.admin_api.plans import (
+    catch_up,
+    ended,
+    formed,
+    operation,
+    partitions,
+    pause,
+    report_sizes,
+)
 from tests.kit.admin_api.rest import Rest, controller, problem
 from tests.kit.controller.shell import Broker
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
@@ -52,6 +60,44 @@ async def test_a_drained_broker_holds_nothing_and_can_be_taken_offline(zookeeper
         assert problem(await rest.client.delete(f"{BROKERS}/1")) == (409, "broker_in_use")
         for row in await rest.recorded(operation=operation_id):
             assert (row["actor"], row["reason"]) == ("anonymous@10.0.0.7", "it goes")
+
+
+async def test_a_drain_tells_how_fast_it_is_and_when_it_will_be_done(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        await report_sizes(rest, brokers, size_bytes=10_000_000)
+        operation_id = await accepted(rest, f"{BROKERS}/1:drain", max_concurrent_moves=1)
+        await rest.clock.sleep_ms(400)
+        begun = await operation(rest, operation_id)
+        assert begun["deadline_at"] is None, "it waits for as long as it has to"
+        assert (begun["progress"]["bytes_total"], begun["progress"]["bytes_done"]) == (60_000_000, 0)
+        assert (begun["progress"]["rate_bytes_per_s"], begun["progress"]["eta"]) == (None, None)
+        for _ in range(3):  # 10 MB arrive every 4 s
+            await pause(rest, brokers, 4_000)
+            await catch_up(rest, brokers, size_bytes=10_000_000)
+        await rest.clock.sleep_ms(400)
+        midway = (await operation(rest, operation_id))["progress"]
+        assert midway["bytes_done"] == 30_000_000
+        assert midway["rate_bytes_per_s"] == pytest.approx(2_500_000, rel=0.1)
+        assert midway["eta"]["p50_ms"] == pytest.approx(12_000, rel=0.1)
+        (listed,) = (await rest.client.get("/operations")).json()["items"]
+        assert listed["progress"] == midway
+        await rest.client.post(f"/operations/{operation_id}:pause", json={})
+        await rest.clock.sleep_ms(400)
+        paused = (await operation(rest, operation_id))["progress"]
+        assert (paused["rate_bytes_per_s"], paused["eta"]) == (None, None)
+        await rest.client.post(f"/operations/{operation_id}:resume", json={})
+        done = await ended(rest, brokers, operation_id)
+        assert (done["state"], done["progress"]["eta"]) == ("succeeded", None)
+
+
+async def test_only_an_addition_has_a_deadline(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await formed(rest)
+        added = await operation(rest, await accepted(rest, BROKERS, **spec(5)))
+        assert (added["kind"], added["deadline_at"] > added["created_at"]) == ("broker_add", True)
+        drained = await operation(rest, await accepted(rest, f"{BROKERS}/1:drain"))
+        assert (drained["kind"], drained["deadline_at"]) == ("broker_drain", None)
 
 
 async def test_a_drain_is_previewed_and_refused_where_there_is_no_other_place(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from springtide.cli.progress import bar, bar_line, progress_of, size
+from springtide.cli.progress import bar, bar_line, duration, event_line, progress_of, size
 from tests.kit.springtide.cli import (
     ADD,
     STORY,
@@ -141,6 +141,28 @@ def test_a_bar_fits_its_terminal() -> None:
     shown = bar_line(operation("running", blocked=WAITS), columns=40)
     assert len(shown) == 40
     assert shown.endswith("...")
+
+
+def test_a_line_says_how_fast_it_goes_and_how_long_it_takes() -> None:
+    copying = {"bytes_total": 4096, "bytes_done": 1024, "rate_bytes_per_s": 512, "eta": {"p50_ms": 6_000}}
+    shown = operation("running", "running", progress=copying)
+    assert "1.0 KiB of 4.0 KiB, 512 B/s, 6 s left" in bar_line(shown, columns=120)
+    assert "1.0 KiB of 4.0 KiB, 512 B/s, 6 s left" in event_line(shown)
+    unknown = operation("running", "running", progress=copying | {"rate_bytes_per_s": None, "eta": None})
+    assert "1.0 KiB of 4.0 KiB, speed unknown, time left unknown" in event_line(unknown)
+    for other in (operation("paused", "running", progress=copying), operation("running", "running")):
+        assert "left" not in event_line(other)
+
+
+def test_durations_have_the_unit_that_suits() -> None:
+    assert [duration(ms) for ms in (0, 1, 119_000, 120_001, 7_200_000, 172_800_000)] == [
+        "0 s",
+        "1 s",
+        "119 s",
+        "3 min",
+        "2 h",
+        "2 d",
+    ]
 
 
 def test_sizes_have_the_unit_that_suits() -> None:

@@ -1,0 +1,139 @@
+"""The pace of an operation as a whole, from samples of what is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from controller.core.planning.plan import Move
+from controller.core.reassignment_progress import ReassignmentProgress, TargetProgress
+from controller.database.rows import MoveRow
+from controller.operations.model import (
+    BrokerDrain,
+    Execution,
+    Fate,
+    Reassignment,
+    ReassignmentMove,
+    Work,
+    begun,
+)
+from controller.operations.pace import Pace, Sample, pace_of, sampled, with_sample
+
+MIB = 2**20
+
+
+def samples(*left: int, every_ms: int = 5_000, total: int = 100 * MIB) -> tuple[Sample, ...]:
+    found: tuple[Sample, ...] = ()
+    for number, bytes_left in enumerate(left):
+        found = with_sample(found, Sample(number * every_ms, total - bytes_left, bytes_left))
+    return found
+
+
+def test_nothing_is_told_before_some_seconds_were_watched() -> None:
+    assert pace_of(()) == Pace()
+    assert pace_of(samples(100 * MIB)) == Pace()
+    assert pace_of(samples(100 * MIB, 90 * MIB, every_ms=2_999)) == Pace()
+
+
+def test_the_time_left_is_what_is_left_over_the_speed_of_the_whole_operation() -> None:
+    soon = pace_of(samples(100 * MIB, 90 * MIB))
+    assert soon == Pace(rate=2 * MIB, eta_ms_p50=45_000, eta_ms_p90=None)
+    steady = pace_of(samples(100 * MIB, 90 * MIB, 80 * MIB, 70 * MIB))
+    assert steady == Pace(rate=2 * MIB, eta_ms_p50=35_000, eta_ms_p90=35_000)
+    uneven = pace_of(samples(100 * MIB, 95 * MIB, 75 * MIB, 70 * MIB))
+    assert uneven == Pace(rate=2 * MIB, eta_ms_p50=35_000, eta_ms_p90=70_000)
+
+
+def test_an_operation_that_does_not_get_on_has_no_end_in_sight() -> None:
+    assert pace_of(samples(*[MIB] * 4)) == Pace(rate=0, eta_ms_p50=None, eta_ms_p90=None)
+    assert pace_of(samples(2 * MIB, 2 * MIB, 2 * MIB, MIB)).eta_ms_p90 is None, "it stood still for long"
+    growing = pace_of((Sample(0, 0, MIB), Sample(5_000, 5 * MIB, 2 * MIB)))
+    assert growing == Pace(rate=MIB), "producers write more than is copied"
+
+
+def test_with_nothing_left_it_is_there() -> None:
+    assert pace_of(samples(10 * MIB, 0)) == Pace(rate=2 * MIB, eta_ms_p50=0)
+
+
+def test_the_samples_are_of_the_last_minute_and_the_newest_is_among_them() -> None:
+    found = samples(*range(1_000, 0, -1), every_ms=200)
+    assert len(found) == 13
+    assert found[-1].at_ms == 999 * 200
+    assert 55_000 <= found[-1].at_ms - found[0].at_ms <= 65_000
+
+
+def move(partition: int, planned: int) -> Move:
+    return Move(
+        topic_id="t",
+        topic="orders",
+        partition=partition,
+        partition_epoch=1,
+        replicas_before=(1, 2),
+        replicas_after=(3, 2),
+        reasons=(),
+        size_bytes=planned,
+        bytes=planned,
+    )
+
+
+def row(partition: int, planned: int, fate: Fate) -> MoveRow:
+    return MoveRow(position=partition, move=move(partition, planned), fate=fate.value)
+
+
+def on_its_way(partition: int, size: int, left: int | None, **more: Any) -> ReassignmentProgress:
+    copied = None if left is None else size - left
+    target = TargetProgress(
+        broker_id=3, is_learner=True, in_sync=False, copied_bytes=copied, remaining_bytes=left
+    )
+    return ReassignmentProgress(
+        topic_id="t",
+        topic="orders",
+        partition=partition,
+        partition_epoch=1,
+        original_replicas=(1, 2),
+        target_replicas=(3, 2),
+        targets=(target,),
+        size_bytes=size,
+        **more,
+    )
+
+
+def drain(**fields: Any) -> Work:
+    execution = Execution(plan_id="p", outcome="ready", moves_total=4, **fields)
+    return msgspec.structs.replace(begun(BrokerDrain(broker_id=1), "move"), execution=execution)
+
+
+def test_a_plan_has_left_what_has_not_begun_and_what_those_on_their_way_lack() -> None:
+    work = drain(bytes_total=1_000, bytes_moved=100, bytes_dropped=50)
+    current = [row(1, 200, Fate.MOVING), row(2, 200, Fate.MOVING), row(3, 200, Fate.STARTING)]
+    # Partition 1 has grown since it was planned; of 2 there is no report yet.
+    live = {("t", 1): on_its_way(1, 300, 120), ("t", 2): on_its_way(2, 200, None)}
+    assert sampled(work, current, live, now_ms=7) == Sample(7, 100 + 180, 850 - 200 + 120)
+    assert sampled(work, [], {}, now_ms=8) == Sample(8, 100, 850)
+
+
+def test_a_plan_without_known_sizes_has_no_sample() -> None:
+    assert sampled(drain(), [row(1, 0, Fate.MOVING)], {}, now_ms=7) is None
+    assert sampled(drain(ended={Fate.MOVED: 4}), [], {}, now_ms=7) == Sample(7, 0, 0)
+
+
+def test_a_reassignment_has_left_what_its_moves_lack() -> None:
+    moves = tuple(
+        ReassignmentMove(topic="orders", topic_id="t", partition=n, original=(1, 2), replicas=(3, 2))
+        for n in range(2)
+    )
+    work = msgspec.structs.replace(begun(Reassignment(moves=moves)), fates=(Fate.MOVING, Fate.MOVED))
+    assert sampled(work, (), {("t", 0): on_its_way(0, 300, 120)}, now_ms=7) == Sample(7, -120, 120)
+    assert sampled(work, (), {("t", 0): on_its_way(0, 300, None)}, now_ms=7) is None
+
+
+def test_what_has_no_data_to_move_has_no_pace() -> None:
+    assert sampled(begun(BrokerDrain(broker_id=1), "mark"), (), {}, now_ms=7) is None
+
+
+def test_a_learner_in_sync_has_all_bytes() -> None:
+    found = on_its_way(0, 300, 120)
+    joined = TargetProgress(broker_id=4, is_learner=True, in_sync=True)
+    both = msgspec.structs.replace(found, targets=(*found.targets, joined))
+    assert (both.copied_bytes, both.remaining_bytes) == (480, 120)
