@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from localcluster.cluster import LocalCluster
+from tests.kit.admin_api.canned import CannedController, canned_controller
 from tests.kit.chromium import Browser, chromium, missing
 
 
@@ -28,3 +29,16 @@ def shop() -> Iterator[LocalCluster]:
         cluster.create_topic("orders", partitions=12, configs={"min.insync.replicas": "2"})
         cluster.api.post("/clusters", {"name": "staging", "reason": "<b>for</b> the release candidate"})
         yield cluster
+
+
+@pytest.fixture
+def canned() -> Iterator[CannedController]:
+    """A healthy cluster of three brokers."""
+    with canned_controller() as controller:
+        cluster = controller.example("/clusters/prod")
+        controller.put("/clusters", {"items": [cluster], "next_page_token": None})
+        controller.put("/clusters/prod/alarms", {"items": [], "counts": {}, "next_page_token": None})
+        brokers = controller.example("/clusters/prod/brokers")
+        brokers["items"] = [{**brokers["items"][0], "broker_id": number} for number in (1, 2, 3)]
+        controller.put("/clusters/prod/brokers", brokers)
+        yield controller

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.kit.admin_api.canned import CannedController, canned_controller
+from tests.kit.admin_api.canned import CannedController
 from tests.kit.chromium import DESK, Browser, until
 
 pytestmark = pytest.mark.timeout(600)
 
 PHONE = 375
-
-
-@pytest.fixture
-def canned() -> Iterator[CannedController]:
-    """A healthy cluster of three brokers."""
-    with canned_controller() as controller:
-        cluster = controller.example("/clusters/prod")
-        controller.put("/clusters", {"items": [cluster], "next_page_token": None})
-        controller.put("/clusters/prod/alarms", {"items": [], "counts": {}, "next_page_token": None})
-        brokers = controller.example("/clusters/prod/brokers")
-        brokers["items"] = [{**brokers["items"][0], "broker_id": number} for number in (1, 2, 3)]
-        controller.put("/clusters/prod/brokers", brokers)
-        yield controller
 
 
 def test_what_is_not_known_is_said_to_be_unknown(browser: Browser, canned: CannedController) -> None:

@@ -1,6 +1,7 @@
 // Asks the REST API of the controller that served this page, and of nobody else.
 
 const TIMEOUT_MS = 8_000;
+const PAGES_MAX = 10;
 const TOKEN = "springtide.token";
 
 /** Why there is no answer. kind: "unreachable", "elsewhere" (only the active controller knows), "sign-in", or
@@ -18,7 +19,7 @@ export function keepToken(token) {
   else sessionStorage.removeItem(TOKEN);
 }
 
-/** { body, ageMs }: the answer, and how old it may be; null when it is current. */
+/** { body, ageMs, etag }: the answer, how old it may be (null when it is current), and its version. */
 export async function get(path, { accepted = [200] } = {}) {
   const headers = { Accept: "application/json" };
   const token = sessionStorage.getItem(TOKEN);
@@ -41,7 +42,22 @@ export async function get(path, { accepted = [200] } = {}) {
   if (response.status === 401) throw new NoAnswer("sign-in", body.detail, body);
   if (!accepted.includes(response.status)) throw new NoAnswer("problem", body.detail ?? body.title, body);
   const age = response.headers.get("Data-Age-Ms");
-  return { body, ageMs: age === null ? null : Number(age) };
+  return { body, ageMs: age === null ? null : Number(age), etag: response.headers.get("ETag") };
+}
+
+/** All pages of a list, up to a bound. */
+export async function everyOne(path) {
+  const items = [];
+  let token = null;
+  let ageMs = null;
+  for (let page = 0; page < PAGES_MAX; page += 1) {
+    const answer = await get(`${path}?limit=1000${token ? `&page_token=${token}` : ""}`);
+    items.push(...answer.body.items);
+    ageMs = answer.ageMs;
+    token = answer.body.next_page_token;
+    if (!token) break;
+  }
+  return { items, ageMs };
 }
 
 /** The same as a value: { body, ageMs } or { failure }. Sections fail one by one. */

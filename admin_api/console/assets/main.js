@@ -1,15 +1,16 @@
 // Asks, draws, waits, asks again. The address's fragment names the cluster; everything else is asked anew each time.
 
-import { NoAnswer, ask, get, keepToken } from "./api.js";
+import { NoAnswer, ask, everyOne, get, keepToken } from "./api.js";
 import { ago, h, show, tickAll } from "./dom.js";
 import { clock, duration } from "./format.js";
 import { remember, showLag } from "./lag.js";
 import { showClusters, showOverview, verdictOn } from "./overview.js";
+import { hrefOf, routeOf } from "./route.js";
 import { showAlarms, showBrokers, showPartitions } from "./tables.js";
+import { enter, showTabs, viewOf } from "./views.js";
 import { isOneThing, showAudit, showOperations } from "./work.js";
 
 const PAUSE_MS = 4_000;
-const PAGES_MAX = 10;
 const AUDIT_ROWS = 200;
 const node = (id) => document.getElementById(id);
 
@@ -19,6 +20,8 @@ const ELSEWHERE = { failure: new NoAnswer("elsewhere", "only the active controll
 /** When an answer came last (wall clock), which cluster is shown, the pause before the next round, and its number. */
 let answeredAt = null;
 let drawn = null;
+/** { address, context } of the view whose tools are on the page; null: the first page is. */
+let entered = null;
 let timer = null;
 let round = 0;
 /** Who tells: "active", "standby", or "cut off" from ZooKeeper. */
@@ -62,18 +65,25 @@ async function draw(isCurrent) {
 async function drawClusters(readiness, isCurrent) {
   const clusters = await everyOne("/clusters");
   const names = clusters.items.map((cluster) => cluster.name);
-  const wanted = decodeURIComponent(location.hash.slice(1));
+  const route = routeOf(location.hash);
+  const wanted = route.cluster;
   const cluster = clusters.items.find((item) => item.name === wanted) ?? worst(clusters.items);
   if (!cluster) {
     if (!isCurrent()) return;
     tell(readiness, clusters.ageMs);
     showClusters(node("clusters"), [], null);
-    node("cluster").hidden = true;
+    node("cluster").hidden = node("view").hidden = true;
     notice("No clusters yet.", h("p", {}, "Create one with ", h("a", { href: "/docs#/Clusters/createCluster" }, "POST /clusters"), "; it appears here."));
     return;
   }
   const path = `/clusters/${encodeURIComponent(cluster.name)}`;
   const query = `cluster=${encodeURIComponent(cluster.name)}`;
+  const view = viewOf(route);
+  if (view) {
+    await drawView(view, { cluster, path, query, route, readiness, refresh }, clusters, isCurrent);
+    return;
+  }
+  entered = null;
   const [brokers, replication, alarms, operations, audit] = await Promise.all([
     everyOne(`${path}/brokers`),
     get(`${path}/replication`),
@@ -88,6 +98,7 @@ async function drawClusters(readiness, isCurrent) {
   const partitions = isTroubled ? await ask(`${path}/partitions?limit=50`) : null;
   if (!isCurrent()) return;
 
+  node("view").hidden = true;
   if (drawn !== cluster.name) node("lag").querySelector(".body").replaceChildren();
   drawn = cluster.name;
   source = readiness.zookeeper !== "ok" ? "cut off" : readiness.role;
@@ -99,15 +110,49 @@ async function drawClusters(readiness, isCurrent) {
   node("cluster").hidden = false;
   node("cluster").classList.remove("stale");
   showClusters(node("clusters"), clusters.items, cluster.name);
+  showTabs(node("views"), cluster.name, { view: "" });
   showOverview(node("overview"), cluster, replication.body, losses.get(cluster.name)?.worst ?? null, alarms, source);
   showAlarms(node("alarms"), alarms);
-  showPartitions(node("partitions"), partitions, states, byId);
-  showBrokers(node("brokers"), brokers.items, replication.body);
+  showPartitions(node("partitions"), partitions, states, byId, cluster.name);
+  showBrokers(node("brokers"), brokers.items, replication.body, cluster.name);
   showLag(node("lag"), cluster.name, source === "standby");
   showOperations(node("operations"), operations);
   showAudit(node("audit"), audit, operations);
   const { level, line } = verdictOn(cluster, replication.body, alarms, source);
   document.title = `${["ok", "unknown"].includes(level) ? "" : "! "}${cluster.name}: ${line.replace(/\.$/, "")} · Springtide`;
+}
+
+/** One view. It is made anew when another one is entered, and only its body is drawn again after that. */
+async function drawView(view, context, clusters, isCurrent) {
+  const { cluster, route, readiness } = context;
+  const address = hrefOf(cluster.name, route.view, ...(route.id === null ? [] : [route.id]));
+  if (entered?.address !== address) {
+    entered = { address, context };
+    enter(node("view"), view, context);
+  }
+  node("cluster").hidden = true;
+  node("view").hidden = false;
+  showClusters(node("clusters"), clusters.items, cluster.name);
+  showTabs(node("views"), cluster.name, route);
+  document.title = `${view.title(route)} · ${cluster.name} · Springtide`;
+  const body = node("view").querySelector(".body");
+  let answer;
+  try {
+    answer = await view.ask(context);
+  } catch (failure) {
+    if (failure.problem?.status !== 404 || !isCurrent()) throw failure;
+    show(body, h("p", { class: "empty" }, `${failure.message}.`));
+    tell(readiness, clusters.ageMs);
+    show(node("notices"));
+    return;
+  }
+  if (!isCurrent()) return;
+  const draw = () => view.draw(body, answer, { ...context, route: routeOf(location.hash) });
+  entered.context.redraw = draw;
+  draw();
+  node("view").classList.remove("stale");
+  tell(readiness, clusters.ageMs);
+  show(node("notices"));
 }
 
 /** One operation may have written all of the newest rows: then what was done before it is asked for, once. */
@@ -123,21 +168,6 @@ async function learnLosses(name, path) {
   if (known && Date.now() - known.at < LOSS_MS) return;
   const answer = await ask(path);
   if (answer.body) losses.set(name, { at: Date.now(), worst: answer.body.resilience?.broker ?? null });
-}
-
-/** All pages of a list, up to a bound. */
-async function everyOne(path) {
-  const items = [];
-  let token = null;
-  let ageMs = null;
-  for (let page = 0; page < PAGES_MAX; page += 1) {
-    const answer = await get(`${path}?limit=1000${token ? `&page_token=${token}` : ""}`);
-    items.push(...answer.body.items);
-    ageMs = answer.ageMs;
-    token = answer.body.next_page_token;
-    if (!token) break;
-  }
-  return { items, ageMs };
 }
 
 function worst(clusters) {
@@ -163,9 +193,10 @@ function tell(readiness, ageMs) {
 
 function explain(failure) {
   node("cluster").classList.add("stale");
+  node("view").classList.add("stale");
   if (failure.kind === "sign-in") {
     connection("standby", "Not signed in");
-    node("cluster").hidden = true;
+    node("cluster").hidden = node("view").hidden = true;
     if (node("sign-in").hidden) {
       node("sign-in").hidden = false;
       node("token").focus();

@@ -1,6 +1,7 @@
 // The first look: is it well, and if not, what is worst? Then the numbers that are compared from day to day.
 
 import { h, s, show } from "./dom.js";
+import { hrefOf } from "./route.js";
 import { bytes, capital, count, duration, plural, words } from "./format.js";
 
 /** Of partitions, worst first; also the order of the bar. */
@@ -20,7 +21,7 @@ export function showClusters(node, clusters, chosen) {
               {},
               h(
                 "a",
-                { href: `#${encodeURIComponent(cluster.name)}`, "aria-current": cluster.name === chosen ? "page" : null },
+                { href: hrefOf(cluster.name), "aria-current": cluster.name === chosen ? "page" : null },
                 h("span", { class: `dot ${cluster.health}`, "aria-hidden": "true" }),
                 cluster.name,
                 h("span", { class: "unseen" }, ` (${cluster.health})`),

@@ -2,6 +2,7 @@
 
 import { ago, h, s, show } from "./dom.js";
 import { bytes, capital, count, duration, plural, words } from "./format.js";
+import { hrefOf } from "./route.js";
 
 /** More partitions than this with one cause are one row. */
 const ALIKE_SHOWN = 3;
@@ -14,7 +15,7 @@ export function badge(state, text = words(state)) {
 
 /** head: [text, class] of each column. Roles are spelt out because a phone shows each row as a block, and a browser
  * forgets that such a thing is a table. */
-function table(label, head, rows) {
+export function table(label, head, rows) {
   for (const row of rows) {
     row.setAttribute("role", "row");
     [...row.children].forEach((cell, index) => {
@@ -69,7 +70,7 @@ function alarmedOf(alarm) {
 }
 
 /** brokers: by id, to say why a replica is missing. */
-export function showPartitions(section, answer, states, brokers) {
+export function showPartitions(section, answer, states, brokers, cluster) {
   const body = section.querySelector(".body");
   const troubled = Object.entries(states).reduce((sum, [state, number]) => sum + (state === "online" ? 0 : number), 0);
   if (troubled === 0) {
@@ -86,7 +87,7 @@ export function showPartitions(section, answer, states, brokers) {
     table(
       "Partitions that need attention",
       [["Partition"], ["State"], ["Replicas"], ["Behind", "number"], ["Why", "why"]],
-      alike(items, brokers).map(row),
+      alike(items, brokers).map((group) => row(group, cluster)),
     ),
     items.length < troubled ? h("p", { class: "empty" }, `The ${items.length} worst of ${count(troubled)} are shown.`) : null,
   );
@@ -104,7 +105,7 @@ function alike(items, brokers) {
   return [...groups.values()].flatMap((group) => (group.items.length > ALIKE_SHOWN ? [group] : group.items.map((item) => ({ ...group, items: [item] }))));
 }
 
-function row({ state, lines, items }) {
+function row({ state, lines, items }, cluster) {
   const [item] = items;
   const isOne = items.length === 1;
   const last = items.map((other) => other.last_change).filter((change) => change !== null).sort((a, b) => Date.parse(b.at) - Date.parse(a.at))[0];
@@ -112,7 +113,7 @@ function row({ state, lines, items }) {
   return h(
     "tr",
     {},
-    h("th", { scope: "row" }, isOne ? name(item) : plural(items.length, "partition")),
+    h("th", { scope: "row" }, isOne ? h("a", { href: hrefOf(cluster, "topics", item.topic) }, name(item)) : plural(items.length, "partition")),
     h("td", {}, badge(state)),
     h("td", {}, isOne ? replicas(item) : null),
     h("td", { class: "number" }, furthest < 0 ? "–" : `${isOne || furthest === 0 ? "" : "up to "}${count(furthest)}`),
@@ -131,7 +132,7 @@ function name(item) {
 }
 
 /** Brokers in order of preference: the leader filled, those in sync outlined, those that are not struck through. */
-function replicas(item) {
+export function replicas(item) {
   return h(
     "ul",
     { class: "replicas" },
@@ -165,48 +166,46 @@ function reasons(item, brokers) {
   return lines;
 }
 
-export function showBrokers(section, list, replication) {
-  const body = section.querySelector(".body");
-  if (list.length === 0) {
-    show(body, h("p", { class: "empty" }, "None has registered. Start one with this cluster's name, and add it."));
-    return;
-  }
+export function showBrokers(section, list, replication, cluster) {
+  show(section.querySelector(".body"), brokerTable(list, replication, cluster));
+}
+
+/** cluster: its name, for the links. */
+export function brokerTable(list, replication, cluster) {
+  if (list.length === 0) return h("p", { class: "empty" }, "None has registered. Start one with this cluster's name, and add it.");
   const carried = new Map(replication.brokers.map((broker) => [broker.broker_id, broker]));
   const most = (of) => Math.max(1, ...list.map((broker) => of(broker) ?? 0));
   const size = (broker) => carried.get(broker.broker_id)?.bytes ?? null;
   const leadersMax = most((broker) => broker.leaders);
   const replicasMax = most((broker) => broker.replicas);
   const bytesMax = most(size);
-  show(
-    body,
-    table(
-      "Brokers",
-      [["Broker"], ["State"], ["Leaders", "number"], ["Replicas", "number"], ["Data", "number"], ["Out of sync", "number"], ["Behind", "number"]],
-      list.map((broker) => {
-        const found = carried.get(broker.broker_id);
-        return h(
-          "tr",
-          {},
-          h("th", { scope: "row" }, h("b", {}, String(broker.broker_id)), h("span", { class: "quiet" }, broker.endpoint, broker.rack ? ` · ${broker.rack}` : "")),
-          h("td", {}, badge(broker.state), marks(broker).map((mark) => badge(mark)), broker.offline_log_dirs.length > 0 ? badge("fenced", plural(broker.offline_log_dirs.length, "disk") + " offline") : null),
-          h("td", { class: "number" }, measured(count(broker.leaders), broker.leaders / leadersMax)),
-          h("td", { class: "number" }, measured(count(broker.replicas), broker.replicas / replicasMax)),
-          h("td", { class: "number" }, measured(bytes(size(broker)), (size(broker) ?? 0) / bytesMax)),
-          h("td", { class: `number ${found?.out_of_sync > 0 ? "degraded" : ""}` }, count(found?.out_of_sync)),
-          h("td", { class: "number", title: found?.farthest_topic ? `farthest: ${found.farthest_topic}-${found.farthest_partition}` : null }, behindOf(broker, found)),
-        );
-      }),
-    ),
+  return table(
+    "Brokers",
+    [["Broker"], ["State"], ["Leaders", "number"], ["Replicas", "number"], ["Data", "number"], ["Out of sync", "number"], ["Behind", "number"]],
+    list.map((broker) => {
+      const found = carried.get(broker.broker_id);
+      return h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, h("b", {}, h("a", { href: hrefOf(cluster, "brokers", broker.broker_id) }, String(broker.broker_id))), h("span", { class: "quiet" }, broker.endpoint, broker.rack ? ` · ${broker.rack}` : "")),
+        h("td", {}, badge(broker.state), marks(broker).map((mark) => badge(mark)), broker.offline_log_dirs.length > 0 ? badge("fenced", plural(broker.offline_log_dirs.length, "disk") + " offline") : null),
+        h("td", { class: "number" }, measured(count(broker.leaders), broker.leaders / leadersMax)),
+        h("td", { class: "number" }, measured(count(broker.replicas), broker.replicas / replicasMax)),
+        h("td", { class: "number" }, measured(bytes(size(broker)), (size(broker) ?? 0) / bytesMax)),
+        h("td", { class: `number ${found?.out_of_sync > 0 ? "degraded" : ""}` }, count(found?.out_of_sync)),
+        h("td", { class: "number", title: found?.farthest_topic ? `farthest: ${found.farthest_topic}-${found.farthest_partition}` : null }, behindOf(broker, found)),
+      );
+    }),
   );
 }
 
 /** What an operator has asked of a broker. */
-function marks(broker) {
+export function marks(broker) {
   return ["cordoned", broker.drained ? "drained" : "draining", "demoted"].filter((mark) => broker[mark]);
 }
 
 /** Records, and the time in which they were not fetched. What nobody has told is not shown as nothing. */
-function behindOf(broker, found) {
+export function behindOf(broker, found) {
   const quiet = (text) => h("span", { class: "quiet" }, text);
   if (!found || found.followed + found.unknown === 0) return ["–"];
   const unknown = found.unknown > 0 ? quiet(`${plural(found.unknown, "replica")} unknown`) : null;

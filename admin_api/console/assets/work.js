@@ -1,7 +1,8 @@
 // What is being done to the cluster, and who did what.
 
 import { ago, h, show } from "./dom.js";
-import { bytes, capital, clock, count, plural, words } from "./format.js";
+import { bytes, capital, clock, count, duration, plural, words } from "./format.js";
+import { hrefOf } from "./route.js";
 import { badge } from "./tables.js";
 
 const FINISHED = new Set(["succeeded", "failed", "cancelled"]);
@@ -27,7 +28,7 @@ export function showOperations(section, answer) {
   );
 }
 
-function title(operation) {
+export function title(operation) {
   const { spec } = operation;
   if (operation.kind === "broker_add") {
     const ids = spec.brokers.map((broker) => broker.broker_id);
@@ -53,11 +54,15 @@ function moved(moves) {
   return `Move ${move.topic}-${move.partition} to brokers ${move.replicas.join(", ")}`;
 }
 
+function linked(operation) {
+  return h("a", { href: hrefOf(operation.cluster, "operations", operation.id) }, title(operation));
+}
+
 function runningOperation(operation) {
   return h(
     "li",
     { class: "running" },
-    h("p", { class: "line" }, h("b", {}, title(operation)), badge(operation.state)),
+    h("p", { class: "line" }, h("b", {}, linked(operation)), badge(operation.state)),
     operation.reason ? h("p", { class: "reason" }, operation.reason) : null,
     progress(operation),
     h("ol", { class: "steps" }, stepsOf(operation).map((step) => h("li", { class: step.state }, words(step.name), h("span", { class: "unseen" }, `: ${step.state}`)))),
@@ -67,12 +72,12 @@ function runningOperation(operation) {
 }
 
 /** Those that this operation has: a step that is skipped is none of it. */
-function stepsOf(operation) {
+export function stepsOf(operation) {
   return operation.steps.filter((step) => step.state !== "skipped");
 }
 
 /** Of bytes where it moves any, of moves, else of its steps. */
-function progress(operation) {
+export function progress(operation) {
   const { bytes_total: bytesTotal, bytes_done: bytesDone, moves_total: movesTotal, moves_done: movesDone } = operation.progress;
   const steps = stepsOf(operation);
   const over = steps.filter((step) => step.state === "succeeded").length;
@@ -80,14 +85,24 @@ function progress(operation) {
   if (bytesTotal) [done, total, text] = [bytesDone, bytesTotal, `${bytes(bytesDone)} of ${bytes(bytesTotal)}`];
   else if (movesTotal) [done, total, text] = [movesDone, movesTotal, `${count(movesDone)} of ${plural(movesTotal, "move")}`];
   if (!total) return null;
-  return h("div", { class: "progress" }, h("progress", { max: total, value: done ?? 0, "aria-label": title(operation) }), h("span", {}, text));
+  const fast = FINISHED.has(operation.state) ? null : speed(operation);
+  return [
+    h("div", { class: "progress" }, h("progress", { max: total, value: done ?? 0, "aria-label": title(operation) }), h("span", {}, text)),
+    fast ? h("p", { class: "quiet" }, fast) : null,
+  ];
+}
+
+/** What REST tells of its speed and its end; null: nothing. */
+export function speed({ progress: { rate_bytes_per_s: rate, eta } }) {
+  const parts = [rate === null ? null : `${bytes(rate)}/s`, eta === null || eta.p50_ms === null ? null : `about ${duration(eta.p50_ms)} left`].filter((part) => part !== null);
+  return parts.length > 0 ? parts.join(", ") : null;
 }
 
 function finishedOperation(operation) {
   return h(
     "li",
     { class: "finished" },
-    h("p", { class: "line" }, h("span", {}, title(operation)), badge(operation.state)),
+    h("p", { class: "line" }, h("span", {}, linked(operation)), badge(operation.state)),
     operation.error ? h("p", { class: "reason" }, operation.error.detail) : null,
     operation.state === "cancelled" && operation.summary ? h("p", { class: "reason" }, operation.summary) : null,
     h("p", { class: "quiet" }, `${operation.actor}, `, ago(operation.finished_at ?? operation.created_at)),
@@ -102,8 +117,13 @@ export function showAudit(section, answer, operations) {
     return;
   }
   const known = operations.body?.items ?? [];
-  const events = together(answer.body.items, known).slice(0, EVENTS_SHOWN);
-  show(body, events.length === 0 ? h("p", { class: "empty" }, "Nothing yet.") : h("ol", { class: "audit" }, events.map((rows) => event(rows, known))));
+  const events = eventsOf(answer.body.items, known).slice(0, EVENTS_SHOWN);
+  show(body, events.length === 0 ? h("p", { class: "empty" }, "Nothing yet.") : h("ol", { class: "audit" }, events));
+}
+
+/** A line of a list for each thing that was done. */
+export function eventsOf(rows, operations) {
+  return together(rows, operations).map((rowsOfOne) => event(rowsOfOne, operations));
 }
 
 /** Whether these rows are so few things that older rows must be asked for. */

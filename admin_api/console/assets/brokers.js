@@ -1,0 +1,47 @@
+// Brokers: the list, and one broker with its notes and settings.
+
+import { everyOne, get } from "./api.js";
+import { ago, h, show } from "./dom.js";
+import { bytes, count, words } from "./format.js";
+import { badge, behindOf, brokerTable, marks } from "./tables.js";
+import { figures, settings } from "./topics.js";
+
+export const brokersView = {
+  title: () => "Brokers",
+  async ask({ path }) {
+    const [brokers, replication] = await Promise.all([everyOne(`${path}/brokers`), get(`${path}/replication`)]);
+    return { brokers: brokers.items, replication: replication.body };
+  },
+  draw: (body, { brokers, replication }, { cluster }) => show(body, brokerTable(brokers, replication, cluster.name)),
+};
+
+export const brokerView = {
+  title: (route) => `Broker ${route.id}`,
+  async ask({ path, route }) {
+    const own = `${path}/brokers/${encodeURIComponent(route.id)}`;
+    const [broker, replication, configs] = await Promise.all([get(own), get(`${path}/replication`), everyOne(`${own}/configs`)]);
+    const carried = replication.body.brokers.find((item) => item.broker_id === broker.body.broker_id);
+    return { broker: broker.body, carried, configs: configs.items };
+  },
+  draw(body, { broker, carried, configs }, context) {
+    const labels = Object.entries(broker.labels).map(([name, value]) => `${name}: ${value}`);
+    show(
+      body,
+      figures([
+        ["State", [badge(broker.state), marks(broker).map((mark) => badge(mark))]],
+        ["Endpoint", broker.endpoint],
+        ["Rack", broker.rack ?? "none"],
+        ["Leads", `${count(broker.leaders)} of ${count(broker.replicas)} replicas; first choice of ${carried ? count(carried.preferred) : "unknown"}`],
+        ["Data", carried?.bytes === undefined || carried.bytes === null ? "unknown" : bytes(carried.bytes)],
+        ["Behind", behindOf(broker, carried)],
+        ["Out of sync", carried ? count(carried.out_of_sync) : "unknown"],
+        ["Disks", broker.offline_log_dirs.length > 0 ? `${count(broker.log_dirs.length)} usable, ${count(broker.offline_log_dirs.length)} offline` : `${count(broker.log_dirs.length)} usable`],
+        ["Run", `epoch ${broker.broker_epoch}, version ${broker.version}, before it: ${words(broker.last_shutdown)}`],
+        ["Registered", ago(broker.registered_at)],
+        ["Notes", labels.length === 0 ? "none" : labels.join(", ")],
+      ]),
+      h("h2", {}, "Settings"),
+      settings(configs, context),
+    );
+  },
+};

@@ -1,0 +1,158 @@
+// Topics: the list with a search, and one topic with its partitions and settings.
+
+import { everyOne, get } from "./api.js";
+import { h, show } from "./dom.js";
+import { bytes, count, duration, plural } from "./format.js";
+import { filterBy, hrefOf } from "./route.js";
+import { badge, replicas, table } from "./tables.js";
+
+const TOPICS_SHOWN = 200;
+const PARTITIONS_SHOWN = 500;
+/** Offsets of the round before, by topic id and partition: a rate is what came between two rounds. */
+const before = new Map();
+
+export const topicsView = {
+  title: () => "Topics",
+  tools(context) {
+    const search = h("input", { type: "search", id: "search", placeholder: "part of a name", autocomplete: "off", spellcheck: "false" });
+    search.value = context.route.query.get("q") ?? "";
+    search.addEventListener("input", () => {
+      filterBy({ q: search.value });
+      context.redraw?.();
+    });
+    return h("label", { class: "field" }, "Search", search);
+  },
+  ask: ({ path }) => everyOne(`${path}/topics`),
+  draw(body, { items }, { cluster, route }) {
+    const wanted = (route.query.get("q") ?? "").toLowerCase();
+    const found = items.filter((topic) => topic.name.toLowerCase().includes(wanted));
+    const shown = found.slice(0, TOPICS_SHOWN);
+    if (shown.length === 0) return show(body, h("p", { class: "empty" }, items.length === 0 ? "No topics yet." : "No topic has such a name."));
+    const columns = [["Topic"], ["State"], ["Partitions", "number"], ["Replicas", "number"], ["Minimum in sync", "number"], ["Warnings", "why"]];
+    return show(
+      body,
+      h("p", { class: "quiet" }, `${plural(found.length, "topic")}${found.length > shown.length ? `; the first ${TOPICS_SHOWN} are shown: search for the others` : ""}`),
+      table("Topics", columns, shown.map((topic) => topicRow(topic, cluster.name))),
+    );
+  },
+};
+
+function topicRow(topic, cluster) {
+  return h(
+    "tr",
+    {},
+    h("th", { scope: "row" }, h("a", { href: hrefOf(cluster, "topics", topic.name) }, topic.name)),
+    h("td", {}, stateOf(topic)),
+    h("td", { class: "number" }, count(topic.partitions)),
+    h("td", { class: "number" }, count(topic.replication_factor)),
+    h("td", { class: "number" }, count(topic.min_insync_replicas)),
+    h("td", { class: "why" }, h("ul", { class: "reasons" }, topic.warnings.map((warning) => h("li", {}, warning)))),
+  );
+}
+
+/** The worst that is true of any partition. */
+function stateOf(topic) {
+  const offline = topic.partitions - topic.online_partitions;
+  if (topic.state !== "online") return badge("draining", topic.state);
+  if (offline > 0) return badge("leaderless", `${count(offline)} offline`);
+  if (topic.under_min_isr_partitions > 0) return badge("under_min_isr", `${count(topic.under_min_isr_partitions)} refuse acks=all`);
+  if (topic.under_replicated_partitions > 0) return badge("under_replicated", `${count(topic.under_replicated_partitions)} under-replicated`);
+  return badge("active", "online");
+}
+
+export const topicView = {
+  title: (route) => route.id,
+  async ask({ path, route }) {
+    const own = `${path}/topics/${encodeURIComponent(route.id)}`;
+    const [topic, partitions, configs] = await Promise.all([get(own), everyOne(`${own}/partitions`), everyOne(`${own}/configs`)]);
+    return { topic: topic.body, partitions: partitions.items, configs: configs.items, rates: ratesOf(partitions.items, Date.now()) };
+  },
+  draw(body, { topic, partitions, configs, rates }, context) {
+    const known = partitions.filter((item) => item.size_bytes !== null);
+    const size = known.reduce((sum, item) => sum + item.size_bytes, 0);
+    const records = known.reduce((sum, item) => sum + item.log_end_offset - item.log_start_offset, 0);
+    const rate = [...rates.values()].reduce((sum, value) => sum + value, 0);
+    const missing = partitions.length - known.length;
+    const partly = missing > 0 ? `; ${plural(missing, "partition")} unknown` : "";
+    show(
+      body,
+      topic.warnings.length === 0 ? null : h("ul", { class: "blocked", "aria-label": "Warnings" }, topic.warnings.map((warning) => h("li", {}, warning))),
+      figures([
+        ["State", stateOf(topic)],
+        ["Partitions", count(topic.partitions)],
+        ["Replicas of each", `${count(topic.replication_factor)}, ${count(topic.min_insync_replicas)} must be in sync`],
+        ["Loss of brokers that acks=all outlives", count(topic.tolerates_broker_losses)],
+        ["Data, one copy", known.length === 0 ? "unknown" : `${bytes(size)}${partly}`],
+        ["Offsets kept", known.length === 0 ? "unknown" : `${count(records)}${partly}`],
+        ["Written now", rates.size === 0 ? "unknown" : `${count(Math.round(rate))} records/s`],
+      ]),
+      h("h2", {}, "Partitions"),
+      table("Partitions", [["Partition"], ["State"], ["Replicas"], ["Offsets", "number"], ["Data", "number"], ["Records/s", "number"], ["Behind", "number"]], partitions.slice(0, PARTITIONS_SHOWN).map((item) => partitionRow(item, rates))),
+      partitions.length > PARTITIONS_SHOWN ? h("p", { class: "empty" }, `The first ${PARTITIONS_SHOWN} of ${count(partitions.length)} are shown.`) : null,
+      h("h2", {}, "Settings"),
+      settings(configs, context),
+    );
+  },
+};
+
+/** Records a second of each partition whose leader has told of its log twice. */
+function ratesOf(partitions, now) {
+  const rates = new Map();
+  for (const item of partitions) {
+    if (item.log_end_offset === null) continue;
+    const key = `${item.topic_id} ${item.partition}`;
+    const last = before.get(key);
+    if (last && now > last.at && item.log_end_offset >= last.offset) rates.set(item.partition, ((item.log_end_offset - last.offset) * 1_000) / (now - last.at));
+    before.set(key, { at: now, offset: item.log_end_offset });
+  }
+  return rates;
+}
+
+function partitionRow(item, rates) {
+  const known = item.followers.filter((follower) => follower.lag_records >= 0);
+  const farthest = known.sort((a, b) => b.lag_records - a.lag_records)[0];
+  const unknown = item.replicas.filter((id) => id !== item.leader && !known.some((follower) => follower.broker_id === id)).length;
+  const rate = rates.get(item.partition);
+  return h(
+    "tr",
+    {},
+    h("th", { scope: "row" }, String(item.partition)),
+    h("td", {}, badge(item.state), item.why ? h("span", { class: "quiet" }, item.why) : null),
+    h("td", {}, replicas(item)),
+    h("td", { class: "number" }, item.log_end_offset === null ? "unknown" : `${count(item.log_start_offset)} – ${count(item.log_end_offset)}`),
+    h("td", { class: "number" }, item.size_bytes === null ? "unknown" : bytes(item.size_bytes)),
+    h("td", { class: "number" }, rate === undefined ? "unknown" : count(Math.round(rate))),
+    h(
+      "td",
+      { class: "number" },
+      farthest ? [plural(farthest.lag_records, "record"), h("span", { class: "quiet" }, farthest.lag_ms < 0 ? "time unknown" : duration(farthest.lag_ms))] : unknown > 0 ? null : "–",
+      unknown > 0 ? h("span", { class: "quiet" }, `${plural(unknown, "replica")} unknown`) : null,
+    ),
+  );
+}
+
+/** [name, value] pairs. */
+export function figures(pairs) {
+  return h("dl", { class: "facts" }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+}
+
+/** A table of settings: those that were set come first. */
+export function settings(configs, { change = null } = {}) {
+  const set = (item) => (item.source === "default" ? 1 : 0);
+  const ordered = [...configs].sort((a, b) => set(a) - set(b) || (a.name < b.name ? -1 : 1));
+  return table(
+    "Settings",
+    [["Setting"], ["Value"], ["From"], ["Default"], [""]],
+    ordered.map((item) =>
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, item.name),
+        h("td", { class: "value" }, item.value ?? "none"),
+        h("td", {}, badge(item.source === "default" ? "plain" : "cordoned", item.source)),
+        h("td", { class: "value" }, item.default ?? "none"),
+        h("td", {}, change && !item.is_read_only ? h("button", { type: "button", class: "small", "data-setting": item.name }, "Change") : null),
+      ),
+    ),
+  );
+}

@@ -1,0 +1,91 @@
+"""The views of the operator's page: each has an address, and the keyboard and a phone are enough."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from tests.kit.admin_api.canned import CannedController
+from tests.kit.chromium import DESK, Browser, until
+
+pytestmark = pytest.mark.timeout(600)
+
+PHONE = 375
+HOSTILE = '<img src="/x" onerror="document.title=1">'
+
+
+def press(browser: Browser, selector: str, keys: str) -> None:
+    browser.driver.find_element("css selector", selector).send_keys(keys)
+
+
+def is_in_view(browser: Browser, text: str) -> bool:
+    return text in browser.text("#view .body")
+
+
+def address(browser: Browser) -> str:
+    return str(browser.driver.execute_script("return location.hash"))
+
+
+def test_a_topic_is_found_and_looked_at_with_the_keyboard(browser: Browser, canned: CannedController) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    topics = canned.example("/clusters/prod/topics")
+    (orders,) = topics["items"]
+    warned = {**orders, "name": "audited", "warnings": [HOSTILE]}
+    topics["items"] = [orders, warned, *({**orders, "name": f"shop.{number:03}"} for number in range(300))]
+    canned.put("/clusters/prod/topics", topics)
+    partitions = canned.example("/clusters/prod/topics/orders/partitions")
+    (item,) = partitions["items"]
+    silent = {"partition": 1, "log_end_offset": None, "log_start_offset": None, "size_bytes": None}
+    partitions["items"].append({**item, **silent, "high_watermark": None, "followers": []})
+    canned.put("/clusters/prod/topics/orders/partitions", partitions)
+    browser.look(width=DESK, dark=False)
+    browser.open(f"{canned.url}/#prod")
+    until("the tabs", lambda: len(browser.texts("#views a")) == 5)
+    press(browser, "#views a[href='#prod/topics']", Keys.ENTER)
+    until("the list", lambda: len(browser.texts("#view tbody tr")) == 200)
+    assert "302 topics; the first 200" in browser.text("#view .body")
+    assert HOSTILE in browser.text("#view .body"), "text, and no markup"
+    press(browser, "#search", "ORD")
+    until("the one that is meant", lambda: browser.texts("#view tbody th") == ["orders"])
+    assert address(browser) == "#prod/topics?q=ORD"
+    browser.driver.refresh()
+    until("the same after a reload", lambda: browser.texts("#view tbody th") == ["orders"])
+    press(browser, "#view tbody a", Keys.ENTER)
+    until("the topic", lambda: browser.text("#view-title") == "orders")
+    until("its partitions", lambda: len(browser.texts("#view [aria-label=Partitions] tbody tr")) == 2)
+    assert address(browser) == "#prod/topics/orders"
+    facts = browser.text("#view .facts")
+    assert "384 MiB; 1 partition unknown" in facts
+    row = browser.texts("#view [aria-label=Partitions] tbody tr:last-child td")
+    assert row[-4:] == ["unknown", "unknown", "unknown", "2 replicas unknown"]
+    until("a rate", lambda: "0 records/s" in browser.text("#view .facts"))
+    assert "retention.ms" in browser.text("#view [aria-label=Settings]")
+    browser.screenshot("console-topic")
+    browser.driver.back()
+    until("the list again", lambda: browser.text("#view-title") == "Topics")
+    assert browser.complaints() == []
+
+
+def test_every_view_opens_by_its_address_and_fits_a_phone(browser: Browser, canned: CannedController) -> None:
+    browser.look(width=PHONE, dark=False)
+    operation = canned.example("/operations/op_1")["id"]
+    for view, seen in {
+        "topics": "orders",
+        "topics/orders": "min.insync.replicas",
+        "brokers": "store1:9092",
+        "brokers/1": "owner: storage",
+        "operations": "Add broker",
+        f"operations/{operation}": "Must end by",
+        "audit?topic=orders": "broker died",
+    }.items():
+        browser.open(f"{canned.url}/#prod/{view}")
+        until(view, partial(is_in_view, browser, seen))
+        wide = browser.driver.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= PHONE, f"a phone would scroll sideways: {view}"
+        browser.screenshot(f"console-{view.split('?')[0].replace('/', '-')[:16]}-phone")
+    asked = [request for request in browser.requests() if "/audit?" in request]
+    assert any("topic=orders" in request for request in asked), "the address's filter is asked for"
+    browser.open(f"{canned.url}/#prod/topics/%E0%A4%A")
+    until("a name that can't be decoded", lambda: browser.text("#view-title") == "%E0%A4%A")
