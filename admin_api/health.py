@@ -134,6 +134,7 @@ async def get_metrics(request: Request) -> Response:
     responses=problems(),
 )
 async def list_problems(request: Request, paging: Paged) -> Response:
+    """List the codes of all problems that this API answers with, each with its meaning and its remedy."""
     codes, token = paging.page_of(CATALOGUE, lambda code: (code,), name="problems", kinds=(str,))
     return show(request, ProblemKinds(items=[_kind(code) for code in codes], next_page_token=token))
 
@@ -148,6 +149,7 @@ async def list_problems(request: Request, paging: Paged) -> Response:
 async def get_problem(
     request: Request, code: Annotated[str, Path(pattern=r"^[a-z_]{1,64}$", examples=["topic_already_exists"])]
 ) -> Response:
+    """Explain one problem code: its meaning and its remedy. Answers 404 if there is no such code."""
     if code not in CATALOGUE:
         raise ProblemError("problem_not_found", f"there is no problem code {code!r}")
     return show(request, _kind(code))

@@ -110,6 +110,7 @@ async def verify_it(
 async def get_it(
     request: Request, services: Serving, audit_id: Annotated[int, Path(ge=0, le=INT64_MAX, examples=[1])]
 ) -> Response:
+    """Show one row of the audit. Answers 404 if no row has this id, or no longer."""
     row = await services.database.read(partial(get_row, audit_id=audit_id))
     if row is None:
         raise ProblemError("audit_row_not_found", f"there is no audit row {audit_id}")

@@ -353,6 +353,7 @@ async def record_it(
 async def get_it(
     request: Request, services: Serving, cluster: ClusterPath, verification_id: VerificationPath
 ) -> Response:
+    """Show what a verification has compared and found. Answers 404 if none has this id."""
     services.engine.image(cluster)
     return show(request, verification_view(await find_verification(services, cluster, verification_id)))
 
@@ -372,6 +373,7 @@ async def list_what_is_wrong(
     verification_id: VerificationPath,
     paging: Paged,
 ) -> Response:
+    """List what a verification found to be wrong. Answers 404 if no verification has this id."""
     services.engine.image(cluster)
     await find_verification(services, cluster, verification_id)
     (after,) = paging.after("findings", int) or (-1,)

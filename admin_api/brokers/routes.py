@@ -174,6 +174,7 @@ async def list_brokers(
 async def get_broker(
     request: Request, services: Serving, cluster: ClusterPath, broker_id: BrokerPath
 ) -> Response:
+    """Show a broker: its endpoint, its state and what it holds. Answers 404 if none has this id."""
     view = services.engine.image(cluster)
     broker = service.find_broker(view, cluster, broker_id)
     version = service.version_of(view, broker_id)

@@ -72,6 +72,7 @@ async def create_cluster(body: NewCluster, services: Serving, write: Write) -> R
     },
 )
 async def list_clusters(request: Request, services: Serving, paging: Paged) -> Response:
+    """List the clusters, in the order of their names."""
     engine = services.engine
     names, token = paging.page_of(engine.clusters(), lambda n: (n,), name="clusters", kinds=(str,))
     views = [(name, engine.image(name)) for name in names]
@@ -89,6 +90,7 @@ async def list_clusters(request: Request, services: Serving, paging: Paged) -> R
     responses={200: {"headers": AGE_HEADERS | ETAG_HEADERS}, **problems("cluster_not_found")},
 )
 async def get_cluster(request: Request, services: Serving, cluster: ClusterPath) -> Response:
+    """Show a cluster with its counts. Answers 404 if no cluster has this name."""
     view = services.engine.image(cluster)
     version = service.version_of(cluster, view)
     return show(request, service.cluster_view(services.engine, cluster, view), view=view, version=version)

@@ -81,6 +81,7 @@ def _add_routes(
         operation_id=f"list{noun}Configs",
         tags=[tag],
         summary=f"List {a_noun} settings: what applies, and where it comes from",
+        description=f"List {a_noun} settings, each with the value that applies and the place that sets it.",
         response_model=ConfigList,
         responses={200: {"headers": AGE_HEADERS | ETAG_HEADERS}, **problems(*missing)},
     )
@@ -106,6 +107,7 @@ def _add_routes(
         operation_id=f"get{noun}Config",
         tags=[tag],
         summary=f"Look at one of {a_noun} settings",
+        description=f"Show one of {a_noun} settings. Answers 404 if no setting has this name.",
         response_model=ConfigView,
         responses={200: {"headers": AGE_HEADERS | ETAG_HEADERS}, **problems(*missing, "config_not_found")},
     )

@@ -11,9 +11,11 @@ from typing import Annotated, Final
 from fastapi import Path, Query
 from pydantic import AfterValidator, Field, StringConstraints
 
+from controller.core.options import ControllerOptions
+
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
-REPLICATION_FACTOR_MAX: Final = 1_000
+REPLICATION_FACTOR_MAX: Final = ControllerOptions().replication_factor_max
 
 #: The name becomes a znode and part of every path.
 ClusterName = Annotated[

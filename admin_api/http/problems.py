@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Match
 
 from admin_api.http.catalogue import CATALOGUE, UNKNOWN_ENTITY, Kind
+from admin_api.http.messages import plain_message
 from admin_api.http.models import View
 from controller.core.events import Refusal
 from controller.database.sql import DatabaseRejected, DatabaseUnavailable
@@ -306,12 +307,15 @@ def _allowed_methods(routes: Iterable[BaseRoute], scope: Any) -> list[str]:
 
 
 def field_problem(item: Any) -> FieldProblem:
-    """Return pydantic's error as a FieldProblem: the place, the error, the bound. The value is left out: it
-    may be a secret, or not representable."""
+    """Return pydantic's error as a FieldProblem: the place, the error in plain words, the bound. The value is
+    left out: it may be a secret, or not representable."""
     source, *path = item["loc"] or ("body",)
-    message = str(item["msg"]).removeprefix("Value error, ")
+    message = plain_message(item)
     context = item.get("ctx") or {}
-    limit = next((context[name] for name in ("le", "ge", "lt", "gt", "max_length") if name in context), None)
+    limit = next(
+        (context[name] for name in ("le", "ge", "lt", "gt", "max_length", "min_length") if name in context),
+        None,
+    )
     if not isinstance(limit, int) or isinstance(limit, bool):
         limit = None
     match source:

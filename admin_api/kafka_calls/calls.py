@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from admin_api.http.answers import Answer
 from admin_api.http.catalogue import CATALOGUE
 from admin_api.http.conditions import Precondition
+from admin_api.http.messages import plain_message
 from admin_api.http.problems import ProblemError
 from admin_api.http.services import Services
 from admin_api.http.writes import Asked, Service, Writing
@@ -148,8 +149,8 @@ _FIELDS = {
 
 def outcome_of_invalid(error: ValidationError) -> AdminOutcome:
     """Return the outcome for the first invalid field."""
-    first: Any = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    first: Any = error.errors(include_url=False, include_input=False)[0]
     field = str(first["loc"][0]) if first["loc"] else ""
     code, called = _FIELDS.get(field, (Kafka.INVALID_REQUEST, field))
     where = ".".join([called, *(str(part)[:100] for part in first["loc"][1:])])
-    return failed(code, f"{where}: {first['msg']}")
+    return failed(code, f"{where}: {plain_message(first)}")

@@ -15,6 +15,7 @@ from fastapi.openapi.utils import get_openapi
 
 from admin_api.http.catalogue import CATALOGUE
 from admin_api.http.gate import is_open
+from admin_api.http.paths import INT64_MAX
 from admin_api.http.problems import MEDIA_TYPE, FieldProblem, ProblemError, problem_content
 from admin_api.openapi.examples.story import REQUEST_ID
 from admin_api.openapi.examples.values import ANSWERS
@@ -80,6 +81,7 @@ _PUBLISHED: Final = {
     "RebalanceOptions": "Rebalance",
     "RestorePreferredLeaders": "ElectPreferredLeaders",
 }
+_BOUNDS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
 _REFERENCE: Final = "#/components/schemas/"
 
 
@@ -113,6 +115,7 @@ def _corrected(document: dict[str, Any]) -> dict[str, Any]:
     for name, published in _PUBLISHED.items():
         schemas[published] = schemas.pop(name) | {"title": published.rpartition("__")[2]}
     _publish(document)
+    _make_bounds_whole(document)
     document["components"]["schemas"] = dict(sorted(schemas.items()))
     document["components"]["securitySchemes"] = {_SCHEME: _SECURITY_SCHEME}
     # The empty entry: a controller that is open on loopback takes no token.
@@ -152,6 +155,21 @@ def _publish(part: Any) -> None:
         case list():
             for item in part:
                 _publish(item)
+
+
+def _make_bounds_whole(part: Any) -> None:
+    """Write the bounds of whole numbers as such. The framework holds them as floats, in which the largest
+    number of 64 bits becomes a larger one, which is refused."""
+    match part:
+        case dict():
+            if part.get("type") == "integer":
+                for name in _BOUNDS & part.keys():
+                    part[name] = min(int(part[name]), INT64_MAX)
+            for item in part.values():
+                _make_bounds_whole(item)
+        case list():
+            for item in part:
+                _make_bounds_whole(item)
 
 
 def _add_refusal(responses: dict[str, Any], code: str) -> None:

@@ -84,6 +84,7 @@ async def list_them(
     responses={200: {"headers": ETAG_HEADERS}, **problems("operation_not_found", "audit_unavailable")},
 )
 async def get_it(request: Request, services: Serving, operation_id: OperationPath) -> Response:
+    """Show an operation with its progress and what it waits for. Answers 404 if none has this id."""
     row = await find_operation(services, operation_id)
     return show(request, current_view(services, row), version=str(row.revision))
 

@@ -174,6 +174,8 @@ async def list_partitions(
     state: Annotated[StateWord | None, Query(description="only partitions in this state")] = None,
     paging: Paged,
 ) -> Response:
+    """List a topic's partitions with their leaders, replicas and ISRs. Answers 404 if no topic has this
+    name."""
     view = services.engine.image(cluster)
     found = view.image.partitions_of(find_topic(view, cluster, topic).topic_id)
     chosen = [p for p in found if state is None or service.state_word(p) == state]
@@ -192,6 +194,8 @@ async def list_partitions(
 async def get_partition(
     request: Request, services: Serving, cluster: ClusterPath, topic: TopicPath, partition: PartitionPath
 ) -> Response:
+    """Show a partition: its leader, its replicas and which of them are in sync. Answers 404 if the topic has
+    no such partition."""
     view = services.engine.image(cluster)
     state = service.find_partition(view, cluster, topic, partition)
     shown = service.show_partition(services.engine, cluster, view, state)

@@ -58,6 +58,7 @@ async def list_them(
     },
 )
 async def get_it(request: Request, services: Serving, cluster: ClusterPath, name: PolicyPath) -> Response:
+    """Show a policy's SQL and the tables that it reads. Answers 404 if no policy has this name."""
     services.engine.image(cluster)
     row = await service.find_policy(services, cluster, name)
     return show(request, policy_view(row, service.shape_of(row)), version=str(row.revision))

@@ -12,10 +12,11 @@ from admin_api.http.models import LastChange, RequestBody, View, ViewList
 from admin_api.http.paths import ClusterName, Reason, ReplicaIds, ReplicationFactor, TopicName
 from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.plans.models import CarryOut
+from controller.core.options import ControllerOptions
 
-PARTITIONS_PER_REQUEST_MAX = 100_000
-PartitionCount = Annotated[int, Field(ge=1, le=PARTITIONS_PER_REQUEST_MAX)]
-Assignments = Annotated[list[ReplicaIds], Field(min_length=1, max_length=PARTITIONS_PER_REQUEST_MAX)]
+PARTITIONS_PER_TOPIC_MAX = ControllerOptions().partitions_per_topic_max
+PartitionCount = Annotated[int, Field(ge=1, le=PARTITIONS_PER_TOPIC_MAX)]
+Assignments = Annotated[list[ReplicaIds], Field(min_length=1, max_length=PARTITIONS_PER_TOPIC_MAX)]
 
 _EXAMPLE: JsonDict = {
     "name": "orders",

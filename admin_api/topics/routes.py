@@ -115,6 +115,7 @@ async def list_topics(
     sort: Annotated[TopicSort, Query(description="`-` before it: descending")] = "name",
     paging: Paged,
 ) -> Response:
+    """List a cluster's topics, by name or by number of partitions."""
     view = services.engine.image(cluster)
     by_size = sort.endswith("partitions")
     states, token = paging.page_of(
@@ -139,6 +140,7 @@ async def list_topics(
     },
 )
 async def get_topic(request: Request, services: Serving, cluster: ClusterPath, topic: TopicPath) -> Response:
+    """Show a topic with the counts of its partitions. Answers 404 if no topic has this name."""
     view = services.engine.image(cluster)
     state = service.find_topic(view, cluster, topic)
     version = service.version_of(view, state)
