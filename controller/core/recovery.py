@@ -266,7 +266,8 @@ def _latest_view(held: Mapping[int, Holdings]) -> Holdings | None:
 
 
 def _topics(image: ClusterImage, held: Mapping[int, Holdings]) -> dict[str, TopicState]:
-    """Return the topics of the rows, of the latest view over them, and those known by their logs alone."""
+    """Return the topics of the rows, of the latest view over them, and those known by their logs alone. Logs
+    that were set aside tell of further partitions of these."""
     topics = {t.topic_id: t for t in image.topics.values() if not t.deleting}
     view = _latest_view(held)
     if view is not None:
@@ -276,29 +277,37 @@ def _topics(image: ClusterImage, held: Mapping[int, Holdings]) -> dict[str, Topi
                 row = topics.get(topic.topic_id, topic)  # partitions may have been added after the restore
                 partitions = max(topic.partitions, row.partitions)
                 topics[topic.topic_id] = msgspec.structs.replace(topic, partitions=partitions)
-    found: dict[str, list[HeldLog]] = {}
-    holders: dict[str, set[int]] = {}
-    for broker_id, holdings in held.items():
+    found: dict[str, list[HeldLog | SetAsideLog]] = {}
+    for holdings in held.values():
         for log in holdings.logs:
             found.setdefault(log.topic_id, []).append(log)
-            holders.setdefault(log.topic_id, set()).add(broker_id)
+    known = topics.keys() | found.keys()
+    for holdings in held.values():
+        for aside in holdings.set_aside:
+            if aside.topic_id in known:
+                found.setdefault(aside.topic_id, []).append(aside)
     for topic_id, logs in sorted(found.items()):
         if topic_id in image.deletions:
             continue
-        partitions = max(log.partition for log in logs) + 1
-        before = topics.get(topic_id)
-        if before is None:
-            topics[topic_id] = TopicState(
-                topic_id=topic_id,
-                topic=logs[0].topic,
-                partitions=partitions,
-                replication_factor=max(
-                    sum(1 for log in logs if log.partition == number) for number in range(partitions)
-                ),
-            )
-        elif before.partitions < partitions:
-            topics[topic_id] = msgspec.structs.replace(before, partitions=partitions)
+        topics[topic_id] = topic_by_logs(topic_id, logs, topics.get(topic_id))
     return _one_of_each_name(topics, () if view is None else view.topics)
+
+
+def topic_by_logs(
+    topic_id: str, logs: Sequence[HeldLog | SetAsideLog], known: TopicState | None = None
+) -> TopicState:
+    """Return the topic with all partitions that a log tells of. known: as rows or brokers have it; else it is
+    as the latest state noted beside a log that was set aside, or by the logs alone."""
+    partitions = max(log.partition for log in logs) + 1
+    if known is None:
+        asides = sorted((log for log in logs if isinstance(log, SetAsideLog)), key=lambda log: log.since_ms)
+        known = next((log.topic_state for log in reversed(asides) if log.topic_state), None)
+    if known is not None:
+        return msgspec.structs.replace(known, partitions=max(partitions, known.partitions), deleting=False)
+    counts = [sum(1 for log in logs if log.partition == number) for number in range(partitions)]
+    return TopicState(
+        topic_id=topic_id, topic=logs[0].topic, partitions=partitions, replication_factor=max(counts)
+    )
 
 
 def _one_of_each_name(topics: dict[str, TopicState], latest: Iterable[TopicState]) -> dict[str, TopicState]:

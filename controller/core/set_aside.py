@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from controller.contract.holdings import Holdings, SetAsideLog
-from controller.contract.partition_state import NO_LEADER, PartitionState, TopicState
+from controller.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, TopicState
 from controller.contract.session import RegisterRequest, ShutdownKind
 from controller.core.alarms import AlarmBook, replica_alarm
 from controller.core.configs import effective_min_insync_replicas
@@ -34,6 +34,7 @@ from controller.core.recovery import (
     partition_epoch_floor,
     rebuilt_partition,
     states_by_partition,
+    topic_by_logs,
 )
 from controller.core.topics import check_topic_name, operator_change
 
@@ -50,16 +51,21 @@ class SetAsideBook:
     def note(
         self, draft: Draft, alarms: AlarmBook, broker_id: int, set_aside: tuple[SetAsideLog, ...]
     ) -> None:
-        """A log with records of an unknown topic is an alarm, until it is taken up or removed."""
+        """A log with records of an unknown partition is an alarm, until it is taken up or removed."""
         self.told[broker_id] = set_aside
         raised = set()
         for log in set_aside:
-            if log.records > 0 and log.topic_id not in draft.image.topics:
-                key = (log.topic_id, log.partition)
+            key = (log.topic_id, log.partition)
+            if log.records > 0 and not _is_known(draft.image, key):
                 raised.add(key)
+                way_out = (
+                    "its topic has no such partition any more, its directory in quarantine/ has the records"
+                    if log.topic_id in draft.image.topics
+                    else "`springtide clusters bring-back` brings it back"
+                )
                 detail = (
                     f"broker {broker_id} has set {log.topic}-{log.partition} aside with {log.records} "
-                    f"records: {log.why[:300]}; `springtide clusters bring-back` brings it back"
+                    f"records: {log.why[:300]}; {way_out}"
                 )
                 alarms.raise_alarm(draft, replica_alarm(AlarmCode.LOG_SET_ASIDE, key, broker_id), detail)
         for key in sorted(self._alarmed.get(broker_id, set()) - raised):
@@ -71,6 +77,12 @@ class SetAsideBook:
         return {
             broker_id: self.told[broker_id] for broker_id in sorted(self.told) if broker_id in image.brokers
         }
+
+
+def _is_known(image: ClusterImage, key: PartitionKey) -> bool:
+    """Return whether the rows have this partition, or it goes with a topic that is being deleted."""
+    topic = image.topics.get(key[0])
+    return key in image.partitions or (topic is not None and topic.deleting)
 
 
 def bring_back(draft: Draft, book: SetAsideBook, event: BringBackTopics) -> TopicsBroughtBack | Refusal:
@@ -97,7 +109,9 @@ def bring_back(draft: Draft, book: SetAsideBook, event: BringBackTopics) -> Topi
     states: list[PartitionState] = []
     for topic_id in wanted:
         held = {b: _holdings(image.brokers[b], logs, topic_id) for b, logs in told.items()}
-        topic = _topic(topic_id, [log for logs in told.values() for log in logs if log.topic_id == topic_id])
+        topic = topic_by_logs(
+            topic_id, [log for logs in told.values() for log in logs if log.topic_id == topic_id]
+        )
         refusal = check_topic_name(image, topic.topic)
         if refusal is None and topic.topic in {other.topic for other in topics}:
             detail = f"two topics that are set aside are called {topic.topic!r}"
@@ -156,20 +170,6 @@ def _holdings(broker: BrokerRegistration, logs: Iterable[SetAsideLog], topic_id:
         identity=identity,
         states=tuple(log.state for log in best if log.state is not None and log.is_whole),
         logs=tuple(held_log(log) for log in best),
-    )
-
-
-def _topic(topic_id: str, logs: list[SetAsideLog]) -> TopicState:
-    """Return the topic as far as it is known: by the latest state that names it, or by its logs alone."""
-    partitions = max(log.partition for log in logs) + 1
-    known = [log.topic_state for log in sorted(logs, key=lambda log: log.since_ms) if log.topic_state]
-    if known:
-        return msgspec.structs.replace(
-            known[-1], partitions=max(partitions, known[-1].partitions), deleting=False
-        )
-    counts = [sum(1 for log in logs if log.partition == number) for number in range(partitions)]
-    return TopicState(
-        topic_id=topic_id, topic=logs[0].topic, partitions=partitions, replication_factor=max(counts)
     )
 
 

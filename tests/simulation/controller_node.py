@@ -145,6 +145,8 @@ class ControllerNode:
     deaf_ms: int = 0
     #: By broker id and epoch: since when heartbeats have arrived without a gap, and the last.
     arrivals: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    #: Brokers that were silent for the whole grace, and since then heard of only without authority.
+    overdue: set[tuple[int, int]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.clock = NodeClock(self.events)
@@ -199,6 +201,7 @@ class ControllerNode:
         self.controller_epoch = -1
         self.queue.clear()
         self.arrivals.clear()
+        self.overdue.clear()
         self.persisting = False
         for poll in self.polls:
             poll.timer.cancel()
@@ -289,14 +292,21 @@ class ControllerNode:
         return step
 
     def _note_arrival(self, broker_id: int, broker_epoch: int) -> None:
-        now_ms = self.clock.mono_ms
-        since_ms, last_ms = self.arrivals.get((broker_id, broker_epoch), (now_ms, now_ms))
+        now_ms, key = self.clock.mono_ms, (broker_id, broker_epoch)
+        since_ms, last_ms = self.arrivals.get(key, (now_ms, now_ms))
         if now_ms - last_ms > self.options.grace_ms // 2:
             since_ms = now_ms
-        self.arrivals[broker_id, broker_epoch] = since_ms, now_ms
+        if self.is_authoritative():
+            self.overdue.discard(key)
+        elif now_ms - last_ms > self.options.grace_ms:
+            self.overdue.add(key)
+        self.arrivals[key] = since_ms, now_ms
 
     def _check_silence(self, broker_id: int, broker_epoch: int) -> None:
-        """A broker is fenced for silence. Its heartbeats, counted or not, must have failed to arrive."""
+        """A broker is fenced for silence. Its heartbeats, counted or not, must have failed to arrive, now or
+        for a whole grace since one was counted last."""
+        if (broker_id, broker_epoch) in self.overdue:
+            return
         now_ms, grace_ms = self.clock.mono_ms, self.options.grace_ms
         since_ms, last_ms = self.arrivals.get((broker_id, broker_epoch), (now_ms, now_ms))
         if now_ms - since_ms > grace_ms and now_ms - last_ms <= grace_ms // 2:

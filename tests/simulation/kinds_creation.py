@@ -68,7 +68,7 @@ def _strike_after(
             kill_broker(cluster, broker=broker, for_ms=for_ms)
 
     if then is not None:
-        cluster.events.after(after_ms, strike)
+        cluster.ongoing.later(after_ms, strike)
 
 
 @kind(_draw_creation, family="creation")

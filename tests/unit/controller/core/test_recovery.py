@@ -185,12 +185,12 @@ def test_a_leader_that_told_and_was_given_up_is_not_put_in_sync() -> None:
     assert lost.recover(2).isr == ()
 
 
-def aside(broker_id: int, *, end: int, is_whole: bool = True) -> SetAsideLog:
+def aside(broker_id: int, *, end: int, is_whole: bool = True, partition: int = 0) -> SetAsideLog:
     return SetAsideLog(
-        directory=f"t0-0.{broker_id}",
+        directory=f"t0-{partition}.{broker_id}",
         topic_id=KEY[0],
         topic="t0",
-        partition=0,
+        partition=partition,
         why="no state names it",
         leader_epoch=6,
         log_start_offset=0,
@@ -207,6 +207,17 @@ def test_a_whole_log_that_was_set_aside_counts_if_its_topic_is_known() -> None:
         lost.tell(1, None, None, set_aside=(aside(1, end=90, is_whole=is_whole),))
         lost.tell(2, None, None, set_aside=(aside(2, end=80),))
         assert lost.recover().isr == isr
+
+
+def test_a_partition_comes_back_of_which_every_log_was_set_aside() -> None:
+    """One broker was away when the others set the topic's logs aside, and had no log of this partition."""
+    lost = LostHistory(held={}, ends={1: (6, 80)})
+    lost.tell(2, None, None, set_aside=(aside(2, end=80), aside(2, end=40, partition=1)))
+    lost.tell(3, None, None, set_aside=(aside(3, end=80), aside(3, end=40, partition=1)))
+    del lost.cluster.image.topics[KEY[0]], lost.cluster.image.partitions[KEY]
+    lost.recover()
+    assert lost.cluster.image.topics[KEY[0]].partitions == 2
+    assert set(lost.cluster.partition(1).replicas) == {2, 3}
 
 
 def test_on_the_disk_that_the_rows_know_a_first_start_lost_nothing_since() -> None:

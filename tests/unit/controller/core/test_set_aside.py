@@ -159,3 +159,16 @@ def test_a_log_with_records_that_was_set_aside_is_an_alarm_until_it_is_told_of_n
     assert "12 records" in alarm.detail
     tell(cluster, {2: None})
     assert cluster.machine.alarms() == ()
+
+
+def test_a_log_of_a_partition_that_its_topic_has_not_is_an_alarm_too() -> None:
+    """A recovery from other brokers' logs made the topic again without its last partition, and no word."""
+    cluster = Cluster()
+    tell(cluster, {1: log(12), 2: log(12), 3: None})
+    cluster.ask(BringBackTopics(wall_ms=0, actor="ann"), TopicsBroughtBack)
+    tell(cluster, {1: None, 2: log(12), 3: None})
+    assert not any(alarm.key.code is AlarmCode.LOG_SET_ASIDE for alarm in cluster.machine.alarms())
+    tell(cluster, {1: msgspec.structs.replace(log(9), partition=1)})
+    (alarm,) = (a for a in cluster.machine.alarms() if a.key.code is AlarmCode.LOG_SET_ASIDE)
+    assert alarm.key == AlarmKey(code=AlarmCode.LOG_SET_ASIDE, topic_id=ID, partition=1, broker_id=1)
+    assert "quarantine/" in alarm.detail
