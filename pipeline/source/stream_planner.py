@@ -8,7 +8,8 @@ allow.
 A leader epoch is remembered for each end seen, by `memory` across restarts too. When it changes, the new
 leader is asked where the old epoch ended: if below what was read, the log was truncated and has grown again,
 which offsets alone don't show (KIP-101, KIP-320). If the leader does not know the epoch, it leads another
-log.
+log. Where a query goes on and no epoch is remembered, a log that had elections below what was read may have
+been truncated meanwhile: a warning says so.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
+from pipeline.client.errors import ClientError
 from pipeline.client.values import FoundOffset, PartitionRange, TopicPartition
 from pipeline.errors import HOW_TO_SKIP
 from pipeline.source.offset_json import Offsets, offsets_from_json, offsets_to_json
@@ -35,6 +37,7 @@ from springtide.wire.fetch_response import EpochEnd
 
 _log = logging.getLogger(__name__)
 
+FIRST_EPOCH = 0
 OffsetJson = dict[str, dict[str, int]]
 
 
@@ -72,6 +75,8 @@ class StreamPlanner:
         self._frozen: Offsets | None = None
         self._epochs: dict[TopicPartition, int] = {} if memory is None else memory.epochs()
         """Leader epochs at which each log was whole up to where it is read."""
+        self._remembered: Collection[TopicPartition] | None = set(self._epochs)
+        """Partitions whose leader epochs outlived the last driver; None once the query has begun to go on."""
         self._seen: Offsets | None = None
 
     def initial(self) -> dict[str, object]:
@@ -89,12 +94,14 @@ class StreamPlanner:
         errors."""
         if is_unresolved(start):
             partitions = self._cluster.partitions(must_exist=True)
+            self._remembered = None
             return offsets_to_json(self._start(partitions))
         current = offsets_from_json(start)
         partitions = self._cluster.partitions(must_exist=False, known=current.keys())
         latest = self._ends(partitions, after=current)
         goal = latest if self._frozen is None else _within_frozen(current, latest, self._frozen)
         self._report(ranges_between(current, goal).losses)
+        self._warn_of_unseen_cuts({where: end for where, end in current.items() if where in latest})
         if is_limited:
             goal = self._limited(current, goal)
         if backlog(current, goal):
@@ -154,6 +161,30 @@ class StreamPlanner:
             for where, epoch in sorted(changed.items())
             if max(ends[where].end_offset, 0) < read_until[where]
         )
+
+    def _warn_of_unseen_cuts(self, read_until: Mapping[TopicPartition, int]) -> None:
+        """Warn, once, where a query goes on, of logs that may have been cut while no driver ran."""
+        remembered, self._remembered = self._remembered, None
+        if remembered is None or not self._options.epoch_check:
+            return
+        unknown = {where: end for where, end in read_until.items() if end > 0 and where not in remembered}
+        if not unknown:
+            return
+        try:
+            ends = self._cluster.epoch_ends(dict.fromkeys(unknown, FIRST_EPOCH))
+        except ClientError as error:
+            _log.warning("brokers do not tell whether logs may have been cut while no driver ran: %s", error)
+            return
+        had_elections = [where for where, end in sorted(ends.items()) if end.end_offset < unknown[where]]
+        if had_elections:
+            shown = ", ".join(map(str, had_elections[:10])) + (", ..." if len(had_elections) > 10 else "")
+            _log.warning(
+                "%d partitions had elections of leaders below what this query has read: %s. If one of them "
+                "cut records off while no driver ran, others may stand in their place, and this query does "
+                "not see it. The source option 'startState' remembers what is needed to tell",
+                len(had_elections),
+                shown,
+            )
 
     def _report(self, losses: Iterable[str]) -> None:
         told = list(losses)

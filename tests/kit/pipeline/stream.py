@@ -50,7 +50,7 @@ class Logs:
 
     def epoch_ends(self, epochs: dict[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
         self.epochs_asked.append(epochs)
-        return {where: self.epoch_end[where] for where in epochs}
+        return {where: self.epoch_end.get(where, EpochEnd(epoch, 0)) for where, epoch in epochs.items()}
 
     def clock_ms(self) -> int:
         return self.now_ms

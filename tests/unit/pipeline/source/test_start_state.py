@@ -120,6 +120,21 @@ def test_clean_elections_are_followed_and_written_down_when_they_happen(director
     assert StartState(directory).epochs() == {T0: 5}
 
 
+def test_what_is_remembered_needs_no_warning(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    logs = Logs({T0: 100, T1: 7})
+    query = RememberingQuery(logs, directory)
+    query.trigger()
+    logs.now = {T0: 110, T1: 8}
+    query.restart()
+    query.trigger()
+    assert caplog.messages == []
+    # An option that is given to an old query knows nothing of what was before it.
+    (directory / EPOCHS).unlink()
+    query.restart()
+    query.trigger()
+    assert ["startState" in message for message in caplog.messages] == [True]
+
+
 def test_epochs_that_say_nothing_are_not_kept(directory: Path) -> None:
     StartState(directory).remember({T0: 3, T1: -1})
     assert StartState(directory).epochs() == {T0: 3}

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from pipeline.client.errors import UnsupportedBroker
 from pipeline.client.values import PartitionRange, TopicPartition
 from pipeline.errors import DataLossError, InvalidOption
 from pipeline.source.offset_json import Offsets
@@ -171,6 +172,55 @@ def test_a_clean_election_is_no_loss() -> None:
     logs.now[T0] = 121
     assert query.trigger() == [PartitionRange("t", 0, 120, 121)]
     assert logs.epochs_asked == [{T0: 4}], "once a change"
+
+
+def test_a_cut_that_no_driver_could_see_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    logs = Logs({T0: 100, T1: 50, T2: 0})
+    query = Query(logs)
+    query.trigger()
+    # While no driver runs: an unclean election cuts t-0 at 80, and it grows again. t-1 has its first leader.
+    logs.now = {T0: 120, T1: 60, T2: 5}
+    logs.epochs[T0] = 5
+    logs.epoch_end = {T0: EpochEnd(0, 80), T1: EpochEnd(0, 60)}
+    query.restart()
+    query.planner.freeze()  # availableNow looks at the logs first
+    query.trigger()
+    (warning,) = caplog.messages
+    assert warning.startswith("1 partitions had elections of leaders below what this query has read: t-0. ")
+    assert "'startState'" in warning
+    assert logs.epochs_asked == [{T0: 0, T1: 0}]
+    query.trigger()
+    assert len(caplog.messages) == 1, "once a driver"
+
+
+class SilentLogs(Logs):
+    """Brokers that do not know OffsetForLeaderEpoch."""
+
+    def epoch_ends(self, epochs: dict[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
+        raise UnsupportedBroker("no such API")
+
+
+def test_a_query_goes_on_where_brokers_tell_no_epochs(caplog: pytest.LogCaptureFixture) -> None:
+    logs = SilentLogs({T0: 100})
+    query = Query(logs)
+    query.trigger()
+    logs.now = {T0: 120}
+    query.restart()
+    assert query.trigger() == [PartitionRange("t", 0, 100, 120)]
+    assert ["no such API" in message for message in caplog.messages] == [True]
+
+
+def test_no_warning_where_a_query_begins_remembers_or_does_not_want_to_know(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logs = Logs({T0: 100})
+    begins, careless = Query(logs), Query(logs, epochCheck="false")
+    for query in (begins, careless):
+        query.trigger()
+        query.trigger()
+    careless.restart()
+    careless.trigger()
+    assert (caplog.messages, logs.epochs_asked) == ([], [])
 
 
 def test_the_ends_are_told_for_the_lag() -> None:
