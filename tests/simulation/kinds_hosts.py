@@ -153,7 +153,9 @@ def resume_host(
         def wake() -> None:
             if node.is_up or node.life != life:
                 return
-            if node.disk.boot_id != snapshot.disk.boot_id:
+            # G5: beyond the budget a whole in-sync set may go back, and nobody whom it reaches would know.
+            is_whole_set = cluster.budget.is_exceeded and any(b.is_resumed for b in cluster.brokers.values())
+            if node.disk.boot_id != snapshot.disk.boot_id or is_whole_set:
                 node.vouch_for_nothing()
                 node.start()
                 return
