@@ -21,18 +21,29 @@ export function keepToken(token) {
 
 /** { body, ageMs, etag }: the answer, how old it may be (null when it is current), and its version. */
 export async function get(path, { accepted = [200] } = {}) {
-  const headers = { Accept: "application/json" };
+  return send(path, { headers: {}, cache: "no-store" }, (status) => accepted.includes(status));
+}
+
+/** Asks for a change, or for what it would do. request: { method, path, query, body }. version: the change is refused
+ * if this is not the version any more; null: no condition. key: with it, the same change asked for twice is made once. */
+export async function change({ method, path, query = {}, body }, { version = null, key = null, isDry }) {
+  const headers = {};
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (version !== null) headers["If-Match"] = version;
+  if (key !== null) headers["Idempotency-Key"] = key;
+  const parameters = new URLSearchParams({ ...query, ...(isDry ? { dry_run: "true" } : {}) });
+  const address = parameters.size > 0 ? `${path}?${parameters}` : path;
+  return send(address, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) }, (status) => status < 300);
+}
+
+async function send(path, options, isAccepted) {
+  const headers = { Accept: "application/json", ...options.headers };
   const token = sessionStorage.getItem(TOKEN);
   if (token) headers.Authorization = `Bearer ${token}`;
   let response;
   let body;
   try {
-    response = await fetch(path, {
-      headers,
-      cache: "no-store",
-      redirect: "manual",
-      signal: AbortSignal.timeout(TIMEOUT_MS),
-    });
+    response = await fetch(path, { ...options, headers, redirect: "manual", signal: AbortSignal.timeout(TIMEOUT_MS) });
     if (response.type === "opaqueredirect") throw new NoAnswer("elsewhere", "only the active controller knows");
     body = await response.json();
   } catch (error) {
@@ -40,7 +51,7 @@ export async function get(path, { accepted = [200] } = {}) {
     throw new NoAnswer("unreachable", "the controller does not answer");
   }
   if (response.status === 401) throw new NoAnswer("sign-in", body.detail, body);
-  if (!accepted.includes(response.status)) throw new NoAnswer("problem", body.detail ?? body.title, body);
+  if (!isAccepted(response.status)) throw new NoAnswer("problem", body.detail ?? body.title, body);
   const age = response.headers.get("Data-Age-Ms");
   return { body, ageMs: age === null ? null : Number(age), etag: response.headers.get("ETag") };
 }

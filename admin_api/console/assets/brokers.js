@@ -1,6 +1,8 @@
 // Brokers: the list, and one broker with its notes and settings.
 
+import { actionButton } from "./actions.js";
 import { everyOne, get } from "./api.js";
+import { addBroker, demoteBroker, drainBroker, moveLeadersBack, returnBroker } from "./changes.js";
 import { ago, h, show } from "./dom.js";
 import { bytes, count, words } from "./format.js";
 import { badge, behindOf, brokerTable, marks } from "./tables.js";
@@ -8,6 +10,7 @@ import { figures, settings } from "./topics.js";
 
 export const brokersView = {
   title: () => "Brokers",
+  tools: (context) => [actionButton("Add a broker", () => addBroker(context), context), actionButton("Move leaders back", () => moveLeadersBack(context), context)],
   async ask({ path }) {
     const [brokers, replication] = await Promise.all([everyOne(`${path}/brokers`), get(`${path}/replication`)]);
     return { brokers: brokers.items, replication: replication.body };
@@ -17,6 +20,12 @@ export const brokersView = {
 
 export const brokerView = {
   title: (route) => `Broker ${route.id}`,
+  tools(context) {
+    const { id } = context.route;
+    const own = `${context.path}/brokers/${encodeURIComponent(id)}`;
+    const button = (text, action) => actionButton(text, () => action(own, id), context);
+    return [button("Drain", drainBroker), button("Demote", demoteBroker), button("Take back", returnBroker)];
+  },
   async ask({ path, route }) {
     const own = `${path}/brokers/${encodeURIComponent(route.id)}`;
     const [broker, replication, configs] = await Promise.all([get(own), get(`${path}/replication`), everyOne(`${own}/configs`)]);
@@ -41,7 +50,7 @@ export const brokerView = {
         ["Notes", labels.length === 0 ? "none" : labels.join(", ")],
       ]),
       h("h2", {}, "Settings"),
-      settings(configs, context),
+      settings(configs, `${context.path}/brokers/${broker.broker_id}`, context),
     );
   },
 };

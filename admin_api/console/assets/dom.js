@@ -28,7 +28,7 @@ function present(children) {
 }
 
 /** Puts the children into a node, unless it shows the same already: focus and selection stay where they are, and
- * what a reader opened stays open. */
+ * what a reader opened stays open. Who was on a link or a button is on it again. */
 export function show(node, ...children) {
   const fresh = document.createElement(node.localName);
   fresh.append(...present(children));
@@ -37,7 +37,15 @@ export function show(node, ...children) {
     if (same) same.open = true;
   }
   if (fresh.innerHTML === node.innerHTML) return;
+  const focused = node.contains(document.activeElement) ? document.activeElement : null;
   node.replaceChildren(...fresh.childNodes);
+  if (focused) [...node.querySelectorAll(focused.localName)].find((element) => isSame(element, focused))?.focus({ preventScroll: true });
+}
+
+/** Whether one element stands for the other after a redraw. */
+function isSame(element, other) {
+  const marks = ["href", "data-key", "data-setting", "aria-label"];
+  return marks.every((name) => element.getAttribute(name) === other.getAttribute(name)) && element.textContent === other.textContent;
 }
 
 /** A moment, shown as the time since then, which goes on. */

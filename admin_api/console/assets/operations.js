@@ -1,6 +1,8 @@
 // Operations: the list with a filter, and one operation with its moves.
 
+import { actionButton } from "./actions.js";
 import { get } from "./api.js";
+import { cancelOperation, steerOperation, undoOperation } from "./changes.js";
 import { ago, h, show } from "./dom.js";
 import { bytes, clock, count, duration, plural, words } from "./format.js";
 import { filterBy, hrefOf } from "./route.js";
@@ -49,6 +51,16 @@ function row(operation, cluster) {
 
 export const operationView = {
   title: () => "Operation",
+  tools(context) {
+    const own = `/operations/${encodeURIComponent(context.route.id)}`;
+    const button = (text, action) => actionButton(text, action, context);
+    return [
+      button("Pause", () => steerOperation(own, "pause")),
+      button("Resume", () => steerOperation(own, "resume")),
+      button("Cancel", () => cancelOperation(own)),
+      button("Undo", () => undoOperation(own)),
+    ];
+  },
   async ask({ route }) {
     const path = `/operations/${encodeURIComponent(route.id)}`;
     const operation = (await get(path)).body;

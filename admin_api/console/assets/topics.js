@@ -1,6 +1,8 @@
 // Topics: the list with a search, and one topic with its partitions and settings.
 
+import { actionButton } from "./actions.js";
 import { everyOne, get } from "./api.js";
+import { changeSetting, createTopic, moveLeadersBack } from "./changes.js";
 import { h, show } from "./dom.js";
 import { bytes, count, duration, plural } from "./format.js";
 import { filterBy, hrefOf } from "./route.js";
@@ -20,7 +22,7 @@ export const topicsView = {
       filterBy({ q: search.value });
       context.redraw?.();
     });
-    return h("label", { class: "field" }, "Search", search);
+    return [h("label", { class: "field" }, "Search", search), actionButton("Create a topic", () => createTopic(context), context)];
   },
   ask: ({ path }) => everyOne(`${path}/topics`),
   draw(body, { items }, { cluster, route }) {
@@ -62,6 +64,7 @@ function stateOf(topic) {
 
 export const topicView = {
   title: (route) => route.id,
+  tools: (context) => actionButton("Move leaders back", () => moveLeadersBack(context, context.route.id), context),
   async ask({ path, route }) {
     const own = `${path}/topics/${encodeURIComponent(route.id)}`;
     const [topic, partitions, configs] = await Promise.all([get(own), everyOne(`${own}/partitions`), everyOne(`${own}/configs`)]);
@@ -90,7 +93,7 @@ export const topicView = {
       table("Partitions", [["Partition"], ["State"], ["Replicas"], ["Offsets", "number"], ["Data", "number"], ["Records/s", "number"], ["Behind", "number"]], partitions.slice(0, PARTITIONS_SHOWN).map((item) => partitionRow(item, rates))),
       partitions.length > PARTITIONS_SHOWN ? h("p", { class: "empty" }, `The first ${PARTITIONS_SHOWN} of ${count(partitions.length)} are shown.`) : null,
       h("h2", {}, "Settings"),
-      settings(configs, context),
+      settings(configs, `${context.path}/topics/${encodeURIComponent(topic.name)}`, context),
     );
   },
 };
@@ -136,8 +139,14 @@ export function figures(pairs) {
   return h("dl", { class: "facts" }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
-/** A table of settings: those that were set come first. */
-export function settings(configs, { change = null } = {}) {
+/** A table of settings: those that were set come first. holder: the address of what they belong to. */
+export function settings(configs, holder, context) {
+  const changeButton = (item) => {
+    const button = actionButton("Change", () => changeSetting(holder, item), context);
+    button.dataset.setting = item.name;
+    button.setAttribute("aria-label", `Change ${item.name}`);
+    return button;
+  };
   const set = (item) => (item.source === "default" ? 1 : 0);
   const ordered = [...configs].sort((a, b) => set(a) - set(b) || (a.name < b.name ? -1 : 1));
   return table(
@@ -151,7 +160,7 @@ export function settings(configs, { change = null } = {}) {
         h("td", { class: "value" }, item.value ?? "none"),
         h("td", {}, badge(item.source === "default" ? "plain" : "cordoned", item.source)),
         h("td", { class: "value" }, item.default ?? "none"),
-        h("td", {}, change && !item.is_read_only ? h("button", { type: "button", class: "small", "data-setting": item.name }, "Change") : null),
+        h("td", {}, item.is_read_only ? null : changeButton(item)),
       ),
     ),
   );

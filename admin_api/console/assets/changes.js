@@ -1,0 +1,105 @@
+// The changes that the page offers: their fields, and the request that each becomes.
+
+/** A number that was left out is not sent. */
+function numbers(values, names) {
+  return Object.fromEntries(names.filter((name) => values[name] !== "").map((name) => [name, Number(values[name])]));
+}
+
+const THROTTLE = { name: "throttle_bytes_per_s", text: "Bytes per second, for each broker", type: "number", min: 1, hint: "empty: unthrottled" };
+
+export function createTopic({ path }) {
+  return {
+    title: "Create a topic",
+    fields: [
+      { name: "name", text: "Name", needed: true },
+      { name: "partitions", text: "Partitions", type: "number", min: 1, hint: "empty: the cluster's default" },
+      { name: "replication_factor", text: "Replicas of each", type: "number", min: 1, hint: "empty: the cluster's default" },
+      { name: "minimum", text: "min.insync.replicas", type: "number", min: 1, hint: "empty: the cluster's default" },
+    ],
+    request: ({ name, minimum, ...values }) => ({
+      method: "POST",
+      path: `${path}/topics`,
+      body: { name, ...numbers(values, ["partitions", "replication_factor"]), configs: minimum === "" ? {} : { "min.insync.replicas": minimum } },
+    }),
+  };
+}
+
+/** holder: the address of the topic or broker. item: the setting as it is. */
+export function changeSetting(holder, item) {
+  const own = `${holder}/configs/${encodeURIComponent(item.name)}`;
+  return {
+    title: `Change ${item.name}`,
+    before: `It is ${item.value ?? "none"} now, from ${item.source}; the default is ${item.default ?? "none"}.`,
+    fields: [
+      { name: "value", text: "Value", value: item.value ?? "" },
+      { name: "unset", text: "Unset it: the default applies", type: "checkbox" },
+    ],
+    versionOf: `${holder}/configs`,
+    request: ({ value, unset }) => (unset ? { method: "DELETE", path: own } : { method: "PUT", path: own, body: { value } }),
+  };
+}
+
+export function addBroker({ path }) {
+  return {
+    title: "Add a broker",
+    fields: [
+      { name: "broker_id", text: "Id", type: "number", min: 0, needed: true },
+      { name: "endpoint", text: "Endpoint", needed: true, hint: "such as store4:9092" },
+      { name: "mode", text: "Data that is stored already", options: [["new_only", "gives the new broker its share"], ["full", "is evened out between all"], ["none", "stays where it is"]] },
+      THROTTLE,
+    ],
+    request: ({ endpoint, mode, ...values }) => ({
+      method: "POST",
+      path: `${path}/brokers`,
+      body: { ...numbers(values, ["broker_id"]), endpoint, rebalance: { mode, ...numbers(values, ["throttle_bytes_per_s"]) } },
+    }),
+  };
+}
+
+/** own: the broker's address. */
+export function drainBroker(own, id) {
+  return { title: `Drain broker ${id}`, fields: [THROTTLE], versionOf: own, request: (values) => ({ method: "POST", path: `${own}:drain`, body: numbers(values, ["throttle_bytes_per_s"]) }) };
+}
+
+export function demoteBroker(own, id) {
+  return { title: `Demote broker ${id}`, before: "Its leaderships move away; its replicas stay.", versionOf: own, request: () => ({ method: "POST", path: `${own}:demote`, body: {} }) };
+}
+
+export function returnBroker(own, id) {
+  return { title: `Take broker ${id} back`, before: "It may get replicas and lead again.", versionOf: own, request: () => ({ method: "POST", path: `${own}:return`, body: {} }) };
+}
+
+/** topic: null: of the whole cluster. */
+export function moveLeadersBack({ path }, topic = null) {
+  return {
+    title: topic === null ? "Move leaders back" : `Move the leaders of ${topic} back`,
+    before: "Each partition is led by its first choice again, where that one is in sync.",
+    request: () => ({ method: "POST", path: `${path}/partitions:elect-preferred`, body: topic === null ? {} : { topics: [topic] } }),
+  };
+}
+
+/** verb: "pause" or "resume". own: the operation's address. */
+export function steerOperation(own, verb) {
+  return { title: verb === "pause" ? "Pause the operation" : "Let the operation go on", versionOf: own, followsVersion: true, request: () => ({ method: "POST", path: `${own}:${verb}`, body: {} }) };
+}
+
+export function cancelOperation(own) {
+  return {
+    title: "Cancel the operation",
+    fields: [{ name: "mode", text: "What is on its way", options: [["rollback", "goes back"], ["keep", "arrives; nothing else begins"]] }],
+    versionOf: own,
+    followsVersion: true,
+    request: ({ mode }) => ({ method: "POST", path: `${own}:cancel`, query: { mode }, body: {} }),
+  };
+}
+
+export function undoOperation(own) {
+  return {
+    title: "Undo the operation",
+    before: "What it moved goes back to where it came from; bytes are copied again.",
+    fields: [{ name: "skip_conflicts", text: "Leave out partitions that have changed since", type: "checkbox" }],
+    versionOf: own,
+    followsVersion: true,
+    request: ({ skip_conflicts: skips }) => ({ method: "POST", path: `${own}:undo`, body: skips ? { skip_conflicts: true } : {} }),
+  };
+}

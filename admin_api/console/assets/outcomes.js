@@ -1,0 +1,71 @@
+// What a dry run answers, in a few lines: REST's own answer, by what kind of thing it is.
+
+import { h } from "./dom.js";
+import { bytes, capital, count, plural, words } from "./format.js";
+
+const LISTED = 30;
+
+/** answer: { body, status } of a dry run. */
+export function outcomeOf({ body }) {
+  if (body.assignments && body.topic) return ofTopic(body);
+  if (body.checks && body.plans) return ofNewBrokers(body);
+  if (body.totals) return ofPlan(body);
+  if ("leaders_moved" in body) return [line(`move ${plural(body.leaders_moved, "leadership")} at once`), warnings(body.warnings)];
+  if (body.elected && body.refused) return ofElections(body);
+  if ("is_read_only" in body) return [line(`make ${body.name} ${body.value ?? "none"}, from ${body.source}`)];
+  if (body.kind && body.steps) return [line(`leave the operation ${words(body.state)}`), warnings(body.blocked.map((item) => item.detail))];
+  return line("be carried out");
+}
+
+function line(text) {
+  return h("p", {}, capital(text), ".");
+}
+
+function warnings(texts) {
+  return texts.length === 0 ? null : h("ul", { class: "blocked", "aria-label": "Warnings" }, texts.slice(0, LISTED).map((text) => h("li", {}, text)), rest(texts.length));
+}
+
+function rest(total) {
+  return total > LISTED ? h("li", {}, `and ${count(total - LISTED)} more`) : null;
+}
+
+function listed(label, items) {
+  return items.length === 0 ? null : h("details", {}, h("summary", {}, label), h("ul", { class: "changes" }, items.slice(0, LISTED).map((text) => h("li", {}, text)), rest(items.length)));
+}
+
+function ofTopic({ topic, assignments }) {
+  return [
+    line(`create ${topic.name} with ${plural(topic.partitions, "partition")} of ${plural(topic.replication_factor, "replica")}, ${topic.min_insync_replicas} of them in sync for acks=all`),
+    warnings(topic.warnings),
+    listed("Where", assignments.map((placed) => `${placed.partition}: brokers ${placed.replicas.join(", ")}`)),
+  ];
+}
+
+function ofNewBrokers({ brokers, moves, bytes: copied, warnings: texts, checks, plans }) {
+  return [
+    line(`add ${plural(brokers.length, "broker")} and move ${plural(moves, "partition")}, copying ${bytes(copied)}`),
+    warnings([...new Set([...texts, ...checks.filter((check) => check.state === "failed").map((check) => check.detail)])]),
+    plans.map((plan) => movesOf(plan)),
+  ];
+}
+
+function ofPlan(plan) {
+  const { moves, bytes: copied, unknown_sizes: unknown } = plan.totals;
+  return [
+    line(plan.outcome === "ready" ? `move ${plural(moves, "partition")}, copying ${bytes(copied)}${unknown > 0 ? ` and what ${plural(unknown, "partition")} of unknown size hold` : ""}` : words(plan.outcome)),
+    warnings(plan.rejections.map((rejection) => rejection.detail).filter((detail) => detail)),
+    movesOf(plan),
+  ];
+}
+
+function movesOf(plan) {
+  return listed("Which", plan.moves.map((move) => `${move.topic}-${move.partition}: ${(move.replicas_before ?? move.original ?? []).join(", ")} → ${(move.replicas_after ?? move.replicas ?? []).join(", ")}`));
+}
+
+function ofElections({ elected, refused }) {
+  return [
+    line(`move ${plural(elected.length, "leader")} back`),
+    listed("Which", elected.map((one) => `${one.topic}-${one.partition}: broker ${one.leader}`)),
+    warnings(refused.map((one) => `${one.topic}-${one.partition}: ${one.detail}`)),
+  ];
+}

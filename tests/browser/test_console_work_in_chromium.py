@@ -1,0 +1,124 @@
+"""Changes from the operator's page: first what they would do, then, when the operator agrees, the change."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from localcluster.cluster import LocalCluster
+from tests.kit.admin_api.canned import CannedController
+from tests.kit.chromium import DESK, Browser, until
+
+pytestmark = pytest.mark.timeout(600)
+
+PHONE = 375
+
+
+def open_action(browser: Browser, url: str, name: str) -> None:
+    """Open a view by its address and press the button of this name, with the keyboard."""
+    from selenium.webdriver.common.keys import Keys
+
+    browser.open(url)
+    buttons = until(name, partial(buttons_named, browser, name))
+    buttons[0].send_keys(Keys.ENTER)
+    until("the form", lambda: browser.text("dialog.action h2"))
+
+
+def buttons_named(browser: Browser, name: str) -> list[Any]:
+    buttons = browser.driver.find_elements("css selector", "#view button")
+    return [button for button in buttons if button.accessible_name == name]
+
+
+def fill(browser: Browser, field: str, text: str) -> None:
+    place = browser.driver.find_element("id", f"action-{field}")
+    place.clear()
+    place.send_keys(text)
+
+
+def look(browser: Browser) -> str:
+    """Ask what it would do, with Enter; return what the page says."""
+    browser.driver.find_element("css selector", "dialog.action button[type=submit]").click()
+    return until("an answer", lambda: browser.text("dialog.action .told"))
+
+
+def do_it(browser: Browser) -> str:
+    """Agree with Enter: the button has the focus once the dry run is shown."""
+    from selenium.webdriver.common.keys import Keys
+
+    until("the offer", lambda: browser.driver.switch_to.active_element.text == "Do it")
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    return until("the end", lambda: browser.text("dialog.action .done, dialog.action .refused"))
+
+
+def test_a_topic_is_created_and_a_setting_changed_on_a_real_controller(
+    browser: Browser, shop: LocalCluster
+) -> None:
+    """The topic stays. The file of the tests that count the cluster's partitions comes before this one."""
+    url = shop.controller_urls[0]
+    browser.look(width=DESK, dark=False)
+    open_action(browser, f"{url}/#prod/topics", "Create a topic")
+    fill(browser, "name", "returns")
+    fill(browser, "partitions", "2")
+    fill(browser, "reason", "parcels come back")
+    told = look(browser)
+    assert "Create returns with 2 partitions of 3 replicas" in told
+    assert "returns" not in browser.text("#view .body"), "nothing is created yet"
+    browser.screenshot("console-create")
+    assert do_it(browser).startswith("Done.")
+    until("the topic", lambda: "returns" in browser.texts("#view tbody th"))
+
+    open_action(browser, f"{url}/#prod/topics/returns", "Change retention.ms")
+    fill(browser, "value", "often")
+    assert "retention.ms" in look(browser)
+    fill(browser, "value", "3600000")
+    assert "Make retention.ms 3600000, from topic" in look(browser)
+    assert do_it(browser).startswith("Done.")
+    until("the value", lambda: "3600000" in browser.texts("#view [aria-label=Settings] td.value"))
+    rows = shop.api.get("/audit?cluster=prod&topic=returns&kind=request")["items"]
+    assert [row["cause"] for row in rows] == ["set_config", "create_topic"]
+    assert rows[1]["reason"] == "parcels come back"
+
+
+def test_each_action_is_shown_before_it_is_done(browser: Browser, canned: CannedController) -> None:
+    operation = canned.example("/operations/op_1")["id"]
+    own = f"/operations/{operation}"
+    browser.look(width=PHONE, dark=False)
+    for view, name, seen, path, body in [
+        ("brokers/1", "Drain", "Move 1 partition", "/clusters/prod/brokers/1:drain", {}),
+        ("brokers/1", "Take back", "Move 0 leaderships", "/clusters/prod/brokers/1:return", {}),
+        ("topics/orders", "Move leaders back", "Move 1 leader back", None, {"topics": ["orders"]}),
+        (f"operations/{operation}", "Pause", "Leave the operation paused", f"{own}:pause", {}),
+        (f"operations/{operation}", "Resume", "Leave the operation", f"{own}:resume", {}),
+        (f"operations/{operation}", "Undo", "Move 1 partition", f"{own}:undo", {}),
+        (f"operations/{operation}", "Cancel", "Leave the operation cancelling", f"{own}:cancel", {}),
+    ]:
+        canned.changes.clear()
+        open_action(browser, f"{canned.url}/#prod/{view}", name)
+        assert seen in look(browser), name
+        wide = browser.driver.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= PHONE, f"a phone would scroll sideways: {name}"
+        if name == "Drain":
+            browser.screenshot("console-drain-phone")
+        assert do_it(browser).startswith("Done."), name
+        dry, real = canned.changes
+        assert "dry_run=true" in dry[1]
+        assert "dry_run" not in real[1]
+        assert real[1].startswith(path or "/clusters/prod/partitions:elect-preferred")
+        assert dry[2] == real[2] == body, "the change is what was shown"
+
+
+def test_what_a_role_may_not_do_is_refused_in_the_controllers_words(
+    browser: Browser, canned: CannedController
+) -> None:
+    refused = {"detail": "this takes the role operator; the token of eve has the role viewer"}
+    address = "/clusters/prod/brokers/1:drain"
+    canned.put(address, canned.example(address, "post"), method="POST")
+    canned.answers[f"POST {address}?dry_run=true"] = canned.answers[f"POST {address}"]
+    canned.put(address, refused, method="POST", status=403)
+    browser.look(width=DESK, dark=True)
+    open_action(browser, f"{canned.url}/#prod/brokers/1", "Drain")
+    look(browser)
+    assert "the token of eve has the role viewer" in do_it(browser)
+    browser.screenshot("console-refused-dark")
