@@ -65,7 +65,8 @@ export function openAction(action, context) {
       context.refresh();
     } catch (failure) {
       tell(refusal(failure, context));
-      go.hidden = true;
+      // Without an answer nobody knows whether it was made: asked again with the same key, it is made once.
+      go.hidden = failure.kind !== "unreachable";
     }
     busy(false);
   });

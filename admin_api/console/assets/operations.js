@@ -81,7 +81,7 @@ export const operationView = {
         ["Asked for by", operation.actor],
         ["Begun", operation.started_at ? clock(operation.started_at) : "not yet"],
         ["Ended", operation.finished_at ? clock(operation.finished_at) : "not yet"],
-        ["Must end by", clock(operation.deadline_at)],
+        ["Must end by", operation.deadline_at === null ? "no deadline" : clock(operation.deadline_at)],
         ["Speed", speed(operation) ?? "unknown"],
         ["Throttle", operation.progress.throttle_bytes_per_s === null ? "none" : `${bytes(operation.progress.throttle_bytes_per_s)}/s`],
       ]),
