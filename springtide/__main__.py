@@ -72,7 +72,9 @@ def execute(
         Console(out, err).fail(str(error))
         return Exit.USAGE
     options.cluster = settings.cluster
-    console = Console(out, err, is_json=settings.is_json, columns=columns, person=person)
+    console = Console(
+        out, err, is_json=settings.is_json, is_yaml=settings.is_yaml, columns=columns, person=person
+    )
     headers = {"User-Agent": f"springtide/{_version()}"}
     with httpx.Client(transport=transport, headers=headers, verify=settings.verify) as client:
         controllers = Controllers(

@@ -5,6 +5,7 @@ On a terminal progress is one line that is drawn over; in a file or a container'
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable
 from typing import Final, TextIO
@@ -17,9 +18,9 @@ DRAW_SECONDS: Final = 0.1
 
 
 class Console:
-    """name: of the program, before each error. is_json: results are printed as JSON. screen: where progress
-    is drawn (`out` by default). columns: of the terminal that `screen` is, or None. person: where a
-    person at the terminal `out` types; None: there is none."""
+    """name: of the program, before each error. is_json: results are printed as JSON. is_yaml: that JSON is
+    printed as YAML. screen: where progress is drawn (`out` by default). columns: of the terminal that
+    `screen` is, or None. person: where a person at the terminal `out` types; None: there is none."""
 
     def __init__(
         self,
@@ -28,6 +29,7 @@ class Console:
         *,
         name: str = "springtide",
         is_json: bool = False,
+        is_yaml: bool = False,
         screen: TextIO | None = None,
         columns: int | None = None,
         person: TextIO | None = None,
@@ -38,6 +40,8 @@ class Console:
         self._name = name
         self._screen = out if screen is None else screen
         self.is_json = is_json
+        self._is_yaml = is_yaml
+        self._parts: list[bytes] = []
         self.columns = columns
         self._person = person
         self._now = now
@@ -51,11 +55,30 @@ class Console:
         self._out.flush()
 
     def raw(self, *parts: bytes) -> None:
-        """Print bytes of JSON, which is UTF-8 in any terminal's encoding."""
+        """Print bytes of JSON, which is UTF-8 in any terminal's encoding. A newline ends a document; as YAML
+        it is printed then."""
+        if self._is_yaml:
+            self._parts += parts
+            if not parts[-1].endswith(b"\n"):
+                return
+            parts = (self.text_of(b"".join(self._parts)).encode(),)
+            self._parts.clear()
         self._out.flush()
         for part in parts:
             self._out.buffer.write(part)
         self._out.buffer.flush()
+
+    def text_of(self, document: bytes) -> str:
+        """Return a document of JSON as it is printed."""
+        if not self._is_yaml:
+            return document.decode("utf-8", "replace")
+        import yaml  # noqa: PLC0415 - no other output should wait for it
+
+        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+        shown: str = yaml.dump(
+            json.loads(document), Dumper=dumper, sort_keys=False, allow_unicode=True, explicit_start=True
+        )
+        return shown
 
     def redraw(self, line: str) -> None:
         """Replace the terminal's last line; an empty line removes it."""

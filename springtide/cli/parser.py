@@ -129,7 +129,9 @@ def _shared_options() -> argparse.ArgumentParser:
     )
     options.add_argument("--cluster", metavar="CLUSTER", help="the cluster (default: the only one)")
     options.add_argument(
-        "--output", choices=("table", "json"), help="json: exactly what the API answers (default: table)"
+        "--output",
+        choices=("table", "json", "yaml"),
+        help="json: exactly what the API answers; yaml: the same as YAML (default: table)",
     )
     options.add_argument(
         "--timeout",

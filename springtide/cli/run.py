@@ -281,7 +281,7 @@ class Runner:
 
     def _refused(self, refused: RequestRefused) -> Exit:
         if self._console.is_json and problem_of(refused.body):
-            self._console.note(refused.body.decode("utf-8", "replace").rstrip("\n"))
+            self._console.note(self._console.text_of(refused.body).rstrip("\n"))
         else:
             self._console.fail(*problem_lines(refused.status, refused.body))
         self._say_unknown(refused.key)

@@ -27,14 +27,15 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """timeout_s: how long to try while no controller answers. token: never printed. verify: as httpx takes
-    it; True trusts public CAs."""
+    """is_json: print documents, not tables. is_yaml: those as YAML. timeout_s: how long to try while no
+    controller answers. token: never printed. verify: as httpx takes it; True trusts public CAs."""
 
     urls: tuple[httpx.URL, ...]
     cluster: str | None
     token: str | None
     actor: str | None
     is_json: bool
+    is_yaml: bool = False
     timeout_s: float
     verify: ssl.SSLContext | bool = True
 
@@ -46,6 +47,7 @@ def load_settings(options: argparse.Namespace, environment: Mapping[str, str]) -
         value: str | None = getattr(options, name, None)
         return value or environment.get(f"SPRINGTIDE_{name.upper()}") or None
 
+    output: str = getattr(options, "output", "table")
     token_file = chosen("token_file")
     token = None if token_file is None else read_token(Path(token_file))
     return Settings(
@@ -53,7 +55,8 @@ def load_settings(options: argparse.Namespace, environment: Mapping[str, str]) -
         cluster=chosen("cluster"),
         token=token,
         actor=chosen("actor") or (login() if token is None else None),
-        is_json=getattr(options, "output", "table") == "json",
+        is_json=output != "table",
+        is_yaml=output == "yaml",
         timeout_s=getattr(options, "timeout", TIMEOUT_SECONDS_DEFAULT),
         verify=_verify(chosen("ca_file"), chosen("cert_file"), chosen("key_file")),
     )

@@ -56,7 +56,7 @@ def test_every_command_explains_itself(command: Command, capsys: pytest.CaptureF
         "elect-preferred --partition orders",
         "elect-preferred --partition -0",
         "topics add-partitions orders 0",
-        "clusters list --output yaml",
+        "clusters list --output xml",
         "clusters list --timeout -1",
         "clusters list --timeout nan",
         "clusters list --reason why",

@@ -6,6 +6,7 @@ import json
 
 import httpx
 import pytest
+import yaml
 
 from springtide.cli.tables import Table, cell, columns, describe
 from tests.kit.springtide.cli import in_turn, ok, page, problem, run
@@ -188,7 +189,30 @@ def test_a_refusal_under_json_is_the_document() -> None:
     assert json.loads(ran.err)["code"] == "topic_not_found"
 
 
-@pytest.mark.parametrize("output", ["table", "json"])
+NAMES = ["yes", "1.0", "2026-11-21", "null", "a: b", "\u6771", "\x1b[2J", "two\nlines", ""]
+
+
+def test_yaml_is_the_document_of_json() -> None:
+    document = {"name": "orders", "configs": {}, "isr": [1, 2], "size": 2**62, "part": 1e16, "names": NAMES}
+    ran = run(in_turn(ok(document)), "topics", "show", "orders", "--output", "yaml")
+    assert (ran.status, yaml.safe_load(ran.out)) == (0, document)
+    assert ran.out.splitlines()[:3] == ["---", "name: orders", "configs: {}"]
+    assert "\x1b" not in ran.out
+
+
+def test_the_pages_of_a_list_are_one_yaml_document() -> None:
+    pages = in_turn(page([{"name": "a"}, {"name": "b"}], "next"), page([{"name": "c"}]))
+    ran = run(pages, "topics", "list", "--output", "yaml")
+    assert yaml.safe_load(ran.out) == {"items": [{"name": n} for n in "abc"], "next_page_token": None}
+
+
+def test_a_refusal_under_yaml_is_the_document() -> None:
+    ran = run(in_turn(problem(404, "topic_not_found")), "topics", "show", "t", "--output", "yaml")
+    assert (ran.status, ran.out) == (1, "")
+    assert yaml.safe_load(ran.err)["code"] == "topic_not_found"
+
+
+@pytest.mark.parametrize("output", ["table", "json", "yaml"])
 def test_a_proxys_page_is_quoted_without_its_control_characters(output: str) -> None:
     answer = in_turn(httpx.Response(403, content=b"<b>\x1b[31mno\n"))
     ran = run(answer, "topics", "show", "t", "--output", output)

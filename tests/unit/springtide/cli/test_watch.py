@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from tests.kit.springtide.cli import ADD, STORY, WATCH, Answer, ok, operation, problem, run
 
@@ -76,6 +77,12 @@ def test_a_stream_that_ends_early_is_opened_again_where_it_ended() -> None:
     assert paths(ran.asked) == ["events", "op_1", "events", "op_1", "events"]
     assert [request.headers.get("last-event-id") for request in ran.asked[::2]] == [None, "3", "3"]
     assert ran.slept == pytest.approx(1.0)
+
+
+def test_each_state_is_a_yaml_document_of_a_stream() -> None:
+    stream = streamed(event(1, RUNNING), event(2, DONE))
+    ran = run(controller([stream]), *WATCH, "--output", "yaml")
+    assert [state["state"] for state in yaml.safe_load_all(ran.out)] == ["running", "succeeded"]
 
 
 def test_an_operation_that_ended_while_the_stream_was_away_is_found_by_asking() -> None:
