@@ -15,7 +15,13 @@ class ConfigView(View):
     """One setting of a topic, a broker or a cluster, with its effective value and source."""
 
     name: str = Field(description="Kafka's", examples=["min.insync.replicas"])
-    value: str | None = Field(description="what applies; null: nothing, as of a throttle", examples=["2"])
+    value: str | None = Field(
+        description=(
+            "what is configured, or else the default; null: none, as of a throttle. A minimum in sync "
+            "above the replication factor applies capped: the topic shows both"
+        ),
+        examples=["2"],
+    )
     source: str = Field(
         description="`topic`, `broker`: set for it alone; `cluster`: for the cluster; `default`: not set",
         examples=["topic"],

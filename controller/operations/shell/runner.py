@@ -81,6 +81,7 @@ class OperationsRunner:
         #: Epoch under which `_running` was read; another one means: read again.
         self._read_under: int | None = None
         self._wake = anyio.Event()
+        self._sql_failed = False
 
     async def start(self, row: OperationRow) -> None:
         """Store a new operation and take it up at once. Raise DatabaseUnavailable."""
@@ -184,8 +185,14 @@ class OperationsRunner:
             for row in tuple(self._running.values()):
                 if self._engine.went_back(row.cluster) is None:
                     await self._advance(row, progress)
+            if self._sql_failed:
+                self._sql_failed = False
+                _log.warning("operations go on: the audit database is available again")
         except (DatabaseUnavailable, DatabaseRejected) as error:
-            _log.warning("operations wait: audit database unavailable: %s", error)
+            self._read_under = None  # a look that reads nothing would not tell that it is back
+            if not self._sql_failed:
+                self._sql_failed = True
+                _log.warning("operations wait: audit database unavailable: %s", error)
         except (NotActive, Overloaded, OutcomeUnknown) as error:
             _log.info("operations wait: %s", error)
 

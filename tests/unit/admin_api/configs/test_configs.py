@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -92,6 +93,29 @@ async def test_a_minimum_is_set_in_the_topic_and_in_each_of_its_partitions(
         assert (again.status_code, again.json()) == (200, unset.json()), "it is as it was asked to be"
         partitions = (await rest.client.get(f"{TOPIC}/partitions")).json()["items"]
         assert [item["min_insync_replicas"] for item in partitions] == [2, 2, 2]
+
+
+async def test_a_refused_secret_is_not_in_the_audit(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        await rest.create_topic()
+        names = (
+            "sasl.jaas.config",
+            "listener.name.sasl.plain.ssl.key.password",
+            "delegation.token.secret.key",
+        )
+        for name in names:
+            for holder in ("/clusters/prod", "/clusters/prod/brokers/1", TOPIC):
+                one = await rest.client.put(f"{holder}/configs/{name}", json={"value": "hunter2"})
+                many = await rest.post(f"{holder}/configs:alter", {"configs": {name: "hunter2", "x": None}})
+                assert (one.status_code, many.status_code) == (422, 422)
+                assert "hunter2" not in one.text + many.text
+        new = {"name": "n", "cluster": "prod", "configs": {names[0]: "hunter2", "retention.ms": "5"}}
+        assert (await rest.post("/topics", new)).status_code == 422
+        rows = await rest.recorded()
+        assert "hunter2" not in json.dumps(rows)
+        (request, *_) = await rest.recorded(kind="request", cause="create_topic")
+        assert request["after"]["configs"] == {names[0]: "***", "retention.ms": "5"}
 
 
 async def test_several_settings_change_together_or_not_at_all(zookeeper: MemoryZooKeeper) -> None:

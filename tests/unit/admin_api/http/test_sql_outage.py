@@ -79,6 +79,26 @@ async def test_operators_are_refused_partitions_fail_over_and_no_row_is_missing_
             assert (await rest.client.request(method, path, json=body)).status_code < 300
 
 
+async def test_the_operations_log_has_the_beginning_and_the_end_of_an_outage(
+    zookeeper: MemoryZooKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        begun = await rest.post("/clusters/prod/brokers", {"broker_id": 9, "endpoint": "store9:9092"})
+        assert begun.status_code == 202
+        caplog.set_level("INFO")
+        rest.sql.down = True
+        await rest.clock.sleep_ms(700_000)  # past the operation's deadline, which is to be stored
+        rest.sql.down = False
+        await rest.clock.sleep_ms(1_000)
+        said = [record.getMessage() for record in caplog.records]
+        assert [line for line in said if line.startswith("operation")] == [
+            "operations wait: audit database unavailable: down",
+            f"operation_finished id={begun.json()['id']} kind=broker_add state=failed",
+            "operations go on: the audit database is available again",
+        ]
+
+
 async def test_what_the_audit_does_not_know_shows_as_a_difference(zookeeper: MemoryZooKeeper) -> None:
     """The comparison has teeth: while rows wait for SQL, it says so."""
     async with controller(zookeeper) as rest:
