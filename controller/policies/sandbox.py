@@ -2,13 +2,15 @@
 but the facts, with every other statement, table and function refused before it runs.
 
 Its cost is bounded in steps of SQLite's machine rather than in time, so that the same policy over the same
-facts ends the same way on a busy machine. Nothing outlives a call.
+facts ends the same way on a busy machine. A step over long texts is dear, so there is a bound in the thread's
+own processor time as well, which a busy machine does not change either. Nothing outlives a call.
 """
 
 from __future__ import annotations
 
 import math
 import sqlite3
+import time
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, Final
@@ -16,11 +18,14 @@ from typing import Any, Final
 import msgspec
 
 from controller.policies.facts import TABLES, Facts, Value
+from controller.policies.wildcards import PATTERN_CHARS_MAX, glob_pattern, like_pattern
 
 SQL_CHARS_MAX: Final = 10_000
 #: About a second's worth, for one policy.
 STEPS_MAX: Final = 30_000_000
-_STEPS_PER_LOOK: Final = 10_000
+#: For one policy; what keeps to STEPS_MAX with texts of usual length is far below.
+PROCESSOR_S_MAX: Final = 5.0
+_STEPS_PER_LOOK: Final = 1_000
 _TOO_LONG: Final = "it takes too long"
 #: Rows of a breach that are shown; all of them are counted up to ROWS_COUNTED_MAX.
 ROWS_SHOWN: Final = 20
@@ -91,14 +96,13 @@ class _Meter:
 
     def __init__(self) -> None:
         self.steps = 0
+        self._began_s = time.thread_time()
+        self.is_over = False
 
     def __call__(self) -> int:
         self.steps += _STEPS_PER_LOOK
+        self.is_over = self.steps > STEPS_MAX or time.thread_time() - self._began_s > PROCESSOR_S_MAX
         return int(self.is_over)
-
-    @property
-    def is_over(self) -> bool:
-        return self.steps > STEPS_MAX
 
 
 class _Guard:
@@ -236,9 +240,28 @@ def _confine(connection: sqlite3.Connection) -> _Guard:
     """From here on, nothing but policies."""
     for limit, bound in _LIMITS:
         connection.setlimit(limit, bound)
+    connection.create_function("like", 2, _like, deterministic=True)
+    connection.create_function("like", 3, _like, deterministic=True)
+    connection.create_function("glob", 2, _glob, deterministic=True)
     guard = _Guard()
     connection.set_authorizer(guard)
     return guard
+
+
+def _like(pattern: Value, text: Value, *escape: Value) -> int | None:
+    if pattern is None or text is None or None in escape:
+        return None
+    return like_pattern(_text(pattern), *map(_text, escape)).match(_text(text)) is not None
+
+
+def _glob(pattern: Value, text: Value) -> int | None:
+    if pattern is None or text is None:
+        return None
+    return glob_pattern(_text(pattern)).match(_text(text)) is not None
+
+
+def _text(value: Value | bytes) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _metered(connection: sqlite3.Connection) -> _Meter:
@@ -259,4 +282,6 @@ def _shown(value: Any) -> Value:
 
 
 def _said(error: Exception) -> str:
+    if "user-defined function" in str(error):
+        return f"a pattern may have {PATTERN_CHARS_MAX} characters, and ESCAPE takes one"
     return str(error).splitlines()[0][:TEXT_CHARS_MAX] if str(error) else type(error).__name__

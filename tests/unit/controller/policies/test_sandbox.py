@@ -167,6 +167,29 @@ def test_what_is_no_select_is_no_policy(sql: str) -> None:
     assert refused.value.detail
 
 
+def test_a_pattern_that_is_too_long_is_said_to_be() -> None:
+    with pytest.raises(BadPolicy, match="a pattern may have 250 characters"):
+        check_policy("SELECT 'x' LIKE '" + "%x" * 300 + "'")
+
+
+def test_texts_are_compared_with_wildcards() -> None:
+    kept = "SELECT topic FROM topics WHERE NOT (topic LIKE 'O_D%' AND topic GLOB '[a-o]rder?')"
+    assert verdict(kept).ok
+    assert verdict("SELECT topic FROM topics WHERE topic LIKE 'or!%' ESCAPE '!' OR topic GLOB 'O*'").ok
+    assert verdict("SELECT topic FROM topics WHERE topic LIKE NULL OR partitions LIKE '5'").ok
+    assert not verdict("SELECT topic FROM topics WHERE partitions LIKE '4'").ok
+
+
+def test_a_policy_of_dear_steps_is_stopped_by_its_processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.policies.sandbox.PROCESSOR_S_MAX", 0.2)
+    text = f"replace('{'a' * 1_000}', 'a', '{'b' * 90}')"
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+    with pytest.raises(BadPolicy, match="takes too long"):
+        check_policy(f"{endless} SELECT i FROM n WHERE length(upper({text} || i)) < 0")
+    with pytest.raises(BadPolicy, match="takes too long"):
+        check_policy(f"{endless} SELECT i FROM n WHERE i || {text} LIKE '{'%b' * 100}c'")
+
+
 def test_a_policy_that_never_ends_is_stopped_and_not_passed() -> None:
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i < 0"
     with pytest.raises(BadPolicy, match="takes too long"):
