@@ -289,6 +289,13 @@ class AlarmBook:
         listed += [Alarm(key=key, detail=detail) for key, detail in self._others.items()]
         return tuple(sorted(listed, key=alarm_order))
 
+    def counts(self) -> dict[AlarmCode, int]:
+        """Return how many alarms of each code there are, without describing them."""
+        found = {code: len(self._partitions.get(code, ())) for code in AlarmCode}
+        for key in self._others:
+            found[key.code] += 1
+        return found
+
 
 class _Told:
     """One step's partition alarms, to be told: the first few of each code in words, the others as a count."""

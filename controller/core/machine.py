@@ -556,6 +556,12 @@ class ClusterMachine:
         halted = () if self.went_back is None else (_went_back_alarm(self.went_back),)
         return halted + self._alarms.alarms(self.image)
 
+    def alarm_counts(self) -> dict[AlarmCode, int]:
+        """Return how many of `alarms` there are of each code."""
+        counts = self._alarms.counts()
+        counts[AlarmCode.METADATA_WENT_BACK] += self.went_back is not None
+        return counts
+
     def explain(self, key: PartitionKey) -> tuple[ReplicaVerdict, ...]:
         """Return why a partition has no leader, replica by replica; empty if it has one, or is not known."""
         state = self.image.partitions.get(key)

@@ -64,9 +64,23 @@ class EngineCollector(Collector):
             "Leaders elected outside the in-sync set",
             engine.unclean_elections + sum(driver.unclean_elections for driver in engine.drivers()),
         )
-        for name, text, count in _CLUSTER_GAUGES:
-            values = [(driver.cluster, count(driver.published.image)) for driver in drivers]
+        for name, text, count_in in _CLUSTER_GAUGES:
+            values = [(driver.cluster, count_in(driver.published.image)) for driver in drivers]
             yield _by_cluster(name, text, values)
+        alarms = GaugeMetricFamily("springtide_alarms", "Alarms that are up", labels=["cluster", "code"])
+        partitions = GaugeMetricFamily(
+            "kafka_topic_partitions",
+            "Partitions of a topic, as kafka_exporter counts",
+            labels=["cluster", "topic"],
+        )
+        for driver in drivers:
+            for code, count in driver.machine.alarm_counts().items():
+                alarms.add_metric([driver.cluster, code.value], count)
+            for topic in driver.published.image.topics.values():
+                if not topic.deleting:
+                    partitions.add_metric([driver.cluster, topic.topic], topic.partitions)
+        yield alarms
+        yield partitions
         yield _by_cluster(
             f"{_OURS}metadata_went_back",
             "1 where ZooKeeper lost metadata that it once held, and nothing is decided any more",
@@ -96,6 +110,11 @@ _CLUSTER_GAUGES: Final[tuple[tuple[str, str, Callable[[ClusterImage], int]], ...
     (
         f"{_KAFKA}activebrokercount",
         "Brokers that serve",
+        lambda image: _count(image, BrokerStatus.ACTIVE, BrokerStatus.SHUTTING_DOWN),
+    ),
+    (
+        "kafka_brokers",
+        "Brokers that serve, as kafka_exporter counts",
         lambda image: _count(image, BrokerStatus.ACTIVE, BrokerStatus.SHUTTING_DOWN),
     ),
     (

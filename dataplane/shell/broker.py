@@ -23,6 +23,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from controller.contract.administration import AdminRequest, AdminResponse
 from controller.contract.lag_report import ReplicaProblem
+from controller.contract.partition_state import PartitionState
 from controller.contract.session import BrokerStatus, RegisterRequest, RegisterResponse
 from controller.contract.updates import ProducerIdsRequest, ProducerIdsResponse
 from dataplane.core.creations import PendingCreations
@@ -485,7 +486,7 @@ class StorageBroker:
         yield gauge(
             "kafka_server_replicamanager_underreplicatedpartitions",
             "Led partitions whose ISR lacks a replica",
-            sum(state is not None and len(state.isr) < state.replication_factor for _, state in states),
+            sum(_is_under_replicated(state) for _, state in states),
         )
         yield gauge(
             "kafka_server_replicamanager_underminisrpartitioncount",
@@ -520,13 +521,48 @@ class StorageBroker:
         yield gauge("springtide_connections", "Connections open", self.server.connection_count)
         yield gauge("springtide_lease_held", "1 while the controller's lease holds", self._lease_held())
         yield from self._scrubber.collect()
+        yield from self._collect_disk()
         yield from self._collect_topics()
+        yield from self._collect_led(states)
 
     def _purgatory_size(self) -> int:
         return self._produces.waiting + self.fetches.parked
 
     def _lease_held(self) -> int:
         return int(self.lease.is_held(self._ports.clock.mono_ms()))
+
+    def _collect_disk(self) -> Iterator[Metric]:
+        """The file system answers from memory, so this does not wait for the disk."""
+        disk, path = self._ports.disk, self.directory.log_dir.path
+        try:
+            free, total = disk.free_bytes(path), disk.total_bytes(path)
+        except OSError:  # the directory's failure is told by its own metric
+            return
+        yield gauge("springtide_log_dir_free_bytes", "Bytes left where the logs are", free)
+        yield gauge("springtide_log_dir_total_bytes", "Size of the file system of the logs", total)
+
+    def _collect_led(
+        self, states: Sequence[tuple[HostedPartition, PartitionState | None]]
+    ) -> Iterator[Metric]:
+        """Under kafka_exporter's names. Only a partition's leader tells of it, so that sums are right."""
+        labels = ("topic", "partition")
+        current = GaugeMetricFamily(
+            "kafka_topic_partition_current_offset", "High watermark of a led partition", labels=labels
+        )
+        oldest = GaugeMetricFamily(
+            "kafka_topic_partition_oldest_offset", "Log start offset of a led partition", labels=labels
+        )
+        behind = GaugeMetricFamily(
+            "kafka_topic_partition_under_replicated_partition",
+            "1 if the ISR of a led partition lacks a replica",
+            labels=labels,
+        )
+        for hosted, state in states:
+            values = (hosted.topic, str(hosted.partition))
+            current.add_metric(values, hosted.replica.high_watermark)
+            oldest.add_metric(values, hosted.log.log_start_offset)
+            behind.add_metric(values, _is_under_replicated(state))
+        yield from (current, oldest, behind)
 
     def _collect_topics(self) -> Iterator[Metric]:
         sums: dict[str, list[int]] = {}
@@ -549,6 +585,10 @@ class StorageBroker:
                 family.add_metric([topic], sums[topic][column])
             yield family
         yield sizes
+
+
+def _is_under_replicated(state: PartitionState | None) -> bool:
+    return state is not None and len(state.isr) < state.replication_factor
 
 
 async def listen(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from unittest.mock import patch
 
 import pytest
@@ -235,6 +236,8 @@ def test_a_partition_that_nobody_may_lead_says_how_an_operator_goes_on() -> None
     state = cluster.partition()
     assert seats(state) == (NO_LEADER, (), ())
     (alarm,) = [a for a in cluster.machine.alarms() if a.key.code is AlarmCode.PARTITION_LEADERLESS]
+    told = Counter(a.key.code for a in cluster.machine.alarms())
+    assert cluster.machine.alarm_counts() == {code: told[code] for code in AlarmCode}
     event = ElectPreferred(wall_ms=0, actor="ann", topic_id=topic_id(), partition=0)
     refusal = cluster.ask(event, Refusal)
     name = f"{state.topic} 0"
