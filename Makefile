@@ -33,7 +33,7 @@ MINUTES ?= 60
 ROWS ?=
 CASES ?= 10000
 
-.PHONY: help demo up test check lint unit sim rest faults proof explore pipeline-proof connector bench docs install lock packages host-packages clean
+.PHONY: help demo up test check lint unit sim rest faults proof explore pipeline-proof connector bench interop docs install lock packages host-packages clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -87,6 +87,9 @@ connector: ## Spark's own Kafka connector, to compare with, where Maven can get 
 
 bench: $(INSTALLED) ## throughput and latency (KAFKA_HOME=DIR compares with that Apache Kafka); build/bench.json
 	$(BIN)/python -m bench $(if $(KAFKA_HOME),--kafka-home $(KAFKA_HOME))
+
+interop: $(INSTALLED) packages ## each Kafka client against each thing it can ask for (KAFKA_HOME=DIR adds Kafka's tools and a Kafka); build/interop.md
+	@$(BIN)/python -m tests.interop --install $(if $(KAFKA_HOME),--kafka-home $(KAFKA_HOME))
 
 docs: $(INSTALLED) ## the documents as a site with search, and references made from the code; build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -q

@@ -11,7 +11,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
 #: What they share is in the kit; the other folders are programs with tests of their own.
-ONLY_TESTS = ("browser", "integration", "interop", "unit")
+ONLY_TESTS = ("browser", "integration", "unit")
 
 
 def imported(path: Path) -> set[str]:

@@ -1,0 +1,170 @@
+"""What the runner itself does: makes the topics and records that clients find, and looks afterwards.
+
+It looks with a client of its own (the librdkafka of this Python), whichever client a cell is about: a cell is
+`ok` when the brokers hold what the driver was asked for, not when the driver says so.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+
+import trio
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from springtide.wire.apis import ApiKey
+from tests.interop.rows import (
+    ASKED_OFFSET,
+    CODECS,
+    NEW_PARTITIONS,
+    RECORDS,
+    REPLICATION_FACTOR,
+    SETTING,
+    SETTING_AFTER,
+    SETTING_BEFORE,
+    TIMESTAMP_MS,
+    Row,
+    expected_records,
+)
+from tests.kit.dataplane.raw import connected
+
+SECONDS_MAX = 60.0
+POLL_SECONDS = 0.1
+
+
+class NotAsAsked(Exception):
+    """The client said that it was done, and the brokers show something else."""
+
+
+class Reference:
+    """One cluster, through the runner's own client."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    def served(self) -> set[int]:
+        """Return the keys of the requests that a broker says it serves."""
+        return trio.run(self._served)
+
+    async def _served(self) -> set[int]:
+        port = self.bootstrap.split(",")[0].rpartition(":")[2]
+        async with connected(int(port)) as raw:
+            answer = await raw.ask(ApiKey.API_VERSIONS, 0, {})
+        return {one.api_key for one in answer.api_keys}
+
+    def make_topics(self, names: Sequence[str]) -> None:
+        """Create topics of one partition; return when every replica of each is in sync."""
+        new = [
+            NewTopic(
+                name,
+                num_partitions=1,
+                replication_factor=REPLICATION_FACTOR,
+                config={SETTING: SETTING_BEFORE},
+            )
+            for name in names
+        ]
+        for pending in self._admin.create_topics(new).values():
+            pending.result(SECONDS_MAX)
+        self._wait(f"{len(names)} topics are in sync", lambda: all(map(self._is_in_sync, names)))
+
+    def write(self, topic: str) -> None:
+        """Write the expected records, an equal part with each codec, a second from each to the next."""
+        part = RECORDS // len(CODECS)
+        for number, codec in enumerate(CODECS):
+            producer = Producer({"bootstrap.servers": self.bootstrap, "compression.type": codec})
+            for at in range(number * part, (number + 1) * part):
+                key, value = expected_records()[at]
+                producer.produce(topic, value, key, partition=0, timestamp=TIMESTAMP_MS + at * 1000)
+            if producer.flush(SECONDS_MAX):
+                raise TimeoutError(f"the records of {topic} could not be written in {SECONDS_MAX:g} s")
+
+    def check(self, row: Row, topic: str, value: object) -> None:
+        """Compare what the driver told and what the brokers hold with what was asked; raise NotAsAsked."""
+        match row.call:
+            case "connect":
+                _equal("number of brokers", value, REPLICATION_FACTOR)
+            case "list_topics":
+                if not (isinstance(value, list) and topic in value):
+                    raise NotAsAsked(f"{topic} is not among the topics listed: {value}")
+            case "create":
+                self._wait(f"{topic} has two partitions", lambda: self._partitions(topic) == NEW_PARTITIONS)
+            case "describe_configs":
+                _equal(SETTING, value, SETTING_BEFORE)
+            case "alter_configs":
+                self._wait(f"{SETTING} is {SETTING_AFTER}", lambda: self._setting(topic) == SETTING_AFTER)
+            case "produce":
+                _equal("records read", self._read(topic), expected_records())
+            case "fetch":
+                _equal("records fetched", value, expected_records())
+            case "offset_by_time":
+                _equal("offset", value, ASKED_OFFSET)
+            case "delete_records":
+                _equal("first offset", self._first_offset(topic), ASKED_OFFSET)
+            case "delete":
+                self._wait(f"{topic} is gone", lambda: self._partitions(topic) == 0)
+            case other:
+                raise AssertionError(other)
+
+    def _partitions(self, topic: str) -> int:
+        told = self._admin.list_topics(timeout=SECONDS_MAX).topics.get(topic)
+        return 0 if told is None else len(told.partitions)
+
+    def _is_in_sync(self, topic: str) -> bool:
+        told = self._admin.list_topics(topic, timeout=SECONDS_MAX).topics[topic].partitions
+        return 0 in told and told[0].leader >= 0 and len(told[0].isrs) == REPLICATION_FACTOR
+
+    def _setting(self, topic: str) -> str | None:
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        found: str | None = (
+            self._admin.describe_configs([resource])[resource].result(SECONDS_MAX)[SETTING].value
+        )
+        return found
+
+    def _first_offset(self, topic: str) -> int:
+        with _consumer(self.bootstrap) as consumer:
+            first: int = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=SECONDS_MAX)[0]
+            return first
+
+    def _read(self, topic: str) -> list[list[str]]:
+        """Return key and value of the records of partition 0, waiting for as many as are expected."""
+        deadline = time.monotonic() + SECONDS_MAX
+        found: list[list[str]] = []
+        with _consumer(self.bootstrap) as consumer:
+            consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+            while len(found) < RECORDS and time.monotonic() < deadline:
+                found += [_text(message) for message in consumer.consume(RECORDS, timeout=0.2)]
+        return found
+
+    def _wait(self, what: str, is_so: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + SECONDS_MAX
+        while not is_so():
+            if time.monotonic() > deadline:
+                raise NotAsAsked(f"after {SECONDS_MAX:g} s still not: {what}")
+            time.sleep(POLL_SECONDS)
+
+
+def _consumer(bootstrap: str) -> Consumer:
+    return Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "enable.auto.commit": False}
+    )
+
+
+def _text(message: Message) -> list[str]:
+    error = message.error()
+    if error is not None:
+        raise KafkaException(error)
+    return [(message.key() or b"").decode(), (message.value() or b"").decode()]
+
+
+def _equal(what: str, found: object, wanted: object) -> None:
+    if found != wanted:
+        raise NotAsAsked(f"{what}: {_short(found)} instead of {_short(wanted)}")
+
+
+def _short(value: object) -> str:
+    if isinstance(value, list):
+        return f"{len(value)} ({', '.join(map(str, value[:2]))}, …)"
+    return repr(value)

@@ -1,0 +1,139 @@
+"""aiokafka."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiokafka
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import for_code
+from aiokafka.structs import TopicPartition
+
+from tests.interop.drivers.answer import serve
+
+SECONDS = 30.0
+Asked = dict[str, Any]
+
+
+class Aiokafka:
+    """One method a call of rows.py, each with an event loop of its own."""
+
+    def version(self, asked: Asked) -> str:
+        return str(aiokafka.__version__)
+
+    def connect(self, asked: Asked) -> int:
+        return len(_by_admin(asked, lambda admin: admin.describe_cluster())["brokers"])
+
+    def list_topics(self, asked: Asked) -> list[str]:
+        return [*_by_admin(asked, lambda admin: admin.list_topics())]
+
+    def create(self, asked: Asked) -> None:
+        new = NewTopic(asked["topic"], asked["partitions"], asked["replication_factor"])
+        told = _by_admin(asked, lambda admin: admin.create_topics([new]))
+        _check(told.topic_errors[0][1])
+
+    def delete(self, asked: Asked) -> None:
+        told = _by_admin(asked, lambda admin: admin.delete_topics([asked["topic"]]))
+        _check(told.topic_error_codes[0][1])
+
+    def describe_configs(self, asked: Asked) -> str:
+        resource = ConfigResource(ConfigResourceType.TOPIC, asked["topic"])
+        (told,) = _by_admin(asked, lambda admin: admin.describe_configs([resource]))
+        code, _, _, _, settings = told.resources[0]
+        _check(code)
+        return next(str(setting[1]) for setting in settings if setting[0] == asked["setting"])
+
+    def alter_configs(self, asked: Asked) -> None:
+        resource = ConfigResource(
+            ConfigResourceType.TOPIC, asked["topic"], {asked["setting"]: asked["value"]}
+        )
+        (told,) = _by_admin(asked, lambda admin: admin.alter_configs([resource]))
+        _check(told.resources[0][0])
+
+    def delete_records(self, asked: Asked) -> None:
+        before = {TopicPartition(asked["topic"], 0): RecordsToDelete(asked["offset"])}
+        _by_admin(asked, lambda admin: admin.delete_records(before))
+
+    def produce(self, asked: Asked) -> None:
+        asyncio.run(self._produce(asked))
+
+    async def _produce(self, asked: Asked) -> None:
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=asked["bootstrap"],
+            acks="all",
+            enable_idempotence=asked["idempotent"],
+            compression_type=None if asked["codec"] == "none" else asked["codec"],
+        )
+        await producer.start()
+        try:
+            pending = [
+                await producer.send(
+                    asked["topic"], key=b"k%d" % number, value=b"value %d" % number, partition=0
+                )
+                for number in range(asked["count"])
+            ]
+            async with asyncio.timeout(SECONDS):
+                await asyncio.gather(*pending)
+        finally:
+            await producer.stop()
+
+    def fetch(self, asked: Asked) -> list[list[str]]:
+        return asyncio.run(self._fetch(asked))
+
+    async def _fetch(self, asked: Asked) -> list[list[str]]:
+        partition = TopicPartition(asked["topic"], 0)
+        found: list[list[str]] = []
+        deadline = time.monotonic() + SECONDS
+        async with _consumer(asked) as consumer:
+            consumer.assign([partition])
+            await consumer.seek_to_beginning(partition)
+            while len(found) < asked["count"] and time.monotonic() < deadline:
+                for message in (await consumer.getmany(timeout_ms=200)).get(partition, []):
+                    found.append([message.key.decode(), message.value.decode()])
+        return found
+
+    def offset_by_time(self, asked: Asked) -> int:
+        return asyncio.run(self._offset_by_time(asked))
+
+    async def _offset_by_time(self, asked: Asked) -> int:
+        partition = TopicPartition(asked["topic"], 0)
+        async with _consumer(asked) as consumer:
+            found = await consumer.offsets_for_times({partition: asked["timestamp_ms"]})
+            return int(found[partition].offset)
+
+
+def _check(code: int) -> None:
+    """Raise the client's error of that code, if it is one."""
+    if code:
+        raise for_code(code)()
+
+
+def _by_admin(asked: Asked, call: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        admin = AIOKafkaAdminClient(bootstrap_servers=asked["bootstrap"])
+        await admin.start()
+        try:
+            return await call(admin)
+        finally:
+            await admin.close()
+
+    return asyncio.run(run())
+
+
+@asynccontextmanager
+async def _consumer(asked: Asked) -> AsyncIterator[Any]:
+    consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=asked["bootstrap"], check_crcs=True)
+    await consumer.start()
+    try:
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+if __name__ == "__main__":
+    serve(Aiokafka())

@@ -1,0 +1,48 @@
+"""kcat: librdkafka as the system has it, on the command line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tests.interop.drivers.answer import serve
+from tests.interop.drivers.command import lines_to_write, records_of, run
+
+Asked = dict[str, Any]
+
+
+class Kcat:
+    """The calls of rows.py that it has a flag for."""
+
+    def version(self, asked: Asked) -> str:
+        found = re.search(r"Version (\S+).*librdkafka (\S+)", run(["kcat", "-V"]), re.DOTALL)
+        assert found is not None
+        return f"{found[1]}, librdkafka {found[2]}"
+
+    def connect(self, asked: Asked) -> int:
+        found = re.search(r"(\d+) brokers:", self._run(asked, "-L"))
+        return int(found[1]) if found else 0
+
+    def list_topics(self, asked: Asked) -> list[str]:
+        return re.findall(r'topic "([^"]+)"', self._run(asked, "-L"))
+
+    def produce(self, asked: Asked) -> None:
+        flags = ["-P", "-t", asked["topic"], "-p", "0", "-K", "\t", "-z", asked["codec"]]
+        idempotence = f"enable.idempotence={str(asked['idempotent']).lower()}"
+        given = lines_to_write(asked["count"])
+        self._run(asked, *flags, "-X", "acks=all", "-X", idempotence, given=given)
+
+    def fetch(self, asked: Asked) -> list[list[str]]:
+        where = ["-C", "-t", asked["topic"], "-p", "0", "-o", "beginning", "-c", str(asked["count"])]
+        return records_of(self._run(asked, *where, "-q", "-X", "check.crcs=true", "-f", r"%k\t%s\n"))
+
+    def offset_by_time(self, asked: Asked) -> int:
+        printed = self._run(asked, "-Q", "-t", f"{asked['topic']}:0:{asked['timestamp_ms']}")
+        return int(printed.split()[-1])
+
+    def _run(self, asked: Asked, *arguments: str, given: str = "") -> str:
+        return run(["kcat", "-b", asked["bootstrap"], *arguments], given=given)
+
+
+if __name__ == "__main__":
+    serve(Kcat())

@@ -1,0 +1,88 @@
+"""The rows of the matrix: what a Kafka client can ask of brokers, and the records that it is tried with.
+
+A driver (a small program in the client's own language) gets one JSON object a line on standard input:
+
+    {"call": "produce", "bootstrap": "127.0.0.1:9092,…", "topic": "…", "codec": "gzip", …}
+
+It answers with one line: {"value": …}, {"error": "…"}, or {"absent": "…"} for what its client cannot do.
+Drivers only act and tell; the runner compares (checks.py). All write the same records: key `k7`, value
+`value 7`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RECORDS = 100
+TIMESTAMP_MS = 1_600_000_000_000
+"""Record number n of the topic that clients read is n seconds after this."""
+ASKED_OFFSET = 42
+SETTING, SETTING_BEFORE, SETTING_AFTER = "retention.ms", "-1", "7200000"
+NEW_PARTITIONS = 2
+REPLICATION_FACTOR = 3
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+DELETE_RECORDS_KEY = 21
+"""DeleteRecords in the protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One capability.
+
+    Attributes:
+        name: one word, as `--row` takes it; topics of the row have it in their name.
+        call: what the driver is asked for.
+        codec: what `produce` compresses with.
+        api_key: the request that brokers have to serve; where they do not, the row waits.
+    """
+
+    name: str
+    title: str
+    call: str
+    codec: str = "none"
+    idempotent: bool = False
+    api_key: int | None = None
+
+    def request(self, *, bootstrap: str, topic: str) -> dict[str, object]:
+        """Return what the driver reads."""
+        return {
+            "call": self.call,
+            "bootstrap": bootstrap,
+            "topic": topic,
+            "count": RECORDS,
+            "codec": self.codec,
+            "idempotent": self.idempotent,
+            "partitions": NEW_PARTITIONS,
+            "replication_factor": REPLICATION_FACTOR,
+            "setting": SETTING,
+            "value": SETTING_AFTER,
+            "timestamp_ms": TIMESTAMP_MS + ASKED_OFFSET * 1000 - 500,
+            "offset": ASKED_OFFSET,
+        }
+
+
+ROWS = (
+    Row("connect", "connect, ApiVersions", "connect"),
+    Row("list", "list topics", "list_topics"),
+    Row("create", "create a topic", "create"),
+    Row("describe-configs", "describe configs", "describe_configs"),
+    Row("alter-configs", "alter configs", "alter_configs"),
+    *(Row(f"produce-{codec}", f"produce acks=all, {codec}", "produce", codec) for codec in CODECS),
+    Row("produce-idempotent", "produce, idempotent", "produce", idempotent=True),
+    Row("fetch", "fetch, every codec", "fetch"),
+    Row("offset-by-time", "offset by time", "offset_by_time"),
+    Row("delete-records", "delete records", "delete_records", api_key=DELETE_RECORDS_KEY),
+    Row("delete", "delete a topic", "delete"),
+)
+
+WAITING = {
+    "consumer groups": "the brokers have no consumer groups yet",
+    "transactions": "the brokers have no transactions yet",
+    "SASL and TLS": "the brokers' listeners have neither yet",
+}
+"""Rows that nothing is run for, with what they wait for."""
+
+
+def expected_records() -> list[list[str]]:
+    """Return key and value of every record, in order."""
+    return [[f"k{number}", f"value {number}"] for number in range(RECORDS)]
