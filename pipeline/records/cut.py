@@ -24,15 +24,15 @@ RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5
 def cuts(sizes: Int64s, *, bytes_max: int, records_max: int) -> list[int]:
     """Return the rows before which a full batch ends, ascending: each where the next row would not fit.
 
-    `sizes` holds the most bytes that each row can take. The rows behind the last cut are not a full batch
-    yet. The caller has refused rows that exceed `bytes_max` alone.
+    `sizes` holds the most bytes that each row can take. A row that exceeds `bytes_max` is alone in its batch.
+    The rows behind the last cut are not a full batch yet.
     """
     ends = np.cumsum(sizes)
     found: list[int] = []
     first, before = 0, 0
     while True:
         fits = int(np.searchsorted(ends, before + bytes_max, side="right"))
-        last = min(fits, first + records_max)
+        last = max(first + 1, min(fits, first + records_max))
         if last >= len(sizes):
             return found
         found.append(last)

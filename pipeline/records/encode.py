@@ -32,6 +32,8 @@ from .varints import varint_sizes, zigzag
 BATCH_BYTES_MAX = 1_000_000
 """A little below the default of message.max.bytes (1048588)."""
 BATCH_BYTES_LIMIT = 512 * 1024 * 1024
+RECORD_BYTES_MAX = 100_000_000
+"""Below the default of socket.request.max.bytes (104857600): a broker does not answer a larger request."""
 RECORDS_MAX = 2**16
 ENCODE_BYTES_MAX = 64 * 1024 * 1024
 """Batches are encoded together up to so many bytes; Arrow's offsets allow 2^31."""
@@ -43,10 +45,10 @@ _BASE_OFFSET, _NO_LEADER_EPOCH = 0, -1
 
 
 class RecordTooLarge(Exception):
-    """Row `row` alone does not fit a batch: its record can take `size_bytes`, as Kafka's producer counts."""
+    """Row `row` fits no batch: its record can take `size_bytes`, as Kafka's producer counts."""
 
     def __init__(self, row: int, *, size_bytes: int, bytes_max: int) -> None:
-        super().__init__(f"row {row}: a record of up to {size_bytes} bytes; a batch has room for {bytes_max}")
+        super().__init__(f"row {row}: a record of up to {size_bytes} bytes; {bytes_max} are the most")
         self.row = row
         self.size_bytes = size_bytes
 
@@ -58,8 +60,11 @@ class BatchOptions(NamedTuple):
     level: int | None = None
     """The codec's level; None is its default."""
     batch_bytes_max: int = BATCH_BYTES_MAX
-    """No batch is larger, header included, before or after compression."""
+    """No batch of several records is larger, header included, before or after compression. A larger record is
+    alone in its batch, as with Kafka's producer, and the topic's max.message.bytes decides."""
     records_max: int = RECORDS_MAX
+    record_bytes_max: int = RECORD_BYTES_MAX
+    """A larger record is refused before it is sent, unless `batch_bytes_max` has room for it."""
 
     def check(self) -> None:
         """Raise ValueError for options that no batch can be made with."""
@@ -166,13 +171,14 @@ class PartitionEncoder:
         return self._encode(waiting, ends)
 
     def _check_sizes(self, rows: RecordRows) -> None:
-        is_large = rows.size_max > self._records_bytes_max
+        bytes_max = max(self._records_bytes_max, self._options.record_bytes_max)
+        is_large = rows.size_max > bytes_max
         if is_large.any():
             place = int(is_large.argmax())
             raise RecordTooLarge(
                 self._next_row + place,
                 size_bytes=int(rows.size_max[place]),
-                bytes_max=self._records_bytes_max,
+                bytes_max=bytes_max,
             )
 
     def _take_waiting(self) -> RecordRows:
@@ -271,7 +277,7 @@ class PartitionEncoder:
         crc = crc32c(payload, crc32c(sealed))
         head = _HEAD.pack(_BASE_OFFSET, BATCH_LENGTH_MIN + len(payload), _NO_LEADER_EPOCH, MAGIC, crc)
         data = b"".join((head, sealed, payload))
-        assert len(data) <= self._options.batch_bytes_max
+        assert len(data) <= self._options.batch_bytes_max or record_count == 1
         return EncodedBatch(data, first_row, record_count, base_sequence, max_timestamp)
 
 

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from localcluster.cluster import LocalCluster
@@ -60,10 +62,10 @@ def pipeline(
     return done
 
 
-def rows_of(cluster: LocalCluster, topic: str) -> list[dict[str, Any]]:
+def rows_of(cluster: LocalCluster, topic: str, *, ends: Sequence[int]) -> list[dict[str, Any]]:
     config = ClientConfig(bootstrap=parse_bootstrap(cluster.bootstrap_servers))
     reading = TaskReading(config, SourceView.RECORDS, ("partition", "offset", "key", "value", "timestamp"))
-    ranges = [PartitionRange(topic, number, 0, BATCHES * RECORDS) for number in range(PARTITIONS)]
+    ranges = [PartitionRange(topic, number, 0, end) for number, end in enumerate(ends)]
     return [row for rows in read_ranges(reading, ranges) for row in rows.to_pylist()]
 
 
@@ -94,7 +96,10 @@ def test_a_job_does_the_same_in_its_own_process_and_on_spark(
             {**landed, "destination": ""},
             dataset(lake).to_table().sort_by([("partition", "ascending"), ("offset", "ascending")]),
             [replayed[name] for name in ("rounds_done", "tasks", "records_stored")],
-            sorted(rows_of(running_cluster, copy), key=lambda row: (row["partition"], row["offset"])),
+            sorted(
+                rows_of(running_cluster, copy, ends=[BATCHES * RECORDS] * PARTITIONS),
+                key=lambda row: (row["partition"], row["offset"]),
+            ),
         ]
     assert found["local"] == found["spark"]
     assert len(found["local"][-1]) == PARTITIONS * BATCHES * RECORDS
@@ -106,3 +111,18 @@ def test_a_small_job_starts_no_spark(running_cluster: LocalCluster, orders: str,
     assert "3,000 records landed" in done.stdout
     done = pipeline(running_cluster, "verify", orders, "--engine", "spark", status=1, environment=no_java)
     assert "Spark needs Java" in done.stderr
+
+
+def test_a_record_above_a_batch_is_written_as_far_as_its_topic_allows(
+    running_cluster: LocalCluster, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    sizes = [10, 3_000_000, 1_020_000, 10]
+    source = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"value": [b"v" * size for size in sizes]}), source)
+    roomy, narrow = make_topic("roomy", max_message_bytes="4000000"), make_topic("narrow")
+    pipeline(running_cluster, "replay", str(source), roomy, "--checkpoint", str(tmp_path / "1"))
+    rows = rows_of(running_cluster, roomy, ends=[len(sizes)])
+    assert [len(row["value"]) for row in rows] == sizes
+    asked = ("replay", str(source), narrow, "--checkpoint", str(tmp_path / "2"), "--compression", "none")
+    done = pipeline(running_cluster, *asked, status=1)
+    assert "MESSAGE_TOO_LARGE" in done.stderr

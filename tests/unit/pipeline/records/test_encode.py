@@ -242,8 +242,19 @@ def test_sparks_own_header_type_and_column_order_do_not_matter() -> None:
     assert (row["value"], row["headers"]) == (b"x", [{"key": "k", "value": b"v"}])
 
 
+def test_a_record_that_is_larger_than_a_batch_is_alone_in_one() -> None:
+    sizes = [10, 2000, 10, 10, 3000, 1500, 10]
+    rows = pa.RecordBatch.from_pydict({"value": [b"v" * size for size in sizes]})
+    for compression in Compression:
+        options = BatchOptions(compression, batch_bytes_max=1000)
+        whole = encoded([rows], options=options)
+        assert [batch.record_count for batch in whole] == [1, 1, 2, 1, 1, 1]
+        assert encoded([rows.slice(n, 1) for n in range(len(sizes))], options=options) == whole
+        assert [len(row["value"]) for row in decoded(on_a_log(whole))] == sizes
+
+
 def test_a_row_that_no_batch_holds_is_named() -> None:
-    options = BatchOptions(batch_bytes_max=1000)
+    options = BatchOptions(batch_bytes_max=1000, record_bytes_max=900)
     encoder = PartitionEncoder(options=options, timestamp_ms=0, first_row=7)
     encoder.add(pa.RecordBatch.from_pydict({"value": [b"", b""]}))
     with pytest.raises(RecordTooLarge, match="row 10") as caught:
