@@ -5,15 +5,22 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.interop.drivers.answer import first_line
+
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "interop"
 OLD_LIBRDKAFKA = "2.0.2"
 """The oldest release with wheels for Python 3.11."""
+KAFKAJS = "2.2.4"
+DRIVERS = Path(__file__).parent / "drivers"
+GO_BUILD_SECONDS_MAX = 600.0
+"""The first time, Go downloads and compiles what the driver imports."""
 
 
 class Missing(Exception):
@@ -73,6 +80,31 @@ def _kcat() -> Driver:
     return _python("kcat")
 
 
+def _go(package: str) -> Callable[[], Driver]:
+    def find() -> Driver:
+        if shutil.which("go") is None:
+            raise Missing("install Go (go.dev)")
+        command = ["go", "build", "-C", str(DRIVERS / "go"), "-o", f"{BUILD}/{package}", f"./{package}"]
+        built = subprocess.run(
+            command, capture_output=True, text=True, timeout=GO_BUILD_SECONDS_MAX, check=False
+        )
+        if built.returncode:
+            raise Missing(f"go build: {first_line(built.stderr)}")
+        return Driver([f"{BUILD}/{package}"])
+
+    return find
+
+
+def _kafkajs() -> Driver:
+    folder = BUILD / "kafkajs"
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        raise Missing("apt-get install nodejs npm, then make interop")
+    if not (folder / "node_modules" / "kafkajs").is_dir():
+        what = ["--silent", "--no-audit", "--no-fund", "--prefix", str(folder), f"kafkajs@{KAFKAJS}"]
+        raise Missing("make interop installs it", ["npm", "install", *what])
+    return Driver(["node", str(DRIVERS / "kafkajs.js")], {"NODE_PATH": str(folder / "node_modules")})
+
+
 def _java_tools(kafka_home: Path | None) -> Callable[[], Driver]:
     def find() -> Driver:
         if kafka_home is None:
@@ -90,5 +122,8 @@ def clients(kafka_home: Path | None) -> tuple[Client, ...]:
         Client("kafka-python", _installed("kafka", "kafka-python", "kafka_python")),
         Client("aiokafka", _installed("aiokafka", "aiokafka", "aiokafka_client")),
         Client("kcat", _kcat),
+        Client("franz-go", _go("franz")),
+        Client("sarama", _go("sarama")),
+        Client("kafkajs", _kafkajs),
         Client("java-tools", _java_tools(kafka_home)),
     )

@@ -1,0 +1,150 @@
+// The driver of franz-go.
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"springtide/interop/answer"
+)
+
+var codecs = map[string]kgo.CompressionCodec{
+	"none":   kgo.NoCompression(),
+	"gzip":   kgo.GzipCompression(),
+	"snappy": kgo.SnappyCompression(),
+	"lz4":    kgo.Lz4Compression(),
+	"zstd":   kgo.ZstdCompression(),
+}
+
+func main() {
+	answer.Serve("github.com/twmb/franz-go", map[string]answer.Call{
+		"connect": byAdmin(func(ctx context.Context, admin *kadm.Client, _ answer.Asked) (any, error) {
+			brokers, err := admin.ListBrokers(ctx)
+			return len(brokers), err
+		}),
+		"list_topics": byAdmin(func(ctx context.Context, admin *kadm.Client, _ answer.Asked) (any, error) {
+			topics, err := admin.ListTopics(ctx)
+			return topics.Names(), err
+		}),
+		"create": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			told, err := admin.CreateTopic(ctx, asked.Partitions, asked.ReplicationFactor, nil, asked.Topic)
+			if err == nil {
+				err = told.Err
+			}
+			return nil, err
+		}),
+		"delete": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			told, err := admin.DeleteTopic(ctx, asked.Topic)
+			if err == nil {
+				err = told.Err
+			}
+			return nil, err
+		}),
+		"describe_configs": byAdmin(describeConfigs),
+		"alter_configs": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			change := kadm.AlterConfig{Op: kadm.SetConfig, Name: asked.Setting, Value: &asked.Value}
+			told, err := admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{change}, asked.Topic)
+			if err == nil {
+				err = told[0].Err
+			}
+			return nil, err
+		}),
+		"delete_records": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			before := kadm.Offsets{}
+			before.AddOffset(asked.Topic, 0, asked.Offset, -1)
+			told, err := admin.DeleteRecords(ctx, before)
+			if err == nil {
+				err = told.Error()
+			}
+			return nil, err
+		}),
+		"offset_by_time": byAdmin(func(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+			told, err := admin.ListOffsetsAfterMilli(ctx, asked.TimestampMs, asked.Topic)
+			if err == nil {
+				err = told.Error()
+			}
+			found, _ := told.Lookup(asked.Topic, 0)
+			return found.Offset, err
+		}),
+		"produce": produce,
+		"fetch":   fetch,
+	})
+}
+
+func byAdmin(call func(context.Context, *kadm.Client, answer.Asked) (any, error)) answer.Call {
+	return func(asked answer.Asked) (any, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), answer.Within)
+		defer cancel()
+		client, err := kgo.NewClient(kgo.SeedBrokers(asked.Servers()...))
+		if err != nil {
+			return nil, err
+		}
+		defer client.Close()
+		return call(ctx, kadm.NewClient(client), asked)
+	}
+}
+
+func describeConfigs(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+	told, err := admin.DescribeTopicConfigs(ctx, asked.Topic)
+	if err != nil {
+		return nil, err
+	}
+	for _, setting := range told[0].Configs {
+		if setting.Key == asked.Setting {
+			return setting.MaybeValue(), told[0].Err
+		}
+	}
+	return nil, told[0].Err
+}
+
+func produce(asked answer.Asked) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), answer.Within)
+	defer cancel()
+	options := []kgo.Opt{
+		kgo.SeedBrokers(asked.Servers()...),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerBatchCompression(codecs[asked.Codec]),
+	}
+	if !asked.Idempotent {
+		options = append(options, kgo.DisableIdempotentWrite())
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	records := make([]*kgo.Record, asked.Count)
+	for number := range records {
+		records[number] = &kgo.Record{
+			Topic: asked.Topic,
+			Key:   fmt.Appendf(nil, "k%d", number),
+			Value: fmt.Appendf(nil, "value %d", number),
+		}
+	}
+	return nil, client.ProduceSync(ctx, records...).FirstErr()
+}
+
+func fetch(asked answer.Asked) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), answer.Within)
+	defer cancel()
+	from := map[string]map[int32]kgo.Offset{asked.Topic: {0: kgo.NewOffset().AtStart()}}
+	client, err := kgo.NewClient(kgo.SeedBrokers(asked.Servers()...), kgo.ConsumePartitions(from))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	found := [][2]string{}
+	for len(found) < asked.Count {
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			return nil, err
+		}
+		fetches.EachRecord(func(record *kgo.Record) {
+			found = append(found, [2]string{string(record.Key), string(record.Value)})
+		})
+	}
+	return found, nil
+}

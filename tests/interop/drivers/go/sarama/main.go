@@ -1,0 +1,144 @@
+// The driver of Sarama.
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"springtide/interop/answer"
+)
+
+var codecs = map[string]sarama.CompressionCodec{
+	"none":   sarama.CompressionNone,
+	"gzip":   sarama.CompressionGZIP,
+	"snappy": sarama.CompressionSnappy,
+	"lz4":    sarama.CompressionLZ4,
+	"zstd":   sarama.CompressionZSTD,
+}
+
+func main() {
+	answer.Serve("github.com/IBM/sarama", map[string]answer.Call{
+		"connect": byAdmin(func(admin sarama.ClusterAdmin, _ answer.Asked) (any, error) {
+			brokers, _, err := admin.DescribeCluster()
+			return len(brokers), err
+		}),
+		"list_topics": byAdmin(func(admin sarama.ClusterAdmin, _ answer.Asked) (any, error) {
+			topics, err := admin.ListTopics()
+			names := []string{}
+			for name := range topics {
+				names = append(names, name)
+			}
+			return names, err
+		}),
+		"create": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			size := &sarama.TopicDetail{NumPartitions: asked.Partitions, ReplicationFactor: asked.ReplicationFactor}
+			return nil, admin.CreateTopic(asked.Topic, size, false)
+		}),
+		"delete": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			return nil, admin.DeleteTopic(asked.Topic)
+		}),
+		"describe_configs": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			which := sarama.ConfigResource{Type: sarama.TopicResource, Name: asked.Topic}
+			which.ConfigNames = []string{asked.Setting}
+			told, err := admin.DescribeConfig(which)
+			if err != nil || len(told) != 1 {
+				return nil, err
+			}
+			return told[0].Value, nil
+		}),
+		"alter_configs": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			set := sarama.IncrementalAlterConfigsEntry{
+				Operation: sarama.IncrementalAlterConfigsOperationSet, Value: &asked.Value,
+			}
+			changes := map[string]sarama.IncrementalAlterConfigsEntry{asked.Setting: set}
+			return nil, admin.IncrementalAlterConfig(sarama.TopicResource, asked.Topic, changes, false)
+		}),
+		"delete_records": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
+			return nil, admin.DeleteRecords(asked.Topic, map[int32]int64{0: asked.Offset})
+		}),
+		"produce":        produce,
+		"fetch":          fetch,
+		"offset_by_time": offsetByTime,
+	})
+}
+
+func settings() *sarama.Config {
+	config := sarama.NewConfig()
+	config.Version = sarama.V3_6_0_0
+	return config
+}
+
+func byAdmin(call func(sarama.ClusterAdmin, answer.Asked) (any, error)) answer.Call {
+	return func(asked answer.Asked) (any, error) {
+		admin, err := sarama.NewClusterAdmin(asked.Servers(), settings())
+		if err != nil {
+			return nil, err
+		}
+		defer admin.Close()
+		return call(admin, asked)
+	}
+}
+
+func produce(asked answer.Asked) (any, error) {
+	config := settings()
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Compression = codecs[asked.Codec]
+	config.Producer.Return.Successes = true
+	if asked.Idempotent {
+		config.Producer.Idempotent = true
+		config.Net.MaxOpenRequests = 1
+	}
+	producer, err := sarama.NewSyncProducer(asked.Servers(), config)
+	if err != nil {
+		return nil, err
+	}
+	defer producer.Close()
+	messages := make([]*sarama.ProducerMessage, asked.Count)
+	for number := range messages {
+		messages[number] = &sarama.ProducerMessage{
+			Topic: asked.Topic,
+			Key:   sarama.StringEncoder(fmt.Sprintf("k%d", number)),
+			Value: sarama.StringEncoder(fmt.Sprintf("value %d", number)),
+		}
+	}
+	return nil, producer.SendMessages(messages)
+}
+
+func fetch(asked answer.Asked) (any, error) {
+	config := settings()
+	config.Consumer.Return.Errors = true
+	consumer, err := sarama.NewConsumer(asked.Servers(), config)
+	if err != nil {
+		return nil, err
+	}
+	defer consumer.Close()
+	partition, err := consumer.ConsumePartition(asked.Topic, 0, sarama.OffsetOldest)
+	if err != nil {
+		return nil, err
+	}
+	defer partition.Close()
+	found := [][2]string{}
+	late := time.After(answer.Within)
+	for len(found) < asked.Count {
+		select {
+		case message := <-partition.Messages():
+			found = append(found, [2]string{string(message.Key), string(message.Value)})
+		case err := <-partition.Errors():
+			return nil, err
+		case <-late:
+			return nil, fmt.Errorf("%d records in %s", len(found), answer.Within)
+		}
+	}
+	return found, nil
+}
+
+func offsetByTime(asked answer.Asked) (any, error) {
+	client, err := sarama.NewClient(asked.Servers(), settings())
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	return client.GetOffset(asked.Topic, 0, asked.TimestampMs)
+}
