@@ -10,10 +10,13 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+
+if TYPE_CHECKING:
+    from springtide.wire.apis import ApiSpec
 
 ROOT = Path(__file__).parents[1]
 BESIDE = {
@@ -147,21 +150,25 @@ def _metrics_of(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def kafka_apis() -> str:
-    """Return the APIs of the Kafka protocol that brokers serve."""
-    from springtide.wire.apis import APIS  # noqa: PLC0415
+    """Return the APIs of the Kafka protocol that brokers serve, beside those of Kafka's own brokers."""
+    return "# Kafka APIs\n\nWhat a broker advertises to clients.\n\n" + kafka_api_table()
 
-    rows = (
-        (
-            spec.api_key.kafka_name,
-            int(spec.api_key),
-            spec.version_min,
-            spec.version_max,
-        )
-        for spec in APIS.values()
-    )
-    return "# Kafka APIs\n\nWhat a broker advertises to clients.\n\n" + table(
-        ("API", "key", "from version", "to version"), rows
-    )
+
+def kafka_api_table() -> str:
+    """Return the table that docs/applications.md shows, too. kio's definitions are those of Kafka 4.3."""
+    from kio.schema.index import schema_name_map  # noqa: PLC0415
+
+    from springtide.wire.apis import APIS, UNSTABLE_VERSIONS  # noqa: PLC0415
+
+    def versions(first: int, last: int) -> str:
+        return f"{first}-{last}" if first < last else str(last)
+
+    def row(spec: ApiSpec) -> tuple[object, ...]:
+        defined = set(schema_name_map[spec.api_key.name.lower()]) - UNSTABLE_VERSIONS.get(spec.api_key, set())
+        ours, theirs = versions(spec.served_since, spec.version_max), versions(min(defined), max(defined))
+        return spec.api_key.kafka_name, int(spec.api_key), ours, theirs, spec.release
+
+    return table(("API", "key", "versions", "Kafka 4.3", "since"), map(row, APIS.values()))
 
 
 REFERENCES: dict[str, Callable[[], str]] = {

@@ -10,7 +10,9 @@ from admin_api.http.writes import Asked, Attempt
 from admin_api.kafka_calls.calls import Calls, Kafka, failed, outcome_of_problem
 from admin_api.reassignments.service import assign_each
 from controller.contract.administration import AdminOutcome, AlterReassignmentsCall, ReassignmentWish
+from controller.contract.partition_state import TopicState
 from controller.core.events import PartitionResult, ReassignmentTarget
+from controller.core.image import ClusterImage
 
 
 async def alter_reassignments(calls: Calls, call: AlterReassignmentsCall) -> list[AdminOutcome]:
@@ -29,6 +31,8 @@ async def alter_reassignments(calls: Calls, call: AlterReassignmentsCall) -> lis
             )
         elif (wish.topic, wish.partition) in seen:
             outcomes[place] = failed(Kafka.INVALID_REQUEST, f"{wish.topic}-{wish.partition} is named twice")
+        elif not call.may_change_factor and (problem := _factor_change(image, topic, wish)) is not None:
+            outcomes[place] = failed(Kafka.INVALID_REPLICATION_FACTOR, problem)
         else:
             seen.add((wish.topic, wish.partition))
             target = ReassignmentTarget(
@@ -42,6 +46,16 @@ async def alter_reassignments(calls: Calls, call: AlterReassignmentsCall) -> lis
             for (place, _), outcome in zip(named, told, strict=True):
                 outcomes[place] = outcome
     return [outcome for outcome in outcomes if outcome is not None]
+
+
+def _factor_change(image: ClusterImage, topic: TopicState, wish: ReassignmentWish) -> str | None:
+    state = image.partitions.get((topic.topic_id, wish.partition))
+    if state is None or wish.replicas is None:
+        return None
+    before = len(state.replicas) - len(state.removing_replicas)
+    if len(wish.replicas) == before:
+        return None
+    return f"the replication factor of {wish.topic}-{wish.partition} is {before}, not {len(wish.replicas)}"
 
 
 async def _alter(

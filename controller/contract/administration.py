@@ -70,7 +70,10 @@ class ReassignmentWish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlterReassignmentsCall(msgspec.Struct, frozen=True, kw_only=True, tag="alter_reassignments"):
+    """may_change_factor: whether a partition may get more or fewer replicas than it has or is to have."""
+
     partitions: tuple[ReassignmentWish, ...]
+    may_change_factor: bool = True
 
 
 class ElectLeadersCall(msgspec.Struct, frozen=True, kw_only=True, tag="elect_leaders"):

@@ -39,6 +39,7 @@ from dataplane.core.producer_state import Duplicate
 from dataplane.core.results import (
     ACKS_ALL,
     EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -471,8 +472,8 @@ class Leader(ReplicaRole):
         if timestamp_ms in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
             start = log.log_start_offset
             return OffsetResult(ErrorCode.NONE, start, leader_epoch=log.epochs.epoch_at(start))
-        if timestamp_ms == LATEST_TIERED_TIMESTAMP:
-            return OffsetResult(ErrorCode.NONE)  # nothing is in another tier (KIP-1005)
+        if timestamp_ms in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+            return OffsetResult(ErrorCode.NONE)  # there is no other tier (KIP-1005, KIP-1023)
         if timestamp_ms >= 0:
             return TimestampLookup(timestamp_ms, self.leader_epoch, high_watermark)
         if timestamp_ms not in (LATEST_TIMESTAMP, MAX_TIMESTAMP):

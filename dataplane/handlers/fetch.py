@@ -17,6 +17,7 @@ from dataplane.core.fetch_session import (
 )
 from dataplane.core.results import FetchResult
 from dataplane.handlers.context import BrokerContext
+from dataplane.handlers.list_offsets import error_of_unhosted_id
 from dataplane.handlers.produce import leader_hint
 from dataplane.shell.fetches import Fetch, FetchedAnswer
 from springtide.node.handlers.context import Request
@@ -170,13 +171,7 @@ def _error_of_unhosted(context: BrokerContext, topic_id: str, partition: int) ->
         if context.is_view_complete():
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if context.view.topic_by_id(topic_id) is None:
-        if context.is_view_complete():
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if context.view.state(topic_id, partition) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return error_of_unhosted_id(context, topic_id, partition)
 
 
 def respond(
@@ -229,8 +224,8 @@ def _encode_partition(
     if result.error is not ErrorCode.NONE:
         context.counters.failed_fetch_requests += 1
         hint = None
-        if result.error in _LEADER_ERRORS and (known := context.view.topic_by_id(key[0])) is not None:
-            hint = leader_hint(context, known.topic, key[1], leaders)
+        if result.error in _LEADER_ERRORS:
+            hint = leader_hint(context, key[0], key[1], leaders)
         return FetchedPartition(
             topic,
             key[1],

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from dataplane.core.results import (
     EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -31,8 +32,13 @@ from springtide.node.handlers.metadata import is_legal_topic_name
 from springtide.wire.errors import ErrorCode
 
 TIMESTAMPS_SINCE = 1
-SPECIAL_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL_TIMESTAMP: 8, LATEST_TIERED_TIMESTAMP: 9}
-"""The version that brought a special timestamp (KIP-734, KIP-405, KIP-1005)."""
+SPECIAL_SINCE = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
+"""The version that brought a special timestamp (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
 OFFSET_NOT_AVAILABLE_SINCE = 5
 """Clients of earlier versions know only LEADER_NOT_AVAILABLE for it (KIP-207)."""
 LOOKUPS_AGAIN_MAX = 3
@@ -168,3 +174,12 @@ def error_of_unhosted(context: BrokerContext, topic: str, partition: int) -> Err
         if context.is_view_complete()
         else ErrorCode.NOT_LEADER_OR_FOLLOWER
     )
+
+
+def error_of_unhosted_id(context: BrokerContext, topic_id: str, partition: int) -> ErrorCode:
+    """Why there is no replica here of a partition whose topic is given by its id."""
+    if context.view.topic_by_id(topic_id) is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID if context.is_view_complete() else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if context.view.state(topic_id, partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER

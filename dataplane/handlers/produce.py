@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from controller.contract.partition_state import NO_LEADER
 from dataplane.core.results import AppendResult
 from dataplane.handlers.context import BrokerContext
-from dataplane.handlers.list_offsets import error_of_unhosted
+from dataplane.handlers.list_offsets import error_of_unhosted, error_of_unhosted_id
 from dataplane.shell.produces import PartitionOfProduce, ProduceWaiter, WaitingProduce
 from springtide.node.handlers.context import Request
+from springtide.node.topic_ids import topic_id_text
 from springtide.wire.apis import APIS, TOO_OLD_ERROR, ApiKey
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_request import Topic
 from springtide.wire.leader_hints import CurrentLeader, NodeEndpoint
 from springtide.wire.produce import (
     ZSTD_SINCE,
@@ -120,12 +122,15 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
     """One partition, without an await from the first check to the last effect."""
     topic, partition, records = produced
     table, produces = context.table, context.produces
-    hosted = table.get_by_name(topic, partition)
+    if isinstance(topic, bytes):
+        hosted = table.get(topic_id_text(topic), partition)
+    else:
+        hosted = table.get_by_name(topic, partition)
     if refusal is not ErrorCode.NONE:
         produces.on_appended(waiter, AppendResult(error=refusal))
         return
     if hosted is None:
-        produces.on_appended(waiter, AppendResult(error=error_of_unhosted(context, topic, partition)))
+        produces.on_appended(waiter, AppendResult(error=_error_of_unhosted(context, topic, partition)))
         return
     size = len(records)
     header = decode_header(records) if size >= HEADER_BYTES else None
@@ -162,6 +167,12 @@ def _produce_partition(  # noqa: PLR0917 - once per batch: keywords cost more th
     produces.on_appended(waiter, result)
     if effects:
         table.run_effects(hosted, effects)
+
+
+def _error_of_unhosted(context: BrokerContext, topic: Topic, partition: int) -> ErrorCode:
+    if isinstance(topic, bytes):
+        return error_of_unhosted_id(context, topic_id_text(topic), partition)
+    return error_of_unhosted(context, topic, partition)
 
 
 def _refusal(api_version: int, message: ProduceRequest) -> ErrorCode:
@@ -220,7 +231,7 @@ def _failed_outcome(
     topic, partition, _ = asked
     hint: CurrentLeader | None = None
     if result.error in _LEADER_ERRORS:
-        hint = leader_hint(context, topic, partition, leaders)
+        hint = leader_hint(context, _topic_id(context, topic), partition, leaders)
     return ProduceOutcome(
         topic,
         partition,
@@ -231,12 +242,19 @@ def _failed_outcome(
     )
 
 
+def _topic_id(context: BrokerContext, topic: Topic) -> str:
+    """Return the id in its text, or "" for a name that no topic has."""
+    if isinstance(topic, bytes):
+        return topic_id_text(topic)
+    known = context.view.topic_by_name(topic)
+    return "" if known is None else known.topic_id
+
+
 def leader_hint(
-    context: BrokerContext, topic: str, partition: int, leaders: dict[int, NodeEndpoint]
+    context: BrokerContext, topic_id: str, partition: int, leaders: dict[int, NodeEndpoint]
 ) -> CurrentLeader | None:
     """The leader as this broker knows it, its address put into `leaders`. None if it would point here."""
-    known = context.view.topic_by_name(topic)
-    state = None if known is None else context.view.state(known.topic_id, partition)
+    state = context.view.state(topic_id, partition)
     if state is None or state.leader in (NO_LEADER, context.broker_id):
         return None
     broker = context.view.brokers.get(state.leader)

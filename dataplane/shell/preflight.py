@@ -30,7 +30,7 @@ from springtide.node.net import Channel, Net
 from springtide.node.question import ask
 from springtide.node.threads import Threads
 from springtide.wire import codec
-from springtide.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
+from springtide.wire.apis import REPLICA_FETCH_VERSION, ApiKey
 from springtide.wire.framing import FrameError, encode_request_frame
 from springtide.wire.headers import decode_response_header, encode_request_header
 from springtide.wire.primitives import MalformedRequest
@@ -187,9 +187,9 @@ async def reach(net: Net, clock: Clock, target: PreflightTarget) -> PeerReach:
             detail = f"what listens there does not speak the Kafka protocol: {error}"
         else:
             failure, detail = None, ""
-            if fetch_max < HIGHEST_FETCH_VERSION:
+            if fetch_max < REPLICA_FETCH_VERSION:
                 failure = ReachFailure.INCOMPATIBLE_VERSION
-                detail = f"it answers fetches up to version {fetch_max}, not {HIGHEST_FETCH_VERSION}"
+                detail = f"it answers fetches up to version {fetch_max}, not {REPLICA_FETCH_VERSION}"
     return PeerReach(
         broker_id=target.broker_id, broker_epoch=target.broker_epoch, failure=failure, detail=detail[:200]
     )

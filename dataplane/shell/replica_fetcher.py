@@ -50,7 +50,7 @@ from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Channel, ChannelReadiness, Net, Poller
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
 from springtide.wire import fetch_request, fetch_response
-from springtide.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
+from springtide.wire.apis import REPLICA_FETCH_VERSION, ApiKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import RequestTemplate
 from springtide.wire.fetch_response import decode_fetch_frame
@@ -160,7 +160,7 @@ class ReplicaFetchers:
         """Return a fetch of nothing, outside every session."""
         head = encode_request_header(
             api_key=ApiKey.FETCH,
-            api_version=HIGHEST_FETCH_VERSION,
+            api_version=REPLICA_FETCH_VERSION,
             correlation_id=HURRY_CORRELATION_ID,
             client_id=self.client_id,
         )
@@ -172,7 +172,7 @@ class ReplicaFetchers:
             max_bytes=self.response_bytes_max,
             session_epoch=FINAL_EPOCH,
         )
-        return encode_request_frame(head, fetch_request.encode_fetch_request(HIGHEST_FETCH_VERSION, body))
+        return encode_request_frame(head, fetch_request.encode_fetch_request(REPLICA_FETCH_VERSION, body))
 
     async def _watch(self) -> None:
         """Leaders that take a request and never answer: one look a second instead of a timer a request."""
@@ -584,12 +584,12 @@ class LeaderFetcher:
             )
         head = encode_request_header(
             api_key=ApiKey.FETCH,
-            api_version=HIGHEST_FETCH_VERSION,
+            api_version=REPLICA_FETCH_VERSION,
             correlation_id=self._correlation_id,
             client_id=fetchers.client_id,
         )
         body = fetch_request.encode_fetch_request(
-            HIGHEST_FETCH_VERSION,
+            REPLICA_FETCH_VERSION,
             fetch_request.FetchRequest(
                 replica_id=fetchers.broker_id,
                 broker_epoch=fetchers.broker_epoch(),

@@ -49,7 +49,7 @@ from springtide.node.question import ask
 from springtide.node.status import counter, gauge
 from springtide.node.threads import Threads
 from springtide.node.topic_ids import topic_id_bytes
-from springtide.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
+from springtide.wire.apis import REPLICA_FETCH_VERSION, ApiKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import FetchPartition, FetchRequest, encode_fetch_request
 from springtide.wire.fetch_response import decode_fetch_frame
@@ -341,14 +341,14 @@ class Scrubber:
         )
         head = encode_request_header(
             api_key=ApiKey.FETCH,
-            api_version=HIGHEST_FETCH_VERSION,
+            api_version=REPLICA_FETCH_VERSION,
             correlation_id=1,
             client_id=f"broker-{self._broker_id}-scrub",
         )
         request = FetchRequest(max_bytes=MEND_BYTES_MAX, partitions=[partition])
         if as_replica:
             request = request._replace(replica_id=self._broker_id, broker_epoch=self._broker_epoch())
-        body = encode_fetch_request(HIGHEST_FETCH_VERSION, request)
+        body = encode_fetch_request(REPLICA_FETCH_VERSION, request)
         with self._clock.timeout_ms(MEND_TIMEOUT_MS):
             channel = await self._net.connect(endpoint.host, endpoint.port)
             try:

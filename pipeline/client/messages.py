@@ -235,7 +235,7 @@ def parse_produced(
     except MalformedRequest as error:
         raise MalformedAnswer(f"PRODUCE: {error}") from error
     found = {
-        TopicPartition(one.topic, one.partition): ProduceResult(
+        TopicPartition(str(one.topic), one.partition): ProduceResult(
             error_code(one.error_code),
             one.base_offset,
             one.log_append_time_ms,

@@ -1,11 +1,12 @@
-"""Which APIs and versions this broker speaks: one coherent set, that of Apache Kafka 3.9.
+"""Which APIs and versions this broker speaks: one coherent set, that of Apache Kafka 4.3.
 
-Clients infer a release from single maxima (kafka-python reads "3.9" from Fetch 17) and switch features on one
-API at a time. So the upper bounds are those of one release, and an API is listed only if it is implemented.
+Clients infer a release from single maxima (kafka-python reads "4.3" from DescribeLogDirs 5) and switch
+features on one API at a time. So the upper bounds are those of one release, and an API is listed only if it
+is implemented.
 The lower bounds are where record batches of format 2 begin, because older formats are neither stored nor
 converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the last seven years has met:
 
-- Produce: 0-11 is advertised, 3-11 is served. Format 2 begins at v3, but librdkafka falls back to sending
+- Produce: 0-13 is advertised, 3-13 is served. Format 2 begins at v3, but librdkafka falls back to sending
   uncompressed unless v0-2 are listed (KAFKA-18659, librdkafka 4956), so Kafka 4 lists them too. A request
   of v0-2 gets UNSUPPORTED_VERSION for each partition; no client sends one, since it takes the highest it
   knows.
@@ -14,6 +15,7 @@ converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the
   messages, and lag monitors ask nothing else in it (Burrow's sarama builds the request without a version).
 - OffsetForLeaderEpoch: v0 and v1 do not state the asker's leader epoch (KIP-320); only brokers sent them.
 - CreateTopics, DeleteTopics, DescribeConfigs, DescribeLogDirs: the versions before were dropped by KIP-896.
+- InitProducerId: v6 is not stable in Kafka 4.3, whose brokers do not list it either.
 - Metadata, FindCoordinator, ApiVersions, InitProducerId and the other calls of administrators: all versions.
 
 FindCoordinator is listed although there are no groups: librdkafka takes it as the sign that a broker can
@@ -27,6 +29,7 @@ from typing import NamedTuple
 
 from .errors import ErrorCode
 
+NEXT_RELEASE = "0.2.0"
 TOO_OLD_ERROR = ErrorCode.UNSUPPORTED_VERSION
 """A partition's error in the answer to a Produce request of a version that is advertised but not served."""
 
@@ -63,13 +66,15 @@ class ApiKey(IntEnum):
 
 
 class ApiSpec(NamedTuple):
-    """One API: the versions told to clients, the first one served, the first with compact types and tags."""
+    """One API: the versions told to clients, the first one served, the first with compact types and tags, and
+    the release of Springtide that first had the newest of them."""
 
     api_key: ApiKey
     version_min: int
     version_max: int
     flexible_since: int
     served_since: int
+    release: str = "0.1.0"
 
     def is_flexible(self, api_version: int) -> bool:
         return api_version >= self.flexible_since
@@ -78,10 +83,10 @@ class ApiSpec(NamedTuple):
 APIS: dict[int, ApiSpec] = {
     spec.api_key: spec
     for spec in (
-        ApiSpec(ApiKey.PRODUCE, 0, 11, flexible_since=9, served_since=3),
-        ApiSpec(ApiKey.FETCH, 4, 17, flexible_since=12, served_since=4),
-        ApiSpec(ApiKey.LIST_OFFSETS, 0, 9, flexible_since=6, served_since=0),
-        ApiSpec(ApiKey.METADATA, 0, 12, flexible_since=9, served_since=0),
+        ApiSpec(ApiKey.PRODUCE, 0, 13, flexible_since=9, served_since=3, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.FETCH, 4, 18, flexible_since=12, served_since=4, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.LIST_OFFSETS, 0, 11, flexible_since=6, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.METADATA, 0, 13, flexible_since=9, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.FIND_COORDINATOR, 0, 6, flexible_since=3, served_since=0),
         ApiSpec(ApiKey.API_VERSIONS, 0, 4, flexible_since=3, served_since=0),
         ApiSpec(ApiKey.CREATE_TOPICS, 2, 7, flexible_since=5, served_since=2),
@@ -89,22 +94,30 @@ APIS: dict[int, ApiSpec] = {
         ApiSpec(ApiKey.INIT_PRODUCER_ID, 0, 5, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, flexible_since=4, served_since=2),
         ApiSpec(ApiKey.DESCRIBE_CONFIGS, 1, 4, flexible_since=4, served_since=1),
-        ApiSpec(ApiKey.ALTER_CONFIGS, 0, 2, flexible_since=2, served_since=0),
-        ApiSpec(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, flexible_since=2, served_since=1),
+        ApiSpec(ApiKey.ALTER_CONFIGS, 0, 2, flexible_since=2, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, flexible_since=2, served_since=1, release=NEXT_RELEASE),
         ApiSpec(ApiKey.CREATE_PARTITIONS, 0, 3, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.ELECT_LEADERS, 0, 2, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, flexible_since=1, served_since=0),
-        ApiSpec(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 0, flexible_since=0, served_since=0),
+        ApiSpec(
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, flexible_since=0, served_since=0, release=NEXT_RELEASE
+        ),
         ApiSpec(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, flexible_since=0, served_since=0),
-        ApiSpec(ApiKey.DESCRIBE_CLUSTER, 0, 1, flexible_since=0, served_since=0),
+        ApiSpec(ApiKey.DESCRIBE_CLUSTER, 0, 2, flexible_since=0, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.DESCRIBE_PRODUCERS, 0, 0, flexible_since=0, served_since=0),
-        ApiSpec(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, flexible_since=0, served_since=0),
+        ApiSpec(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, flexible_since=0, served_since=0, release=NEXT_RELEASE
+        ),
     )
 }
 """In the order in which clients are told them."""
 
-HIGHEST_FETCH_VERSION = APIS[ApiKey.FETCH].version_max
-"""The version of our followers: it has topic ids and the replica's broker epoch."""
+UNSTABLE_VERSIONS: dict[int, set[int]] = {ApiKey.INIT_PRODUCER_ID: {6}}
+"""Versions that Kafka 4.3 defines and does not list."""
+
+REPLICA_FETCH_VERSION = 17
+"""The version of our followers: it has topic ids and the replica's broker epoch. It is not the highest, so
+that brokers of one release and the next can follow each other while a cluster is upgraded."""
 
 
 class UnsupportedApi(Exception):

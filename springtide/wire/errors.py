@@ -1,7 +1,7 @@
 """The error codes of the Kafka protocol, with Kafka's own names.
 
-The set is that of Apache Kafka 3.9 (`Errors.java`, -1 to 127), because the versions we advertise are those of
-3.9 and a client of that release can't name a later code. A code is a plain integer on the hot path (`struct`
+The set is that of Apache Kafka 4.3 (`Errors.java`, -1 to 133), because the versions we advertise are those of
+4.3 and a client of that release can't name a later code. A code is a plain integer on the hot path (`struct`
 packs it as it is) and compares equal to the member of kio's enum with the same number, so the two can meet in
 one message; `schema` converts where a type checker wants kio's.
 """
@@ -147,6 +147,12 @@ class ErrorCode(IntEnum):
     INVALID_VOTER_KEY = 125
     DUPLICATE_VOTER = 126
     VOTER_NOT_FOUND = 127
+    INVALID_REGULAR_EXPRESSION = 128
+    REBOOTSTRAP_REQUIRED = 129
+    STREAMS_INVALID_TOPOLOGY = 130
+    STREAMS_INVALID_TOPOLOGY_EPOCH = 131
+    STREAMS_TOPOLOGY_FENCED = 132
+    SHARE_SESSION_LIMIT_REACHED = 133
 
     @property
     def is_retriable(self) -> bool:
@@ -165,7 +171,7 @@ def _schema_code(code: int) -> SchemaErrorCode:
 
 
 def error_code(value: int) -> ErrorCode:
-    """Return the code of a number on the wire, UNKNOWN_SERVER_ERROR for one that Kafka 3.9 does not know."""
+    """Return the code of a number on the wire, UNKNOWN_SERVER_ERROR for one that Kafka 4.3 does not know."""
     try:
         return ErrorCode(value)
     except ValueError:

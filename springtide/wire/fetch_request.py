@@ -1,6 +1,6 @@
 """Fetch requests: a leader reads them, followers and clients write them.
 
-Versions 4-17 are read and written. Before version 13 a topic is named, from 13 on it is its 16-byte id; here
+Versions 4-18 are read and written. Before version 13 a topic is named, from 13 on it is its 16-byte id; here
 it is a `Topic`, which is `str` or `bytes` accordingly.
 
 Written by hand because the general codec (codec.py) takes three to four times as long. A follower that is in
@@ -14,7 +14,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .apis import HIGHEST_FETCH_VERSION, ApiKey
+from .apis import REPLICA_FETCH_VERSION, ApiKey
 from .compression import Buffer
 from .headers import encode_request_header
 from .primitives import (
@@ -396,7 +396,7 @@ class RequestTemplate:
     ) -> None:
         head = encode_request_header(
             api_key=ApiKey.FETCH,
-            api_version=HIGHEST_FETCH_VERSION,
+            api_version=REPLICA_FETCH_VERSION,
             correlation_id=0,
             client_id=client_id,
         )
@@ -421,7 +421,7 @@ class RequestTemplate:
         log_start_offset: int,
         partition_bytes_max: int,
     ) -> bytes:
-        """Return a whole request frame, in HIGHEST_FETCH_VERSION."""
+        """Return a whole request frame, in REPLICA_FETCH_VERSION."""
         size, start, rest = self._head
         return self._layout.pack(
             size,

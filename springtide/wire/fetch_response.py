@@ -15,7 +15,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .apis import HIGHEST_FETCH_VERSION, ApiKey
+from .apis import REPLICA_FETCH_VERSION, ApiKey
 from .compression import Buffer
 from .errors import ErrorCode, error_code
 from .fetch_request import (
@@ -345,15 +345,15 @@ def _read_partition_tags(reader: Reader) -> tuple[EpochEnd | None, CurrentLeader
 
 
 def decode_fetch_frame(frame: memoryview) -> tuple[int, FetchResponse]:
-    """Return (correlation id, answer) of a whole frame in HIGHEST_FETCH_VERSION, records as views of it.
+    """Return (correlation id, answer) of a whole frame in REPLICA_FETCH_VERSION, records as views of it.
     Raise MalformedRequest, nothing else."""
     usual = _read_usual(frame)
     if usual is not None:
         return usual
     correlation_id, position = decode_response_header(
-        frame, api_key=ApiKey.FETCH, api_version=HIGHEST_FETCH_VERSION
+        frame, api_key=ApiKey.FETCH, api_version=REPLICA_FETCH_VERSION
     )
-    return correlation_id, decode_fetch_response(HIGHEST_FETCH_VERSION, frame, position)
+    return correlation_id, decode_fetch_response(REPLICA_FETCH_VERSION, frame, position)
 
 
 def _read_usual(frame: memoryview) -> tuple[int, FetchResponse] | None:

@@ -28,6 +28,10 @@ def test_every_counter_of_a_broker_is_on_the_page_of_metrics() -> None:
     assert sorted(name for name in names if f"`{name}`" not in page) == []
 
 
+def test_the_table_of_kafkas_apis_in_the_document_is_what_the_code_says() -> None:
+    assert site_pages().kafka_api_table() in (ROOT / "docs/applications.md").read_text(encoding="utf-8")
+
+
 def test_every_setting_is_on_the_page_of_configuration_with_what_becomes_of_it() -> None:
     page = site_pages().configuration()
     for name, setting in (TOPIC_SETTINGS | CLUSTER_SETTINGS).items():

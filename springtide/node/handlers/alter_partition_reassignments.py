@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: move replicas, or cancel that, to the controller (KIP-455)."""
+"""AlterPartitionReassignments: move replicas, or cancel that, to the controller (KIP-455, KIP-860)."""
 
 from __future__ import annotations
 
@@ -21,20 +21,28 @@ def handle(context: NodeContext, request: Request) -> None:
         for topic in message.topics
         for partition in topic.partitions
     )
+    may_change_factor = getattr(message, "allow_replication_factor_change", True)
     administer(
         context,
         request,
-        AlterReassignmentsCall(partitions=wishes),
+        AlterReassignmentsCall(partitions=wishes, may_change_factor=may_change_factor),
         named=len(wishes),
         timeout=message.timeout,
-        answer=lambda outcomes: _answer(request, wishes, outcomes),
+        answer=lambda outcomes: _answer(request, wishes, outcomes, may_change_factor=may_change_factor),
     )
 
 
-def _answer(request: Request, wishes: Sequence[ReassignmentWish], outcomes: Sequence[AdminOutcome]) -> None:
+def _answer(
+    request: Request,
+    wishes: Sequence[ReassignmentWish],
+    outcomes: Sequence[AdminOutcome],
+    *,
+    may_change_factor: bool,
+) -> None:
     grouped = grouped_by_topic([(wish.topic, wish.partition) for wish in wishes], outcomes)
     request.reply(
         {
+            "allow_replication_factor_change": may_change_factor,
             "error_message": None,
             "responses": [
                 {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 import trio
@@ -112,7 +113,7 @@ def test_a_version_of_api_versions_that_is_too_new_gets_the_list_in_version_0(tm
         await wire.send(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 99, 7, -1))
         answer = await wire.answer(ApiKey.API_VERSIONS, 0, correlation_id=7)
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert (ApiKey.PRODUCE, 0, 11) in [(k.api_key, k.min_version, k.max_version) for k in answer.api_keys]
+        assert (ApiKey.PRODUCE, 0, 13) in [(k.api_key, k.min_version, k.max_version) for k in answer.api_keys]
 
     on_a_broker(tmp_path, test)
 
@@ -190,6 +191,31 @@ def test_a_produce_of_a_version_before_batches_is_refused_by_partition(tmp_path:
     on_a_broker(tmp_path, test)
 
 
+def test_a_produce_by_topic_id_is_stored_and_a_foreign_id_is_refused(tmp_path: Path) -> None:
+    async def test(wire: Raw, cluster: ClusterInProcess) -> None:
+        metadata = await wire.ask(ApiKey.METADATA, 13, {"topics": [{"name": "orders"}]})
+        known = metadata.topics[0].topic_id
+        for topic_id, error, offset in (
+            (known, ErrorCode.NONE, 0),
+            (UUID(int=9), ErrorCode.UNKNOWN_TOPIC_ID, -1),
+            (known, ErrorCode.NONE, 1),
+        ):
+            partitions = [{"index": 0, "records": batch()}]
+            topic = {"topic_id": topic_id, "partition_data": partitions}
+            fields: dict[str, object] = {
+                "transactional_id": None,
+                "acks": -1,
+                "timeout": 5_000,
+                "topic_data": [topic],
+            }
+            answer = await wire.ask(ApiKey.PRODUCE, 13, fields)
+            (told,) = answer.responses
+            (partition,) = told.partition_responses
+            assert (told.topic_id, partition.error_code, partition.base_offset) == (topic_id, error, offset)
+
+    on_a_broker(tmp_path, test)
+
+
 def test_acks_0_is_not_answered_but_keeps_its_place(tmp_path: Path) -> None:
     async def test(wire: Raw, cluster: ClusterInProcess) -> None:
         await wire.begin(ApiKey.PRODUCE, 7, produce_fields("orders", batch(), acks=0))
@@ -225,7 +251,7 @@ def test_transactions_and_groups_are_refused_in_words(tmp_path: Path) -> None:
     on_a_broker(tmp_path, test)
 
 
-@pytest.mark.parametrize("version", range(13))
+@pytest.mark.parametrize("version", range(14))
 def test_metadata_of_every_version_names_the_leader_and_refuses_what_is_not_there(
     tmp_path: Path, version: int
 ) -> None:
@@ -250,7 +276,7 @@ def test_metadata_of_every_version_names_the_leader_and_refuses_what_is_not_ther
     on_a_broker(tmp_path, test)
 
 
-@pytest.mark.parametrize("version", range(1, 10))
+@pytest.mark.parametrize("version", range(1, 12))
 def test_list_offsets_of_every_version_knows_both_ends(tmp_path: Path, version: int) -> None:
     async def test(wire: Raw, cluster: ClusterInProcess) -> None:
         await wire.begin(ApiKey.PRODUCE, 7, produce_fields("orders", batch()))
@@ -271,7 +297,8 @@ def test_list_offsets_of_every_version_knows_both_ends(tmp_path: Path, version: 
         assert await find(-3) == ((0, 0, 1) if version >= 7 else too_early)
         assert await find(-4) == ((0, 0, -1) if version >= 8 else too_early)
         assert await find(-5) == ((0, -1, -1) if version >= 9 else too_early)
-        assert await find(-6) == too_early
+        assert await find(-6) == ((0, -1, -1) if version >= 11 else too_early)
+        assert await find(-7) == too_early
 
     on_a_broker(tmp_path, test)
 

@@ -171,6 +171,20 @@ async def test_partitions_are_added_and_topics_deleted_by_name_or_id(zookeeper: 
         assert (await rest.client.get("/clusters/prod/topics/orders")).status_code == 404
 
 
+async def test_a_factor_that_may_not_change_is_kept(zookeeper: MemoryZooKeeper) -> None:
+    """KIP-860."""
+    async with controller(zookeeper) as rest:
+        await rest.form(brokers=4)
+        await rest.create_topic(partitions=1, replication_factor=2, assignments=[[1, 2]])
+        told = []
+        for replicas in ((1, 2, 4), (1, 4), None):
+            wish = ReassignmentWish(topic="orders", partition=0, replicas=replicas)
+            strict = AlterReassignmentsCall(partitions=(wish,), may_change_factor=False)
+            told += await outcomes(rest, strict)
+        assert codes(told) == [38, 0, 0]
+        assert told[0].message == "the replication factor of orders-0 is 2, not 3"
+
+
 async def test_moves_have_one_operation_and_cancellations_none(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         await rest.form(brokers=4)

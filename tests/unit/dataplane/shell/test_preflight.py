@@ -16,7 +16,7 @@ from dataplane.shell.preflight import DISK_FILE, FLUSHES, INTERVAL_MS, Preflight
 from springtide.node.clock import MachineClock
 from springtide.node.controller_client import ControllerUnavailable
 from springtide.node.net import Channel, Listener, Poller, SystemNet
-from springtide.wire.apis import HIGHEST_FETCH_VERSION
+from springtide.wire.apis import REPLICA_FETCH_VERSION
 from tests.kit.clocks import VirtualClock
 from tests.kit.dataplane.node import InlineThreads
 from tests.simulation.memory_disk import MemoryDisk
@@ -62,9 +62,9 @@ def replying(answer: bytes) -> Serve:
 @pytest.mark.parametrize(
     ("answer", "failure", "words"),
     [
-        (answer_of((0, 0, 11), (1, 4, HIGHEST_FETCH_VERSION)), None, ""),
-        (answer_of((1, 4, HIGHEST_FETCH_VERSION + 3)), None, ""),
-        (answer_of((1, 4, HIGHEST_FETCH_VERSION - 1)), ReachFailure.INCOMPATIBLE_VERSION, "up to version 16"),
+        (answer_of((0, 0, 11), (1, 4, REPLICA_FETCH_VERSION)), None, ""),
+        (answer_of((1, 4, REPLICA_FETCH_VERSION + 3)), None, ""),
+        (answer_of((1, 4, REPLICA_FETCH_VERSION - 1)), ReachFailure.INCOMPATIBLE_VERSION, "up to version 16"),
         (answer_of((0, 0, 11)), ReachFailure.INCOMPATIBLE_VERSION, "up to version -1"),
         (
             answer_of((1, 4, 17), correlation_id=9),

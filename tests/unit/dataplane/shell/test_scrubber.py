@@ -12,7 +12,7 @@ from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.scrubber import Scrubber
 from springtide.node.net import Channel, Listener, Poller
 from springtide.node.topic_ids import topic_id_bytes
-from springtide.wire.apis import HIGHEST_FETCH_VERSION
+from springtide.wire.apis import REPLICA_FETCH_VERSION
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import FetchRequest, decode_fetch_request
 from springtide.wire.fetch_response import FetchedPartition, encode_fetch_response
@@ -39,7 +39,7 @@ class LeaderNet:
         records = b"" if self.empty_answers else self.records
         self.empty_answers = max(0, self.empty_answers - 1)
         data = FetchedPartition(topic_id_bytes(TOPIC_ID), 0, 0, 20, 20, 0, (records,) if records else ())
-        body = encode_fetch_response(HIGHEST_FETCH_VERSION, [data])
+        body = encode_fetch_response(REPLICA_FETCH_VERSION, [data])
         channel = MemoryChannel()
         self.channels.append(channel)
         for chunk in encode_response_frame(1, body, has_flexible_header=True):
@@ -194,7 +194,7 @@ def test_damage_that_a_consumer_meets_is_found_and_told_before_the_pass_comes_th
 
 def request_in(channel: MemoryChannel) -> FetchRequest:
     frame = memoryview(bytes(channel.outgoing))[4:]
-    return decode_fetch_request(HIGHEST_FETCH_VERSION, frame, decode_request_header(frame).body_position)
+    return decode_fetch_request(REPLICA_FETCH_VERSION, frame, decode_request_header(frame).body_position)
 
 
 def read_from(hosted: HostedPartition, offset: int) -> tuple[ErrorCode, Effects]:

@@ -6,12 +6,12 @@ from kio.schema.errors import ErrorCode as SchemaErrorCode
 
 from springtide.wire.errors import ErrorCode
 
-LAST_CODE_OF_3_9 = 127
+LAST_CODE_OF_4_3 = 133
 
 
-def test_the_codes_are_those_of_kafka_3_9_with_its_names_and_its_retriable_ones() -> None:
+def test_the_codes_are_those_of_kafka_4_3_with_its_names_and_its_retriable_ones() -> None:
     theirs = {
-        (code.name.upper(), int(code), code.retriable) for code in SchemaErrorCode if code <= LAST_CODE_OF_3_9
+        (code.name.upper(), int(code), code.retriable) for code in SchemaErrorCode if code <= LAST_CODE_OF_4_3
     }
     assert {(code.name, int(code), code.is_retriable) for code in ErrorCode} == theirs
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from springtide.wire.apis import APIS, HIGHEST_FETCH_VERSION, ApiKey
+from springtide.wire.apis import APIS, REPLICA_FETCH_VERSION, ApiKey
 from springtide.wire.codec import build, decode, encode, request_type, response_type
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import (
@@ -181,8 +181,8 @@ FOLLOWER = FetchRequest(
     "request_", [FOLLOWER, FetchRequest(), FOLLOWER._replace(replica_id=-1, broker_epoch=-1)]
 )
 def test_what_a_follower_asks_a_leader_reads(request_: FetchRequest) -> None:
-    body = encode_fetch_request(HIGHEST_FETCH_VERSION, request_)
-    seen = decode_fetch_request(HIGHEST_FETCH_VERSION, body, 0)
+    body = encode_fetch_request(REPLICA_FETCH_VERSION, request_)
+    seen = decode_fetch_request(REPLICA_FETCH_VERSION, body, 0)
     assert seen == request_._replace(partitions=list(request_.partitions), forgotten=list(request_.forgotten))
     assert by_the_general_codec(decode(request_type(ApiKey.FETCH, 17), body)) == seen
 
@@ -190,19 +190,19 @@ def test_what_a_follower_asks_a_leader_reads(request_: FetchRequest) -> None:
 def test_what_a_follower_marks_a_leader_reads_and_others_skip() -> None:
     marks = (LogMark(2**40, 7, (1, 2**32 - 1)), None, LogMark(5, -1, ()))
     marked = [each._replace(mark=mark) for each, mark in zip(FOLLOWER.partitions, marks, strict=True)]
-    body = encode_fetch_request(HIGHEST_FETCH_VERSION, FOLLOWER._replace(partitions=marked))
-    assert decode_fetch_request(HIGHEST_FETCH_VERSION, body, 0).partitions == marked
+    body = encode_fetch_request(REPLICA_FETCH_VERSION, FOLLOWER._replace(partitions=marked))
+    assert decode_fetch_request(REPLICA_FETCH_VERSION, body, 0).partitions == marked
     skipped = by_the_general_codec(decode(request_type(ApiKey.FETCH, 17), body))
     assert list(skipped.partitions) == list(FOLLOWER.partitions)
 
 
 def test_the_section_that_ends_a_brokers_request_is_read_whatever_its_shape() -> None:
-    body = encode_fetch_request(HIGHEST_FETCH_VERSION, FOLLOWER)
+    body = encode_fetch_request(REPLICA_FETCH_VERSION, FOLLOWER)
     head, section = body[:-16], body[-16:]
     assert section[:3] == b"\x01\x01\x0d"
 
     def replica(tail: bytes) -> tuple[int, int]:
-        request = decode_fetch_request(HIGHEST_FETCH_VERSION, head + tail, 0)
+        request = decode_fetch_request(REPLICA_FETCH_VERSION, head + tail, 0)
         return request.replica_id, request.broker_epoch
 
     assert replica(section) == (2, 2**50)

@@ -16,6 +16,7 @@ from kio.static.primitive import i16, i32
 
 from springtide.wire.apis import (
     APIS,
+    UNSTABLE_VERSIONS,
     ApiKey,
     UnsupportedApi,
     response_header_version,
@@ -45,11 +46,17 @@ def test_no_definition_lies_below_what_we_serve_so_none_is_left_out_by_mistake()
         assert lowest == spec.served_since
 
 
+def test_the_newest_versions_are_those_of_one_kafka_release() -> None:
+    for spec in APIS.values():
+        defined = set(schema_name_map[spec.api_key.name.lower()]) - UNSTABLE_VERSIONS.get(spec.api_key, set())
+        assert spec.version_max == max(defined)
+
+
 def test_produce_is_advertised_below_what_is_served_and_nothing_else_is() -> None:
     assert {spec.api_key for spec in APIS.values() if spec.version_min != spec.served_since} == {
         ApiKey.PRODUCE
     }
-    assert (APIS[ApiKey.PRODUCE].version_min, APIS[ApiKey.PRODUCE].version_max) == (0, 11)
+    assert (APIS[ApiKey.PRODUCE].version_min, APIS[ApiKey.PRODUCE].version_max) == (0, 13)
     assert APIS[ApiKey.FETCH].version_min == 4
     assert 11 not in APIS
 
@@ -92,7 +99,7 @@ def test_tags_in_a_header_are_skipped() -> None:
     assert decode_request_header(head + b"body").body_position == len(head)
 
 
-@pytest.mark.parametrize(("api_key", "version"), [(99, 0), (-1, 0), (0, 12), (1, 3), (3, -1), (18, 5)])
+@pytest.mark.parametrize(("api_key", "version"), [(99, 0), (-1, 0), (0, 14), (1, 3), (3, -1), (18, 5)])
 def test_what_is_not_advertised_is_named_with_the_id_to_answer_to(api_key: int, version: int) -> None:
     with pytest.raises(UnsupportedApi) as caught:
         decode_request_header(struct.pack(">hhih", api_key, version, 77, -1))

@@ -8,16 +8,19 @@ import struct
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from springtide.wire.apis import APIS, ApiKey, response_header_version
 from springtide.wire.codec import build, decode, encode, request_type, response_type
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_request import TOPIC_ID_BYTES, Topic
 from springtide.wire.framing import encode_response_frame
 from springtide.wire.leader_hints import CurrentLeader, NodeEndpoint
 from springtide.wire.primitives import MalformedRequest
 from springtide.wire.produce import (
+    TOPIC_ID_SINCE,
     ProducedPartition,
     ProduceOutcome,
     ProduceRequest,
@@ -33,9 +36,27 @@ VERSIONS = range(APIS[ApiKey.PRODUCE].served_since, APIS[ApiKey.PRODUCE].version
 MIB = 1024 * 1024
 
 
+def topic_of(entry: Any) -> Topic:
+    """An entry's name, or the 16 bytes of its id; the general codec has None for zeros."""
+    if hasattr(entry, "name"):
+        name: str = entry.name
+        return name
+    topic_id: UUID = entry.topic_id or UUID(int=0)
+    return topic_id.bytes
+
+
+def topic_in(version: int, name: str) -> Topic:
+    """A topic as requests of the version have it."""
+    return name if version < TOPIC_ID_SINCE else name.encode()[:1] * TOPIC_ID_BYTES
+
+
+def topic_fields(topic: Topic) -> dict[str, object]:
+    return {"name": topic} if isinstance(topic, str) else {"topic_id": UUID(bytes=topic)}
+
+
 def by_the_general_codec(message: Any) -> ProduceRequest:
     partitions: list[ProducedPartition] = [
-        (topic.name, partition.index, memoryview(partition.records or b""))
+        (topic_of(topic), partition.index, memoryview(partition.records or b""))
         for topic in message.topic_data
         for partition in topic.partition_data
     ]
@@ -85,15 +106,16 @@ def test_records_are_views_of_the_frame() -> None:
     assert bytes(records) == b"r" * 100
 
 
-@pytest.mark.parametrize("version", [8, 9, 11])
+@pytest.mark.parametrize("version", [8, 9, 11, 13])
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16382, 16383, 2_097_150, 2_097_151, 2_097_152])
 @pytest.mark.parametrize("name", ["t", "x" * 126, "x" * 127, "x" * 249, "\N{ROCKET}"])
 def test_every_width_of_a_length_is_read(version: int, size: int, name: str) -> None:
     partition = {"index": 2**31 - 1, "records": b"r" * size}
-    topics = [{"name": name, "partition_data": [partition]}]
+    topic = topic_in(version, name)
+    topics = [{**topic_fields(topic), "partition_data": [partition]}]
     values: dict[str, object] = {"acks": 0, "timeout": 1, "topic_data": topics}
     body = encode(build(request_type(ApiKey.PRODUCE, version), values))
-    expected = ProduceRequest(None, 0, 1, [(name, 2**31 - 1, memoryview(b"r" * size))])
+    expected = ProduceRequest(None, 0, 1, [(topic, 2**31 - 1, memoryview(b"r" * size))])
     assert decode_produce_request(version, body, 0) == expected
 
 
@@ -131,7 +153,7 @@ def test_a_version_too_old_to_serve_can_still_be_read_and_refused(version: int) 
 def test_a_hostile_body_is_malformed_and_costs_nothing(body: bytes) -> None:
     tracemalloc.start()
     try:
-        for version in range(12):
+        for version in range(14):
             with pytest.raises(MalformedRequest):
                 decode_produce_request(version, body, 0)
         assert tracemalloc.get_traced_memory()[1] < MIB
@@ -146,7 +168,7 @@ def test_random_bytes_are_malformed_or_a_request_in_every_version() -> None:
         for _ in range(20_000):
             body = bytes(rng.choice([0, 1, 2, 3, 0x7F, 0x80, 0xFF]) for _ in range(rng.randrange(30)))
             try:
-                decode_produce_request(rng.randrange(12), body, 0)
+                decode_produce_request(rng.randrange(14), body, 0)
             except MalformedRequest:
                 continue
         assert tracemalloc.get_traced_memory()[1] < MIB
@@ -165,9 +187,9 @@ ENDPOINTS = [NodeEndpoint(3, "host", 9092, None), NodeEndpoint(4, "other", 9093,
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_a_response_is_what_the_general_codec_writes(version: int, count: int) -> None:
-    outcomes = OUTCOMES[:count]
+    outcomes = [one._replace(topic=topic_in(version, str(one.topic))) for one in OUTCOMES[:count]]
     endpoints = ENDPOINTS if count == 3 else []
-    topics: dict[str, list[dict[str, object]]] = {}
+    topics: dict[Topic, list[dict[str, object]]] = {}
     for outcome in outcomes:
         leader = outcome.current_leader or CurrentLeader(-1, -1)
         topics.setdefault(outcome.topic, []).append(
@@ -185,7 +207,8 @@ def test_a_response_is_what_the_general_codec_writes(version: int, count: int) -
         response_type(ApiKey.PRODUCE, version),
         {
             "responses": [
-                {"name": name, "partition_responses": partitions} for name, partitions in topics.items()
+                {**topic_fields(topic), "partition_responses": partitions}
+                for topic, partitions in topics.items()
             ],
             "throttle_time": 42,
             "node_endpoints": [endpoint._asdict() for endpoint in endpoints],
@@ -197,8 +220,9 @@ def test_a_response_is_what_the_general_codec_writes(version: int, count: int) -
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("topic", ["orders", "ö", "t" * 249])
-def test_the_packed_answer_is_the_general_one(version: int, topic: str) -> None:
+@pytest.mark.parametrize("name", ["orders", "ö", "t" * 249])
+def test_the_packed_answer_is_the_general_one(version: int, name: str) -> None:
+    topic = topic_in(version, name)
     outcome = ProduceOutcome(topic, 7, 0, 2**40, -1, 12)
     general = encode_response_frame(
         -5,
@@ -219,10 +243,11 @@ def test_the_packed_answer_is_the_general_one(version: int, topic: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_written_request_reads_as_it_was_meant_and_its_batches_are_not_copied(version: int) -> None:
-    batches: list[tuple[tuple[str, int], bytes | bytearray | memoryview]] = [
-        (("a", 0), memoryview(b"r" * 300)),
-        (("b", 1), b""),
-        (("a", 2), bytearray(b"s")),
+    a, b = topic_in(version, "a"), topic_in(version, "b")
+    batches: list[tuple[tuple[Topic, int], bytes | bytearray | memoryview]] = [
+        ((a, 0), memoryview(b"r" * 300)),
+        ((b, 1), b""),
+        ((a, 2), bytearray(b"s")),
     ]
     pieces = encode_produce_request(version, batches, acks=-1, timeout_ms=1_500)
     assert all(any(piece is batch for piece in pieces) for _, batch in batches)
@@ -238,7 +263,7 @@ def test_a_written_request_reads_as_it_was_meant_and_its_batches_are_not_copied(
 def outcomes_by_the_general_codec(message: Any) -> list[ProduceOutcome]:
     return [
         ProduceOutcome(
-            topic.name,
+            topic_of(topic),
             one.index,
             one.error_code,
             one.base_offset,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from springtide.wire.apis import HIGHEST_FETCH_VERSION, ApiKey
+from springtide.wire.apis import REPLICA_FETCH_VERSION, ApiKey
 from springtide.wire.compression import Buffer
 from springtide.wire.fetch_request import (
     CONSUMER_ID,
@@ -43,7 +43,7 @@ int16s = st.integers(-(2**15), 2**15 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)
 topic_ids = st.binary(min_size=16, max_size=16)
-versions = st.integers(REPLICA_STATE_SINCE - 2, HIGHEST_FETCH_VERSION)
+versions = st.integers(REPLICA_STATE_SINCE - 2, REPLICA_FETCH_VERSION)
 
 marks = st.builds(LogMark, int64s, int32s, st.lists(st.integers(0, 2**32 - 1), max_size=3).map(tuple))
 asked_partitions = st.builds(
@@ -104,14 +104,14 @@ def general_request(version: int, frame: Buffer, position: int) -> FetchRequest:
 @pytest.mark.parametrize("replica_id", [-1, 2])
 def test_bytes_after_a_request_are_a_clients_only(replica_id: int) -> None:
     message = FetchRequest(replica_id, -1, 3, 4, 5, 0, 6, 7, [], [])
-    frame = encode_fetch_request(HIGHEST_FETCH_VERSION, message) + b"abc"
+    frame = encode_fetch_request(REPLICA_FETCH_VERSION, message) + b"abc"
     rest: list[int] = []
     if replica_id == -1:
-        assert decode_fetch_request(HIGHEST_FETCH_VERSION, frame, 0, on_rest=rest.append) == message
+        assert decode_fetch_request(REPLICA_FETCH_VERSION, frame, 0, on_rest=rest.append) == message
         assert rest == [3]
     else:
         with pytest.raises(MalformedRequest):
-            decode_fetch_request(HIGHEST_FETCH_VERSION, frame, 0, on_rest=rest.append)
+            decode_fetch_request(REPLICA_FETCH_VERSION, frame, 0, on_rest=rest.append)
 
 
 TELLING_BYTES = (0, 1, 2, 3, 13, 126, 127, 128, 129, 254, 255)
@@ -136,17 +136,17 @@ def changed(message: bytes, at: list[tuple[int, int]], tail: bytes, cut: int = 0
 def test_a_request_good_or_bad_means_what_the_general_reader_says(
     request_: FetchRequest, version: int, at: list[tuple[int, int]], tail: bytes, cut: int
 ) -> None:
-    frame = changed(b"head" + encode_fetch_request(HIGHEST_FETCH_VERSION, request_), at, tail, cut)
+    frame = changed(b"head" + encode_fetch_request(REPLICA_FETCH_VERSION, request_), at, tail, cut)
     expected = outcome(general_request, version, frame, 4)
     assert outcome(decode_fetch_request, version, frame, 4) == expected
 
 
 def test_a_usual_request_with_any_byte_changed_means_what_the_general_reader_says() -> None:
     asked = FetchPartition(bytes(range(16)), 1, 2, 3, 4, 5, 6)
-    body = encode_fetch_request(HIGHEST_FETCH_VERSION, FetchRequest(1, 2, 3, 4, 5, 0, 6, 7, [asked]))
-    read = decode_fetch_request(HIGHEST_FETCH_VERSION, memoryview(body), 0)
+    body = encode_fetch_request(REPLICA_FETCH_VERSION, FetchRequest(1, 2, 3, 4, 5, 0, 6, 7, [asked]))
+    read = decode_fetch_request(REPLICA_FETCH_VERSION, memoryview(body), 0)
     assert read.partitions == [asked]
-    for version in range(REPLICA_STATE_SINCE - 1, HIGHEST_FETCH_VERSION + 1):
+    for version in range(REPLICA_STATE_SINCE - 1, REPLICA_FETCH_VERSION + 1):
         for frame in each_byte_changed(body):
             expected = outcome(general_request, version, frame, 0)
             assert outcome(decode_fetch_request, version, frame, 0) == expected
@@ -156,7 +156,7 @@ def test_a_usual_request_with_any_byte_changed_means_what_the_general_reader_say
 def test_a_usual_answer_with_any_byte_changed_means_what_the_general_reader_says(records_bytes: int) -> None:
     records = (b"\x00" * records_bytes,) if records_bytes else ()
     body = encode_fetch_response(
-        HIGHEST_FETCH_VERSION, [FetchedPartition(bytes(range(16)), 1, 0, 2, 2, 0, records)], session_id=3
+        REPLICA_FETCH_VERSION, [FetchedPartition(bytes(range(16)), 1, 0, 2, 2, 0, records)], session_id=3
     )
     message = joined(encode_response_frame(1, body, has_flexible_header=True))[4:]
     assert decode_fetch_frame(memoryview(message))[1].partitions[0].high_watermark == 2
@@ -199,9 +199,9 @@ def test_a_templates_request_is_the_general_one(
         replica_id, broker_epoch, 500, 1, 10_485_760, 0, session_id, number, [asked], [], ""
     )
     header = encode_request_header(
-        api_key=ApiKey.FETCH, api_version=HIGHEST_FETCH_VERSION, correlation_id=number, client_id=client_id
+        api_key=ApiKey.FETCH, api_version=REPLICA_FETCH_VERSION, correlation_id=number, client_id=client_id
     )
-    assert frame == encode_request_frame(header, encode_fetch_request(HIGHEST_FETCH_VERSION, message))
+    assert frame == encode_request_frame(header, encode_fetch_request(REPLICA_FETCH_VERSION, message))
 
 
 def joined(chunks: list[Chunk]) -> bytes:
@@ -236,7 +236,7 @@ def test_an_answer_is_the_general_one_and_its_records_stay_what_they_are(
         records_bytes=sum(sizes),
     )
     body = encode_fetch_response(
-        HIGHEST_FETCH_VERSION,
+        REPLICA_FETCH_VERSION,
         [FetchedPartition(topic_id, partition, 0, offset, offset, ~offset, records)],
         session_id=-number,
     )
@@ -246,9 +246,9 @@ def test_an_answer_is_the_general_one_and_its_records_stay_what_they_are(
 
 def general_answer(frame: memoryview) -> tuple[int, FetchResponse]:
     correlation_id, position = decode_response_header(
-        frame, api_key=ApiKey.FETCH, api_version=HIGHEST_FETCH_VERSION
+        frame, api_key=ApiKey.FETCH, api_version=REPLICA_FETCH_VERSION
     )
-    return correlation_id, decode_fetch_response(HIGHEST_FETCH_VERSION, frame, position)
+    return correlation_id, decode_fetch_response(REPLICA_FETCH_VERSION, frame, position)
 
 
 @given(
@@ -269,7 +269,7 @@ def test_an_answer_good_or_bad_means_what_the_general_reader_says(
     cut: int,
 ) -> None:
     body = encode_fetch_response(
-        HIGHEST_FETCH_VERSION, partitions, error_code=error_code, session_id=number, throttle_time_ms=number
+        REPLICA_FETCH_VERSION, partitions, error_code=error_code, session_id=number, throttle_time_ms=number
     )
     frame = changed(joined(encode_response_frame(number, body, has_flexible_header=True))[4:], at, tail, cut)
     assert outcome(decode_fetch_frame, frame) == outcome(general_answer, frame)

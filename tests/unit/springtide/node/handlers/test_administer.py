@@ -206,7 +206,8 @@ def test_create_partitions(version: int) -> None:
     assert [(one.name, one.error_code) for one in answer.results] == [("orders", 0), ("payments", 40)]
 
 
-def test_alter_partition_reassignments() -> None:
+@pytest.mark.parametrize("version", versions(ApiKey.ALTER_PARTITION_REASSIGNMENTS))
+def test_alter_partition_reassignments(version: int) -> None:
     fields = {
         "topics": [
             {"name": "a", "partitions": [{"partition_index": 0, "replicas": (1, 2)}]},
@@ -217,11 +218,15 @@ def test_alter_partition_reassignments() -> None:
                     {"partition_index": 4, "replicas": (2,)},
                 ],
             },
-        ]
+        ],
+        "allow_replication_factor_change": False,
     }
     way = Forwarded(DONE, AdminOutcome(error_code=85, message="none"), DONE)
-    answer = ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, fields, way)
+    answer = ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, version, fields, way)
     (call,) = way.calls
+    assert call.may_change_factor is (version == 0)
+    if version >= 1:
+        assert answer.allow_replication_factor_change is False
     assert [(one.topic, one.partition, one.replicas) for one in call.partitions] == [
         ("a", 0, (1, 2)),
         ("b", 3, None),

@@ -49,6 +49,12 @@ def test_everything_is_allowed_as_in_kafka_without_an_authorizer() -> None:
     assert answer.cluster_authorized_operations == 8096
 
 
+def test_fenced_brokers_are_told_to_who_wants_them() -> None:
+    answer = ask(2, include_fenced_brokers=True)
+    assert [(one.broker_id, one.is_fenced) for one in answer.brokers] == [(1, False), (2, True)]
+    assert [one.broker_id for one in ask(2).brokers] == [1]
+
+
 @pytest.mark.parametrize(
     ("endpoint_type", "error"),
     [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (7, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)],
