@@ -16,7 +16,7 @@ import socket
 import ssl
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -52,10 +52,10 @@ from controller.shell.engine import Engine, read_published
 from controller.shell.kazoo_meta import KazooMeta
 from controller.shell.leadership import CLUSTERS_PATH
 from controller.shell.listeners import TcpListeners
-from controller.shell.log_lines import configure_logging
 from controller.shell.meta import MetaUnavailable, SessionState
 from controller.shell.metrics import EngineCollector
 from controller.shell.published import Published
+from springtide.log_lines import configure_logging
 from springtide.tls import TlsFilesInvalid, check_server_files
 
 log = logging.getLogger("controller")
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tokens = _load_tokens(config, os.environ)
             check_access(config, has_tokens=tokens is not None)
             _check_tls_files(config)
-            configure_logging(config.log_level)
+            configure_logging(config.log_level.lower(), config.log_format)
             return anyio.run(serve, config, tokens)
         configure_logging("error")
         return anyio.run(dump_image, config, chosen.cluster, chosen.output)
@@ -162,19 +162,20 @@ def _check_tls_files(config: ControllerConfig) -> None:
 
 def _say_who_may_ask(config: ControllerConfig, tokens: Tokens | None) -> None:
     if tokens is not None:
-        log.warning("tokens=%d", len(tokens))
+        log.info("tokens_loaded tokens=%d", len(tokens))
         file = Path(config.tokens_file) if config.tokens_file else None
         if file is not None and file.stat().st_mode & stat.S_IROTH:
-            log.warning("EVERY USER of this host can read %s: chmod it", file)
+            log.warning("tokens_readable_by_every_user file=%s hint=%s", file, "chmod it")
         return
     log.warning(
-        "NO AUTHENTICATION: %s can administer every cluster through %s; --tokens-file names who may",
+        "NO AUTHENTICATION listen=%s who_may_administer=%s hint=%s",
+        config.listen,
         "every client with a certificate of --client-ca"
         if config.client_ca
         else "every user and process of this host"
         if config.is_loopback_only
         else "every client that reaches it",
-        config.listen,
+        "--tokens-file names who may",
     )
 
 
@@ -218,15 +219,14 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
     )
     server = _Server(_uvicorn_config(app, config, settings))
     _calm_the_collector()
-    log.warning("starting url=%s controller_id=%s zookeeper=%s", url, engine.controller_id, config.zookeeper)
+    log.info("starting url=%s controller_id=%s zookeeper=%s", url, engine.controller_id, config.zookeeper)
     async with anyio.create_task_group() as outermost:
         # To the very end: a second SIGTERM while parts stop must not cut them short.
         outermost.start_soon(_stop_on_signal, engine, server)
         async with anyio.create_task_group() as tasks:
             await tasks.start(meta.run)
             await tasks.start(engine.run)
-            tasks.start_soon(_migrate, config.database_url, clock)
-            tasks.start_soon(outbox.run)
+            of_sql = [outbox.run, app.state.operations.run]
             if config.audit_retention_days:
                 retention = Retention(
                     store,
@@ -234,13 +234,13 @@ async def serve(config: ControllerConfig, tokens: Tokens | None) -> int:
                     clusters=lambda: engine.clusters() if engine.role == "active" else (),
                     days=config.audit_retention_days,
                 )
-                tasks.start_soon(retention.run)
-            tasks.start_soon(app.state.operations.run)
+                of_sql.append(retention.run)
+            tasks.start_soon(_run_on_sql, config.database_url, clock, of_sql)
             await server.serve(sockets=[bound])
             engine.stand_down()
             tasks.cancel_scope.cancel()
         store.close()
-        log.warning("stopped")
+        log.info("stopped")
         outermost.cancel_scope.cancel()
     return 0
 
@@ -308,16 +308,31 @@ def _uvicorn_config(app: FastAPI, config: ControllerConfig, settings: ApiSetting
     )
 
 
+async def _run_on_sql(
+    database_url: str, clock: SystemClock, parts: Sequence[Callable[[], Coroutine[Any, Any, None]]]
+) -> None:
+    """Run what needs the tables, once they are there: a database that is just being made is no outage."""
+    await _migrate(database_url, clock)
+    async with anyio.create_task_group() as tasks:
+        for part in parts:
+            tasks.start_soon(part)
+
+
 async def _migrate(database_url: str, clock: SystemClock) -> None:
     """Bring SQL up to date, however long it takes to be there: until then operators' writes are refused, and
-    failovers go on as ever."""
+    failovers go on as ever. A first failure may be another controller that makes the same tables."""
+    level, told = logging.INFO, ""
     while True:
         try:
             await anyio.to_thread.run_sync(schema.upgrade, database_url, abandon_on_cancel=True)
         except (sa.exc.SQLAlchemyError, schema.MigrationFailed, OSError) as error:
-            log.error("database_not_ready cause=%r", cause_of(error, sa.make_url(database_url)))
+            cause = cause_of(error, sa.make_url(database_url))
+            if (level, cause) != (logging.ERROR, told):
+                log.log(level, "database_not_ready cause=%s", cause)
+                level, told = logging.ERROR, cause
             await clock.sleep_ms(MIGRATE_RETRY_MS)
         else:
+            log.info("database_ready")
             return
 
 
@@ -325,7 +340,7 @@ async def _stop_on_signal(engine: Engine, server: uvicorn.Server) -> None:
     """The first signal hands over and stops in order; the second stops waiting for requests."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for number in signals:
-            log.warning("stopping signal=%s", signal.Signals(number).name)
+            log.info("stopping signal=%s", signal.Signals(number).name)
             engine.stand_down()
             if server.should_exit:
                 server.force_exit = True

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
 from controller.core.options import ControllerOptions, PreflightLimits
+from springtide.log_lines import LOG_FORMATS, LOG_LEVELS
 
 T = TypeVar("T", str, int, bool)
 
@@ -147,7 +148,8 @@ class ControllerConfig:
     observer: bool = _option(False, "show clusters, but never stand for election")
     connections_max: int = _option(10_000, "open HTTP connections above which new ones get 503", minimum=10)
     keep_alive_s: int = _option(75, "how long an idle HTTP connection is kept", minimum=1)
-    log_level: str = _option("info", "debug, info, warning or error")
+    log_level: str = _option("info", ", ".join(LOG_LEVELS))
+    log_format: str = _option("text", "text (key=value) or json (an object a line)")
 
     @property
     def listen_address(self) -> tuple[str, int]:
@@ -306,8 +308,12 @@ def check_config(config: ControllerConfig) -> None:
         raise ConfigError("--tls-cert and --tls-key belong together: name both files or neither")
     if (config.client_ca or config.hsts_s) and not config.tls_cert:
         raise ConfigError("--client-ca and --hsts-s need TLS: add --tls-cert and --tls-key")
-    if config.log_level.lower() not in ("debug", "info", "warning", "error"):
-        raise ConfigError(f"--log-level {config.log_level!r} is not one of debug, info, warning, error")
+    for flag, value, known in (
+        ("--log-level", config.log_level.lower(), LOG_LEVELS),
+        ("--log-format", config.log_format, LOG_FORMATS),
+    ):
+        if value not in known:
+            raise ConfigError(f"{flag} {value!r} is not one of {', '.join(known)}")
     if config.broker_lease_ms < 3 * config.broker_heartbeat_interval_ms:
         raise ConfigError(
             f"--broker-lease-ms {config.broker_lease_ms} must span three heartbeats "

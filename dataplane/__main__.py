@@ -44,6 +44,7 @@ from dataplane.storage.disk import PosixDisk
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.log_dir_identity import LogDirRefused
+from springtide.log_lines import LOG_FORMATS, LOG_LEVELS, configure_logging
 from springtide.node.controller_client import Seen
 from springtide.node.controller_session import RegistrationRefused, WentBack
 from springtide.tls import TlsFilesInvalid, client_context
@@ -122,7 +123,8 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--metrics-listen", metavar="HOST:PORT", help="/metrics, /healthz, /readyz")
     serve.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="may be repeated")
     serve.add_argument("--config-file", metavar="FILE", help="a server.properties; --config wins over it")
-    serve.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    serve.add_argument("--log-level", default="info", type=str.lower, choices=LOG_LEVELS)
+    serve.add_argument("--log-format", default="text", choices=LOG_FORMATS, help="json: an object a line")
     format_ = commands.add_parser("format", help="give a data directory its identity before the first start")
     format_.add_argument("--data-dir", required=True, metavar="DIR")
     format_.add_argument("--broker-id", type=int, required=True)
@@ -136,21 +138,19 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    logging.basicConfig(
-        level=arguments.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    configure_logging(arguments.log_level, arguments.log_format)
     settings = _settings(arguments)
-    _log.info("%d files and connections may be open at a time", raise_open_files_limit())
+    _log.info("open_files_limit_raised files=%d", raise_open_files_limit())
     ports = Ports()
     data_dir = str(Path(arguments.data_dir).absolute())
     try:
         opened = open_broker(settings, ports, data_dir=data_dir, boot_id=_boot_id())
     except LogDirRefused as error:
-        print(f"dataplane: {error}; choose another --data-dir, or see what is in it", file=sys.stderr)
+        hint = "choose another --data-dir, or see what is in it"
+        _log.error("log_directory_refused path=%s cause=%s hint=%s", data_dir, error, hint)
         return EXIT_FAILED
     except (LogError, OSError) as error:
-        print(f"dataplane: {data_dir} can't be used: {error}", file=sys.stderr)
+        _log.error("log_directory_unusable path=%s cause=%s", data_dir, error)
         return EXIT_FAILED
     _calm_the_collector()
     return trio.run(_run_broker, opened)
@@ -183,9 +183,9 @@ def open_broker(settings: BrokerSettings, ports: Ports, *, data_dir: str, boot_i
         boot_id=boot_id,
         options=settings.config.topic_settings({}).log,
     )
-    _log.info("%s: last shutdown was %s", data_dir, log_dir.last_shutdown.value)
+    _log.info("log_directory_opened path=%s last_shutdown=%s", data_dir, log_dir.last_shutdown.value)
     problems = load_logs(log_dir, wall_ms=ports.clock.wall_ms)
-    _log.info("%d logs open", len(log_dir.logs))
+    _log.info("logs_open logs=%d", len(log_dir.logs))
     seen = read_seen(ports.disk, data_dir)
     return OpenedBroker(settings, ports, log_dir, problems, seen)
 
@@ -221,21 +221,21 @@ async def _run_broker(opened: OpenedBroker) -> int:
                 exit_code = EXIT_OK if await broker.shut_down() else EXIT_FAILED
                 nursery.cancel_scope.cancel()
     except* (RegistrationRefused, LogDirRefused, WentBack) as group:
-        print(f"dataplane: {_first(group)}", file=sys.stderr)
+        _log.error("broker_ends cause=%s", _first(group))
     except* OSError as group:
         address = f"{opened.settings.listen_host}:{opened.settings.listen_port}"
-        print(
-            f"dataplane: can't listen on {address}: {_first(group)}; is another broker running there?",
-            file=sys.stderr,
-        )
+        hint = "is another broker running there?"
+        _log.error("can_not_listen address=%s cause=%s hint=%s", address, _first(group), hint)
     except* LogError as group:
-        print(f"dataplane: {_first(group)}; restart it on a working disk", file=sys.stderr)
+        _log.error("broker_ends cause=%s hint=%s", _first(group), "restart it on a working disk")
     return exit_code
 
 
 async def _exit_on_second(signals: Any) -> None:
     async for number in signals:
-        _log.warning("second signal (%d): leaving at once, without a clean shutdown", number)
+        _log.warning(
+            "second_signal signal=%s consequence=%s", signal.Signals(number).name, "no clean shutdown"
+        )
         os._exit(128 + number)
 
 

@@ -17,6 +17,7 @@ from localcluster.ports import PortTaken
 from localcluster.processes import ProcessFailed, SupervisedProcess
 from localcluster.rest import RestFailed
 from localcluster.zookeeper import ZooKeeperJarsNotFound
+from springtide.log_lines import LOG_FORMATS
 
 EXIT_FAILED = 1
 EXIT_PROMISE_BROKEN = 2
@@ -93,6 +94,9 @@ def build_parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting for every broker"
     )
+    up.add_argument(
+        "--log-format", default="text", choices=LOG_FORMATS, help="of controllers and brokers (default text)"
+    )
 
     demo = commands.add_parser("demo", help="kill a leader under load and count what is left")
     demo.add_argument("--report", type=Path, default=Path("build/demo.json"), help="where the figures go")
@@ -159,6 +163,7 @@ def run_up(options: argparse.Namespace) -> None:
         controllers=options.controllers,
         zookeepers=options.zookeepers,
         broker_config=configs,
+        log_format=options.log_format,
         first_ports=first_ports,
         creates_cluster=not options.empty,
         on_progress=narrate,

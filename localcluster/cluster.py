@@ -132,6 +132,7 @@ class LocalCluster:
         brokers, controllers, zookeepers: how many to start. Ids count from 1.
         broker_config: passed to every broker as `--config KEY=VALUE`.
         controller_flags: appended to every controller's command line.
+        log_format: text or json, of what controllers and brokers log.
         force_sync: whether ZooKeeper fsyncs, see zookeeper.py.
         name: the cluster that the brokers belong to.
         first_ports: None draws free ports.
@@ -149,6 +150,7 @@ class LocalCluster:
         zookeepers: int = 1,
         broker_config: Mapping[str, str] | None = None,
         controller_flags: Sequence[str] = (),
+        log_format: str = "text",
         force_sync: bool = True,
         name: str = DEFAULT_CLUSTER,
         first_ports: FirstPorts | None = None,
@@ -159,6 +161,7 @@ class LocalCluster:
         self._brokers, self._controllers, self._zookeepers = brokers, controllers, zookeepers
         self._broker_config = dict(broker_config or {})
         self._controller_flags = tuple(controller_flags)
+        self._log_format = log_format
         self._force_sync = force_sync
         self.name = name
         self._given_directory = directory
@@ -509,6 +512,7 @@ class LocalCluster:
             *("--zookeeper", self.zookeeper.connection_string),
             *("--database-url", f"sqlite:///{self.directory / 'audit.db'}"),
             *(() if place.address == LOOPBACK else ("--allow-anonymous",)),
+            *("--log-format", self._log_format),
             *self._controller_flags,
         ]
         process = SupervisedProcess(
@@ -538,6 +542,7 @@ class LocalCluster:
             *("--metrics-listen", f"{place.address}:{metrics_port}"),
             *("--controllers", ",".join(self.controller_urls)),
             *("--data-dir", str(data_directory)),
+            *("--log-format", self._log_format),
             *configs,
         ]
         process = SupervisedProcess(

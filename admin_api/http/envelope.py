@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from admin_api.http.problems import REQUEST_ID_SCOPE_KEY, ProblemError, problem_response
 from admin_api.settings import ApiSettings
 from controller.shell.clock import ControllerClock, Ids
+from springtide.log_lines import ids_in_log
 
 _log = logging.getLogger(__name__)
 #: ASGI scope key, set by the server when it has more connections or requests than its limit.
@@ -66,9 +67,13 @@ class Envelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started_ms = self._clock.now_mono_ms()
         request_id = self._request_id(scope)
         scope[REQUEST_ID_SCOPE_KEY] = request_id
+        with ids_in_log(request_id=request_id):
+            await self._answer(scope, receive, send, request_id)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        started_ms = self._clock.now_mono_ms()
         status = 0
 
         async def send_marked(message: Message) -> None:
@@ -97,9 +102,7 @@ class Envelope:
                 response = problem_response(left, path=scope["path"], request_id=request_id)
                 await response(scope, receive, send_marked)
         except Exception:
-            _log.exception(
-                "request_failed request_id=%s method=%s path=%r", request_id, scope["method"], scope["path"]
-            )
+            _log.exception("request_failed method=%s path=%s", scope["method"], scope["path"])
             if status:
                 raise  # the answer has begun; all that is left is to close the connection
             failure = ProblemError("internal_error", "the controller failed to answer this request")

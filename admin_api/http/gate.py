@@ -59,7 +59,7 @@ class Gate:
     def _check(self, scope: Scope) -> None:
         if self._tokens is not None and not is_open(scope):
             principal = _authenticate(scope, self._tokens)
-            check_role(principal, needed_role(scope), request_id=scope.get(REQUEST_ID_SCOPE_KEY))
+            check_role(principal, needed_role(scope))
             scope[PRINCIPAL_SCOPE_KEY] = principal
         if self._settings.read_only and is_write(scope):
             method = scope["method"][:20]
@@ -86,17 +86,11 @@ def needed_role(scope: Scope) -> Role:
     return Role.OPERATOR if is_write(scope) else Role.VIEWER
 
 
-def check_role(principal: Principal, needed: Role, *, request_id: str | None) -> None:
+def check_role(principal: Principal, needed: Role) -> None:
     """Raise forbidden unless the principal has the role."""
     if principal.role.includes(needed):
         return
-    _log.warning(
-        "forbidden request_id=%s name=%s role=%s needed=%s",
-        request_id,
-        principal.name,
-        principal.role.value,
-        needed.value,
-    )
+    _log.warning("forbidden name=%s role=%s needed=%s", principal.name, principal.role.value, needed.value)
     raise ProblemError(
         "forbidden",
         f"this takes the role {needed}; the token of {principal.name} has the role {principal.role}",

@@ -51,7 +51,7 @@ class Caller:
         """Raise forbidden unless the caller has the role. For requests that need more than their method
         implies."""
         if self.principal is not None:
-            check_role(self.principal, role, request_id=self.request_id)
+            check_role(self.principal, role)
 
 
 async def caller_of(

@@ -235,7 +235,7 @@ class Writing:
             # Either nothing was done (the intent could not be written), or only the answer could not be
             # stored. In the second case the claim expires, and the next attempt finds its own id in the
             # cluster.
-            _log.warning("idempotent_answer_not_kept key=%r: %s", key, error)
+            _log.warning("idempotent_answer_not_kept key=%s cause=%s", key, error)
             if answer is None:
                 raise
         finally:
@@ -250,7 +250,7 @@ class Writing:
         try:
             await self._services.database.write(partial(idempotency.release, scope=scope, key=key))
         except (DatabaseUnavailable, DatabaseRejected) as error:
-            _log.warning("idempotency_key_not_released: %s", error)
+            _log.warning("idempotency_key_not_released cause=%s", error)
 
     async def _try(self, asked: Asked, seed: str, service: Service) -> Answer:
         """Write the intent, try the write, record the outcome. Failures that are answers are returned as

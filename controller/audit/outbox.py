@@ -98,9 +98,10 @@ class AuditOutbox:
                 self._dropped += 1
                 self._behind[change.cluster] = True
                 _log.warning(
-                    "audit queue full at %d: changes of cluster %s will be back-filled",
-                    self._changes_max,
+                    "audit_queue_full cluster=%s changes_max=%d consequence=%s",
                     change.cluster,
+                    self._changes_max,
+                    "its changes will be back-filled",
                 )
             else:
                 self._queue.append(change)
@@ -132,7 +133,7 @@ class AuditOutbox:
                 await self.flush()
             except DatabaseUnavailable as error:
                 if retry_ms == RETRY_MS_FIRST:
-                    _log.warning("audit database unavailable, %d rows wait: %s", len(self._queue), error)
+                    _log.warning("audit_waits_for_database rows=%d cause=%s", len(self._queue), error)
                 await self._clock.sleep_ms(retry_ms)
                 retry_ms = min(retry_ms * 2, RETRY_MS_MAX)
             else:
@@ -155,7 +156,7 @@ class AuditOutbox:
         except DatabaseRejected as error:
             if len(batch) == 1:
                 self._rejected += 1
-                _log.error("audit row refused for good: %s: %r", error, batch[0])
+                _log.error("audit_row_refused cause=%s row=%s", error, batch[0])
                 return
             for item in batch:  # find the one; the others keep their order
                 await self._write([item])
@@ -191,7 +192,7 @@ class AuditOutbox:
             self._behind[cluster] = was_dropping or self._behind.get(cluster, False)
             raise
         if missing:
-            _log.info("audit of cluster %s: %d rows back-filled", cluster, missing)
+            _log.info("audit_back_filled cluster=%s rows=%d", cluster, missing)
 
 
 def _append(

@@ -80,14 +80,14 @@ class Retention:
         for cluster in self._clusters():
             now_ms = self._clock.expiry_ms()
             if now_ms is None:
-                _log.warning("audit: nothing is removed while clocks disagree, or ZooKeeper's is not heard")
+                _log.warning("audit_removal_waits cause=%s", "clocks disagree, or ZooKeeper's is not heard")
                 return
             try:
                 await remove_old_rows(self._store, cluster, days=self._days, now_ms=now_ms)
             except (HistoryAltered, RemovalUnreadable) as error:
-                _log.error("audit of cluster %s: nothing is removed: %s", cluster, error)
+                _log.error("audit_removal_refused cluster=%s cause=%s", cluster, error)
             except (DatabaseUnavailable, DatabaseRejected) as error:
-                _log.warning("audit of cluster %s: removal waits: %s", cluster, error)
+                _log.warning("audit_removal_waits cluster=%s cause=%s", cluster, error)
 
 
 class _Cut(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,8 +134,8 @@ async def remove_old_rows(store: Database, cluster: str, *, days: int, now_ms: i
         if made is None:  # another controller was here
             return removals
         removals += 1
-        _log.warning(
-            "audit of cluster %s: %d rows and %d outcomes removed, up to seq %d, older than %d days",
+        _log.info(
+            "audit_rows_removed cluster=%s rows=%d outcomes=%d last_seq=%d older_than_days=%d",
             cluster,
             made.removed_rows,
             made.removed_outcomes,

@@ -212,9 +212,9 @@ class Database:
             return
         self._cause = cause
         if cause is None:
-            _log.warning("database_takes_writes_again")
+            _log.info("database_takes_writes_again")
         else:
-            _log.error("database_refuses_writes cause=%r", cause)
+            _log.error("database_refuses_writes cause=%s", cause)
 
 
 def _transact(engine: sa.Engine, work: Callable[[sa.Connection], T]) -> T:

@@ -29,7 +29,16 @@ from controller.contract.errors import ControllerError
 from controller.contract.lag_report import PartitionLag
 from controller.contract.partition_state import PartitionKey
 from controller.contract.session import HeartbeatResponse
-from controller.core.effects import Alarm, AlarmKey, ClearAlarm, Effect, MoreAlarms, Note, ProbeBroker
+from controller.core.effects import (
+    Alarm,
+    AlarmCode,
+    AlarmKey,
+    ClearAlarm,
+    Effect,
+    MoreAlarms,
+    Note,
+    ProbeBroker,
+)
 from controller.core.events import (
     BrokerApplied,
     BrokerProvenDead,
@@ -52,6 +61,7 @@ from controller.shell.metadata_store import ClusterStore, Conflict, Fenced
 from controller.shell.outcomes import MetadataWentBack, NotActive, OutcomeUnknown, Overloaded
 from controller.shell.published import PersistedChange, Published, observe, render
 from controller.shell.timekeeper import Timekeeper
+from springtide.log_lines import current_ids, ids_in_log
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +81,19 @@ PROBE_PAUSES_MS: Final = (0, 2, 5, 10, 20, 50, 100)
 REACH_PAUSES_MS: Final = (0, 20, 100, 500, 2_000, 10_000)
 #: Alarms of one kind, raised by one event, that get a log line each.
 ALARM_LINES_PER_STEP_MAX: Final = 5
+#: What goes on until a person ends it; other alarms end by themselves, or lose nothing meanwhile.
+ALARMS_THAT_NEED_A_PERSON: Final = frozenset(
+    {
+        AlarmCode.METADATA_WENT_BACK,
+        AlarmCode.PARTITION_LEADERLESS,
+        AlarmCode.PARTITION_BELOW_MIN_ISR,
+        AlarmCode.LOG_MISSING,
+        AlarmCode.LOG_SHORT,
+        AlarmCode.STORAGE_ERROR,
+        AlarmCode.LOG_DIRS_OFFLINE,
+        AlarmCode.DUPLICATE_BROKER,
+    }
+)
 #: Changes that wait to be rendered for the audit.
 AUDIT_FEED_MAX: Final = 400_000
 
@@ -93,10 +116,11 @@ class ReportedLag(NamedTuple):
 class _Waiting:
     """A step whose records wait to be persisted, or whose reply waits for those before it."""
 
-    __slots__ = ("_done", "error", "step")
+    __slots__ = ("_done", "error", "ids", "step")
 
     def __init__(self, step: Step) -> None:
         self.step = step
+        self.ids = current_ids()
         self.error: Exception | None = None
         self._done = anyio.Event()
 
@@ -172,7 +196,7 @@ class ClusterDriver:
         that the cluster is here."""
         orphans = self._store.orphans()
         if orphans:
-            log.warning("orphan_topics_removed cluster=%s topics=%d", self.cluster, len(orphans))
+            log.info("orphan_topics_removed cluster=%s topics=%d", self.cluster, len(orphans))
             await self._persist_or_resign(orphans)
         speculative = ClusterImage()
         for done, (record, number) in enumerate(self._store.records()):
@@ -222,6 +246,11 @@ class ClusterDriver:
         is_recovery = isinstance(event, RecoverMetadata)
         if self.machine.went_back is not None and isinstance(event, OperatorEvent) and not is_recovery:
             raise MetadataWentBack(self.cluster, self.machine.went_back)
+        with ids_in_log(operation_id=event.operation_id if isinstance(event, OperatorEvent) else None):
+            return await self._take(event)
+
+    async def _take(self, event: Event) -> Reply | None:
+        """Step the event, and wait until what it rests on is persisted."""
         step = self._step(event)
         if isinstance(step.reply, MetadataRecovered) and step.records:
             self._store.begin_history(step.reply.records_min)
@@ -267,7 +296,7 @@ class ClusterDriver:
             step = self.machine.step(event, now_ms)
         except Exception as error:
             # A fault of ours. What the machine holds now is not known; what ZooKeeper holds is whole.
-            log.exception("step_failed cluster=%s event=%s", self.cluster, type(event).__name__)
+            log.exception("step_failed cluster=%s step=%s", self.cluster, type(event).__name__)
             self._term.resign(f"the machine of cluster {self.cluster!r} failed")
             raise NotActive(None) from error
         deadline_ms = self.machine.next_deadline_ms()
@@ -322,7 +351,8 @@ class ClusterDriver:
                 raise
             self._is_persisting = False
             for waiting in batch:
-                self._carry_out(waiting.step.effects)
+                with ids_in_log(**waiting.ids):
+                    self._carry_out(waiting.step.effects)
                 waiting.release()
 
     def _fail_waiting(self, batch: Iterable[_Waiting]) -> None:
@@ -372,7 +402,7 @@ class ClusterDriver:
         except Fenced as error:
             raise self._resigned(f"another controller took over: {error}") from error
         except Conflict as error:
-            log.error("metadata_conflict cluster=%s detail=%r", self.cluster, str(error))
+            log.error("metadata_conflict cluster=%s detail=%s", self.cluster, str(error))
             raise self._resigned(f"ZooKeeper holds something unexpected: {error}") from error
 
     def _resigned(self, reason: str) -> Resigned:
@@ -413,40 +443,48 @@ class ClusterDriver:
     # -- effects --
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
-        alarms: dict[str, int] = {}
+        alarms: dict[tuple[AlarmCode, bool], int] = {}
         for effect in effects:
             match effect:
                 case ProbeBroker():
                     self._start_probe(effect, pauses_ms=(0,))
                 case Alarm(key=key, detail=detail):
-                    if self._may_log_alarm(alarms, key.code):
-                        about = _spell_key(key)
-                        log.error(
-                            "alarm cluster=%s code=%s %s detail=%r", self.cluster, key.code, about, detail
+                    if self._may_log_alarm(alarms, key.code, is_cleared=False):
+                        self._log_about(
+                            _alarm_level(key.code), "alarm", code=key.code, **_named(key), detail=detail
                         )
                 case ClearAlarm(key=key):
-                    if self._may_log_alarm(alarms, f"{key.code} cleared"):
-                        log.warning(
-                            "alarm_cleared cluster=%s code=%s %s", self.cluster, key.code, _spell_key(key)
-                        )
+                    if self._may_log_alarm(alarms, key.code, is_cleared=True):
+                        self._log_about(logging.INFO, "alarm_cleared", code=key.code, **_named(key))
                 case MoreAlarms(code=code, is_cleared=is_cleared, count=count):
-                    what = "cleared" if is_cleared else "raised"
-                    log.error("alarms cluster=%s code=%s %s_besides=%d", self.cluster, code, what, count)
+                    self._log_alarms(code, is_cleared=is_cleared, besides=count)
                 case Note(code=code, detail=detail, fields=fields):
-                    rendered = " ".join(f"{name}={value}" for name, value in sorted(fields.items()))
-                    log.info("%s cluster=%s %s detail=%r", code, self.cluster, rendered, detail)
+                    self._log_about(logging.INFO, code, **dict(sorted(fields.items())), detail=detail)
                 case _:
                     assert_never(effect)
-        for what, count in alarms.items():
+        for (code, is_cleared), count in alarms.items():
             if count > ALARM_LINES_PER_STEP_MAX:
-                log.error("alarms cluster=%s code=%s count=%d", self.cluster, what, count)
+                self._log_alarms(code, is_cleared=is_cleared, count=count)
 
     @staticmethod
-    def _may_log_alarm(counts: dict[str, int], what: str) -> bool:
+    def _may_log_alarm(
+        counts: dict[tuple[AlarmCode, bool], int], code: AlarmCode, *, is_cleared: bool
+    ) -> bool:
         """One report may tell of thousands of replicas: the log gets the first few and their number, REST has
         them all."""
-        counts[what] = counts.get(what, 0) + 1
-        return counts[what] <= ALARM_LINES_PER_STEP_MAX
+        counts[code, is_cleared] = counts.get((code, is_cleared), 0) + 1
+        return counts[code, is_cleared] <= ALARM_LINES_PER_STEP_MAX
+
+    def _log_alarms(self, code: AlarmCode, *, is_cleared: bool, **how_many: int) -> None:
+        if is_cleared:
+            self._log_about(logging.INFO, "alarms_cleared", code=code, **how_many)
+        else:
+            self._log_about(_alarm_level(code), "alarms", code=code, **how_many)
+
+    def _log_about(self, level: int, event: str, **fields: str | int) -> None:
+        """Log an effect. Its names are the core's own words, never a client's."""
+        names = "".join(f" {name}=%s" for name in fields)
+        log.log(level, f"{event} cluster=%s{names}", self.cluster, *fields.values())
 
     def on_session_closed(self, broker_id: int, broker_epoch: int) -> None:
         """The broker's open poll ended on its side: it stopped waiting, or it is dead. Its listener knows."""
@@ -484,13 +522,12 @@ class ClusterDriver:
                 self._reached[probe.broker_id] = probe.broker_epoch
                 return
         log.warning(
-            "broker_out_of_reach cluster=%s broker_id=%d address=%s:%d answer=%s "
-            "consequence='its death will be noticed by its silence only'",
+            "broker_out_of_reach cluster=%s broker_id=%d address=%s answer=%s consequence=%s",
             self.cluster,
             probe.broker_id,
-            probe.host,
-            probe.port,
+            f"{probe.host}:{probe.port}",
             answer.value,
+            "its death will be noticed by its silence only",
         )
 
     def _start_probe(self, probe: ProbeBroker, *, pauses_ms: tuple[int, ...]) -> None:
@@ -511,7 +548,9 @@ class ClusterDriver:
                     break
             else:
                 return
-            log.warning(
+            row = self.published.image.brokers.get(probe.broker_id)
+            log.log(
+                logging.INFO if row is not None and row.shutting_down else logging.WARNING,
                 "broker_proven_dead cluster=%s broker_id=%d broker_epoch=%d",
                 self.cluster,
                 probe.broker_id,
@@ -525,7 +564,7 @@ class ClusterDriver:
                 )
             )
         except (NotActive, Overloaded, OutcomeUnknown) as error:
-            log.warning("death_not_reported cluster=%s reason=%r", self.cluster, str(error))
+            log.warning("death_not_reported cluster=%s reason=%s", self.cluster, str(error))
         finally:
             self._probing.pop((probe.broker_id, probe.broker_epoch), None)
 
@@ -580,6 +619,10 @@ class ClusterDriver:
             await anyio.lowlevel.checkpoint()
 
 
-def _spell_key(key: AlarmKey) -> str:
+def _alarm_level(code: AlarmCode) -> int:
+    return logging.ERROR if code in ALARMS_THAT_NEED_A_PERSON else logging.WARNING
+
+
+def _named(key: AlarmKey) -> dict[str, str | int]:
     parts = (("topic_id", key.topic_id), ("partition", key.partition), ("broker_id", key.broker_id))
-    return " ".join(f"{name}={value}" for name, value in parts if value is not None)
+    return {name: value for name, value in parts if value is not None}

@@ -295,7 +295,7 @@ class Engine:
         except MetaUnavailable as error:
             term.resign("a created cluster could not be read")
             raise OutcomeUnknown(str(error)) from error
-        log.warning("cluster_created cluster=%s cluster_id=%s actor=%s", name, record.cluster_id, actor)
+        log.info("cluster_created cluster=%s cluster_id=%s actor=%s", name, record.cluster_id, actor)
 
     async def recover_metadata(self, cluster: str, event: RecoverMetadata) -> MetadataRecovered | Refusal:
         """Persist what the machine rebuilt, then end the term under a controller epoch that the next one
@@ -439,7 +439,7 @@ class Engine:
             self._serving = term
             self._copies = {}
             self._has_copies = False
-            log.warning(
+            log.info(
                 "active controller_epoch=%d clusters=%d load_ms=%d",
                 term.controller_epoch,
                 len(self._drivers),
@@ -472,11 +472,11 @@ class Engine:
         store = ClusterStore(meta=self._meta, clock=self._clock, ids=self._ids, cluster=cluster)
         try:
             if not await store.load():
-                log.error("cluster_incomplete cluster=%s detail='it has no head'", cluster)
+                log.error("cluster_incomplete cluster=%s detail=%s", cluster, "it has no head")
                 return
         except MetadataCorrupt as error:
             # The others must go on. No controller serves this one until its znodes are repaired.
-            log.error("cluster_corrupt cluster=%s detail=%r", cluster, str(error))
+            log.error("cluster_corrupt cluster=%s detail=%s", cluster, str(error))
             return
         driver = ClusterDriver(
             store=store,
@@ -502,7 +502,7 @@ class Engine:
                 else:
                     await self._tell_standbys(self._serving)
             except MetaUnavailable as error:
-                log.debug("standby_refresh_failed detail=%r", str(error))
+                log.debug("standby_refresh_failed detail=%s", str(error))
             await self._clock.sleep_ms(STANDBY_REFRESH_MS)
 
     async def _tell_standbys(self, term: Term) -> None:
@@ -540,7 +540,7 @@ async def read_published(
         if not await store.load():
             return None
     except MetadataCorrupt as error:
-        log.error("cluster_corrupt cluster=%s detail=%r", cluster, str(error))
+        log.error("cluster_corrupt cluster=%s detail=%s", cluster, str(error))
         return None
     head = await meta.get(head_path(cluster))
     if head is None or head.version != store.head_version:

@@ -249,8 +249,9 @@ class KazooMeta:
             client._session_id, client._session_passwd, client.last_zxid = kept
             raise
         log.error(
-            "zookeeper_went_back zxid_seen=%#x consequence='a new session; what it forgot is not known here'",
-            kept[2],
+            "zookeeper_went_back zxid_seen=%s consequence=%s",
+            f"{kept[2]:#x}",
+            "a new session; what it forgot is not known here",
         )
         return timeouts
 

@@ -216,9 +216,7 @@ class Leadership:
                     self.term = None
                     self.active = None
                     term.resign("the controller stops")
-                    log.warning(
-                        "resigned controller_epoch=%d reason=%r", term.controller_epoch, term.end_reason
-                    )
+                    log.info("resigned controller_epoch=%d reason=%s", term.controller_epoch, term.end_reason)
                     with anyio.CancelScope(shield=True), self._clock.timeout_ms(GOODBYE_TIMEOUT_MS):
                         await self._withdraw(term)
                 await self._clock.sleep_ms(RETRY_PAUSE_MS)
@@ -248,7 +246,7 @@ class Leadership:
             try:
                 term = await self._try_claim()
             except MetaUnavailable as error:
-                log.info("election_waits reason=%r", str(error))
+                log.info("election_waits reason=%s", str(error))
                 self.active = None
                 await self._connected()
                 await self._clock.sleep_ms(RETRY_PAUSE_MS)
@@ -308,7 +306,7 @@ class Leadership:
                 return None
             case Unknown(detail):
                 # The next round reads the claim: if it is ours, `_recognise` takes it up.
-                log.warning("claim_outcome_unknown controller_epoch=%d detail=%r", epoch, detail)
+                log.info("claim_outcome_unknown controller_epoch=%d detail=%s", epoch, detail)
                 raise MetaUnavailable(detail)
 
     async def _recognise(self, claim: ClaimRow, node: Node) -> Term | None:
@@ -340,7 +338,7 @@ class Leadership:
         else:
             term.prove(sent_ms)
         self.active = _holder(claim)
-        log.warning("elected controller_epoch=%d url=%s", claim.controller_epoch, claim.url)
+        log.info("elected controller_epoch=%d url=%s", claim.controller_epoch, claim.url)
         return term
 
     async def _ensure_paths(self) -> None:
@@ -380,7 +378,7 @@ class Leadership:
 
             async def bury() -> None:
                 if await self._is_holder_dead(claim):
-                    log.warning("active_proven_dead url=%s", claim.url)
+                    log.info("active_proven_dead url=%s", claim.url)
                     # By version and path only this claim can be meant: a later one is a new znode, and its
                     # version is 0 as well, so the zxid is compared first.
                     current = await self._meta.get_synced(ACTIVE_PATH)
@@ -392,7 +390,7 @@ class Leadership:
             try:
                 await notice()
             except MetaUnavailable as error:  # Not through the task group, which would wrap it.
-                log.info("standby_rechecks reason=%r", str(error))
+                log.info("standby_rechecks reason=%s", str(error))
                 tasks.cancel_scope.cancel()
 
     async def _is_holder_dead(self, claim: ClaimRow) -> bool:
@@ -487,4 +485,4 @@ async def _swallow_unavailable(act: Callable[[], Awaitable[None]]) -> None:
     try:
         await act()
     except MetaUnavailable as error:
-        log.info("zookeeper_unavailable detail=%r", str(error))
+        log.info("zookeeper_unavailable detail=%s", str(error))

@@ -356,7 +356,7 @@ class ClusterStore:
             case Rejected(index, reason, detail):
                 raise Conflict(f"{reason} at {write.operations[index]!r:.200}: {detail}")
             case Unknown(detail):
-                log.warning("write_outcome_unknown cluster=%s detail=%r", self.cluster, detail)
+                log.info("write_outcome_unknown cluster=%s detail=%s", self.cluster, detail)
                 return await self._resume(in_flight, term)
 
     async def _resume(self, in_flight: deque[tuple[_Write, PendingWrite, int]], term: Term) -> int | None:
@@ -367,7 +367,7 @@ class ClusterStore:
             )  # All have been answered or lost; nothing of ours is on its way after this.
         last = await self._last_write_id()
         applied = next((i for i, (write, _, _) in enumerate(in_flight) if write.write_id == last), -1)
-        log.warning("write_read_back cluster=%s applied=%d of=%d", self.cluster, applied + 1, len(in_flight))
+        log.info("write_read_back cluster=%s applied=%d of=%d", self.cluster, applied + 1, len(in_flight))
         number: int | None = None
         for _ in range(applied + 1):
             number = in_flight.popleft()[0].record_number

@@ -92,7 +92,7 @@ class Asides:
             records = log.read(fetch_offset, max_bytes=max_bytes, at_least_one=at_least_one)
         except (CorruptLog, OSError) as error:
             self._open.pop(name)
-            _log.error("can't read %s: %s", log.path, error)
+            _log.error("set_aside_log_unreadable path=%s cause=%s", log.path, error)
             return FetchResult(_error_code(error))
         return FetchResult(
             ErrorCode.NONE,
@@ -147,7 +147,7 @@ def _open_blocking(disk: Disk, directory: str, name: str) -> AsideLog | ErrorCod
     except FileNotFoundError:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     except (CorruptLog, OSError) as error:
-        _log.error("can't open the copy %s: %s", name, error)
+        _log.error("copy_unreadable name=%s cause=%s", name, error)
         return _error_code(error)
 
 
@@ -157,9 +157,13 @@ def _error_code(error: CorruptLog | OSError) -> ErrorCode:
 
 def _list_blocking(disk: Disk, directory: str) -> Listed:
     try:
-        found = list_aside(disk, directory, on_corrupt=lambda corrupt: _log.error("%s", corrupt))
+        found = list_aside(
+            disk,
+            directory,
+            on_corrupt=lambda corrupt: _log.error("copy_description_corrupt cause=%s", corrupt),
+        )
         data = directory.rpartition("/")[0]
         return Listed(tuple(found), disk.free_bytes(data), disk.total_bytes(data))
     except OSError as error:
-        _log.error("can't list %s: %s", directory, error)
+        _log.error("copies_not_listed directory=%s cause=%s", directory, error)
         return Listed(failure=str(error))

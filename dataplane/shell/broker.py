@@ -414,7 +414,7 @@ class StorageBroker:
                 nursery.start_soon(self._scrubber.run)
                 if self._status is not None:
                     nursery.start_soon(self._status.serve)
-                    _log.info("metrics on http://%s:%d/metrics", *self._status.address)
+                    _log.info("metrics_served url=%s", "http://{}:{}/metrics".format(*self._status.address))
                 nursery.start_soon(self.session.run)
                 nursery.start_soon(self._preflight.run)
                 self._has_begun.set()
@@ -429,11 +429,11 @@ class StorageBroker:
     async def _serve_when_alone(self) -> None:
         await self.session.may_listen.wait()
         _log.info(
-            "broker %d of cluster %s serves the Kafka protocol on %s:%d, advertised as %s:%d",
-            self.settings.broker_id,
+            "serving_kafka cluster=%s broker_id=%d address=%s advertised=%s",
             self.settings.cluster,
-            *self.server.address,
-            *self._advertised(self.server.address),
+            self.settings.broker_id,
+            "{}:{}".format(*self.server.address),
+            "{}:{}".format(*self._advertised(self.server.address)),
         )
         await self.server.serve()
 
@@ -445,17 +445,17 @@ class StorageBroker:
         deadline_ms = self.settings.config.number("controlled.shutdown.timeout.ms")
         self.session.begin_shutdown()
         if self.session.broker_epoch >= 0:
-            _log.info("shutting down: asking the controller to move %d leaderships", self._leader_count())
+            _log.info("shutting_down leaderships=%d", self._leader_count())
             with self._ports.clock.timeout_ms(deadline_ms) as scope:
                 await self.session.may_shut_down.wait()
             if scope.cancelled_caught:
                 _log.warning(
-                    "leaving after %d ms without leave: %d leaderships could not be moved",
+                    "leaving_without_leave waited_ms=%d leaderships=%d",
                     deadline_ms,
                     self.session.remaining_leaderships or self._leader_count(),
                 )
         else:
-            _log.info("shutting down: never registered, so there is no controller to ask for leave")
+            _log.info("shutting_down_unregistered")
         self.fetchers.stop()
         self.server.stop_serving()
         self._maintenance.stop()
@@ -463,7 +463,7 @@ class StorageBroker:
         self._scrubber.stop()
         high_watermarks = {hosted.key: hosted.replica.high_watermark for hosted in self.table}
         is_clean = await self.directory.close_cleanly(high_watermarks)
-        _log.info("everything is on disk%s", "" if is_clean else ", but no clean-shutdown marker was written")
+        _log.log(logging.INFO if is_clean else logging.WARNING, "stopped is_clean=%s", is_clean)
         return is_clean
 
     def _leader_count(self) -> int:

@@ -71,12 +71,16 @@ def load_logs(log_dir: LogDir, *, wall_ms: Callable[[], int]) -> Sequence[Replic
     Raises LogError."""
     problems = _load_logs(log_dir, wall_ms)
     if log_dir.is_refuted:
-        _log.error("%s: not all that the last process wrote is here: a machine crash", log_dir.path)
+        _log.warning(
+            "machine_crash_found path=%s cause=%s",
+            log_dir.path,
+            "not all that the last process wrote is here",
+        )
         log_dir.begin_anew()
         problems += _load_logs(log_dir, wall_ms)
     log_dir.finish_loading()
     for problem in log_dir.problems:
-        _log.warning("%s", problem)
+        _log.warning("log_directory_problem detail=%s", problem)
     return problems
 
 
@@ -88,7 +92,7 @@ def _load_logs(log_dir: LogDir, wall_ms: Callable[[], int]) -> list[ReplicaProbl
         if isinstance(entry, DamagedLog):
             why = f"damaged: {entry.reason}"
             moved = log_dir.quarantine_directory(entry.directory, why=why, now_ms=wall_ms())
-            _log.error("%s is damaged: %s; set aside as %s", name, entry.reason, moved)
+            _log.error("log_damaged log=%s cause=%s set_aside_as=%s", name, entry.reason, moved)
             problems.append(
                 ReplicaProblem(
                     topic_id=entry.partition.topic_id,
@@ -100,29 +104,29 @@ def _load_logs(log_dir: LogDir, wall_ms: Callable[[], int]) -> list[ReplicaProbl
                 )
             )
         elif isinstance(entry, StrayDirectory):
-            _log.warning("%s is no partition: %s", name, entry.reason)
+            _log.warning("stray_directory name=%s cause=%s", name, entry.reason)
         else:
             report = entry.report
             if report.cut_bytes:
                 _log.warning(
-                    "%s: cut %d bytes behind offset %d (%s)",
+                    "log_tail_cut log=%s bytes=%d log_end_offset=%d cause=%s",
                     name,
                     report.cut_bytes,
                     report.log_end_offset,
                     report.cut_reason,
                 )
             for note in report.notes:
-                _log.info("%s: %s", name, note)
+                _log.info("log_recovered log=%s detail=%s", name, note)
             if report.missing is not None:
                 problems.append(_missing(entry.log.partition, *report.missing))
         if number % LOADED_LOGGED_EVERY == 0:
-            _log.info("opened %d of %d logs", number, len(names))
+            _log.info("opening_logs opened=%d of=%d", number, len(names))
     return problems
 
 
 def _missing(partition: PartitionId, log_end_offset: int, high_watermark: int) -> ReplicaProblem:
     detail = f"ends at {log_end_offset} after a machine crash, {high_watermark} was known to be committed"
-    _log.error("%s-%d %s", partition.topic, partition.partition, detail)
+    _log.error("log_short topic=%s partition=%d detail=%s", partition.topic, partition.partition, detail)
     return ReplicaProblem(
         topic_id=partition.topic_id,
         partition=partition.partition,
@@ -238,8 +242,8 @@ class DataDirectory:
             )
             if isinstance(written, NotWritten):
                 return written.reason
-            _log.warning(
-                "%s-%d: wrote offsets %d to %d aside as %s (%s)",
+            _log.info(
+                "divergence_kept topic=%s partition=%d first_offset=%d next_offset=%d path=%s cause=%s",
                 hosted.topic,
                 hosted.partition,
                 effect.first_offset,
@@ -337,7 +341,9 @@ class DataDirectory:
             topic_state=topic_state,
         )
         moved = await self._threads.run(quarantine)
-        _log.warning("set %s-%d aside as %s: %s", log.partition.topic, key[1], moved, reason)
+        _log.warning(
+            "log_set_aside topic=%s partition=%d path=%s cause=%s", log.partition.topic, key[1], moved, reason
+        )
 
     def set_aside(self) -> Sequence[SetAsideLog]:
         """Return all that is in quarantine."""
@@ -347,7 +353,10 @@ class DataDirectory:
         """Bring the log back from quarantine. None: it is not what was set aside, and stays there."""
         take_up = partial(self.log_dir.take_up, key, now_ms=self._clock.wall_ms())
         log = await self._threads.run(take_up)
-        _log.warning("%s-%d is %s", *key, "not what was set aside" if log is None else "taken up again")
+        if log is None:
+            _log.warning("log_not_taken_up topic_id=%s partition=%d cause=%s", *key, "not what was set aside")
+        else:
+            _log.info("log_taken_up topic_id=%s partition=%d", *key)
         return log
 
     # Registration, checkpoints, the clean stop
@@ -367,9 +376,10 @@ class DataDirectory:
         )
         if not self.log_dir.is_mount_marked:
             _log.warning(
-                "%s: this kernel or file system can't prove that what a killed process wrote is still there: "
-                "after each stop that is not clean this broker gives up its seats, as after a power loss",
+                "kills_look_like_power_losses path=%s cause=%s consequence=%s",
                 self.log_dir.path,
+                "this kernel or file system can't prove that what a killed process wrote is still there",
+                "after each stop that is not clean this broker gives up its seats",
             )
 
     def start_saving_seen(self, seen: Seen) -> None:
@@ -400,7 +410,7 @@ class DataDirectory:
         try:
             return read_whole(self._disk, path, bytes_max=CHECKPOINT_BYTES_MAX) or b""
         except OSError as error:
-            _log.warning("%s: %s", path, error)
+            _log.warning("scrub_progress_unreadable path=%s cause=%s", path, error)
             return b""
 
     def write_scrub_progress(self, encoded: bytes) -> None:

@@ -112,23 +112,23 @@ class Maintenance:
         if self._directory.failure is not None:
             self.on_storage_error(str(error))
             return
-        _log.error("%s-%d: %s", hosted.topic, hosted.partition, error)
+        _log.error("log_failed topic=%s partition=%d cause=%s", hosted.topic, hosted.partition, error)
         self._table.on_storage_failure(lambda other: other is hosted, str(error))
 
     def on_storage_error(self, detail: str) -> None:
         """The first failed write or fsync ends the directory for this process's life."""
         failure = self._directory.failure
         if failure is None:
-            _log.error("storage error of one log: %s", detail)
+            _log.error("log_failed cause=%s", detail)
             return
         if self._reported_failure:
             return
         self._reported_failure = True
-        _log.critical(
-            "log directory %s failed: %s; its replicas are offline until this process is restarted "
-            "on a working disk",
+        _log.error(
+            "log_directory_failed path=%s cause=%s consequence=%s",
             self._directory.log_dir.path,
             failure,
+            "its replicas are offline until this process is restarted on a working disk",
         )
         self._table.on_storage_failure(lambda _hosted: True, failure)
 
@@ -157,7 +157,7 @@ class Maintenance:
                 self._counters.loop_stalls += 1
                 self._counters.loop_stall_ms_max = max(self._counters.loop_stall_ms_max, late_ms)
                 if late_ms >= STALL_LOGGED_MS_MIN:
-                    _log.warning("the loop was blocked for %d ms", late_ms)
+                    _log.warning("loop_held ms=%d", late_ms)
 
     # Disk work
 
@@ -180,7 +180,12 @@ class Maintenance:
             try:
                 detached = self._detach_expired(hosted)
                 if detached:
-                    _log.info("%s-%d: deleting %d files", hosted.topic, hosted.partition, len(detached))
+                    _log.info(
+                        "segments_deleted topic=%s partition=%d files=%d",
+                        hosted.topic,
+                        hosted.partition,
+                        len(detached),
+                    )
                     await self._in_thread(partial(hosted.log.unlink_detached, detached))
             except LogError as error:
                 self._on_log_error(hosted, error)
@@ -213,7 +218,12 @@ class Maintenance:
                 continue
             expired = log.producers.expire(now_ms=expiry_ms, expiration_ms=expiration_ms)
             if expired:
-                _log.info("%s-%d: forgot %d idle producers", hosted.topic, hosted.partition, expired)
+                _log.info(
+                    "idle_producers_forgotten topic=%s partition=%d producers=%d",
+                    hosted.topic,
+                    hosted.partition,
+                    expired,
+                )
 
     async def seal_idle(self) -> None:
         await self._directory.seals.seal_idle(self._table)

@@ -385,7 +385,9 @@ class PartitionTable:
         """
         doomed = [hosted for hosted in self if hosted.topic_id == topic_id]
         for number, hosted in enumerate(doomed, start=1):
-            _log.info("deleting %s-%d (%s)", hosted.topic, hosted.partition, topic_id)
+            _log.info(
+                "log_deleted topic=%s partition=%d topic_id=%s", hosted.topic, hosted.partition, topic_id
+            )
             self._forget(hosted)
             await self._discard(hosted.log)
             await self.take_turn(number)
@@ -434,7 +436,7 @@ class PartitionTable:
         """Log that files stay on a disk that failed. The replica is removed here all the same; the next
         process, on a working disk, sets aside the logs that no state mentions.
         """
-        _log.error("%s stays where it is: %s", log.directory, error)
+        _log.error("log_left_behind directory=%s cause=%s", log.directory, error)
 
     def _forget(self, hosted: HostedPartition) -> None:
         self.run_effects(hosted, hosted.replica.on_deleted())
@@ -463,12 +465,14 @@ class PartitionTable:
         for key in [key for key in self._found if key not in mentioned]:
             log = self._found.pop(key)
             topic = log.partition.topic
-            _log.warning("quarantining %s-%d (%s): the controller does not know it", topic, key[1], key[0])
+            _log.warning("log_unknown_to_controller topic=%s partition=%d topic_id=%s", topic, key[1], key[0])
             await self._quarantine(log, "not in the controller's full state")
         for key in [key for key in self.creator.pending.wanted if key not in mentioned]:
             self.creator.pending.give_up(key)
         for hosted in [hosted for hosted in self if hosted.key not in mentioned]:
-            _log.warning("quarantining %s-%d: not in the full state", hosted.topic, hosted.partition)
+            _log.warning(
+                "replica_unknown_to_controller topic=%s partition=%d", hosted.topic, hosted.partition
+            )
             state, high_watermark = hosted.replica.state, hosted.replica.high_watermark
             self._forget(hosted)
             await self._quarantine(
@@ -546,7 +550,13 @@ class PartitionTable:
                         self._store.start_disowning()
                 case Remark(text=text, is_warning=is_warning):
                     level = logging.WARNING if is_warning else logging.INFO
-                    _log.log(level, "%s-%d: %s", hosted.topic, hosted.partition, text)
+                    _log.log(
+                        level,
+                        "replica_remark topic=%s partition=%d detail=%s",
+                        hosted.topic,
+                        hosted.partition,
+                        text,
+                    )
                 case _:
                     assert_never(effect)
 
@@ -725,7 +735,13 @@ class PartitionTable:
 
 
 def _failure(state: PartitionState, code: str, detail: str) -> ApplyFailure:
-    _log.error("%s-%d: %s: %s", state.topic, state.partition, code, detail)
+    _log.error(
+        "state_not_applied topic=%s partition=%d code=%s detail=%s",
+        state.topic,
+        state.partition,
+        code,
+        detail,
+    )
     return ApplyFailure(
         topic_id=state.topic_id,
         partition=state.partition,

@@ -122,7 +122,7 @@ class Preflight:
         try:
             await self._client.preflight(report)
         except ControllerUnavailable as error:
-            _log.info("no controller takes what was found before brokers are added: %s", error)
+            _log.info("preflight_not_reported cause=%s", error)
 
     async def _try_disk(self) -> DiskFigures:
         """The disk of a broker that serves already has better things to do than flushing for us."""

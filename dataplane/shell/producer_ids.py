@@ -75,13 +75,13 @@ class ProducerIds:
                 try:
                     response = await self._allocate()
                 except ControllerUnavailable as error:
-                    _log.warning("no producer ids from the controller: %s", error)
+                    _log.info("producer_ids_refused cause=%s", error)
                     continue
                 if response.error is ControllerError.NONE and response.count > 0:
                     first = response.first_producer_id
                     self._blocks.append(range(first, first + response.count))
                     break
-                _log.warning("no producer ids from the controller: %s", response.error)
+                _log.info("producer_ids_refused cause=%s", response.error)
         finally:
             self._is_allocating = False
             waiters, self._waiters = self._waiters, []

@@ -331,7 +331,7 @@ class LeaderFetcher:
         if not self._is_waiting_for_answer:
             return
         if now_ms - self._asked_ms > self._fetchers.silence_ms_max:
-            _log.warning("leader %d has not answered for %d ms", self._leader_id, now_ms - self._asked_ms)
+            _log.info("leader_silent leader_id=%d ms=%d", self._leader_id, now_ms - self._asked_ms)
             self._close_channel()
         elif self._hurried_ms is not None and now_ms - self._hurried_ms > HURRY_MS_MAX:
             self._is_given_up = True
@@ -440,7 +440,9 @@ class LeaderFetcher:
         if self._is_stopped:
             return
         if self._was_connected:
-            _log.info("lost leader %d: %s; trying again", self._leader_id, str(error) or type(error).__name__)
+            _log.info(
+                "leader_lost leader_id=%d cause=%s", self._leader_id, str(error) or type(error).__name__
+            )
             self._was_connected = False
             self._fetchers.view.on_leader_lost(self._leader_id, self._fetchers.clock.mono_ms())
         self._wake = trio.Event()
@@ -514,7 +516,7 @@ class LeaderFetcher:
         self._is_waiting_for_answer = False
         self._hurried_ms = None
         if not self._was_connected:
-            _log.info("following leader %d again", self._leader_id)
+            _log.info("leader_reached leader_id=%d", self._leader_id)
             self._fetchers.view.on_leader_reached(self._leader_id)
         self._was_connected = True
         self._pause_ms = RECONNECT_MS_MIN
@@ -629,7 +631,7 @@ class LeaderFetcher:
         if not self._session.on_answer(error, session_id=response.session_id):
             if response.session_id == NO_SESSION and error is ErrorCode.NONE:
                 return
-            _log.debug("fetch session with leader %d ended: %s", self._leader_id, error.name)
+            _log.debug("fetch_session_ended leader_id=%d error=%s", self._leader_id, error.name)
             return
         fetchers = self._fetchers
         now_ms, wall_ms = fetchers.clock.mono_ms(), fetchers.clock.wall_ms()

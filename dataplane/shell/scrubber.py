@@ -226,7 +226,12 @@ class Scrubber:
             if hole is not None and (hole.base_offset, hole.position) not in known:
                 again = ScrubPlace(hole.base_offset, hole.position, hole.first_offset)
                 if (await self._threads.run(partial(read, again), limiter=self._limiter)).hole is None:
-                    _log.warning("%s; read again it was good", hole.reason)
+                    _log.warning(
+                        "read_error_passed topic=%s partition=%d cause=%s",
+                        hosted.topic,
+                        hosted.partition,
+                        hole.reason,
+                    )
                 else:
                     self._on_hole(hosted, hole)
         except (LogChanged, ClosedLog):
@@ -240,7 +245,7 @@ class Scrubber:
         if self._table.get(*hosted.key) is not hosted:
             return
         self.findings += 1
-        _log.error("%s-%d is rotten: %s", hosted.topic, hosted.partition, hole.reason)
+        _log.error("log_rotten topic=%s partition=%d cause=%s", hosted.topic, hosted.partition, hole.reason)
         hosted.log.note_rotten(hole)
         self._rotten.add(hosted.key)
         self._table.run_effects(hosted, hosted.replica.on_rotten())
@@ -281,7 +286,9 @@ class Scrubber:
             while hosted.log.holes and _is_asked_for(hosted, effect):
                 await self._mend_piece(hosted, hosted.log.holes[0], effect)
         except (NotMended, Unfit, OSError, FrameError, MalformedRequest, LogChanged, ClosedLog) as error:
-            _log.warning("%s-%d is not mended yet: %s", hosted.topic, hosted.partition, error)
+            _log.warning(
+                "log_not_mended_yet topic=%s partition=%d cause=%s", hosted.topic, hosted.partition, error
+            )
             await self._clock.sleep_ms(MEND_RETRY_MS)
         except LogError as error:
             self._directory.on_storage_error(str(error))
@@ -314,7 +321,7 @@ class Scrubber:
         hosted.log.close_hole(hole, size_bytes=size_bytes, next_offset=next_offset)
         self.bytes_mended += size_bytes
         _log.info(
-            "%s-%d: mended %d bytes, offsets %d to %d, from broker %d",
+            "log_mended topic=%s partition=%d bytes=%d first_offset=%d next_offset=%d leader_id=%d",
             hosted.topic,
             hosted.partition,
             size_bytes,

@@ -286,6 +286,6 @@ class FetchStream:
         """Continue at `goal`; None ends the range."""
         end = self._fetching.end_of(where)
         reached = end if goal is None else min(goal, end)
-        _log.warning("offsets %d to %d are skipped: %s", offset, reached - 1, message)
+        _log.warning("offsets_skipped first_offset=%d next_offset=%d cause=%s", offset, reached, message)
         self.skipped[where] = self.skipped.get(where, 0) + reached - offset
         self._fetching.skip_to(where, reached)

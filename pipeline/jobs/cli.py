@@ -20,6 +20,7 @@ from springtide.cli.call import UsageError
 from springtide.cli.client import RequestRefused, Unreachable
 from springtide.cli.console import Console
 from springtide.cli.problems import problem_lines
+from springtide.log_lines import configure_logging
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +34,8 @@ def main(arguments: Sequence[str] | None = None, *, spark: SparkSession | None =
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal can't show
+    if arguments is None:
+        configure_logging("warning")  # what is ordinary the job tells by itself
     words = sys.argv[1:] if arguments is None else list(arguments)
     columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
     try:

@@ -55,7 +55,7 @@ class RecordReader(DataSourceReader):
         """Plan the tasks. Raises InvalidOption, DataLossError, or the client's errors."""
         options = self._options
         for warning in options.warnings:
-            _log.warning(warning)
+            _log.warning("option_ignored detail=%s", warning)
         with Client(options.client) as client:
             cluster = SourceCluster(options, client)
             partitions = cluster.partitions(must_exist=True)

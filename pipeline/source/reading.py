@@ -88,7 +88,9 @@ def _read(reading: TaskReading, ranges: Sequence[PartitionRange]) -> Iterator[pa
         except OffsetsGone as error:
             raise DataLossError(f"{error}. {HOW_TO_SKIP}") from error
         for where, count in stream.skipped.items():
-            _log.warning("%s: %d offsets were skipped, failOnDataLoss is false", where, count)
+            _log.warning(
+                "offsets_skipped partition=%s offsets=%d hint=%s", where, count, "failOnDataLoss is false"
+            )
 
 
 @contextmanager

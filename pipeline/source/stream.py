@@ -70,7 +70,7 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _at_work(self) -> StreamPlanner:
         if self._planner is None:
             for warning in self._options.warnings:
-                _log.warning(warning)
+                _log.warning("option_ignored detail=%s", warning)
             client = Client(self._options.client)
             state = self._options.start_state
             self._planner = StreamPlanner(

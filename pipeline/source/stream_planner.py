@@ -173,17 +173,18 @@ class StreamPlanner:
         try:
             ends = self._cluster.epoch_ends(dict.fromkeys(unknown, FIRST_EPOCH))
         except ClientError as error:
-            _log.warning("brokers do not tell whether logs may have been cut while no driver ran: %s", error)
+            _log.warning("unseen_cuts_possible cause=%s", error)
             return
         had_elections = [where for where, end in sorted(ends.items()) if end.end_offset < unknown[where]]
         if had_elections:
             shown = ", ".join(map(str, had_elections[:10])) + (", ..." if len(had_elections) > 10 else "")
             _log.warning(
-                "%d partitions had elections of leaders below what this query has read: %s. If one of them "
-                "cut records off while no driver ran, others may stand in their place, and this query does "
-                "not see it. The source option 'startState' remembers what is needed to tell",
-                len(had_elections),
+                "unseen_cuts_possible partitions=%s cause=%s consequence=%s hint=%s",
                 shown,
+                f"{len(had_elections)} partitions had elections of leaders below what was read here",
+                "if one of them cut records off while no driver ran, others may stand in their place, "
+                "and this query does not see it",
+                "the source option 'startState' remembers what is needed to tell",
             )
 
     def _report(self, losses: Iterable[str]) -> None:
@@ -191,7 +192,7 @@ class StreamPlanner:
         if self._options.fail_on_data_loss:
             raise_losses(told, advice=HOW_TO_SKIP)
         for loss in told:
-            _log.warning("%s; failOnDataLoss is false", loss)
+            _log.warning("data_loss_accepted detail=%s hint=%s", loss, "failOnDataLoss is false")
 
     def _limited(self, current: Offsets, goal: Offsets) -> Offsets:
         options = self._options

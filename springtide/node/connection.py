@@ -210,7 +210,7 @@ class Connection:
             self.close()
         except Exception:
             # A bug in one handler must not stop the broker and the other clients' data path.
-            _log.exception("closing the connection of %s after an internal error", self.peer)
+            _log.exception("connection_failed peer=%s", self.peer)
             self.close()
 
     def _read_turn(self) -> None:

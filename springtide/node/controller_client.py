@@ -249,12 +249,12 @@ class ControllerClient:
             return True  # It knows that its metadata is older, and asks only for what this broker holds.
         seen = self.seen
         if epoch < seen.controller_epoch:
-            _log.warning(
-                "ignored an answer under controller epoch %d: %d was seen", epoch, seen.controller_epoch
+            _log.info(
+                "answer_ignored controller_epoch=%d controller_epoch_seen=%d", epoch, seen.controller_epoch
             )
             return False
         if epoch == seen.controller_epoch and "" != answer.lineage != seen.lineage != "":
-            _log.warning("ignored an answer: controller epoch %d has two histories", epoch)
+            _log.warning("answer_ignored controller_epoch=%d cause=%s", epoch, "it has two histories")
             return False
         if epoch > seen.controller_epoch:
             self._see(seen._replace(controller_epoch=epoch, lineage=answer.lineage))

@@ -58,6 +58,8 @@ REPORT_RETRY_MS = 100
 REPORT_PARTITIONS_MAX = 2_000
 """Lags in one report; the rest follows in the next."""
 LOG_UNAVAILABLE_EVERY_MS = 5_000
+#: After so long without a failed attempt the next one is the first of another trouble.
+TROUBLE_OVER_MS = 20_000
 HOLDINGS_INTERVAL_MS = 2_000
 
 _DISOWNED = frozenset({ControllerError.BROKER_NOT_REGISTERED, ControllerError.STALE_BROKER_EPOCH})
@@ -148,7 +150,7 @@ class ControllerSession:
         self._heartbeat_interval_ms = 500
         self._wake_report = trio.Event()
         self._wake_heartbeat = trio.Event()
-        self._last_complaint_ms = -LOG_UNAVAILABLE_EVERY_MS
+        self._last_complaint_ms = -TROUBLE_OVER_MS
         self._has_registered_once = False
         self._holdings_told_ms = -HOLDINGS_INTERVAL_MS
         self._has_leapt = False
@@ -185,7 +187,7 @@ class ControllerSession:
                     nursery.start_soon(self._follow)
                     nursery.start_soon(self._report)
             except* Disowned as group:
-                _log.warning("the controller does not know this incarnation: %s", group.exceptions[0])
+                _log.warning("registered_anew cause=%s", group.exceptions[0])
 
     # Registration
 
@@ -197,7 +199,7 @@ class ControllerSession:
             try:
                 response = await self._client.register(request)
             except ControllerUnavailable as error:
-                self._complain("no controller to register with: %s", error)
+                self._complain("no_controller_to_register_with cause=%s", error)
                 self.may_listen.set()
                 await self._pause(delay_ms)
                 delay_ms = min(delay_ms * 2, RETRY_MS_MAX)
@@ -219,17 +221,18 @@ class ControllerSession:
                     )
                 case ControllerError.DUPLICATE_BROKER_REGISTRATION:
                     self._complain(
-                        "broker id %d is held by a live process (%s); waiting for it to go",
+                        "broker_id_in_use broker_id=%d cause=%s",
                         identity.broker_id,
                         response.detail,
                     )
                 case ControllerError.UNKNOWN_CLUSTER:
                     self._complain(
-                        "the controller knows no such cluster; create it with POST /clusters (%s)",
+                        "cluster_unknown cause=%s hint=%s",
                         response.detail,
+                        "create it with POST /clusters",
                     )
                 case _:
-                    self._complain("registration refused: %s %s", response.error, response.detail)
+                    self._complain("registration_refused error=%s cause=%s", response.error, response.detail)
             await self._pause(max(response.retry_after_ms, RETRY_MS))
 
     def _registration(self) -> RegisterRequest:
@@ -254,7 +257,7 @@ class ControllerSession:
 
     async def _on_accepted(self, response: RegisterResponse) -> None:
         _log.info(
-            "registered as broker %d of cluster %s with broker epoch %d at %s: %s",
+            "registered broker_id=%d cluster_id=%s broker_epoch=%d controller=%s status=%s",
             self._identity.broker_id,
             response.cluster_id,
             response.broker_epoch,
@@ -262,7 +265,9 @@ class ControllerSession:
             response.status.value,
         )
         if response.status is BrokerStatus.WAITING:
-            _log.info("waiting to be admitted: POST /clusters/{cluster}/brokers with this broker's id")
+            _log.info(
+                "waiting_to_be_admitted hint=%s", "POST /clusters/{cluster}/brokers with this broker's id"
+            )
         self._cluster_id = response.cluster_id or self._cluster_id
         self.broker_epoch = response.broker_epoch
         self.status = response.status
@@ -296,7 +301,7 @@ class ControllerSession:
             try:
                 response = await self._client.heartbeat(request, timeout_ms=HEARTBEAT_TIMEOUT_MS)
             except ControllerUnavailable as error:
-                self._complain("no controller answers heartbeats: %s", error)
+                self._complain("heartbeat_unanswered cause=%s", error)
                 await self._clock.sleep_ms(min(RETRY_MS, self._heartbeat_interval_ms))
                 continue
             now_ms = self._clock.mono_ms()
@@ -314,7 +319,7 @@ class ControllerSession:
                 self._heartbeats.on_answer(number, response)
                 self._clock.on_heartbeat(response, sent_ms=sent_ms)
                 if response.status is not self.status:
-                    _log.info("broker status: %s -> %s", self.status.value, response.status.value)
+                    _log.info("status_changed before=%s after=%s", self.status.value, response.status.value)
                     self.status = response.status
                 if self._preflight is not None:
                     self._preflight.on_heartbeat(response, sent_ms=sent_ms, now_ms=now_ms)
@@ -322,7 +327,7 @@ class ControllerSession:
                 if self.wants_shutdown and response.may_shut_down:
                     self.may_shut_down.set()
             else:
-                self._complain("heartbeat refused: %s", response.error.value)
+                self._complain("heartbeat_refused error=%s", response.error.value)
                 if response.error is ControllerError.METADATA_WENT_BACK:
                     await self._tell_holdings()
             next_ms = sent_ms + self._heartbeat_interval_ms
@@ -334,9 +339,9 @@ class ControllerSession:
         """Return the clock's leap for the controller; log when it begins and ends."""
         leap = self._clock.leap()
         if leap is not None and not self._has_leapt:
-            _log.error("the clocks disagree, nothing is deleted by time: %s", leap)
+            _log.error("clocks_disagree leap=%s consequence=%s", leap, "nothing is deleted by time")
         elif leap is None and self._has_leapt:
-            _log.warning("the clocks agree again")
+            _log.info("clocks_agree")
         self._has_leapt = leap is not None
         return leap
 
@@ -356,13 +361,13 @@ class ControllerSession:
             try:
                 batch = await self._client.poll(request)
             except ControllerUnavailable as error:
-                self._complain("no controller answers polls: %s", error)
+                self._complain("poll_unanswered cause=%s", error)
                 await self._pause(RETRY_MS)
                 continue
             if batch.error in _DISOWNED:
                 raise Disowned(batch.error.value)
             if batch.error is not ControllerError.NONE:
-                self._complain("poll refused: %s", batch.error.value)
+                self._complain("poll_refused error=%s", batch.error.value)
                 await self._pause(RETRY_MS)
                 continue
             if batch.broker_epoch != self.broker_epoch:
@@ -421,7 +426,7 @@ class ControllerSession:
                 if set_aside is not None:
                     self._reports.on_set_aside_not_told()
                 # Whether it arrived is unknown; the replicas ask again with the same proposal ids.
-                self._complain("no controller takes reports: %s", error)
+                self._complain("report_unanswered cause=%s", error)
                 await self._pause(REPORT_RETRY_MS)
                 self._wake_report.set()
                 continue
@@ -445,7 +450,7 @@ class ControllerSession:
         if now_ms - self._holdings_told_ms < HOLDINGS_INTERVAL_MS:
             return
         self._holdings_told_ms = now_ms
-        self._complain("the controller lost metadata that it once told: leading goes on, nothing else does")
+        self._complain("metadata_went_back consequence=%s", "leading goes on, nothing else does")
         # The last shutdown as the disk told it at the start: the controller has forgotten this process.
         identity = msgspec.structs.replace(self._registration(), last_shutdown=self._identity.last_shutdown)
         holdings = self._reports.holdings(identity, has_view=self.has_full_state)
@@ -465,8 +470,11 @@ class ControllerSession:
         await self._clock.sleep_ms(delay_ms * self._rng.uniform(0.5, 1.5))
 
     def _complain(self, text: str, *args: object) -> None:
-        """Log a warning once in a while: the lines of a long outage are all alike."""
+        """Log it once in a while: the lines of a long outage are all alike. The first is ordinary, as while
+        controllers elect one; what goes on is a warning."""
         now_ms = self._clock.mono_ms()
-        if now_ms - self._last_complaint_ms >= LOG_UNAVAILABLE_EVERY_MS:
+        quiet_ms = now_ms - self._last_complaint_ms
+        if quiet_ms >= LOG_UNAVAILABLE_EVERY_MS:
             self._last_complaint_ms = now_ms
-            _log.warning(text, *args)
+            goes_on = quiet_ms < TROUBLE_OVER_MS
+            _log.log(logging.WARNING if goes_on else logging.INFO, text, *args)

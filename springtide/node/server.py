@@ -128,7 +128,7 @@ class Server:
             except OSError as error:
                 if error.errno not in ACCEPT_RETRY_ERRORS:
                     raise
-                _log.error("can't accept connections: %s; retrying", error)
+                _log.error("connections_not_accepted cause=%s", error)
                 await self.clock.sleep_ms(ACCEPT_RETRY_MS)
                 continue
             self._admit(channel)
@@ -223,7 +223,7 @@ class Server:
         for connection in list(self._connections):
             reason = self._overdue(connection, now_ms)
             if reason is not None:
-                _log.info("closing the connection of %s: %s", connection.peer, reason)
+                _log.info("connection_closed peer=%s cause=%s", connection.peer, reason)
                 self.counters.connections_closed_idle += 1
                 connection.close()
             else:
@@ -251,7 +251,7 @@ class Server:
 
     def on_malformed(self, connection: Connection, reason: str) -> None:
         self.counters.connections_closed_malformed += 1
-        _log.info("closing the connection of %s: %s", connection.peer, reason)
+        _log.info("connection_closed peer=%s cause=%s", connection.peer, reason)
 
     def on_closed(self, connection: Connection) -> None:
         if connection not in self._connections:

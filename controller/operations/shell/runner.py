@@ -58,6 +58,7 @@ from controller.operations.shell.guarding import guarded
 from controller.shell.clock import ControllerClock
 from controller.shell.engine_port import EnginePort
 from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+from springtide.log_lines import ids_in_log
 
 _log = logging.getLogger(__name__)
 
@@ -184,17 +185,18 @@ class OperationsRunner:
             progress: dict[str, Progress] = {}
             for row in tuple(self._running.values()):
                 if self._engine.went_back(row.cluster) is None:
-                    await self._advance(row, progress)
+                    with ids_in_log(operation_id=row.id, request_id=row.request_id):
+                        await self._advance(row, progress)
             if self._sql_failed:
                 self._sql_failed = False
-                _log.warning("operations go on: the audit database is available again")
+                _log.info("operations_go_on")
         except (DatabaseUnavailable, DatabaseRejected) as error:
             self._read_under = None  # a look that reads nothing would not tell that it is back
             if not self._sql_failed:
                 self._sql_failed = True
-                _log.warning("operations wait: audit database unavailable: %s", error)
+                _log.warning("operations_wait cause=%s", error)
         except (NotActive, Overloaded, OutcomeUnknown) as error:
-            _log.info("operations wait: %s", error)
+            _log.info("operations_wait cause=%s", error)
 
     async def _advance(self, row: OperationRow, progress: dict[str, Progress]) -> None:
         """progress: of clusters that have been asked in this look. A cluster tells of all its reassignments
@@ -334,7 +336,7 @@ class OperationsRunner:
         if step.state in FINISHED:
             self._running.pop(row.id, None)
             self._executions.forget(row.id)
-            _log.info("operation_finished id=%s kind=%s state=%s", row.id, row.kind, step.state)
+            _log.info("operation_finished cluster=%s kind=%s state=%s", row.cluster, row.kind, step.state)
         else:
             self._running[row.id] = moved
         return True

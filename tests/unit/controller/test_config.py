@@ -57,6 +57,7 @@ def test_the_file_can_be_named_by_the_environment(tmp_path: Path) -> None:
         ({"read_only": "perhaps"}, "must be true or false"),
         ({"observer": "2"}, "must be true or false"),
         ({"log_level": "loud"}, "is not one of"),
+        ({"log_format": "xml"}, "--log-format 'xml' is not one of text, json"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named_with_what_to_do(

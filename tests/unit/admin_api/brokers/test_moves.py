@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from admin_api.http.paging import encode_token
+from springtide.log_lines import TextFormatter
 from tests.kit.admin_api.broker_moves import BROKERS, accepted, become_active, join, spec
 from tests.kit.admin_api.plans import (
     catch_up,
@@ -98,6 +99,20 @@ async def test_only_an_addition_has_a_deadline(zookeeper: MemoryZooKeeper) -> No
         assert (added["kind"], added["deadline_at"] > added["created_at"]) == ("broker_add", True)
         drained = await operation(rest, await accepted(rest, f"{BROKERS}/1:drain"))
         assert (drained["kind"], drained["deadline_at"]) == ("broker_drain", None)
+
+
+async def test_the_log_tells_of_which_operation_and_which_request_a_line_is(
+    zookeeper: MemoryZooKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "controller")
+    caplog.handler.setFormatter(TextFormatter())
+    async with controller(zookeeper) as rest:
+        brokers = await formed(rest)
+        answer = await rest.post(f"{BROKERS}/1:drain", {}, X_Request_Id="asked-by-a-test")
+        operation_id = answer.json()["id"]
+        await ended(rest, brokers, operation_id)
+    (finished,) = (line for line in caplog.text.splitlines() if "operation_finished" in line)
+    assert f" operation_id={operation_id} request_id=asked-by-a-test " in finished
 
 
 async def test_a_drain_is_previewed_and_refused_where_there_is_no_other_place(

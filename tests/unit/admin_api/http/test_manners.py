@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 
 from admin_api.http.catalogue import CATALOGUE
 from admin_api.settings import ApiSettings
+from springtide.log_lines import TextFormatter
 from tests.kit.admin_api.rest import controller, pointers, problem
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
 
@@ -257,6 +258,7 @@ async def test_no_endpoint_runs_in_a_thread(zookeeper: MemoryZooKeeper) -> None:
 async def test_an_error_of_ours_is_a_problem_without_details(
     zookeeper: MemoryZooKeeper, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.handler.setFormatter(TextFormatter())
     async with controller(zookeeper) as rest:
         rest.app.state.services = None
         response = await rest.client.get("/clusters")

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from admin_api.http.tokens import load_tokens
-from controller.shell.log_lines import LineFormatter
+from springtide.log_lines import TextFormatter
 from tests.hostile.aftermath import differences
 from tests.kit.admin_api.rest import controller, pointers, problem
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
@@ -116,30 +116,27 @@ async def test_a_refusal_of_a_role_tells_nobody_what_exists(zookeeper: MemoryZoo
         assert bodies[0] == bodies[1]
 
 
-def _as_if_nobody_else_had_rendered_it(record: logging.LogRecord) -> bool:
-    """pytest's own handler leaves its traceback in the record; the controller's process has one handler."""
-    record.exc_text = None
-    return True
-
-
 async def test_nobody_writes_a_line_into_the_log(zookeeper: MemoryZooKeeper) -> None:
     """A line end in a name stays in its line, and a traceback can't be taken for another one."""
     written = io.StringIO()
     handler = logging.StreamHandler(written)
-    handler.setFormatter(LineFormatter())
-    handler.addFilter(_as_if_nobody_else_had_rendered_it)
+    handler.setFormatter(TextFormatter())
     logging.getLogger().addHandler(handler)
     try:
         async with controller(zookeeper) as rest:
             await rest.form()
             rest.app.state.services = None
-            assert (await rest.client.get("/clusters/prod")).status_code == 500
-            logging.getLogger("controller").warning("topic %s", "x\r\n2026-11-21 ERROR forged")
+            headers = {"X-Request-Id": "asked-by-a-test"}
+            assert (await rest.client.get("/clusters/prod", headers=headers)).status_code == 500
+            logging.getLogger("controller").warning(
+                "topic %s", "x\r\n2026-11-21T00:00:00.000Z level=error forged"
+            )
     finally:
         logging.getLogger().removeHandler(handler)
     lines = written.getvalue().splitlines()
     events = [line for line in lines if not line.startswith("    ")]
-    assert any("request_failed" in line and "'/clusters/prod'" in line for line in events)
+    (failed,) = (line for line in events if "request_failed" in line)
+    assert failed.endswith("request_failed request_id=asked-by-a-test method=GET path=/clusters/prod")
     assert sum("forged" in line for line in events) == 1
     for line in events:
-        assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]+ \S+ ", line), line
+        assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z level=[a-z]+ logger=\S+ ", line), line

@@ -10,6 +10,7 @@ from controller.contract.lag_report import (
     ReplicaLogEnd,
 )
 from controller.core.events import Report
+from springtide.log_lines import TextFormatter
 from tests.kit.admin_api.rest import Rest, controller, problem, silence
 from tests.kit.controller.shell import Broker
 from tests.simulation.memory_zookeeper import MemoryZooKeeper
@@ -105,7 +106,11 @@ async def test_the_history_of_a_failover_is_in_the_audit_with_cause_before_and_a
         assert (await rest.client.get(f"/audit/{failover['id']}")).json() == failover
 
 
-async def test_elections_by_hand_are_operations_that_are_done_and_audited(zookeeper: MemoryZooKeeper) -> None:
+async def test_elections_by_hand_are_operations_that_are_done_and_audited(
+    zookeeper: MemoryZooKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "controller")
+    caplog.handler.setFormatter(TextFormatter())
     async with controller(zookeeper) as rest:
         brokers = await rest.form()
         await rest.create_topic(assignments=[[1, 2, 3]], partitions=1)
@@ -133,8 +138,10 @@ async def test_elections_by_hand_are_operations_that_are_done_and_audited(zookee
         body["partition_epoch"] = view["partition_epoch"]
         preview = await rest.post(f"{PARTITION}:elect-leader?dry_run=true", body)
         assert (preview.status_code, preview.json()["partition"]["leader"]) == (200, 1)
-        elected = await rest.post(f"{PARTITION}:elect-leader", body)
+        elected = await rest.post(f"{PARTITION}:elect-leader", body, X_Request_Id="asked-by-a-test")
         assert (elected.status_code, elected.json()["state"]) == (202, "succeeded")
+        ids = f"request_id=asked-by-a-test operation_id={elected.json()['id']}"
+        assert f"alarm {ids} cluster=prod code=partition_recovering" in caplog.text
         view = (await rest.client.get(PARTITION)).json()
         assert (view["leader"], view["unclean_leader_epoch"]) == (1, view["leader_epoch"])
         assert view["state"] == "recovering"

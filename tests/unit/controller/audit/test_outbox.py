@@ -217,6 +217,6 @@ async def test_an_outage_is_one_line_in_the_log_however_often_it_is_tried(
             await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
     assert [record.getMessage() for record in caplog.records] == [
-        "database_refuses_writes cause='down'",
-        "audit database unavailable, 1 rows wait: down",
+        "database_refuses_writes cause=down",
+        "audit_waits_for_database rows=1 cause=down",
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import socket
 
@@ -11,7 +10,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from controller.shell.clock import Ids, SystemClock
 from controller.shell.listeners import ListenerAnswer, TcpListeners, is_proven_dead
-from controller.shell.log_lines import LineFormatter
 from controller.shell.metrics import render
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import form_cluster, make_engine, running
@@ -47,24 +45,6 @@ async def test_the_active_controllers_of_all_add_up_to_one_and_only_it_counts_pa
 async def test_an_engine_that_was_not_started_can_be_scraped(meta: MemoryMeta, clock: VirtualClock) -> None:
     values = gauges(render(make_engine(meta, clock)))
     assert values[("kafka_controller_kafkacontroller_activecontrollercount", "")] == 0
-
-
-def test_a_line_break_in_a_name_does_not_make_a_second_log_line() -> None:
-    record = logging.LogRecord(
-        "x", logging.INFO, "", 0, "topic_created topic=%s", ("a\r\nERROR forged",), None
-    )
-    line = LineFormatter().format(record)
-    assert line.endswith("INFO x topic_created topic=a\\r\\nERROR forged")
-    assert "\n" not in line
-
-
-def test_a_traceback_is_kept_and_indented() -> None:
-    try:
-        raise ValueError("first\nsecond")
-    except ValueError as error:
-        record = logging.LogRecord("x", logging.ERROR, "", 0, "failed", (), (type(error), error, None))
-    lines = LineFormatter().format(record).split("\n")
-    assert lines[0].endswith("ERROR x failed") and all(line.startswith("    ") for line in lines[1:])
 
 
 def test_identifiers_have_kafkas_form_and_never_look_like_a_flag() -> None:

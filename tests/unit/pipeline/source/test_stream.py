@@ -186,7 +186,9 @@ def test_a_cut_that_no_driver_could_see_is_warned_of(caplog: pytest.LogCaptureFi
     query.planner.freeze()  # availableNow looks at the logs first
     query.trigger()
     (warning,) = caplog.messages
-    assert warning.startswith("1 partitions had elections of leaders below what this query has read: t-0. ")
+    assert warning.startswith(
+        "unseen_cuts_possible partitions=t-0 cause=1 partitions had elections of leaders "
+    )
     assert "'startState'" in warning
     assert logs.epochs_asked == [{T0: 0, T1: 0}]
     query.trigger()

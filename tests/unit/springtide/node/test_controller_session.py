@@ -340,6 +340,21 @@ def test_without_any_controller_it_asks_again_and_lets_itself_be_found() -> None
     assert len(bench.registered) == 1
 
 
+def test_a_first_failure_is_ordinary_and_one_that_goes_on_is_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def prepare(bench: Bench) -> None:
+        bench.controller.down = ("one",)
+
+    caplog.set_level("INFO", "springtide.node.controller_session")
+    during(4_000, prepare)
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    caplog.clear()
+    during(19_000, prepare)
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING", "WARNING", "WARNING"]
+    assert {record.msg for record in caplog.records} == {"no_controller_to_register_with cause=%s"}
+
+
 def test_a_report_whose_answer_was_lost_is_sent_again_as_it_was() -> None:
     def prepare(bench: Bench) -> None:
         bench.reports.problems = (PROBLEM,)
