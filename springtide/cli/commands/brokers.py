@@ -54,7 +54,7 @@ COMMANDS = (
         ),
         call=reads(BROKERS, "state", "sort"),
         columns=columns(
-            "#broker=broker_id state cordoned draining demoted endpoint rack #replicas #leaders "
+            "#broker=broker_id state cordoned draining drained demoted endpoint rack #replicas #leaders "
             "#epoch=broker_epoch version registered=registered_at"
         ),
     ),
