@@ -157,7 +157,8 @@ def test_offsets_by_kind_and_by_time() -> None:
     assert find(bench, 2**50) == OffsetResult(ErrorCode.NONE)
     assert find(bench, MAX_TIMESTAMP) == OffsetResult(ErrorCode.NONE, 4, WALL_MS, 1)
     assert find(bench, LATEST_TIERED_TIMESTAMP) == OffsetResult(ErrorCode.NONE)
-    assert find(bench, -6) == OffsetResult(ErrorCode.UNSUPPORTED_VERSION)
+    assert find(bench, -6) == OffsetResult(ErrorCode.NONE)
+    assert find(bench, -7) == OffsetResult(ErrorCode.UNSUPPORTED_VERSION)
     assert find(bench, -1, leader_epoch=1) == OffsetResult(ErrorCode.FENCED_LEADER_EPOCH)
 
 
