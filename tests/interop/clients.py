@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from localcluster.java import find_java
 from tests.interop.drivers.answer import first_line
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +19,7 @@ BUILD = ROOT / "build" / "interop"
 OLD_LIBRDKAFKA = "2.0.2"
 """The oldest release with wheels for Python 3.11."""
 KAFKAJS = "2.2.4"
+KAFKA_HOME = "KAFKA_HOME=DIR, where DIR/libs holds the jars of an Apache Kafka 4"
 DRIVERS = Path(__file__).parent / "drivers"
 GO_BUILD_SECONDS_MAX = 600.0
 """The first time, Go downloads and compiles what the driver imports."""
@@ -108,8 +110,21 @@ def _kafkajs() -> Driver:
 def _java_tools(kafka_home: Path | None) -> Callable[[], Driver]:
     def find() -> Driver:
         if kafka_home is None:
-            raise Missing("KAFKA_HOME=DIR, where DIR/libs holds the jars of an Apache Kafka 4")
-        return _python("java_tools", str(kafka_home))
+            raise Missing(KAFKA_HOME)
+        return _python("java_tools", str(kafka_home.resolve()))
+
+    return find
+
+
+def _java_client(kafka_home: Path | None) -> Callable[[], Driver]:
+    def find() -> Driver:
+        if kafka_home is None:
+            raise Missing(KAFKA_HOME)
+        java = str(find_java().executable)
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+        return Driver(
+            [java, quiet, "-cp", f"{kafka_home.resolve()}/libs/*", str(DRIVERS / "JavaClient.java")]
+        )
 
     return find
 
@@ -125,5 +140,6 @@ def clients(kafka_home: Path | None) -> tuple[Client, ...]:
         Client("franz-go", _go("franz")),
         Client("sarama", _go("sarama")),
         Client("kafkajs", _kafkajs),
+        Client("java", _java_client(kafka_home)),
         Client("java-tools", _java_tools(kafka_home)),
     )
