@@ -76,9 +76,9 @@ ROWS = (
 )
 
 WAITING = {
-    "consumer groups": "the brokers have no consumer groups yet",
-    "transactions": "the brokers have no transactions yet",
-    "SASL and TLS": "the brokers' listeners have neither yet",
+    "consumer groups": "Springtide's brokers have no consumer groups yet",
+    "transactions": "Springtide's brokers have no transactions yet",
+    "SASL and TLS": "Springtide's Kafka listeners have neither yet",
 }
 """Rows that nothing is run for, with what they wait for."""
 

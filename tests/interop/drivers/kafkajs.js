@@ -40,12 +40,12 @@ const calls = {
     const change = { type: ConfigResourceTypes.TOPIC, name: asked.topic, configEntries };
     await admin.alterConfigs({ resources: [change] });
   }),
-  delete_records: byAdmin((admin, asked) =>
-    admin.deleteTopicRecords({
-      topic: asked.topic,
-      partitions: [{ partition: 0, offset: String(asked.offset) }],
-    }),
-  ),
+  delete_records: byAdmin(async (admin, asked) => {
+    // Without this it does not know the topic's leaders: "Topic metadata not loaded".
+    await admin.fetchTopicOffsets(asked.topic);
+    const partitions = [{ partition: 0, offset: String(asked.offset) }];
+    await admin.deleteTopicRecords({ topic: asked.topic, partitions });
+  }),
   offset_by_time: byAdmin(async (admin, asked) => {
     const told = await admin.fetchTopicOffsetsByTimestamp(asked.topic, asked.timestamp_ms);
     return Number(told[0].offset);

@@ -25,5 +25,5 @@ def test_a_page_has_an_aligned_table_and_says_what_failed_is_missing_and_waits()
     ]
     assert "- Springtide: java-tools, create: Timeout: no answer" in page
     assert "- java-tools: KAFKA_HOME=DIR" in page
-    assert "- consumer groups: the brokers have no consumer groups yet" in page
+    assert "- consumer groups: Springtide's brokers have no consumer groups yet" in page
     assert page.endswith("- kcat: 1.7.1\n")
