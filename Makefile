@@ -110,7 +110,7 @@ $(INSTALLED): pyproject.toml requirements.lock
 	@touch $@
 
 packages:
-	@.ci/debian-packages kcat jq chromium chromium-driver
+	@.ci/debian-packages kcat jq openssl chromium chromium-driver
 
 host-packages:
 	@.ci/debian-packages iproute2 nftables e2fsprogs faketime

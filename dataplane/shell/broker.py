@@ -305,6 +305,7 @@ class StorageBroker:
                 collector=MetricsCollector([self._collect]),
                 is_ready=self.is_ready,
                 clock=ports.clock,
+                threads=ports.threads,
             )
         self.table.connect(fetching=self.fetchers, scrubbing=self._scrubber)
         for log in log_dir.logs.values():

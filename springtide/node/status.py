@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from springtide.node.clock import Clock
 from springtide.node.net import Channel, Listener
 from springtide.node.question import send_all
+from springtide.node.threads import Threads
 
 REQUEST_BYTES_MAX = 8 * 1024
 REQUEST_TIMEOUT_MS = 5_000
@@ -33,6 +34,22 @@ class MetricsCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         for source in self._sources:
             yield from source()
+
+
+class _Collected(Collector):
+    """What was collected before."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def _render(families: list[Metric]) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected(families))
+    return generate_latest(registry)
 
 
 def counter(name: str, text: str, value: float) -> Metric:
@@ -51,13 +68,19 @@ class StatusServer:
     """Serves the three pages."""
 
     def __init__(
-        self, *, listener: Listener, collector: MetricsCollector, is_ready: Callable[[], bool], clock: Clock
+        self,
+        *,
+        listener: Listener,
+        collector: MetricsCollector,
+        is_ready: Callable[[], bool],
+        clock: Clock,
+        threads: Threads,
     ) -> None:
         self._listener = listener
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(collector)
+        self._collector = collector
         self._is_ready = is_ready
         self._clock = clock
+        self._threads = threads
         self._open = 0
 
     @property
@@ -82,7 +105,7 @@ class StatusServer:
         try:
             with self._clock.timeout_ms(REQUEST_TIMEOUT_MS), suppress(OSError, trio.ClosedResourceError):
                 request_line = await _read_request(channel)
-                status, kind, body = self._answer(request_line)
+                status, kind, body = await self._answer(request_line)
                 head = (
                     f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
                     "Connection: close\r\n\r\n"
@@ -92,7 +115,7 @@ class StatusServer:
             self._open -= 1
             channel.close()
 
-    def _answer(self, request_line: bytes) -> tuple[str, str, bytes]:
+    async def _answer(self, request_line: bytes) -> tuple[str, str, bytes]:
         text = "text/plain; charset=utf-8"
         parts = request_line.split(b" ")
         if len(parts) != 3 or not parts[2].startswith(b"HTTP/1."):
@@ -101,7 +124,10 @@ class StatusServer:
             return "405 Method Not Allowed", text, b"only GET\n"
         path = parts[1].partition(b"?")[0]
         if path == b"/metrics":
-            return "200 OK", CONTENT_TYPE_LATEST, generate_latest(self._registry)
+            # The values are of one moment of the loop; to write them down takes longer, so a thread does.
+            families = list(self._collector.collect())
+            page = await self._threads.run(lambda: _render(families))
+            return "200 OK", CONTENT_TYPE_LATEST, page
         if path == b"/healthz":
             return "200 OK", text, b"alive\n"
         if path == b"/readyz":

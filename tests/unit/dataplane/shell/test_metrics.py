@@ -9,6 +9,7 @@ from dataplane.shell.metrics import BrokerCounters, collect_counters
 from springtide.node.clock import MachineClock
 from springtide.node.net import SystemNet
 from springtide.node.status import REQUEST_BYTES_MAX, MetricsCollector, StatusServer
+from springtide.node.threads import TrioThreads
 
 
 def get(*requests: bytes, is_ready: bool = True) -> list[bytes]:
@@ -24,6 +25,7 @@ def get(*requests: bytes, is_ready: bool = True) -> list[bytes]:
             collector=MetricsCollector([lambda: collect_counters(counters, now_us=1_000_000)]),
             is_ready=lambda: is_ready,
             clock=MachineClock(),
+            threads=TrioThreads(),
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.serve)
