@@ -7,6 +7,7 @@ import gc
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import kafka
@@ -39,12 +40,10 @@ def librdkafka(running_cluster: LocalCluster) -> AdminClient:
     return AdminClient({"bootstrap.servers": running_cluster.bootstrap_servers, "client.id": "ops-tool"})
 
 
-@pytest.fixture
-def python_admin(running_cluster: LocalCluster) -> Iterator[KafkaAdminClient]:
+@contextmanager
+def opened_admin(cluster: LocalCluster) -> Iterator[KafkaAdminClient]:
     client = KafkaAdminClient(
-        bootstrap_servers=running_cluster.bootstrap_servers,
-        client_id="python-tool",
-        request_timeout_ms=20_000,
+        bootstrap_servers=cluster.bootstrap_servers, client_id="python-tool", request_timeout_ms=20_000
     )
     try:
         yield client
@@ -55,15 +54,23 @@ def python_admin(running_cluster: LocalCluster) -> Iterator[KafkaAdminClient]:
         gc.collect()
 
 
-def elect(admin: KafkaAdminClient, kind: int, topic: str) -> None:
+@pytest.fixture
+def python_admin(running_cluster: LocalCluster) -> Iterator[KafkaAdminClient]:
+    with opened_admin(running_cluster) as client:
+        yield client
+
+
+def elect(cluster: LocalCluster, kind: int, topic: str) -> None:
     """Of partition 0. kafka-python asks any broker that it knows where the controller is, be it one that has
-    just gone, and gives up when that refuses."""
+    just gone, gives up when that refuses, and keeps to a controller that it was told of once. So each try has
+    a client of its own."""
     deadline = time.monotonic() + SECONDS_MAX
     while True:
         try:
-            admin.elect_leaders(kind, {topic: [0]})
+            with opened_admin(cluster) as admin:
+                admin.elect_leaders(kind, {topic: [0]})
             return
-        except kafka.errors.KafkaConnectionError:
+        except (kafka.errors.KafkaConnectionError, kafka.errors.NodeNotReadyError):
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.1)
@@ -348,7 +355,7 @@ def test_kafka_python_moves_lists_and_cancels_and_an_operation_follows(
 
 
 def test_preferred_leaders_are_elected_by_either_client(
-    running_cluster: LocalCluster, python_admin: KafkaAdminClient, librdkafka: AdminClient
+    running_cluster: LocalCluster, librdkafka: AdminClient
 ) -> None:
     name = fresh("led")
     create(running_cluster, name, [[1, 2]])
@@ -363,11 +370,11 @@ def test_preferred_leaders_are_elected_by_either_client(
         try:
             running_cluster.wait_until("broker 2 leads", lambda: running_cluster.leader(name, 0) == 2)
             with pytest.raises(kafka.errors.PreferredLeaderNotAvailableError):
-                elect(python_admin, 0, name)
+                elect(running_cluster, 0, name)
         finally:
             running_cluster.start_broker(1)
         running_cluster.wait_until_in_sync(name)
-        elect(python_admin, 0, name)
+        elect(running_cluster, 0, name)
         assert running_cluster.leader(name, 0) == 1
         needless = librdkafka.elect_leaders(ElectionType.UNCLEAN, [TopicPartition(name, 0)])
         (error,) = needless.result(SECONDS_MAX).values()
@@ -376,9 +383,7 @@ def test_preferred_leaders_are_elected_by_either_client(
         running_cluster.rest.delete("/clusters/prod/configs/auto.leader.rebalance.enable").raise_for_status()
 
 
-def test_an_unclean_election_loses_what_its_preview_said(
-    running_cluster: LocalCluster, python_admin: KafkaAdminClient
-) -> None:
+def test_an_unclean_election_loses_what_its_preview_said(running_cluster: LocalCluster) -> None:
     name = fresh("lost")
     create(running_cluster, name, [[1, 2]], **{"min.insync.replicas": "1"})
     path = f"/clusters/prod/topics/{name}/partitions/0"
@@ -409,7 +414,7 @@ def test_an_unclean_election_loses_what_its_preview_said(
             5,
             5,
         )
-        elect(python_admin, 1, name)
+        elect(running_cluster, 1, name)
         assert running_cluster.leader(name, 0) == 2
         asked = audited(running_cluster, cause="elect_leader_unclean", topic=name)
         assert asked["actor"].startswith("unverified:python-tool@")

@@ -53,6 +53,8 @@ def test_every_acks_setting_stores_the_records(
     topic = make_topic(f"acks-{acks}")
 
     def has(count: int) -> bool:
+        # librdkafka remembers, for minutes if need be, that a topic which it asked for too soon is not there.
+        consumer.list_topics(topic, timeout=WAIT_SECONDS_MAX)
         try:
             ends = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT_SECONDS_MAX)
         except KafkaException:  # nobody leads it yet
