@@ -160,7 +160,7 @@ def ask_four_letter_word(
 
 def parse_server_mode(srvr_answer: str | None) -> str | None:
     """`standalone`, `leader`, `follower` or `observer` from the answer to `srvr`; None when it serves
-    nobody."""
+    no process."""
     for line in (srvr_answer or "").splitlines():
         key, _, mode = line.partition(":")
         if key == "Mode":

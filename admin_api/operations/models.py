@@ -31,7 +31,7 @@ from controller.operations.model import (
     Work,
     decode_work,
 )
-from controller.operations.pace import Pace
+from controller.operations.pace import OperationPace
 from controller.operations.reassignments import Progress
 
 
@@ -156,7 +156,7 @@ def operation_view(
     row: OperationRow,
     live: Progress | None = None,
     moving: Collection[PartitionKey] = (),
-    pace: Pace | None = None,
+    pace: OperationPace | None = None,
 ) -> OperationView:
     """Return the view of an operation. live: the cluster's running reassignments, as far as this controller
     receives reports. moving: the partitions of the operation's plan whose moves are not finished. pace: of
@@ -173,7 +173,7 @@ def operation_view(
         plan_id=None if work.execution is None else work.execution.plan_id,
         spec=spec,
         steps=work.steps,
-        progress=_progress(work, live or {}, moving, pace or Pace()),
+        progress=_progress(work, live or {}, moving, pace or OperationPace()),
         blocked=work.blocked,
         refused=work.refused,
         error=work.error,
@@ -203,7 +203,9 @@ def _moves_replicas(spec: Spec) -> bool:
             return False
 
 
-def _progress(work: Work, live: Progress, keys: Collection[PartitionKey], pace: Pace) -> ProgressView:
+def _progress(
+    work: Work, live: Progress, keys: Collection[PartitionKey], pace: OperationPace
+) -> ProgressView:
     if work.execution is not None:
         return _of_execution(work.execution, [live[key] for key in keys if key in live], pace)
     if not isinstance(work.spec, Reassignment):
@@ -224,7 +226,9 @@ def _progress(work: Work, live: Progress, keys: Collection[PartitionKey], pace: 
     )
 
 
-def _of_execution(execution: Execution, moving: Sequence[ReassignmentProgress], pace: Pace) -> ProgressView:
+def _of_execution(
+    execution: Execution, moving: Sequence[ReassignmentProgress], pace: OperationPace
+) -> ProgressView:
     """Return the progress of a plan: bytes as planned, and the bytes that unfinished moves have copied."""
     copied = sum(found.copied_bytes or 0 for found in moving)
     shown = _of_copies(
@@ -242,7 +246,7 @@ def _of_execution(execution: Execution, moving: Sequence[ReassignmentProgress], 
 
 def _of_copies(
     moving: Sequence[ReassignmentProgress],
-    pace: Pace,
+    pace: OperationPace,
     *,
     moves_total: int,
     moves_done: int,

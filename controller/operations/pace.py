@@ -35,7 +35,7 @@ class Sample(NamedTuple):
     left_bytes: int
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+class OperationPace(msgspec.Struct, frozen=True, kw_only=True):
     """rate: bytes per second copied over the watched time. eta_ms_p50: at the speed with which what is left
     shrank meanwhile; eta_ms_p90: at the speed that nine of ten intervals reached. None: not known, or never
     at that speed."""
@@ -69,10 +69,10 @@ def with_sample(samples: tuple[Sample, ...], sample: Sample) -> tuple[Sample, ..
     return (*samples, sample)[-SAMPLES_MAX:]
 
 
-def pace_of(samples: tuple[Sample, ...]) -> Pace:
+def pace_of(samples: tuple[Sample, ...]) -> OperationPace:
     watched_ms = samples[-1].at_ms - samples[0].at_ms if samples else 0
     if watched_ms < WATCHED_MS_MIN:
-        return Pace()
+        return OperationPace()
     first, last = samples[0], samples[-1]
     speed = (first.left_bytes - last.left_bytes) * 1_000 // watched_ms
     speeds = sorted(
@@ -81,7 +81,7 @@ def pace_of(samples: tuple[Sample, ...]) -> Pace:
         if after.at_ms - before.at_ms >= SAMPLE_MS
     )
     slow = min(speed, speeds[len(speeds) // 10]) if len(speeds) >= INTERVALS_MIN else None
-    return Pace(
+    return OperationPace(
         rate=max(0, last.copied_bytes - first.copied_bytes) * 1_000 // watched_ms,
         eta_ms_p50=eta_ms(last.left_bytes, speed),
         eta_ms_p90=None if slow is None else eta_ms(last.left_bytes, slow),

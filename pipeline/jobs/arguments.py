@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pipeline.client.values import TopicPartition
-from pipeline.jobs.tasks import Engine
+from pipeline.jobs.tasks import JobEngine
 from pipeline.source.options import SourceOptions, parse_options
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     """Add `--engine`, for a job whose tasks run by `Context.run_tasks`."""
     parser.add_argument(
         "--engine",
-        choices=[each.value for each in Engine],
-        default=Engine.AUTO.value,
+        choices=[each.value for each in JobEngine],
+        default=JobEngine.AUTO.value,
         help="where tasks run: local is this process, and auto takes it for a few megabytes unless --master, "
         "--remote or spark-submit names a Spark (%(default)s)",
     )

@@ -15,7 +15,7 @@ import httpx
 from pipeline.client.config import ClientConfig, parse_bootstrap
 from pipeline.jobs.job import PROG
 from pipeline.jobs.session import SUBMITTED, make_session
-from pipeline.jobs.tasks import Engine, Progress, is_small, run_here
+from pipeline.jobs.tasks import JobEngine, Progress, is_small, run_here
 from springtide.cli.call import UsageError
 from springtide.cli.client import Controllers
 from springtide.cli.console import Console
@@ -63,17 +63,17 @@ class Context:
         return self._made_session
 
     @cached_property
-    def _engine(self) -> Engine:
+    def _engine(self) -> JobEngine:
         """The engine that the command line asks for. Raises UsageError for a contradiction."""
         options = self._options
-        engine = Engine(getattr(options, "engine", Engine.SPARK))
+        engine = JobEngine(getattr(options, "engine", JobEngine.SPARK))
         is_spark_named = options.master is not None or options.remote is not None
-        if engine is Engine.LOCAL and is_spark_named:
+        if engine is JobEngine.LOCAL and is_spark_named:
             raise UsageError("--engine local needs no Spark, and --master or --remote names one")
-        if engine is Engine.AUTO and (
+        if engine is JobEngine.AUTO and (
             is_spark_named or self._given_session is not None or SUBMITTED in self._environment
         ):
-            return Engine.SPARK
+            return JobEngine.SPARK
         return engine
 
     def run_tasks(
@@ -91,10 +91,10 @@ class Context:
             return []
         progress = shown or (lambda done, total: self.progress(done, total, f"{done} of {total} tasks"))
         engine = self._engine
-        if engine is Engine.AUTO:
+        if engine is JobEngine.AUTO:
             is_here = self._made_session is None and is_small(size(), len(tasks))
-            engine = Engine.LOCAL if is_here else Engine.SPARK
-        if engine is Engine.LOCAL:
+            engine = JobEngine.LOCAL if is_here else JobEngine.SPARK
+        if engine is JobEngine.LOCAL:
             return run_here(run, tasks, progress=progress)
         from pipeline.jobs.spark_tasks import run_tasks  # noqa: PLC0415 - only this needs PySpark
 
@@ -104,9 +104,9 @@ class Context:
     def parallelism(self) -> int | None:
         """Return how many tasks can run at a time; None under Spark Connect, where only the server knows.
         It starts no Spark that may not be needed: local[*] has this machine's processors."""
-        if self._engine is Engine.LOCAL:
+        if self._engine is JobEngine.LOCAL:
             return 1
-        if self._engine is Engine.AUTO and self._made_session is None:
+        if self._engine is JobEngine.AUTO and self._made_session is None:
             return os.cpu_count() or 1
         spark_context = getattr(self.spark, "_sc", None)
         return None if spark_context is None else max(1, int(spark_context.defaultParallelism))

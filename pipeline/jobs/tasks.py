@@ -20,7 +20,7 @@ BYTES_HERE_MAX: Final = 64 * 1024 * 1024
 TASKS_HERE_MAX: Final = 64
 
 
-class Engine(Enum):
+class JobEngine(Enum):
     """AUTO: this process if the tasks read little and the command line names no Spark."""
 
     AUTO = "auto"

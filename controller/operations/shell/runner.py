@@ -51,7 +51,7 @@ from controller.operations.model import (
     encode_work,
 )
 from controller.operations.outcome import Advance, DrainMark, fail
-from controller.operations.pace import Pace, Sample, pace_of, sampled, with_sample
+from controller.operations.pace import OperationPace, Sample, pace_of, sampled, with_sample
 from controller.operations.reassignments import Progress, not_rolled_back
 from controller.operations.shell.executing import Executions, asked_by
 from controller.operations.shell.guarding import guarded
@@ -255,7 +255,7 @@ class OperationsRunner:
             known = samples if held == plan_id else ()
             self._samples[operation_id] = (plan_id, with_sample(known, sample))
 
-    def pace(self, operation_id: str) -> Pace:
+    def pace(self, operation_id: str) -> OperationPace:
         """Return how fast the operation copies, as of the last look; nothing is known on a standby."""
         return pace_of(self._samples.get(operation_id, ("", ()))[1])
 

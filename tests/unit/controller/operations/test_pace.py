@@ -18,7 +18,7 @@ from controller.operations.model import (
     Work,
     begun,
 )
-from controller.operations.pace import Pace, Sample, pace_of, sampled, with_sample
+from controller.operations.pace import OperationPace, Sample, pace_of, sampled, with_sample
 
 MIB = 2**20
 
@@ -31,29 +31,29 @@ def samples(*left: int, every_ms: int = 5_000, total: int = 100 * MIB) -> tuple[
 
 
 def test_nothing_is_told_before_some_seconds_were_watched() -> None:
-    assert pace_of(()) == Pace()
-    assert pace_of(samples(100 * MIB)) == Pace()
-    assert pace_of(samples(100 * MIB, 90 * MIB, every_ms=2_999)) == Pace()
+    assert pace_of(()) == OperationPace()
+    assert pace_of(samples(100 * MIB)) == OperationPace()
+    assert pace_of(samples(100 * MIB, 90 * MIB, every_ms=2_999)) == OperationPace()
 
 
 def test_the_time_left_is_what_is_left_over_the_speed_of_the_whole_operation() -> None:
     soon = pace_of(samples(100 * MIB, 90 * MIB))
-    assert soon == Pace(rate=2 * MIB, eta_ms_p50=45_000, eta_ms_p90=None)
+    assert soon == OperationPace(rate=2 * MIB, eta_ms_p50=45_000, eta_ms_p90=None)
     steady = pace_of(samples(100 * MIB, 90 * MIB, 80 * MIB, 70 * MIB))
-    assert steady == Pace(rate=2 * MIB, eta_ms_p50=35_000, eta_ms_p90=35_000)
+    assert steady == OperationPace(rate=2 * MIB, eta_ms_p50=35_000, eta_ms_p90=35_000)
     uneven = pace_of(samples(100 * MIB, 95 * MIB, 75 * MIB, 70 * MIB))
-    assert uneven == Pace(rate=2 * MIB, eta_ms_p50=35_000, eta_ms_p90=70_000)
+    assert uneven == OperationPace(rate=2 * MIB, eta_ms_p50=35_000, eta_ms_p90=70_000)
 
 
 def test_an_operation_that_does_not_get_on_has_no_end_in_sight() -> None:
-    assert pace_of(samples(*[MIB] * 4)) == Pace(rate=0, eta_ms_p50=None, eta_ms_p90=None)
+    assert pace_of(samples(*[MIB] * 4)) == OperationPace(rate=0, eta_ms_p50=None, eta_ms_p90=None)
     assert pace_of(samples(2 * MIB, 2 * MIB, 2 * MIB, MIB)).eta_ms_p90 is None, "it stood still for long"
     growing = pace_of((Sample(0, 0, MIB), Sample(5_000, 5 * MIB, 2 * MIB)))
-    assert growing == Pace(rate=MIB), "producers write more than is copied"
+    assert growing == OperationPace(rate=MIB), "producers write more than is copied"
 
 
 def test_with_nothing_left_it_is_there() -> None:
-    assert pace_of(samples(10 * MIB, 0)) == Pace(rate=2 * MIB, eta_ms_p50=0)
+    assert pace_of(samples(10 * MIB, 0)) == OperationPace(rate=2 * MIB, eta_ms_p50=0)
 
 
 def test_the_samples_are_of_the_last_minute_and_the_newest_is_among_them() -> None:

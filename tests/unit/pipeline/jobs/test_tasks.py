@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.errors import JobError, LandError
 from pipeline.jobs.context import Context
-from pipeline.jobs.tasks import BYTES_HERE_MAX, TASKS_HERE_MAX, Engine
+from pipeline.jobs.tasks import BYTES_HERE_MAX, TASKS_HERE_MAX, JobEngine
 from springtide.cli.call import UsageError
 from springtide.cli.console import Console
 
@@ -24,7 +24,7 @@ def without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def context_of(err: io.StringIO | None = None, **options: str | None) -> Context:
-    given = {"engine": Engine.AUTO.value, "master": None, "remote": None, "conf": None, "name": None}
+    given = {"engine": JobEngine.AUTO.value, "master": None, "remote": None, "conf": None, "name": None}
     console = Console(io.StringIO(), err or io.StringIO())
     return Context(argparse.Namespace(job_name="land", **{**given, **options}), console, {})
 
