@@ -358,11 +358,8 @@ def advertised_url(config: ControllerConfig, *, bound_port: int) -> str:
     if config.advertise:
         return config.advertise.rstrip("/")
     host = config.listen_address[0]
-    return (
-        f"{config.scheme}://[{host}]:{bound_port}"
-        if ":" in host
-        else f"{config.scheme}://{host}:{bound_port}"
-    )
+    spelled = f"[{host}]" if ":" in host else host
+    return f"{config.scheme}://{spelled}:{bound_port}"
 
 
 def check_advertisable(config: ControllerConfig) -> None:

@@ -209,5 +209,5 @@ async def list_alarms(
     alarms = services.engine.alarms(cluster)
     page, token = paging.page_of(alarms, alarm_order, name="alarms", kinds=(int, str, int, int))
     items = [service.alarm_view(view.image, alarm) for alarm in page]
-    counts = Counter(alarm.key.code.value for alarm in sorted(alarms, key=alarm_order))
+    counts = Counter(alarm.key.code.value for alarm in alarms)
     return show(request, AlarmList(items=items, next_page_token=token, counts=counts), view=view)

@@ -20,13 +20,13 @@ from admin_api.operations.models import (
     OperationList,
     OperationView,
     SteerOperation,
-    operation_view,
 )
 from admin_api.operations.moves import MoveList, MovePosition, moves_of
 from admin_api.operations.service import (
     Changing,
     cancel_operation,
     current_view,
+    current_views,
     find_operation,
     steer_operation,
     throttle_operation,
@@ -67,13 +67,7 @@ async def list_them(
     )
     rows = await services.database.read(partial(list_operations, wanted=wanted, limit=paging.rows))
     page, token = paging.cut(rows, lambda row: ["operations", row.created_at_ms, row.id])
-    live = services.operations.live(page)
-    operations = services.operations
-    items = [
-        operation_view(row, live.get(row.cluster), operations.moving(row.id), operations.pace(row.id))
-        for row in page
-    ]
-    return show(request, OperationList(items=items, next_page_token=token))
+    return show(request, OperationList(items=current_views(services, page), next_page_token=token))
 
 
 @router.get(

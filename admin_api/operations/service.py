@@ -6,7 +6,7 @@ the next.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final
@@ -56,9 +56,18 @@ async def find_operation(services: Services, operation_id: str) -> OperationRow:
 
 def current_view(services: Services, row: OperationRow) -> OperationView:
     """Return the view with the progress of now, as far as this controller receives reports."""
-    live = services.operations.live([row]).get(row.cluster)
+    (view,) = current_views(services, [row])
+    return view
+
+
+def current_views(services: Services, rows: Sequence[OperationRow]) -> list[OperationView]:
+    """Return the views of several operations, each as `current_view` does."""
     operations = services.operations
-    return operation_view(row, live, operations.moving(row.id), operations.pace(row.id))
+    live = operations.live(rows)
+    return [
+        operation_view(row, live.get(row.cluster), operations.moving(row.id), operations.pace(row.id))
+        for row in rows
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,19 +36,9 @@ class MetricsCollector(Collector):
             yield from source()
 
 
-class _Collected(Collector):
-    """What was collected before."""
-
-    def __init__(self, families: list[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families
-
-
 def _render(families: list[Metric]) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(families))
+    registry.register(MetricsCollector([lambda: families]))
     return generate_latest(registry)
 
 

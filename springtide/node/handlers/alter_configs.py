@@ -6,31 +6,19 @@ older tools and librdkafka's `AlterConfigs` still send this one.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
-from controller.contract.administration import AdminOutcome, AlterConfigsCall, ConfigsToAlter
+from controller.contract.administration import AdminOutcome
 from springtide.node.handlers.context import NodeContext, Request
-from springtide.node.handlers.incremental_alter_configs import KINDS, alter, invalid, refusal_of_resource
+from springtide.node.handlers.incremental_alter_configs import alter, invalid, refusal_of_resource
 
 
 def handle(context: NodeContext, request: Request) -> None:
-    message = cast(Any, request.decode())
-    resources = message.resources
-    refused = {place: error for place, one in enumerate(resources) if (error := _refusal(one)) is not None}
-    call = AlterConfigsCall(
-        resources=tuple(
-            ConfigsToAlter(
-                kind=KINDS[one.resource_type],
-                name=one.resource_name,
-                configs={config.name: config.value for config in one.configs},
-                replaces=True,
-            )
-            for place, one in enumerate(resources)
-            if place not in refused
-        ),
-        validate_only=message.validate_only,
-    )
-    alter(context, request, call, resources, refused)
+    alter(context, request, refusal_of=_refusal, configs_of=_configs, replaces=True)
+
+
+def _configs(resource: Any) -> dict[str, str | None]:
+    return {config.name: config.value for config in resource.configs}
 
 
 def _refusal(resource: Any) -> AdminOutcome | None:

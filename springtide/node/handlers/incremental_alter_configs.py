@@ -5,7 +5,7 @@ Lists are set as a whole: nothing is appended to one or subtracted from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from controller.contract.administration import AdminOutcome, AlterConfigsCall, ConfigsToAlter, ResourceKind
@@ -19,35 +19,35 @@ SET, DELETE = 0, 1
 
 
 def handle(context: NodeContext, request: Request) -> None:
-    message = cast(Any, request.decode())
-    resources = message.resources
-    refused = {place: error for place, one in enumerate(resources) if (error := _refusal(one)) is not None}
-    wanted = [one for place, one in enumerate(resources) if place not in refused]
-    call = AlterConfigsCall(
-        resources=tuple(
-            ConfigsToAlter(
-                kind=KINDS[one.resource_type],
-                name=one.resource_name,
-                configs={
-                    config.name: None if config.config_operation == DELETE else config.value
-                    for config in one.configs
-                },
-            )
-            for one in wanted
-        ),
-        validate_only=message.validate_only,
-    )
-    alter(context, request, call, resources, refused)
+    alter(context, request, refusal_of=_refusal, configs_of=_configs)
 
 
 def alter(
     context: NodeContext,
     request: Request,
-    call: AlterConfigsCall,
-    resources: Sequence[Any],
-    refused: Mapping[int, AdminOutcome],
+    *,
+    refusal_of: Callable[[Any], AdminOutcome | None],
+    configs_of: Callable[[Any], dict[str, str | None]],
+    replaces: bool = False,
 ) -> None:
-    """Send the call, which has the resources that were not refused, and answer for all of them."""
+    """Send what can be asked of the controller, and answer for all resources of the request. replaces: what a
+    resource does not name is unset."""
+    message = cast(Any, request.decode())
+    resources = message.resources
+    refused = {place: error for place, one in enumerate(resources) if (error := refusal_of(one)) is not None}
+    call = AlterConfigsCall(
+        resources=tuple(
+            ConfigsToAlter(
+                kind=KINDS[one.resource_type],
+                name=one.resource_name,
+                configs=configs_of(one),
+                replaces=replaces,
+            )
+            for place, one in enumerate(resources)
+            if place not in refused
+        ),
+        validate_only=message.validate_only,
+    )
 
     def answer(outcomes: Sequence[AdminOutcome]) -> None:
         told = iter(outcomes)
@@ -65,6 +65,13 @@ def alter(
         )
 
     administer(context, request, call, named=len(call.resources), answer=answer)
+
+
+def _configs(resource: Any) -> dict[str, str | None]:
+    return {
+        config.name: None if config.config_operation == DELETE else config.value
+        for config in resource.configs
+    }
 
 
 def _refusal(resource: Any) -> AdminOutcome | None:
