@@ -17,7 +17,7 @@ from admin_api.brokers.models import LABELS_MAX, ChangeBroker, DrainBroker, Main
 from admin_api.brokers.service import broker_view, check_not_busy, find_broker, version_of
 from admin_api.http.answers import Answer
 from admin_api.http.conditions import IfMatch, Precondition
-from admin_api.http.paths import BrokerPath, ClusterPath
+from admin_api.http.models import BrokerPath, ClusterPath
 from admin_api.http.problems import FieldProblem, ProblemError, refusal_problem
 from admin_api.http.services import Services, Serving
 from admin_api.http.writes import Asked, Attempt, Write, Writing, follow, opened, submit

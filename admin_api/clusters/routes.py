@@ -20,8 +20,8 @@ from admin_api.clusters.models import (
     TopicsToBringBack,
 )
 from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, REPLAYED_HEADERS, show
+from admin_api.http.models import ClusterPath
 from admin_api.http.paging import Paged
-from admin_api.http.paths import ClusterPath
 from admin_api.http.problems import WRITE_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving

@@ -14,8 +14,8 @@ from admin_api.configs.models import AlterConfigs, ConfigList, ConfigsAltered, C
 from admin_api.configs.service import Address, holder_of
 from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, REPLAYED_HEADERS, show
 from admin_api.http.conditions import IfMatch
+from admin_api.http.models import BrokerPath, ClusterPath, ReasonQuery, TopicPath
 from admin_api.http.paging import Paged
-from admin_api.http.paths import BrokerPath, ClusterPath, ReasonQuery, TopicPath
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving

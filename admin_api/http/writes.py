@@ -44,7 +44,6 @@ from admin_api.http.problems import (
     refusal_problem,
     target_of,
 )
-from admin_api.http.redaction import without_secrets
 from admin_api.http.services import Asking, Caller, Services, Serving
 from admin_api.http.tokens import Role
 from admin_api.operations.models import accepted
@@ -267,7 +266,7 @@ class Writing:
             request_id=attempt.request_id,
             operation_id=attempt.operation_id if asked.is_operation else None,
             at_ms=attempt.wall_ms,
-            body=without_secrets(asked.body),
+            body=asked.body,
             topic=asked.topic,
             partition=asked.partition,
             brokers=asked.brokers,

@@ -16,7 +16,7 @@ from fastapi import Depends, Response
 
 from admin_api.http.answers import Answer
 from admin_api.http.conditions import IfMatch, Precondition
-from admin_api.http.paths import OperationPath
+from admin_api.http.models import OperationPath
 from admin_api.http.problems import ProblemError, refusal_problem
 from admin_api.http.services import Services, Serving
 from admin_api.http.writes import Asked, Attempt, Write, Writing, submit

@@ -10,8 +10,8 @@ from fastapi.openapi.models import Example
 
 from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, LOCATION_HEADERS, REPLAYED_HEADERS, show
 from admin_api.http.conditions import IfMatch
+from admin_api.http.models import ClusterPath, PartitionPath, TopicPath
 from admin_api.http.paging import Paged
-from admin_api.http.paths import ClusterPath, PartitionPath, TopicPath
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving

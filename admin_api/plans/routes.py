@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from admin_api.http.answers import ACCEPTED, ETAG_HEADERS, LOCATION_HEADERS, REPLAYED_HEADERS, show
+from admin_api.http.models import ClusterPath, PlanPath, Reason
 from admin_api.http.paging import Paged
-from admin_api.http.paths import ClusterPath, PlanPath, Reason
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, ProblemError, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Services, Serving

@@ -12,10 +12,9 @@ from fastapi import Depends, Response
 
 from admin_api.http.answers import Answer
 from admin_api.http.conditions import IfMatch, Precondition
-from admin_api.http.paths import ClusterPath, PlanPath
+from admin_api.http.models import ClusterPath, PlanPath, milliseconds
 from admin_api.http.problems import FieldProblem, ProblemError
 from admin_api.http.services import Services, Serving
-from admin_api.http.times import milliseconds
 from admin_api.http.writes import Asked, Attempt, Write, Writing, begun_before, opened
 from admin_api.operations.models import accepted
 from admin_api.plans.goals import goal_of, measured_of

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from admin_api.http.answers import ETAG_HEADERS, LOCATION_HEADERS, REPLAYED_HEADERS, show
 from admin_api.http.conditions import IfMatch
+from admin_api.http.models import ClusterPath, Reason
 from admin_api.http.paging import Paged
-from admin_api.http.paths import ClusterPath, Reason
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving

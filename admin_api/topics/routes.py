@@ -15,8 +15,8 @@ from admin_api.http.answers import (
     show,
 )
 from admin_api.http.conditions import IfMatch
+from admin_api.http.models import ClusterPath, ReasonQuery, TopicPath
 from admin_api.http.paging import Paged
-from admin_api.http.paths import ClusterPath, ReasonQuery, TopicPath
 from admin_api.http.problems import CONDITION_PROBLEMS, WRITE_PROBLEMS, problems
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Serving
