@@ -334,7 +334,6 @@ async def record_it(
 ) -> Response:
     """Record a verification, as `pipeline verify --record` does. The newest four hundred of a cluster are
     kept."""
-    services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
         action="record_verification",

@@ -127,7 +127,6 @@ async def add_brokers(
         brokers=tuple(spec.broker_id for spec in specs),
         is_operation=True,
     )
-    services.engine.image(cluster)
     return await write.carry_out(asked, partial(service.add_brokers, services, cluster, body))
 
 

@@ -135,7 +135,6 @@ def _add_routes(
         address: Whose,
         name: ConfigPath,
     ) -> Response:
-        services.engine.image(address.cluster)
         _check_role(write, address, [name])
         asked = service.asked_of(
             address, "set_config", {"name": name} | body.model_dump(mode="json"), body.reason
@@ -163,7 +162,6 @@ def _add_routes(
         name: ConfigPath,
         reason: ReasonQuery = None,
     ) -> Response:
-        services.engine.image(address.cluster)
         _check_role(write, address, [name])
         asked = service.asked_of(address, "unset_config", {"name": name}, reason)
         return await write.carry_out(
@@ -188,7 +186,6 @@ def _add_routes(
         condition: IfMatch,
         address: Whose,
     ) -> Response:
-        services.engine.image(address.cluster)
         _check_role(write, address, body.configs)
         asked = service.asked_of(address, "alter_configs", body.model_dump(mode="json"), body.reason)
         return await write.carry_out(

@@ -98,7 +98,6 @@ async def elect_leader(
     Requires the role admin."""
     if body.election == "unclean":
         write.need(Role.ADMIN)
-    services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
         action=f"elect_leader_{body.election}",
@@ -145,7 +144,6 @@ async def elect_preferred_leaders(
     """Give leaderships back after maintenance. Each partition that is led by another replica than its first
     gets its first replica as leader, if that one is in sync. Each is elected alone: a failure of one does not
     stop the others."""
-    services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
         action="elect_preferred_leaders",

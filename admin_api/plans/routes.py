@@ -91,7 +91,6 @@ async def make_it(*, body: MakePlan, services: Serving, write: Write, cluster: C
     """Make a plan. Nothing moves. The plan holds the moves, those with the largest benefit first, the bytes
     that they copy and their outcome. It is tied to the state of every partition that it was made from.
     Demands of the goal that can't be met are rejected partition by partition."""
-    services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
         action="make_plan",

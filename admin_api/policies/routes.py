@@ -103,7 +103,6 @@ async def put_it(
     """Create or replace a policy: one SELECT over the cluster and the plan, which returns the plan's faults.
     It can read only the tables listed at `sql`, and is stopped when it takes too long. Requires the role
     admin."""
-    services.engine.image(cluster)
     write.need(Role.ADMIN)
     asked = Asked(
         cluster=cluster,
@@ -144,7 +143,6 @@ async def delete_it(
     reason: Annotated[Reason | None, Query(description="kept in the audit")] = None,
 ) -> Response:
     """Delete a policy. Requires the role admin."""
-    services.engine.image(cluster)
     write.need(Role.ADMIN)
     asked = Asked(
         cluster=cluster,

@@ -101,7 +101,6 @@ async def assign_partition(
     which all new ones are in sync: the partition never has fewer in-sync replicas than before. The number of
     replicas and their order can change, too. While a reassignment is in progress, another target replaces the
     first."""
-    services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
         action="assign_partition",
@@ -140,7 +139,6 @@ async def cancel_reassignment(
     """Cancel a reassignment. The original replicas become the partition's replicas again, in their order, and
     what the new ones have copied is deleted. Refused while too few of the original ones are in sync: records
     that only the new ones hold would be lost."""
-    services.engine.image(cluster)
     asked = Asked(
         cluster=cluster,
         action="cancel_reassignment",
