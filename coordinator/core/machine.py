@@ -57,18 +57,24 @@ class Outcome:
     records: one record batch, applied and written whole or not at all.
     replies: sent once the batch is committed, at once where there are no records.
     work: what the machine must hear of if the batch is refused.
+    waits: without records, the replies tell of records that were applied before: they are sent once what is
+        under way is committed, and fail as that does.
     """
 
     records: tuple[Record, ...] = ()
     replies: tuple[Reply, ...] = ()
     timers: tuple[Timer, ...] = ()
     work: Hashable = None
+    waits: bool = False
 
 
 class Machine(Protocol):
-    """The state machine of one shard. No method awaits, reads a clock or draws a random number."""
+    """The state machine of one shard. No method awaits, reads a clock or draws a random number.
 
-    def step(self, event: object, now_ms: int) -> Outcome:
+    now_ms: monotonic, what timers go by. wall_ms: Unix milliseconds, for times that records hold.
+    """
+
+    def step(self, event: object, now_ms: int, wall_ms: int) -> Outcome:
         """Decide. Changes only what is not in records (waiting requests, timers): the runtime calls `apply`
         with each record right after."""
 
@@ -84,11 +90,11 @@ class Machine(Protocol):
     def undo(self, offset: int) -> None:
         """Take the records from `offset` on out of the latest view: they were refused and never written."""
 
-    def refused(self, work: Hashable, error: ErrorCode, now_ms: int) -> Outcome:
+    def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> Outcome:
         """Return what happens now that the batch of `work` was refused and is undone, a rebalance after a
         refused SyncGroup for one. The runtime itself answers the waiting replies with the error."""
 
-    def opened(self, now_ms: int) -> Outcome:
+    def opened(self, now_ms: int, wall_ms: int) -> Outcome:
         """Return what happens now that the replay is complete and the shard serves: session timers start."""
 
     def closed(self) -> tuple[int, ...]:

@@ -15,7 +15,8 @@ The rules:
    opening record. What a writer was named for and did not come to an end is never taken up again.
 2. (level) Nobody is answered from the machine before the replay has come to that record. Another nonce in its
    place, or a later writer's batch before it, begins another opening.
-3. (committed) A reply to a step with records waits until their batch is committed.
+3. (committed) A reply to a step with records waits until their batch is committed; one that tells of
+   records under way, until these are.
 4. (unknown) An attempt of which nobody knows is made again with the same bytes (writer.py).
 5. (undone) What was refused is taken out of the machine before anything else is decided.
 6. (cut) A leader epoch that an unclean election began, after this replay did, ends the replay, and a shard
@@ -265,7 +266,7 @@ class ShardRuntime:
             else:
                 self.phase = ShardPhase.SERVING
                 self._writer.next_offset = replay.position
-                self._take(replay.machine.opened(self._now_ms))
+                self._take(replay.machine.opened(self._now_ms, self._wall_ms))
         else:
             return False
         return True
@@ -278,7 +279,7 @@ class ShardRuntime:
             if self._writer.is_full:
                 self._answer(event.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # every client tries again
             else:
-                self._take(self.machine.step(event.request, self._now_ms))
+                self._take(self.machine.step(event.request, self._now_ms, self._wall_ms))
         elif self.phase is ShardPhase.STOPPED:
             self._answer(event.token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif self._is_ours and self.phase is not ShardPhase.CLOSED:
@@ -294,6 +295,8 @@ class ShardRuntime:
             self.machine.apply(record, offset + place)
         if outcome.records:
             self._writer.add(outcome.records, outcome.replies, outcome.work)
+        elif outcome.waits and not self._writer.is_empty:
+            self._writer.add_replies(outcome.replies)
         else:
             for reply in outcome.replies:
                 self._answer(reply.token, reply.message)
@@ -348,7 +351,7 @@ class ShardRuntime:
                 self._answer(reply.token, error)
         for batch in refused:
             for work in batch.works:
-                self._take(self.machine.refused(work, error, self._now_ms))
+                self._take(self.machine.refused(work, error, self._now_ms, self._wall_ms))
 
     def _on_timer(self, key: object) -> None:
         if key is ShardTimer.READ:
@@ -358,7 +361,7 @@ class ShardRuntime:
             if self._writer is not None:
                 self._writer.send_again()
         elif self.phase is ShardPhase.SERVING:
-            self._take(self.machine.step(TimerDue(key), self._now_ms))
+            self._take(self.machine.step(TimerDue(key), self._now_ms, self._wall_ms))
 
     # The end.
 

@@ -149,6 +149,10 @@ class ShardWriter:
         if work is not None:
             last.works.append(work)
 
+    def add_replies(self, replies: Iterable[Reply]) -> None:
+        """Take replies that wait for all that is under way, which must be something."""
+        (self._waiting or self._in_flight)[-1].replies += replies
+
     def due(self, wall_ms: int) -> list[AppendBatch]:
         """Return what to send now. A batch's bytes are made once, when it is sent first."""
         if self._is_failing:

@@ -33,6 +33,12 @@ class ReadCounter(NamedTuple):
     token: int
 
 
+class ReadLatest(NamedTuple):
+    """Answered once what it tells is committed."""
+
+    token: int
+
+
 class AwaitNothing(NamedTuple):
     """Parked until the shard is closed."""
 
@@ -69,12 +75,15 @@ class CounterMachine:
         self.refusals: list[Hashable] = []
         self._tick_ms = tick_ms
 
-    def step(self, event: object, now_ms: int) -> Outcome:
+    def step(self, event: object, now_ms: int, wall_ms: int) -> Outcome:
         match event:
             case Increment():
                 return self._increment(event)
             case ReadCounter(token):
                 return Outcome(replies=(Reply(token, Counted(int(self.state.committed(COUNTER) or 0))),))
+            case ReadLatest(token):
+                value = Counted(int(self.state.latest(COUNTER) or 0))
+                return Outcome(replies=(Reply(token, value),), waits=True)
             case AwaitNothing(token):
                 self.parked.append(token)
                 return Outcome()
@@ -115,11 +124,11 @@ class CounterMachine:
     def undo(self, offset: int) -> None:
         self.state.undo(offset)
 
-    def refused(self, work: Hashable, error: ErrorCode, now_ms: int) -> Outcome:
+    def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> Outcome:
         self.refusals.append(work)
         return Outcome()
 
-    def opened(self, now_ms: int) -> Outcome:
+    def opened(self, now_ms: int, wall_ms: int) -> Outcome:
         return Outcome(timers=(Timer(TICK, now_ms + self._tick_ms),) if self._tick_ms else ())
 
     def closed(self) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ from tests.kit.coordinator.counter import (
     AwaitNothing,
     Counted,
     ReadCounter,
+    ReadLatest,
 )
 from tests.kit.coordinator.fenced_log import FencedLog
 from tests.kit.coordinator.shard_desk import WRITER_ID, ControllerOfOne, ShardDesk
@@ -257,6 +258,26 @@ def test_a_refusal_is_undone_and_the_shard_stays_open(desk: ShardDesk, log: Fenc
     desk.wait()
     assert desk.answers[4] == Counted(2)
     assert live(desk) == replayed(log)
+
+
+def test_a_reply_without_records_that_tells_of_some_waits_for_what_is_under_way(desk: ShardDesk) -> None:
+    desk.step(RequestCame(1, ReadLatest(1)))
+    assert desk.answers[1] == Counted(0)
+    desk.is_holding = True
+    desk.increment(2)
+    desk.step(RequestCame(3, ReadLatest(3)))
+    assert 3 not in desk.answers
+    desk.deliver()
+    assert desk.answers[3] == Counted(1)
+
+
+def test_a_reply_that_tells_of_refused_records_fails_as_they_do(desk: ShardDesk, log: FencedLog) -> None:
+    desk.is_holding = True
+    log.error = ErrorCode.NOT_ENOUGH_REPLICAS
+    desk.increment(1)
+    desk.step(RequestCame(2, ReadLatest(2)))
+    desk.deliver()
+    assert desk.answers[1] is desk.answers[2] is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 def test_a_refused_retry_of_an_unknown_batch_proves_nothing(desk: ShardDesk, log: FencedLog) -> None:
