@@ -30,6 +30,7 @@ from controller.contract.administration import (
     AlterReassignmentsCall,
     CreatePartitionsCall,
     CreateTopicsCall,
+    DeleteRecordsCall,
     DeleteTopicsCall,
     DescribeConfigsCall,
     ElectLeadersCall,
@@ -137,7 +138,7 @@ def _count(call: AdminCall) -> int:
             return len(wishes)
         case AlterConfigsCall(resources=altered):
             return len(altered)
-        case CreateTopicsCall() | DeleteTopicsCall() | CreatePartitionsCall():
+        case CreateTopicsCall() | DeleteTopicsCall() | DeleteRecordsCall() | CreatePartitionsCall():
             return len(call.topics)
         case _:
             return 0
@@ -159,6 +160,8 @@ async def _dispatch(calls: Calls, call: AdminCall) -> list[AdminOutcome]:
             return await topics.create_topics(calls, call)
         case DeleteTopicsCall():
             return await topics.delete_topics(calls, call)
+        case DeleteRecordsCall():
+            return await topics.delete_records(calls, call)
         case CreatePartitionsCall():
             return await topics.create_partitions(calls, call)
         case AlterReassignmentsCall():

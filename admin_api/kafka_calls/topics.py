@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics and CreatePartitions, topic by topic."""
+"""CreateTopics, DeleteTopics, DeleteRecords and CreatePartitions, topic by topic."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ from functools import partial
 
 from pydantic import ValidationError
 
+from admin_api.http.answers import Answer
+from admin_api.http.writes import Asked, Attempt
 from admin_api.kafka_calls.calls import UNCONDITIONAL, Calls, Kafka, failed, outcome_of_invalid
 from admin_api.kafka_calls.configs import described_topic
 from admin_api.topics import service
 from admin_api.topics.models import ChangeTopic, NewTopic
+from controller.audit.change import Entity
 from controller.contract.administration import (
     AdminOutcome,
     CreatedTopic,
     CreatePartitionsCall,
     CreateTopicsCall,
+    DeleteRecordsCall,
     DeleteTopicsCall,
     PartitionsToCreate,
+    RecordsToDelete,
     TopicToCreate,
     TopicToDelete,
 )
@@ -83,6 +88,30 @@ async def _delete(calls: Calls, topic: TopicToDelete) -> AdminOutcome:
     )
     topic_id = None if state is None or outcome.error_code else state.topic_id
     return AdminOutcome(error_code=outcome.error_code, message=outcome.message, topic=name, topic_id=topic_id)
+
+
+async def delete_records(calls: Calls, call: DeleteRecordsCall) -> list[AdminOutcome]:
+    return [await _permit_deletion(calls, records) for records in call.topics]
+
+
+async def _permit_deletion(calls: Calls, records: RecordsToDelete) -> AdminOutcome:
+    """Write down what the broker that asks is about to delete. Whether every replica followed is its answer
+    to the client."""
+    asked = Asked(
+        cluster=calls.cluster,
+        action="delete_records",
+        entity=Entity.TOPIC,
+        entity_id=records.topic,
+        body={"before_offsets": {str(number): offset for number, offset in records.offsets.items()}},
+        topic=records.topic,
+    )
+
+    async def permit(attempt: Attempt) -> Answer:
+        service.find_topic(calls.services.engine.image(calls.cluster), calls.cluster, records.topic)
+        return Answer(204, b"", detail="permitted; the leader deletes")
+
+    _, outcome = await calls.carry_out(asked, permit)
+    return outcome
 
 
 async def create_partitions(calls: Calls, call: CreatePartitionsCall) -> list[AdminOutcome]:

@@ -48,6 +48,19 @@ class DeleteTopicsCall(msgspec.Struct, frozen=True, kw_only=True, tag="delete_to
     topics: tuple[TopicToDelete, ...]
 
 
+class RecordsToDelete(msgspec.Struct, frozen=True, kw_only=True):
+    """offsets: by partition, the first offset to keep; -1: the high watermark."""
+
+    topic: str
+    offsets: dict[int, int]
+
+
+class DeleteRecordsCall(msgspec.Struct, frozen=True, kw_only=True, tag="delete_records"):
+    """Whether records may be deleted. The broker that asks leads the partitions, and deletes."""
+
+    topics: tuple[RecordsToDelete, ...]
+
+
 class PartitionsToCreate(msgspec.Struct, frozen=True, kw_only=True):
     """count: how many the topic shall have. assignments: replicas of each new one."""
 
@@ -112,6 +125,7 @@ class DescribeConfigsCall(msgspec.Struct, frozen=True, kw_only=True, tag="descri
 AdminCall = (
     CreateTopicsCall
     | DeleteTopicsCall
+    | DeleteRecordsCall
     | CreatePartitionsCall
     | AlterReassignmentsCall
     | ElectLeadersCall

@@ -15,6 +15,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.contract.lag_report import ReplicaProblem
+from dataplane.core.results import DeletionResult
 from springtide.wire.errors import ErrorCode
 
 
@@ -26,6 +27,20 @@ class CompleteProduce(msgspec.Struct, frozen=True):
 
     waiters: tuple[object, ...]
     error: ErrorCode
+
+
+class CompleteDeletion(msgspec.Struct, frozen=True):
+    """Answer these waiting deletions, all with `result`. `waiters` are the objects given to `delete_records`.
+    With an error the outcome is unknown to the client: the records are gone here, and may come back (I37,
+    what a client deleted stays deleted)."""
+
+    waiters: tuple[object, ...]
+    result: DeletionResult
+
+
+class LogStartMoved(msgspec.Struct, frozen=True):
+    """Store the log start, durably, in a thread; then call `on_log_start_stored` with what was stored. A
+    leader's followers are told with their next answer, or soon, as of a high watermark."""
 
 
 class DataAppended(msgspec.Struct, frozen=True):
@@ -130,6 +145,8 @@ class Remark(msgspec.Struct, frozen=True):
 
 Effect = (
     CompleteProduce
+    | CompleteDeletion
+    | LogStartMoved
     | DataAppended
     | HighWatermarkMoved
     | LeadershipChanged
@@ -156,3 +173,4 @@ PROPOSAL_READY = ProposalReady()
 STOP_FETCHING = StopFetching()
 PERSIST_EPOCHS = PersistEpochs()
 VOUCH = Vouch()
+LOG_START_MOVED = LogStartMoved()

@@ -436,6 +436,10 @@ class FetchPosition(NamedTuple):
     log_start_offset: int
     max_bytes: int = FETCH_BYTES_MAX
 
+    def tells_more_than(self, asked: FetchPosition) -> bool:
+        """Return whether the leader should hear of it before it answers what was asked."""
+        return (self.leader_epoch, self.log_start_offset) != (asked.leader_epoch, asked.log_start_offset)
+
     def has_turned(self, told: FetchPosition | None) -> bool:
         """Return whether this position does more than continue from what the leader was told last."""
         return told is None or self.leader_epoch != told.leader_epoch or self.fetch_offset < told.fetch_offset

@@ -32,6 +32,7 @@ from enum import Enum, auto
 from controller.contract.partition_state import NO_LEADER, PartitionState
 from dataplane.core.effects import (
     HIGH_WATERMARK_MOVED,
+    LOG_START_MOVED,
     NO_EFFECTS,
     PERSIST_EPOCHS,
     STOP_FETCHING,
@@ -110,6 +111,11 @@ class Follower(ReplicaRole):
     def on_vouched(self, *, now_ms: int) -> Effects:
         return self.standing_effects()
 
+    def on_log_start_stored(self, offset: int, *, now_ms: int) -> Effects:
+        """The next fetch tells it."""
+        super().on_log_start_stored(offset, now_ms=now_ms)
+        return self.standing_effects()
+
     def next_fetch(self) -> FetchPosition | None:
         log = self._log
         if self.phase is not Phase.FETCHING or log.must_vouch or (log.rotten and self._is_mending):
@@ -118,7 +124,7 @@ class Follower(ReplicaRole):
             log.log_end_offset,
             log.epochs.latest,
             self._state.leader_epoch,
-            log.log_start_offset,
+            self._log_start.offset,
             self._replica.options.fetch_bytes_max,
         )
 
@@ -142,9 +148,10 @@ class Follower(ReplicaRole):
         ):
             return NO_EFFECTS
         try:
-            return self._take(fetched, wall_ms=wall_ms)
+            effects = self._take(fetched, wall_ms=wall_ms)
         except LogError as error:
             return self._replica.go_offline(str(error))
+        return (*effects, LOG_START_MOVED) if self._log_start.must_store() else effects
 
     def _take(self, fetched: LeaderAnswer, *, wall_ms: int) -> Effects:
         if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -405,6 +412,7 @@ class Follower(ReplicaRole):
     def _restart_at(self, offset: int) -> None:
         self._log.restart_at(offset)
         self._watermark.restart_at(offset)
+        self._log_start.restart_at(offset)
 
     def _quarantine(self, cut: int, why: str) -> Effects:
         self.phase = Phase.QUARANTINED

@@ -38,13 +38,15 @@ class FollowerProgress:
     teach).
 
     log_end_offset: the offset it last asked from, which is the end of what it has written; UNKNOWN_OFFSET
-    before its first fetch in this epoch. broker_epoch: of the incarnation that fetched; -1 before that.
+    before its first fetch in this epoch. log_start_offset: the one it last told, which it has stored.
+    broker_epoch: of the incarnation that fetched; -1 before that.
     last_caught_up_ms: when it last had everything that the log held at the time.
     """
 
     broker_id: int
     broker_epoch: int = -1
     log_end_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
     last_caught_up_ms: int = NEVER_MS
     last_fetch_ms: int = NEVER_MS
     #: The leader's log end at the last fetch. A follower is caught up if it reaches *that* by its next
@@ -75,6 +77,7 @@ class FollowerProgress:
         self,
         *,
         fetch_offset: int,
+        log_start_offset: int,
         broker_epoch: int,
         leader_end_offset: int,
         now_ms: int,
@@ -89,6 +92,7 @@ class FollowerProgress:
         else:
             self.repeats = 0
         self.log_end_offset = fetch_offset
+        self.log_start_offset = log_start_offset
         self.broker_epoch = broker_epoch
         self.last_fetch_ms = now_ms
         self.last_fetch_end_offset = leader_end_offset
@@ -104,7 +108,7 @@ class FollowerProgress:
         """Forget the follower's progress: what an earlier incarnation fetched proves nothing (I8, broker
         epochs fence incarnations)."""
         self.broker_epoch = broker_epoch
-        self.log_end_offset = UNKNOWN_OFFSET
+        self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
         self.last_fetch_ms = NEVER_MS
         self.last_fetch_end_offset = _NO_FETCH_YET
         self.contact = None
@@ -123,7 +127,8 @@ class PendingProposal:
 
 class InSyncSet:
     """The in-sync set of one leadership. `epoch_start_offset`: the leader's log end when it assumed this
-    leader epoch."""
+    leader epoch. `deleted_offset`: below it clients have deleted the records, or an earlier leader may have
+    done so for them: whoever joins has no such record either (I37, what a client deleted stays deleted)."""
 
     __slots__ = (
         "_broker_id",
@@ -132,6 +137,7 @@ class InSyncSet:
         "_next_proposal_id",
         "_one_by_one",
         "_refused_until_ms",
+        "deleted_offset",
         "epoch_start_offset",
         "outsiders",
         "pending",
@@ -146,6 +152,7 @@ class InSyncSet:
         broker_id: int,
         brokers: Mapping[int, BrokerEndpoint],
         epoch_start_offset: int,
+        deleted_offset: int,
         proposal_ids: Iterator[int],
         now_ms: int,
     ) -> None:
@@ -157,6 +164,7 @@ class InSyncSet:
         self._one_by_one = False
         self._followers: dict[int, FollowerProgress] = {}
         self.epoch_start_offset = epoch_start_offset
+        self.deleted_offset = deleted_offset
         self.state = state
         self.pending: PendingProposal | None = None
         #: Followers in the maximal ISR, and the assigned ones outside it.
@@ -204,8 +212,24 @@ class InSyncSet:
         """Return whether the follower may join (I9, joining takes the epoch start). A new leader's high
         watermark lags behind what is committed; the start of its epoch does not (KAFKA-7128, S5). A known log
         end means "fetched in this leader epoch"."""
-        return follower.log_end_offset >= max(high_watermark, self.epoch_start_offset) and self.is_eligible(
-            follower
+        return (
+            follower.log_end_offset >= max(high_watermark, self.epoch_start_offset)
+            and max(0, follower.log_start_offset) >= self.deleted_offset
+            and self.is_eligible(follower)
+        )
+
+    @property
+    def stored_log_start_offset(self) -> int | None:
+        """Return the lowest log start that a follower that may be elected has stored: in the maximal ISR, or
+        outside of it in the ELR. None: there is no such follower."""
+        elr = self.state.elr
+        return min(
+            (
+                follower.log_start_offset
+                for follower in (*self.waited_for, *self.outsiders)
+                if follower in self.waited_for or follower.broker_id in elr
+            ),
+            default=None,
         )
 
     def is_worth_waiting_for(

@@ -18,21 +18,22 @@ from itertools import zip_longest
 
 from controller.contract.errors import ControllerError
 from controller.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag
-from controller.contract.partition_state import WRITER_BATCHES_MAX, PartitionState, Shard
+from controller.contract.partition_state import PartitionState
 from dataplane.core.effects import (
     DATA_APPENDED,
     HIGH_WATERMARK_MOVED,
+    LOG_START_MOVED,
     NO_EFFECTS,
     PROPOSAL_READY,
     VOUCH,
     CheckAtRest,
+    CompleteDeletion,
     CompleteProduce,
     Effect,
     Effects,
     Remark,
     ReportProblem,
 )
-from dataplane.core.fence import Fence
 from dataplane.core.fetch_session import Contact
 from dataplane.core.isr import FollowerProgress, InSyncSet
 from dataplane.core.log_port import LogChanged, LogError, TimestampHit
@@ -46,6 +47,7 @@ from dataplane.core.results import (
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     AppendResult,
+    DeletionResult,
     EpochEndResult,
     FetchResult,
     OffsetResult,
@@ -53,7 +55,7 @@ from dataplane.core.results import (
     TimestampLookup,
 )
 from dataplane.core.role import ReplicaParts, ReplicaRole, check_position
-from dataplane.core.watermarks import committable_offset
+from dataplane.core.watermarks import UNKNOWN_OFFSET, committable_offset
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.fetch_response import EpochEnd
@@ -80,7 +82,7 @@ _TOO_MANY_WAITERS = AppendResult(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 class Leader(ReplicaRole):
     """`epoch_start_offset`: the log end when this leader epoch began."""
 
-    __slots__ = ("_fence", "_has_gone_back", "_lease", "_purgatory", "in_sync", "leader_epoch")
+    __slots__ = ("_deletions", "_has_gone_back", "_lease", "_purgatory", "in_sync", "leader_epoch")
 
     name = "leader"
     is_assigned = True
@@ -93,15 +95,15 @@ class Leader(ReplicaRole):
         #: A replica has shown that this log once was longer in this leader epoch (3.10, a host that goes
         #: back).
         self._has_gone_back = False
-        #: Of a shard's log, once it was written to in this leader epoch.
-        self._fence: Fence | None = None
         self._purgatory = replica.purgatory
+        self._deletions = replica.deletions
         self._lease = replica.lease
         self.in_sync = InSyncSet(
             state,
             broker_id=replica.broker_id,
             brokers=replica.brokers,
             epoch_start_offset=epoch_start_offset,
+            deleted_offset=replica.log.log_start_offset,
             proposal_ids=replica.proposal_ids,
             now_ms=now_ms,
         )
@@ -137,18 +139,13 @@ class Leader(ReplicaRole):
         in_sync, options = self.in_sync, self._replica.options
         if not self.may_serve(now_ms):
             return _NOT_LEADER, NO_EFFECTS
-        shard = in_sync.state.shard
-        if shard is not None:
-            settled = self._settle_writer(header, shard, acks=acks, waiter=waiter, expires_ms=expires_ms)
-            if settled is not None:
-                return settled
         if acks == ACKS_ALL:
             if in_sync.is_under_min:
                 return _NOT_ENOUGH_REPLICAS, NO_EFFECTS
             if len(self._purgatory) >= options.waiters_max:
                 return _TOO_MANY_WAITERS, NO_EFFECTS
         log = self._log
-        if header.producer_id >= 0 and shard is None:
+        if header.producer_id >= 0:
             verdict = log.producers.check(header)
             if isinstance(verdict, Duplicate):
                 return self._answer_duplicate(verdict, acks=acks, waiter=waiter, expires_ms=expires_ms)
@@ -175,8 +172,6 @@ class Leader(ReplicaRole):
             log.append((stamped,), (head, rest), now_ms=wall_ms)
         except LogError as error:
             return AppendResult(ErrorCode.KAFKA_STORAGE_ERROR), self._replica.go_offline(str(error))
-        if self._fence is not None:
-            self._fence.on_appended(stamped)
         for follower in in_sync.waited_for:
             if follower.log_end_offset == base_offset:
                 follower.on_leader_append()
@@ -200,26 +195,6 @@ class Leader(ReplicaRole):
             AppendResult(ErrorCode.NONE, base_offset, append_time_ms, log.log_start_offset, is_waiting),
             effects,
         )
-
-    def _settle_writer(
-        self, header: BatchHeader, shard: Shard, *, acks: int, waiter: object, expires_ms: int
-    ) -> tuple[AppendResult, Effects] | None:
-        """Return the answer to a batch that a shard's log refuses, or has already; None: append it. Asked
-        before the minimum, because "nothing was written" must not be said of what is stored."""
-        if self._fence is None:
-            try:
-                self._fence = Fence(self._log.last_data_batches(WRITER_BATCHES_MAX))
-            except LogError as error:
-                error_code, effects = self._on_read_error(error)
-                return AppendResult(error_code), effects
-        verdict = self._fence.judge(header, named=shard.writer)
-        if isinstance(verdict, Duplicate):
-            if len(self._purgatory) >= self._replica.options.waiters_max:
-                return _TOO_MANY_WAITERS, NO_EFFECTS
-            return self._answer_duplicate(verdict, acks=acks, waiter=waiter, expires_ms=expires_ms)
-        if verdict is not ErrorCode.NONE:
-            return AppendResult(verdict, log_start_offset=self._log.log_start_offset), NO_EFFECTS
-        return None
 
     def _answer_duplicate(
         self, duplicate: Duplicate, *, acks: int, waiter: object, expires_ms: int
@@ -298,6 +273,7 @@ class Leader(ReplicaRole):
         max_bytes: int,
         now_ms: int,
         at_least_one: bool = True,
+        log_start_offset: int = UNKNOWN_OFFSET,
         contact: Contact | None = None,
         mark: LogMark | None = None,
     ) -> tuple[FetchResult, Effects]:
@@ -346,12 +322,15 @@ class Leader(ReplicaRole):
         # itself says (8.4, evidence from receipt).
         follower.on_fetch(
             fetch_offset=fetch_offset,
+            log_start_offset=log_start_offset,
             broker_epoch=broker_epoch,
             leader_end_offset=end_offset,
             now_ms=now_ms,
             contact=contact,
         )
         effects = self.commit(now_ms) if self._watermark.offset < end_offset else NO_EFFECTS
+        if len(self._deletions):
+            effects = (*effects, *self._complete_deletions())
         if lost:
             effects = (*effects, *lost)
         if in_sync.outsiders and self._may_ask_for(follower, now_ms):
@@ -542,19 +521,71 @@ class Leader(ReplicaRole):
         """More is committed than this leader can prove yet: its answer would go backwards (KIP-207, I19)."""
         return self._watermark.offset < self.in_sync.epoch_start_offset
 
-    def delete_records(self, before_offset: int, *, now_ms: int) -> tuple[OffsetResult, Effects]:
+    # Deletion.
+
+    def delete_records(
+        self, before_offset: int, *, waiter: object, expires_ms: int, now_ms: int
+    ) -> tuple[DeletionResult, Effects]:
         if not self.may_serve(now_ms):
-            return OffsetResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), NO_EFFECTS
+            return DeletionResult(ErrorCode.NOT_LEADER_OR_FOLLOWER), NO_EFFECTS
         high_watermark = self._watermark.offset
         offset = high_watermark if before_offset == -1 else before_offset
+        if self._knows_less_than_is_committed and (before_offset == -1 or offset > high_watermark):
+            return DeletionResult(ErrorCode.LEADER_NOT_AVAILABLE), NO_EFFECTS
         if not 0 <= offset <= high_watermark:
-            return OffsetResult(ErrorCode.OFFSET_OUT_OF_RANGE), NO_EFFECTS
-        if offset > self._log.log_start_offset:
+            return DeletionResult(ErrorCode.OFFSET_OUT_OF_RANGE), NO_EFFECTS
+        replica, log = self._replica, self._log
+        if len(self._deletions) >= replica.options.waiters_max:
+            return DeletionResult(ErrorCode.THROTTLING_QUOTA_EXCEEDED), NO_EFFECTS
+        if offset > log.log_start_offset:
             try:
-                self._log.advance_log_start(offset)
+                log.advance_log_start(offset)
             except LogError as error:
-                return OffsetResult(ErrorCode.KAFKA_STORAGE_ERROR), self._replica.go_offline(str(error))
-        return OffsetResult(ErrorCode.NONE, self._log.log_start_offset), NO_EFFECTS
+                return DeletionResult(ErrorCode.KAFKA_STORAGE_ERROR), replica.go_offline(str(error))
+        self.in_sync.deleted_offset = max(self.in_sync.deleted_offset, offset)
+        effects: Effects = (LOG_START_MOVED,) if self._log_start.must_store() else NO_EFFECTS
+        low_watermark = self.low_watermark
+        if low_watermark >= offset:
+            return DeletionResult(ErrorCode.NONE, low_watermark), effects
+        self._deletions.add(
+            waiter, required_offset=offset, leader_epoch=self.leader_epoch, expires_ms=expires_ms
+        )
+        return DeletionResult(ErrorCode.NONE, is_waiting=True), effects
+
+    @property
+    def low_watermark(self) -> int:
+        """Return the lowest log start that a replica which may be elected has stored."""
+        own_offset, others = self._log_start.offset, self.in_sync.stored_log_start_offset
+        return own_offset if others is None else min(own_offset, others)
+
+    def _complete_deletions(self) -> Effects:
+        """Answer the deletions that every replica which may be elected has stored, in whichever leadership of
+        this replica they were asked for: it has followed no other since."""
+        low_watermark = self.low_watermark
+        stored, stored_earlier = self._deletions.complete_to(
+            low_watermark, leader_epoch=self.leader_epoch, epochs=self._log.epochs
+        )
+        waiters = stored + stored_earlier
+        return (
+            (CompleteDeletion(waiters, DeletionResult(ErrorCode.NONE, low_watermark)),)
+            if waiters
+            else NO_EFFECTS
+        )
+
+    def _look_at_deletions(self, now_ms: int) -> Effects:
+        if not self.may_serve(now_ms):
+            lapsed = DeletionResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return (CompleteDeletion(self._deletions.take_all(), lapsed),)
+        effects = self._complete_deletions()
+        expired = self._deletions.expire(now_ms)
+        if expired:
+            timed_out = DeletionResult(ErrorCode.REQUEST_TIMED_OUT)
+            effects = (*effects, CompleteDeletion(expired, timed_out))
+        return effects
+
+    def on_log_start_stored(self, offset: int, *, now_ms: int) -> Effects:
+        super().on_log_start_stored(offset, now_ms=now_ms)
+        return self._complete_deletions()
 
     # Control.
 
@@ -597,7 +628,7 @@ class Leader(ReplicaRole):
         return (
             self._watermark.offset >= end_offset
             and in_sync.is_whole_at(end_offset)
-            and not len(self._purgatory)
+            and not self._replica.has_waiters
         )
 
     def on_tick(self, now_ms: int) -> Effects:
@@ -614,6 +645,8 @@ class Leader(ReplicaRole):
                 expired = purgatory.expire(now_ms)
                 if expired:
                     effects = (CompleteProduce(expired, self._timeout_error),)
+        if len(self._deletions):
+            effects += self._look_at_deletions(now_ms)
         if self._watermark.offset < self._log.log_end_offset:
             effects += self.commit(now_ms)
         return effects + self._ask(now_ms)

@@ -97,6 +97,18 @@ class OffsetResult(msgspec.Struct, frozen=True):
     leader_epoch: int = -1
 
 
+class DeletionResult(msgspec.Struct, frozen=True):
+    """One partition of a DeleteRecords answer, once it may be given.
+
+    low_watermark: below it no replica that may be elected has records; -1 with an error. is_waiting: don't
+        answer yet; a CompleteDeletion names the waiter later, with the final result.
+    """
+
+    error: ErrorCode
+    low_watermark: int = -1
+    is_waiting: bool = False
+
+
 class TimestampLookup(msgspec.Struct, frozen=True):
     """The question of a ListOffsets to the log: the first record at or after `timestamp_ms`, or, if that is
     None, the one with the largest timestamp; below `end_offset`. Its answer goes to `on_looked_up`."""

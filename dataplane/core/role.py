@@ -22,6 +22,7 @@ from dataplane.core.effects import (
     NO_EFFECTS,
     STOP_FETCHING,
     CheckAtRest,
+    CompleteDeletion,
     CompleteProduce,
     Effects,
     ReportProblem,
@@ -32,6 +33,7 @@ from dataplane.core.log_port import LogError, LogPort, LogSlice, RottenBytes, Su
 from dataplane.core.purgatory import Purgatory
 from dataplane.core.results import (
     AppendResult,
+    DeletionResult,
     EpochEndResult,
     FetchResult,
     LeaderAnswer,
@@ -40,7 +42,7 @@ from dataplane.core.results import (
     ReplicaOptions,
     TimestampLookup,
 )
-from dataplane.core.watermarks import HighWatermark
+from dataplane.core.watermarks import UNKNOWN_OFFSET, HighWatermark, StoredLogStart
 from springtide.node.lease import Lease
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
@@ -68,7 +70,10 @@ class ReplicaParts:
     checkpointed: InitVar[int] = 0
     state: PartitionState | None = None
     watermark: HighWatermark = field(init=False)
+    log_start: StoredLogStart = field(init=False)
     purgatory: Purgatory = field(init=False, default_factory=Purgatory)
+    #: DeleteRecords that wait for other replicas' log starts.
+    deletions: Purgatory = field(init=False, default_factory=Purgatory)
     # Never reused within this incarnation, through all roles.
     proposal_ids: Iterator[int] = field(init=False, default_factory=lambda: count(1))
     hold_ids: Iterator[int] = field(init=False, default_factory=lambda: count(1))
@@ -76,6 +81,7 @@ class ReplicaParts:
 
     def __post_init__(self, checkpointed: int) -> None:
         self.watermark = HighWatermark(self.log, checkpointed=checkpointed)
+        self.log_start = StoredLogStart(self.log)
         self.role = ReplicaRole(self)
 
     @property
@@ -89,16 +95,19 @@ class ReplicaParts:
 
     @property
     def has_waiters(self) -> bool:
-        return len(self.purgatory) > 0
+        return len(self.purgatory) > 0 or len(self.deletions) > 0
 
     def retire(self, error: ErrorCode) -> Effects:
-        """Drop the present role, and fail all waiting producers (L1, no waiter hangs)."""
+        """Drop the present role, and fail all that wait (L1, no waiter hangs)."""
         was_assigned = self.role.is_assigned
         if was_assigned:
             self.role = ReplicaRole(self)
-        waiters = self.purgatory.take_all()
         effects: Effects = (LEADERSHIP_CHANGED,) if was_assigned else NO_EFFECTS
-        return (CompleteProduce(waiters, error), *effects) if waiters else effects
+        if waiters := self.deletions.take_all():
+            effects = (CompleteDeletion(waiters, DeletionResult(error)), *effects)
+        if waiters := self.purgatory.take_all():
+            effects = (CompleteProduce(waiters, error), *effects)
+        return effects
 
     def go_offline(self, detail: str) -> Effects:
         """End this replica for the rest of this process: after a failed write the content of the disk is
@@ -142,7 +151,7 @@ class ReplicaRole:
     peers cause are error codes in results. A LogError takes the replica offline.
     """
 
-    __slots__ = ("_log", "_replica", "_watermark")
+    __slots__ = ("_log", "_log_start", "_replica", "_watermark")
 
     name: ClassVar[str] = "none"
     refusal: ClassVar[ErrorCode] = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -154,6 +163,7 @@ class ReplicaRole:
         self._replica: ReplicaParts = proxy(replica)
         self._log = replica.log
         self._watermark = replica.watermark
+        self._log_start = replica.log_start
 
     def standing_effects(self) -> Effects:
         return (STOP_FETCHING,)
@@ -170,6 +180,11 @@ class ReplicaRole:
 
     def on_vouched(self, *, now_ms: int) -> Effects:
         """The effect `Vouch` is durable: the leader may commit, the follower fetches on."""
+        return NO_EFFECTS
+
+    def on_log_start_stored(self, offset: int, *, now_ms: int) -> Effects:
+        """The effect `LogStartMoved` is durable, up to this offset."""
+        self._log_start.on_stored(offset)
         return NO_EFFECTS
 
     # Leader.
@@ -224,10 +239,12 @@ class ReplicaRole:
         max_bytes: int,
         now_ms: int,
         at_least_one: bool = True,
+        log_start_offset: int = UNKNOWN_OFFSET,
         contact: Contact | None = None,
         mark: LogMark | None = None,
     ) -> tuple[FetchResult, Effects]:
         """Answer a follower. `contact`: that of its fetch session. `mark`: what it holds, if it begins here.
+        `log_start_offset`: its own, stored.
         `at_least_one`: give the first batch even beyond max_bytes (only for the first partition with data of
         an answer)."""
         return FetchResult(self.refusal), NO_EFFECTS
@@ -277,11 +294,19 @@ class ReplicaRole:
         it."""
         return OffsetResult(self.refusal), NO_EFFECTS
 
-    def delete_records(self, before_offset: int, *, now_ms: int) -> tuple[OffsetResult, Effects]:
-        """Move the log start (DeleteRecords, retention): never past the high watermark, and only while this
-        leader may serve (I26, start, high watermark and end in order). -1: up to the high watermark. Result:
-        the new log start."""
-        return OffsetResult(self.refusal), NO_EFFECTS
+    def delete_records(
+        self, before_offset: int, *, waiter: object, expires_ms: int, now_ms: int
+    ) -> tuple[DeletionResult, Effects]:
+        """Move the log start for a client (DeleteRecords): never past the high watermark, and only while this
+        leader may serve (I26, start, high watermark and end in order). -1: up to the high watermark.
+
+        waiter: any object; comes back in CompleteDeletion if the result `is_waiting`, when every replica that
+        may be elected has stored as high a log start (I37, what a client deleted stays deleted), or at
+        `expires_ms` (monotonic) with REQUEST_TIMED_OUT.
+        Errors before anything was deleted: NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE,
+        LEADER_NOT_AVAILABLE (what is committed is not known yet), THROTTLING_QUOTA_EXCEEDED (too many
+        waiters)."""
+        return DeletionResult(self.refusal), NO_EFFECTS
 
     def on_broker_changed(self, broker_id: int, *, now_ms: int) -> Effects:
         """The endpoint of one of its brokers changed in the live table: a new incarnation, or (in)active."""

@@ -11,6 +11,8 @@ Two rules live here, and nothing else may move the value:
   end in order).
 
 Whether it *may* move (committed ISR at least the minimum, lease held) is the leader's to ask before it calls.
+
+Beside it stands the log start, as far as it is durable (I37, what a client deleted stays deleted).
 """
 
 from __future__ import annotations
@@ -66,3 +68,36 @@ class HighWatermark:
         """The log was emptied and begins anew here (KAFKA-9491: log start *and* high watermark move)."""
         self.offset = offset
         assert self._log.log_start_offset <= offset <= self._log.log_end_offset
+
+
+class StoredLogStart:
+    """The log start that this replica has again after a crash, and so may tell its leader or a client.
+
+    What a log has when it is opened is stored already. After that a higher one counts once the shell has
+    stored it; a lower one, of a log that began anew, counts at once.
+    """
+
+    __slots__ = ("_asked_offset", "_log", "_offset")
+
+    def __init__(self, log: _LogEnds) -> None:
+        self._log = log
+        self._offset = self._asked_offset = log.log_start_offset
+
+    @property
+    def offset(self) -> int:
+        return min(self._offset, self._log.log_start_offset)
+
+    def must_store(self) -> bool:
+        """Return whether the log start moved up since this was asked last."""
+        start_offset = self._log.log_start_offset
+        is_news = start_offset > self._asked_offset
+        self._asked_offset = max(self._asked_offset, start_offset)
+        return is_news
+
+    def on_stored(self, offset: int) -> None:
+        self._offset = max(self._offset, offset)
+
+    def restart_at(self, offset: int) -> None:
+        """The log was emptied and begins anew here."""
+        self._offset = min(self._offset, offset)
+        self._asked_offset = min(self._asked_offset, offset)

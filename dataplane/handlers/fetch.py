@@ -146,6 +146,7 @@ def evaluate(
             max_bytes=max_bytes,
             now_ms=now_ms,
             at_least_one=at_least_one,
+            log_start_offset=followed.log_start_offset,
             contact=session.contact,
             mark=followed.take_mark(),
         )

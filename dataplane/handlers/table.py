@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataplane.handlers import (
+    delete_records,
     describe_log_dirs,
     describe_producers,
     fetch,
@@ -40,6 +41,7 @@ HANDLERS: dict[int, Handler[BrokerContext]] = {
     ApiKey.API_VERSIONS: api_versions.handle,
     ApiKey.CREATE_TOPICS: create_topics.handle,
     ApiKey.DELETE_TOPICS: delete_topics.handle,
+    ApiKey.DELETE_RECORDS: delete_records.handle,
     ApiKey.INIT_PRODUCER_ID: init_producer_id.handle,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
     ApiKey.DESCRIBE_CONFIGS: describe_configs.handle,

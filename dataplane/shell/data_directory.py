@@ -8,12 +8,11 @@ how bytes reach the disk is storage's.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
 import trio
-from prometheus_client.metrics_core import Metric
 
 from controller.contract.holdings import SetAsideLog
 from controller.contract.lag_report import ReplicaProblem
@@ -32,7 +31,6 @@ from dataplane.storage.partition_log import PartitionId, PartitionLog
 from dataplane.storage.recovery import DamagedLog
 from springtide.node.clock import Clock
 from springtide.node.controller_client import Seen
-from springtide.node.status import gauge
 from springtide.node.threads import Threads
 
 _log = logging.getLogger(__name__)
@@ -175,26 +173,13 @@ class DataDirectory:
         self._asides: dict[tuple[PartitionKey, int], None] = {}
         self._epochs_unpersisted: dict[PartitionKey, PartitionLog] = {}
         self._is_persisting_epochs = False
+        self._log_starts_moved: dict[PartitionKey, tuple[PartitionLog, Callable[[int], None]]] = {}
+        self._is_storing_log_starts = False
         self._deleted: list[str] = []
         self._is_unlinking = False
         #: The highest that was to be saved.
         self._seen = Seen()
         self._is_saving_seen = False
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the directory's metrics. The file system answers from memory, so this waits for no disk."""
-        yield gauge(
-            "kafka_log_logmanager_offlinelogdirectorycount",
-            "Log directories that failed",
-            int(self.failure is not None),
-        )
-        path = self.log_dir.path
-        try:
-            free, total = self._disk.free_bytes(path), self._disk.total_bytes(path)
-        except OSError:  # the directory's failure is told by its own metric
-            return
-        yield gauge("springtide_log_dir_free_bytes", "Bytes left where the logs are", free)
-        yield gauge("springtide_log_dir_total_bytes", "Size of the file system of the logs", total)
 
     @property
     def failure(self) -> str | None:
@@ -303,6 +288,31 @@ class DataDirectory:
                 self.on_storage_error(str(failure))
         finally:
             self._is_persisting_epochs = False
+
+    def start_storing_log_start(self, hosted: HostedPartition, done: Callable[[int], None]) -> None:
+        """Make the log start durable, with all others that moved, in a thread; then call `done` with it. One
+        write at a time: what is asked for meanwhile goes with the next."""
+        self._log_starts_moved[hosted.key] = (hosted.log, done)
+        if not self._is_storing_log_starts:
+            self._is_storing_log_starts = True
+            self._spawn(self._store_log_starts)
+
+    async def _store_log_starts(self) -> None:
+        try:
+            while self._log_starts_moved:
+                moved, self._log_starts_moved = self._log_starts_moved, {}
+                stored = [(log.log_start_offset, done) for log, done in moved.values()]
+                cuts = self.log_dir.cuts
+                await self._threads.run(self.log_dir.checkpoint_log_starts)
+                if self.log_dir.cuts != cuts:  # a log may have begun anew, lower, before it was written
+                    self._log_starts_moved = moved | self._log_starts_moved
+                    continue
+                for offset, done in stored:
+                    done(offset)
+        except LogError as failure:
+            self.on_storage_error(str(failure))
+        finally:
+            self._is_storing_log_starts = False
 
     def start_vouching(self, hosted: HostedPartition, done: Callable[[], None]) -> None:
         """Open a sealed log, or make it durable, in a thread; then call `done`."""

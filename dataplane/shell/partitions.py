@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol, assert_never
+from typing import Final, Protocol, assert_never, cast
 
 import trio
 
@@ -34,16 +34,18 @@ from controller.contract.lag_report import (
 from controller.contract.partition_state import PartitionKey, PartitionState, TopicState
 from controller.contract.session import RegisterRequest
 from controller.contract.throttles import LEADER_RATE, effective_rate
-from controller.contract.updates import AHEAD, ApplyFailure, BrokerEndpoint, UpdateBatch
+from controller.contract.updates import ApplyFailure, BrokerEndpoint, UpdateBatch
 from dataplane.core.creations import PendingCreations, UntoldCreations, has_seat, may_create
 from dataplane.core.effects import (
     BackOff,
     CheckAtRest,
+    CompleteDeletion,
     CompleteProduce,
     DataAppended,
     Effects,
     HighWatermarkMoved,
     LeadershipChanged,
+    LogStartMoved,
     MendLog,
     PersistEpochs,
     ProposalReady,
@@ -57,7 +59,7 @@ from dataplane.core.effects import (
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
 from dataplane.core.replica import Replica
-from dataplane.core.results import ReplicaOptions
+from dataplane.core.results import DeletionResult, ReplicaOptions
 from dataplane.core.role import Offline
 from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.fetches import Fetches
@@ -83,6 +85,10 @@ ENTRIES_PER_TURN: Final = 64
 TICKS_PER_ROUND: Final = 30
 """Ticks in which each replica is looked at once, even if it is at rest: a round is half of
 replica.lag.time.max.ms, as in Kafka."""
+
+
+DeletionWaiter = Callable[[DeletionResult], None]
+"""The waiter of a deletion: takes the final result."""
 
 
 class ReplicaFetching(Protocol):
@@ -515,6 +521,12 @@ class PartitionTable:
             match effect:
                 case CompleteProduce(waiters=waiters, error=error):
                     self._produces.on_complete(waiters, error)
+                case CompleteDeletion(waiters=waiters, result=result):
+                    for waiter in waiters:
+                        cast(DeletionWaiter, waiter)(result)
+                case LogStartMoved():
+                    self._store_log_start(hosted)
+                    fetches.on_high_watermark_moved(hosted.key)
                 case DataAppended():
                     fetches.on_data_appended(hosted.key)
                 case HighWatermarkMoved():
@@ -576,6 +588,15 @@ class PartitionTable:
 
         self._store.start_aside(hosted, effect, done)
 
+    def _store_log_start(self, hosted: HostedPartition) -> None:
+        def done(offset: int) -> None:
+            if self._hosted.get(hosted.key) is hosted:
+                now_ms = self._clock.mono_ms()
+                self.run_effects(hosted, hosted.replica.role.on_log_start_stored(offset, now_ms=now_ms))
+                self._end_turn()
+
+        self._store.start_storing_log_start(hosted, done)
+
     def _vouch(self, hosted: HostedPartition) -> None:
         def done() -> None:
             if self._hosted.get(hosted.key) is hosted:
@@ -597,11 +618,11 @@ class PartitionTable:
         self._restless[hosted.key] = self._unreported[hosted.key] = hosted
 
     def note_waiters(self, hosted: HostedPartition) -> None:
-        """Note that a producer waits in this partition, so that it is ticked often."""
+        """Note that a client waits in this partition, so that it is ticked often."""
         self._with_waiters[hosted.key] = hosted
 
     def tick_waiting(self) -> None:
-        """Tick the replicas in which producers wait. Called every ~100 ms."""
+        """Tick the replicas in which clients wait. Called every ~100 ms."""
         now_ms = self._clock.mono_ms()
         for hosted in list(self._with_waiters.values()):
             self.run_effects(hosted, hosted.replica.role.on_tick(now_ms))
@@ -764,7 +785,7 @@ def ahead(held: PartitionState) -> ApplyFailure:
         partition=held.partition,
         partition_epoch=held.partition_epoch,
         leader_epoch=held.leader_epoch,
-        code=AHEAD,
+        code="ahead",
     )
 
 

@@ -278,7 +278,7 @@ class LeaderFetcher:
         before = self._positions.get(key)
         self._place(hosted)
         position = self._positions.get(key)
-        if position is not None and (before is None or before.leader_epoch != position.leader_epoch):
+        if position is not None and (before is None or position.tells_more_than(before)):
             self._hurry()
 
     def unfollow(self, key: PartitionKey) -> None:

@@ -529,6 +529,11 @@ class LogDir:
             self._guarded("writing checkpoints", self._write_starts)
             return True
 
+    def checkpoint_log_starts(self) -> None:
+        """Store the log starts alone. Thread."""
+        with self._checkpoint_lock:
+            self._guarded("writing log starts", self._write_log_starts)
+
     def checkpoint_recovery_points(self) -> None:
         """Store the recovery points, after flushes. Thread."""
         with self._checkpoint_lock:
@@ -652,12 +657,15 @@ class LogDir:
         return found.offsets
 
     def _write_starts(self) -> None:
+        write_checkpoint(self._disk, self.path, HIGH_WATERMARKS, self._high_watermarks)
+        self._write_log_starts()
+        self._mount_mark.pwrite(b"\n", 0)
+
+    def _write_log_starts(self) -> None:
         log_starts = self._stored(self._log_starts) | {
             key: log.log_start_offset for key, log in list(self.logs.items())
         }
-        write_checkpoint(self._disk, self.path, HIGH_WATERMARKS, self._high_watermarks)
         write_checkpoint(self._disk, self.path, LOG_STARTS, log_starts)
-        self._mount_mark.pwrite(b"\n", 0)
 
     def _persist_lowered(self) -> None:
         """Store the lowered offsets. Called inline by a truncation below the recovery point or the log start,

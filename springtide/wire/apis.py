@@ -45,6 +45,7 @@ class ApiKey(IntEnum):
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
@@ -91,6 +92,7 @@ APIS: dict[int, ApiSpec] = {
         ApiSpec(ApiKey.API_VERSIONS, 0, 4, flexible_since=3, served_since=0),
         ApiSpec(ApiKey.CREATE_TOPICS, 2, 7, flexible_since=5, served_since=2),
         ApiSpec(ApiKey.DELETE_TOPICS, 1, 6, flexible_since=4, served_since=1),
+        ApiSpec(ApiKey.DELETE_RECORDS, 0, 2, flexible_since=2, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.INIT_PRODUCER_ID, 0, 5, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, flexible_since=4, served_since=2),
         ApiSpec(ApiKey.DESCRIBE_CONFIGS, 1, 4, flexible_since=4, served_since=1),

@@ -33,12 +33,14 @@ from dataplane.core.creations import PendingCreations, UntoldCreations, has_seat
 from dataplane.core.effects import (
     BackOff,
     CheckAtRest,
+    CompleteDeletion,
     CompleteProduce,
     DataAppended,
     Effect,
     Effects,
     HighWatermarkMoved,
     LeadershipChanged,
+    LogStartMoved,
     MendLog,
     ProposalReady,
     ReportProblem,
@@ -51,7 +53,13 @@ from dataplane.core.fetch_session import HIGH_WATERMARK_TELL_MS, Contact, FetchP
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
 from dataplane.core.replica import Replica
-from dataplane.core.results import LATEST_TIMESTAMP, LeaderAnswer, OffsetResult, ReplicaOptions
+from dataplane.core.results import (
+    LATEST_TIMESTAMP,
+    DeletionResult,
+    LeaderAnswer,
+    OffsetResult,
+    ReplicaOptions,
+)
 from dataplane.core.throttle import LearnerThrottle
 from dataplane.shell.log_ends import log_end_of
 from dataplane.shell.partitions import ahead, is_behind
@@ -66,6 +74,7 @@ from springtide.wire.fetch_request import LogMark
 from springtide.wire.record_batch import decode_header
 from tests.simulation.clients import (
     READ_BYTES_MAX,
+    DeleteCall,
     MendCall,
     ProduceAnswer,
     ProduceCall,
@@ -94,6 +103,7 @@ SLOW_CREATION_RATE = 0.05
 #: New replicas told of in one report.
 CREATIONS_TOLD_MAX = 20
 RETENTION_LOOK_MS = 1_000
+HUNG_LOOK_MS = 50
 BATCHES_EXPIRED_MAX = 8
 HOLDINGS_INTERVAL_MS = 2_000
 
@@ -1038,6 +1048,13 @@ class BrokerNode:
                 for waiter in waiters:
                     assert callable(waiter)
                     waiter(error)
+            case CompleteDeletion(waiters=waiters, result=result):
+                for waiter in waiters:
+                    assert callable(waiter)
+                    waiter(result)
+            case LogStartMoved():
+                self._after(self.random.randint(1, 30), partial(self._store_log_start, key))
+                self._tell_soon(key)
             case StartFetching(leader_id=leader_id):
                 self.fetching[key] = leader_id
                 if leader_id not in self.fetch_tasks:
@@ -1121,6 +1138,19 @@ class BrokerNode:
         self._run(key, replica.role.on_vouched(now_ms=self.now_ms))
         self.cluster.oracle.on_replica_touched(self, key)
 
+    def _store_log_start(self, key: PartitionKey) -> None:
+        """A thread's work."""
+        replica = self.replicas.get(key)
+        log = self.disk.logs.get(key)
+        if replica is None or log is None or replica.log is not log or self.disk.failing is not None:
+            return
+        if self.disk.hung:
+            self._after(HUNG_LOOK_MS, partial(self._store_log_start, key))
+            return
+        offset = log.log_start_offset
+        log.store_log_start(offset)
+        self._run(key, replica.role.on_log_start_stored(offset, now_ms=self.now_ms))
+
     def _seal_idle(self) -> None:
         """See dataplane/shell/seals.py: what was not written to since the last round, and has a seat."""
         seen, self.seen_ends = self.seen_ends, {}
@@ -1167,6 +1197,9 @@ class BrokerNode:
     def _checkpoint(self) -> None:
         for key, replica in self.replicas.items():
             self.disk.high_watermarks[key] = replica.high_watermark
+            log = self.disk.logs.get(key)
+            if log is not None and self.disk.failing is None:
+                log.store_log_start(log.log_start_offset)
         self._after(self.cluster.options.checkpoint_ms, self._checkpoint)
 
     def _flush(self) -> None:
@@ -1301,10 +1334,12 @@ class BrokerNode:
                     broker_id, request.broker_epoch, key, request.position, contact=None
                 )
                 answer(ReadAnswer(fetched.error, fetched.high_watermark, (bytes(fetched.records),)))
-            case ReadCall() if self.is_resumed:
+            case ReadCall() | DeleteCall() if self.is_resumed:
                 pass  # it would be as old as its snapshot, until somebody finds out (3.10)
             case ReadCall():
                 answer(self._read(request))
+            case DeleteCall():
+                self._delete(request, answer)
             case _:
                 raise AssertionError(request)
 
@@ -1429,7 +1464,30 @@ class BrokerNode:
             result.error,
             result.high_watermark,
             tuple(bytes(part) for part in parts if isinstance(part, memoryview)),
+            result.log_start_offset,
         )
+
+    def _delete(self, request: DeleteCall, answer: Callable[[DeletionResult], None]) -> None:
+        """A client's DeleteRecords."""
+        replica = self.replicas.get(request.key)
+        if replica is None:
+            answer(DeletionResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            return
+        high_watermark = replica.high_watermark
+        result, effects = replica.role.delete_records(
+            request.before_offset,
+            waiter=answer,
+            expires_ms=self.now_ms + PRODUCE_WAIT_MS,
+            now_ms=self.now_ms,
+        )
+        if result.error is ErrorCode.NONE:
+            self.cluster.oracle.on_deletion_begun(
+                request.key, high_watermark if request.before_offset < 0 else request.before_offset
+            )
+        if not result.is_waiting:
+            answer(result)
+        self._run(request.key, effects)
+        self.cluster.oracle.on_replica_touched(self, request.key)
 
     def _serve(self, request: FetchCall, key: PartitionKey, position: FetchPosition) -> LeaderAnswer:
         contact = self.contacts[request.broker_id].contact
@@ -1460,6 +1518,7 @@ class BrokerNode:
             last_fetched_epoch=position.last_fetched_epoch,
             max_bytes=min(position.max_bytes, self.cluster.options.fetch_bytes_max),
             now_ms=self.now_ms,
+            log_start_offset=position.log_start_offset,
             contact=contact,
             mark=mark,
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from controller.contract.partition_state import NO_LEADER, PartitionKey
 from dataplane.core.fetch_session import FetchPosition
+from dataplane.core.results import DeletionResult
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import crc_is_valid, decode_header, iter_headers
 from springtide.wire.records import NewRecord, encode_batch
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 #: How long a client waits for an answer before it asks again, perhaps somebody else.
 REQUEST_TIMEOUT_MS = 1_500
+DELETION_TIMEOUT_MS = 5_000
 BACKOFF_MS = (20.0, 400.0)
 READ_BYTES_MAX = 4_096
 FOLLOWER_READS = 0.4
@@ -68,6 +70,14 @@ class ReadAnswer(NamedTuple):
     error: ErrorCode
     high_watermark: int
     parts: tuple[bytes, ...]
+    log_start_offset: int = -1
+
+
+class DeleteCall(NamedTuple):
+    """DeleteRecords -> DeletionResult."""
+
+    key: PartitionKey
+    before_offset: int
 
 
 @dataclass(slots=True, eq=False)
@@ -310,6 +320,8 @@ class Clients:
         def answered(answer: ReadAnswer) -> None:
             if answer.error is ErrorCode.NONE and consumer.key not in cluster.oracle.conceded:
                 self._on_read(consumer, offset, answer, began_ns)
+            elif answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._on_out_of_range(consumer, answer.log_start_offset)
             full = len(answer.parts) > 0
             self.events.after(1 if full else pace_ms, lambda: self.consume(consumer))
 
@@ -320,6 +332,30 @@ class Clients:
             answered,
             timeout_ms=REQUEST_TIMEOUT_MS,
             on_timeout=lambda: self.consume(consumer),
+        )
+
+    def _on_out_of_range(self, consumer: Consumer, log_start_offset: int) -> None:
+        """What it was about to read was deleted: go on where the log begins."""
+        if log_start_offset > consumer.position:
+            consumer.position = log_start_offset
+            self.cluster.history.assigned(
+                f"consumer-{consumer.consumer_id}", consumer.key, from_offset=log_start_offset
+            )
+
+    def delete(self, key: PartitionKey, broker_id: int, before_offset: int) -> None:
+        """Delete records once, at this broker."""
+
+        def answered(result: DeletionResult) -> None:
+            if result.error is ErrorCode.NONE:
+                self.cluster.oracle.on_deleted(key, result.low_watermark)
+
+        self.cluster.network.call(
+            "client",
+            f"broker-{broker_id}",
+            DeleteCall(key, before_offset),
+            answered,
+            timeout_ms=DELETION_TIMEOUT_MS,
+            on_timeout=lambda: None,
         )
 
     def _replicas_of(self, key: PartitionKey) -> tuple[int, ...]:

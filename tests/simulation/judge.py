@@ -26,7 +26,7 @@ class Unreadable(Exception):
 
 
 def final_read(cluster: Cluster) -> None:
-    """A consumer that has seen nothing reads each partition from offset 0 to its end, from whoever leads.
+    """A consumer that has seen nothing reads each partition from beginning to end, from whoever leads.
 
     It asks the leaders directly: the network is healed by now, and its delays would prove nothing. Raises
     Unreadable when a leader refuses.
@@ -36,8 +36,8 @@ def final_read(cluster: Cluster) -> None:
         replica = None if state is None else cluster.brokers[state.leader].replicas.get(key)
         if state is None or replica is None:
             raise Unreadable(f"{key} has no leader to read from")
-        cluster.history.assigned(READER, key, from_offset=0)
-        offset, end_offset = 0, 1
+        offset, end_offset = replica.log.log_start_offset, replica.high_watermark
+        cluster.history.assigned(READER, key, from_offset=offset)
         while offset < end_offset:
             now_ns = cluster.events.now_ns
             result, _ = replica.role.on_consumer_fetch(
@@ -73,8 +73,9 @@ def dump_replicas(cluster: Cluster) -> None:
             cluster.history.dumped(broker.name, key, log, high_watermark=high_watermark)
 
 
-def judge(cluster: Cluster, options: CheckOptions = STRICT) -> CheckerVerdict:
+def judge(cluster: Cluster) -> CheckerVerdict:
     """Ends the history with a final read and dumps, and has it checked. Raises Unreadable."""
+    options = CheckOptions(retention=True) if cluster.oracle.deletable else STRICT
     cluster.history.close_sends()
     final_read(cluster)
     dump_replicas(cluster)

@@ -1,5 +1,6 @@
 """What operators do while everything else breaks: replicas are moved, moves are cancelled or changed,
-partitions added, minimums changed, brokers cordoned and demoted, leaders sent home (S12, S25, S26).
+partitions added, minimums changed, brokers cordoned and demoted, leaders sent home, records deleted (S12,
+S25, S26, I37).
 
 They are strikes like all others: chosen by the seed, printed, cut down and played again as values. A strike
 asks whichever controller leads at the time, and does not care for the answer, which may be lost: what became
@@ -12,7 +13,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from controller.contract.partition_state import PartitionKey
+from controller.contract.partition_state import NO_LEADER, PartitionKey
 from controller.core.events import (
     AddPartitions,
     AlterReassignments,
@@ -207,3 +208,21 @@ def send_leaders_home(cluster: Cluster) -> bool:
         cluster,
         ElectPreferredLeaders(wall_ms=cluster.events.now_ms, actor=ACTOR, partitions=keys),
     )
+
+
+def _draw_deletion(cluster: Cluster, random: Random) -> Arguments | None:
+    key = random.choice(cluster.keys)
+    state, committed = cluster.truth(key), cluster.oracle.ghosts[key].batches
+    if state is None or state.leader == NO_LEADER or not committed:
+        return None
+    before = random.choice((-1, random.choice(committed).base_offset))
+    return {"topic": key[0], "partition": key[1], "broker": state.leader, "before": before}
+
+
+@kind(_draw_deletion, weight=3)
+def delete_records(cluster: Cluster, *, topic: str, partition: int, broker: int, before: int) -> bool:
+    """A client deletes the beginning of a log, or all that is committed (I37)."""
+    if (topic, partition) not in cluster.living or broker not in cluster.brokers:
+        return False
+    cluster.clients.delete((topic, partition), broker, before)
+    return True

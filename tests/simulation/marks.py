@@ -145,6 +145,7 @@ DECLARED: dict[str, int] = {
     # Wall clocks.
     "clock.leap.told": COMMON,
     # What operators do.
+    "deletion.done": COMMON,
     "move.throttled": COMMON,
     "move.called.off": COMMON,
     "topic.deleted.while.moving": RARE,

@@ -60,6 +60,9 @@ class MemoryLog:
         # Plain values: replicas and oracle ask for them at every step.
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_start_offset
+        #: As the disk's checkpoint has it, and what lies below the log start and is still on the disk.
+        self.stored_log_start_offset = log_start_offset
+        self._deleted: list[StoredBatch] = []
         self._size_bytes = 0
         self._epochs = LeaderEpochs()
         self._producers = ProducerStates()
@@ -216,21 +219,6 @@ class MemoryLog:
             found.append(header)
         return found
 
-    def last_data_batches(self, count: int) -> list[BatchHeader]:
-        """See LogPort."""
-        self._touch_disk()
-        last = [batch for batch in self._batches if not batch.header.is_control][-count:]
-        begin = last[0].header.base_offset if len(last) == count else self.log_start_offset
-        for found in self.rotten:
-            if found.next_offset > begin:
-                raise RottenBytes(found.reason)
-        for header, data in last:
-            if header.base_offset in self.unreadable or not crc_is_valid(memoryview(data), header):
-                raise SuspectBytes(
-                    "no batch here", first_offset=header.base_offset, bad_offset=header.base_offset
-                )
-        return [header for header, _ in last]
-
     def find_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampHit | None:
         self._touch_disk()
         for header, data in self._batches:
@@ -281,6 +269,8 @@ class MemoryLog:
     def restart_at(self, offset: int) -> None:
         self._touch_disk()
         self.log_start_offset = offset
+        self.stored_log_start_offset = min(self.stored_log_start_offset, offset)
+        self._deleted.clear()
         self._keep(0, end_offset=offset)
         self._epochs.clear()
         self._producers.clear()
@@ -295,10 +285,43 @@ class MemoryLog:
         while gone < len(self._batches) and self._batches[gone].header.next_offset <= offset:
             self._size_bytes -= len(self._batches[gone].data)
             gone += 1
+        self._deleted += self._batches[:gone]
         del self._batches[:gone]
         del self._bases[:gone]
         self._flushed_batches = max(0, self._flushed_batches - gone)
         self._scanned_batches = max(0, self._scanned_batches - gone)
+
+    def store_log_start(self, offset: int) -> None:
+        """The log start was made durable while it was `offset`."""
+        self._touch_disk()
+        self.stored_log_start_offset = max(self.stored_log_start_offset, min(offset, self.log_start_offset))
+
+    @property
+    def log_start_after_crash(self) -> int:
+        """Where the log begins again if the process dies now: where the disk says, but not before the first
+        batch. Nothing of what was deleted has been unlinked."""
+        batches = self._deleted + self._batches
+        if not batches:
+            return self.log_start_offset
+        return min(self.log_start_offset, max(self.stored_log_start_offset, batches[0].header.base_offset))
+
+    def _uncover(self) -> None:
+        self.log_start_offset = self.log_start_after_crash
+        uncovered = [b for b in self._deleted if b.header.next_offset > self.log_start_offset]
+        if not uncovered:
+            return
+        del self._deleted[-len(uncovered) :]
+        self._batches[:0] = uncovered
+        self._flushed_batches += len(uncovered)
+        self._scanned_batches += len(uncovered)
+        epochs = LeaderEpochs()
+        for header, _ in uncovered:
+            epochs.assign(header.leader_epoch, start_offset=header.base_offset)
+        for entry in self._epochs.entries:
+            if entry.leader_epoch > epochs.latest:
+                epochs.assign(entry.leader_epoch, start_offset=entry.start_offset)
+        epochs.reconcile(self._epochs.reconciled)
+        self._epochs = epochs
 
     # Rot (5.7).
 
@@ -376,6 +399,8 @@ class MemoryLog:
         other._batches = list(self._batches)
         other._bases = list(self._bases)
         other.log_start_offset = self.log_start_offset
+        other.stored_log_start_offset = self.stored_log_start_offset
+        other._deleted = list(self._deleted)
         other.log_end_offset = self.log_end_offset
         other._size_bytes = self._size_bytes
         other._epochs = LeaderEpochs(self._epochs.entries)
@@ -426,7 +451,10 @@ class MemoryLog:
 
     def recover(self, *, is_clean: bool = False) -> None:
         """What the next process makes of the bytes it finds. Unless the last one ended cleanly, it had no
-        time to store an epoch in which it wrote nothing (I20)."""
+        time to store an epoch in which it wrote nothing (I20), and perhaps none to store the log start."""
+        if is_clean:
+            self.stored_log_start_offset = self.log_start_offset
+        self._uncover()
         known = [
             StoredBatch(header, self.at_rest.get(header.base_offset, data))
             for header, data in self._batches[: self._scanned_batches]

@@ -5,7 +5,7 @@ ever covered, by offset. A violation is an exception that names the invariant; t
 to the same step.
 
     after                     checked                                          cost
-    a replica was touched     I26; I13 of what is newly below its watermark;   O(1) if nothing moved, else
+    a replica was touched     I22, I26; I13 of what is newly below its mark;   O(1) if nothing moved, else
                               I2 if it leads and it, the controller's state    O(batches that moved)
                               or its promise changed since
     a replica was touched     2.9: it answers for no leadership that another   O(1) unless another leads
@@ -13,7 +13,7 @@ to the same step.
     a fetch was served        I7, I8                                           O(1)
     a high watermark moved    I3 by our own list of fetches; I1 of every       O(replicas + new batches)
                               candidate
-    a write in ZooKeeper      I5; I6, I7, I1, I2 of the partitions written     O(partitions written)
+    a write in ZooKeeper      I5; I6, I7, I1, I2, I37 of those written         O(partitions written)
     an answer to a client     I4, I18, I19, I23                                O(log batches + batches read)
     the end                   I13, I23, I24 over everything                    O(all batches)
 
@@ -129,6 +129,9 @@ class Oracle:
         self.conceded: dict[PartitionKey, tuple[int, int]] = {}
         #: Partitions whose leader the operator chose although nothing was lost: the leader epoch of it.
         self.chosen: dict[PartitionKey, int] = {}
+        #: Up to where clients asked to delete, and up to where they were told that it is done (I37).
+        self.deletable: dict[PartitionKey, int] = {}
+        self.deleted: dict[PartitionKey, int] = {}
         self._lost: set[tuple[PartitionKey, Content]] = set()
 
     # --- brokers ----------------------------------------------------------------------------------------
@@ -149,6 +152,12 @@ class Oracle:
                 "I26",
                 f"{key} on broker {broker.broker_id}: {log.log_start_offset} <= {high_watermark}"
                 f" <= {log_end} does not hold",
+            )
+        if log.log_start_offset > (deletable := self.deletable.get(key, 0)):
+            raise Violation(
+                "I22",
+                f"{key} on broker {broker.broker_id} begins at {log.log_start_offset}, and nobody asked for "
+                f"more than {deletable}",
             )
         verified = self._verified.get((broker.broker_id, key), -1)
         if not high_watermark <= verified <= log_end:
@@ -282,8 +291,9 @@ class Oracle:
         if key not in self.conceded and key not in self.chosen:
             raise Violation("I10", f"{key} an unclean election that nobody asked for: {state}")
         log = self.cluster.brokers[state.leader].disk.logs[key]
-        kept = 0
-        for header, other in zip(ghost.headers, headers_of(log, 0, log.log_end_offset), strict=False):
+        kept = ghost.from_offset(log.log_start_offset)  # what it deleted is not compared
+        held = headers_of(log, log.log_start_offset, log.log_end_offset)
+        for header, other in zip(ghost.headers[kept:], held, strict=False):
             if header != other:
                 break
             kept += 1
@@ -303,6 +313,18 @@ class Oracle:
                 self._verified[place] = min(verified, ghost.end_offset)
 
     # --- clients ----------------------------------------------------------------------------------------
+
+    def on_deletion_begun(self, key: PartitionKey, before_offset: int) -> None:
+        """A leader took a client's deletion: its records may be gone from now on, and none above."""
+        self.deletable[key] = max(self.deletable.get(key, 0), before_offset)
+
+    def on_deleted(self, key: PartitionKey, low_watermark: int) -> None:
+        """A client was told that everything below is deleted."""
+        self.cluster.marks.reached("deletion.done")
+        self.deleted[key] = max(self.deleted.get(key, 0), low_watermark)
+        state = self.cluster.truth(key)
+        if state is not None and not self._is_back:
+            self._check_candidates(key, state)
 
     def check_ack(self, key: PartitionKey, content: Content, base_offset: int) -> None:
         """I4: what acks=all acknowledges is committed, where the answer says."""
@@ -388,6 +410,15 @@ class Oracle:
                     f"{end_offset}, but {ghost.end_offset} was committed",
                 )
             self._check_matching(broker_id, log, key, ghost.end_offset)
+            if key in self.conceded or key in self.chosen or log is None:
+                continue
+            start_offset = log.log_start_after_crash
+            if start_offset < self.deleted.get(key, 0):
+                raise Violation(
+                    "I37",
+                    f"{key} broker {broker_id} is in isr {state.isr} elr {state.elr} and may begin at "
+                    f"{start_offset}, but all below {self.deleted[key]} was deleted",
+                )
 
     def _check_quorum_superset(self, key: PartitionKey, state: PartitionState, replica: Replica) -> None:
         """I2: the leader may be stricter than the controller, never laxer."""
@@ -458,12 +489,12 @@ class Oracle:
                     raise Violation("I24", f"{key} reordered {producer.name}")
             state = cluster.truth(key)
             assert state is not None
-            start = cluster.brokers[state.leader].disk.logs[key].log_start_offset
-            expected = ghost.headers[ghost.from_offset(start) :]
             for broker_id in state.replicas:
                 log = cluster.brokers[broker_id].disk.logs[key]
-                held = headers_of(log, log.log_start_offset, log.log_end_offset)
-                if log.log_start_offset != start or list(held) != expected:
+                # A deletion that was not answered may have come to some replicas only.
+                start = log.log_start_offset
+                held = headers_of(log, start, log.log_end_offset)
+                if list(held) != ghost.headers[ghost.from_offset(start) :]:
                     raise Violation("I13", f"{key} broker {broker_id} differs at the end")
                 if isinstance(log, MemoryLog) and (log.at_rest or log.rotten):
                     raise Violation("5.7", f"{key} broker {broker_id} is rotten at {sorted(log.at_rest)}")

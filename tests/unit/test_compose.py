@@ -23,7 +23,6 @@ PACKAGES = (
     "controller",
     "admin_api",
     "dataplane",
-    "coordinator",
     "migrations",
     "localcluster",
     "springtide",

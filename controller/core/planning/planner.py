@@ -240,13 +240,14 @@ def _change_factor(snapshot: Snapshot, layout: Layout, goal: ChangeReplicationFa
     if factor < 1:
         detail = f"the replication factor must be at least 1, not {factor}"
         return [Rejection(code=RejectionCode.INVALID_REPLICATION_FACTOR, detail=detail, topic=topic.topic)]
-    held = (len(found.replicas) for found in layout.partitions if found.topic_id == goal.topic_id)
-    too_few = below_minimum(max(held, default=0), factor, topic.own_minimum)
-    if too_few is not None:
+    if any(
+        partition.topic_id == goal.topic_id and factor < min(topic.own_minimum, len(partition.replicas))
+        for partition in layout.partitions
+    ):
         return [
             Rejection(
                 code=RejectionCode.INVALID_REPLICATION_FACTOR,
-                detail=too_few,
+                detail=below_minimum(factor, topic.own_minimum),
                 topic_id=topic.topic_id,
                 topic=topic.topic,
             )

@@ -134,7 +134,8 @@ def test_retention_may_delete_a_segment_that_is_being_sent(tmp_path: Path) -> No
         expected = first.read_bytes()
         async with SlowReader(cluster.brokers[1].port) as wire:
             await slow_fetch(cluster, wire)
-            hosted.replica.role.delete_records(-1, now_ms=cluster.brokers[1].broker._ports.clock.mono_ms())
+            now_ms = cluster.brokers[1].broker._ports.clock.mono_ms()
+            hosted.replica.role.delete_records(-1, waiter=None, expires_ms=now_ms, now_ms=now_ms)
             await cluster.brokers[1].broker._maintenance.apply_retention()
             assert not first.exists()
             answer = await wire.answer(ApiKey.FETCH, 11)

@@ -20,7 +20,15 @@ from controller.contract.errors import ControllerError
 from controller.contract.lag_report import IsrProposal, IsrProposalResult
 from controller.contract.partition_state import NO_LEADER, PartitionState
 from controller.contract.updates import BrokerEndpoint
-from dataplane.core.effects import CompleteProduce, Effects, HighWatermarkMoved, ReportProblem, WriteAside
+from dataplane.core.effects import (
+    CompleteDeletion,
+    CompleteProduce,
+    Effects,
+    HighWatermarkMoved,
+    LogStartMoved,
+    ReportProblem,
+    WriteAside,
+)
 from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
 from dataplane.core.results import LeaderAnswer, ReplicaOptions
@@ -172,6 +180,7 @@ class Node:
     def begin_life(self, broker_epoch: int) -> None:
         self.life += 1
         self.is_up = True
+        self.is_log_start_moved = False
         self.broker_epoch = broker_epoch
         self.brokers: dict[int, BrokerEndpoint] = {}
         self.brokers_version = 0
@@ -205,6 +214,7 @@ class MiniCluster:
         self.next_sequence = 0
         self.is_sent = False
         self.acked: list[int] = []
+        self.deleted_to = 0
         self.log: list[str] = []
         self.reached: set[str] = set()
         self.steps, self.weights = self._mix()
@@ -304,6 +314,7 @@ class MiniCluster:
                 fetch_offset=position.fetch_offset,
                 last_fetched_epoch=position.last_fetched_epoch,
                 max_bytes=self.random.choice((1, 150, 10_000)),
+                log_start_offset=position.log_start_offset,
                 now_ms=self.now_ms,
             )
             self.carry_out(leader, effects)
@@ -453,6 +464,7 @@ class MiniCluster:
         if node is not None:
             node.checkpoint = node.replica.high_watermark
             node.log.flush()
+            self._store_log_start(node)
 
     def _crash(self) -> None:
         up = [n for n in self.nodes.values() if n.is_up]
@@ -520,7 +532,27 @@ class MiniCluster:
             low = node.log.log_start_offset
             if node.replica.high_watermark > low:
                 to = self.random.randint(low, node.replica.high_watermark)
-                node.replica.role.delete_records(to, now_ms=self.now_ms)
+                self.delete_records(node, to)
+
+    def delete_records(self, node: Node, to: int) -> None:
+        self.log.append(f"{self.now_ms} delete below {to} at {node.broker_id}")
+        result, effects = node.replica.role.delete_records(
+            to, waiter=to, expires_ms=self.now_ms + 500, now_ms=self.now_ms
+        )
+        if result.error is ErrorCode.NONE and not result.is_waiting:
+            self._deleted_to(to)
+        self.carry_out(node, effects)
+
+    def _deleted_to(self, offset: int) -> None:
+        self.deleted_to = max(self.deleted_to, offset)
+        self.reached.add("deleted")
+
+    def _store_log_start(self, node: Node) -> None:
+        if node.is_up and node.is_log_start_moved:
+            node.is_log_start_moved = False
+            offset = node.log.log_start_offset
+            node.log.store_log_start(offset)
+            self.carry_out(node, node.replica.role.on_log_start_stored(offset, now_ms=self.now_ms))
 
     def carry_out(self, node: Node, effects: Effects) -> None:
         for effect in effects:
@@ -531,6 +563,13 @@ class MiniCluster:
                         self._acked(waiter)
                     elif waiter == self.next_sequence:
                         self.is_sent = False
+            elif isinstance(effect, CompleteDeletion):
+                for waiter in effect.waiters:
+                    assert isinstance(waiter, int)
+                    if effect.result.error is ErrorCode.NONE:
+                        self._deleted_to(waiter)
+            elif isinstance(effect, LogStartMoved):
+                node.is_log_start_moved = True
             elif isinstance(effect, HighWatermarkMoved) and isinstance(node.replica.role, Leader):
                 self._check_watermark(node)
             elif isinstance(effect, WriteAside):
@@ -563,6 +602,7 @@ class MiniCluster:
         for broker_id in state.isr + state.elr:
             if not self.nodes[broker_id].is_lossy:
                 self._check_holds_committed(self.nodes[broker_id])
+                self._check_keeps_deleted(self.nodes[broker_id])
         self._check_superset()
 
     def _check_watermark(self, node: Node) -> None:
@@ -592,6 +632,14 @@ class MiniCluster:
                     f"I1: {node.broker_id} has {held.get(base_offset)} at {base_offset}, committed is {mark}"
                 )
 
+    def _check_keeps_deleted(self, node: Node) -> None:
+        """I37: whoever may be elected, now or after a crash, begins above what was deleted."""
+        start_offset = node.log.log_start_after_crash
+        if start_offset < self.deleted_to:
+            raise Violation(
+                f"I37: {node.broker_id} may begin at {start_offset}, all below {self.deleted_to} was deleted"
+            )
+
     def _check_superset(self) -> None:
         state = self.controller.state
         if state.leader == NO_LEADER or not self.nodes[state.leader].is_up:
@@ -615,6 +663,7 @@ class MiniCluster:
         for _ in range(60):
             self.now_ms += 40
             for node in self.nodes.values():
+                self._store_log_start(node)
                 self.push(node)
                 self._drain()
                 self.carry_out(node, node.replica.role.on_tick(self.now_ms))

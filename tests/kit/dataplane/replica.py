@@ -11,7 +11,7 @@ from controller.contract.updates import BrokerEndpoint
 from dataplane.core.effects import Effects
 from dataplane.core.fetch_session import Contact
 from dataplane.core.replica import Replica
-from dataplane.core.results import AppendResult, FetchResult, LeaderAnswer, ReplicaOptions
+from dataplane.core.results import AppendResult, DeletionResult, FetchResult, LeaderAnswer, ReplicaOptions
 from springtide.node.lease import Lease
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.record_batch import decode_header
@@ -136,6 +136,7 @@ class Bench:
         leader_epoch: int | None = None,
         last_fetched_epoch: int | None = None,
         broker_epoch: int | None = None,
+        log_start_offset: int = 0,
         contact: Contact | None = None,
         mark: LogMark | None = None,
     ) -> tuple[FetchResult, Effects]:
@@ -150,6 +151,7 @@ class Bench:
             last_fetched_epoch=last_fetched_epoch,
             max_bytes=1 << 20,
             now_ms=self.now_ms,
+            log_start_offset=log_start_offset,
             contact=contact,
             mark=mark,
         )
@@ -160,6 +162,17 @@ class Bench:
         contact.on_answer(self.now_ms)
         contact.on_request(self.now_ms)
         return self.fetch(replica_id, fetch_offset, contact=contact)
+
+    def delete(
+        self, before_offset: int, waiter: object = "d", *, timeout_ms: int = 10_000
+    ) -> tuple[DeletionResult, Effects]:
+        return self.replica.role.delete_records(
+            before_offset, waiter=waiter, expires_ms=self.now_ms + timeout_ms, now_ms=self.now_ms
+        )
+
+    def stored(self, log_start_offset: int) -> Effects:
+        """The shell made the log start durable."""
+        return self.replica.role.on_log_start_stored(log_start_offset, now_ms=self.now_ms)
 
     def consume(
         self,

@@ -16,6 +16,7 @@ from dataplane.core.producer_state import Duplicate, ProducerStates
 from dataplane.core.purgatory import Purgatory
 from dataplane.core.replica import Replica
 from dataplane.core.role import ReplicaRole, out_of_range
+from dataplane.core.watermarks import StoredLogStart
 from springtide.node.lease import NEVER_MS
 from springtide.wire.errors import ErrorCode
 from tests.simulation.planted.plant import Patches, plant
@@ -306,3 +307,15 @@ def waiters_kept_on_demotion() -> Patches:
         return tuple(done), ()
 
     return [(Purgatory, "take_all", lambda self: ()), (Purgatory, "complete_to", complete_to)]
+
+
+@plant(
+    breaks="I37", seen="a deletion is answered before those that may lead next have stored it", seeds_max=200
+)
+def deletion_answered_at_once() -> Patches:
+    return [(Leader, "low_watermark", property(lambda self: self._log_start.offset))]
+
+
+@plant(breaks="I37", seen="a log start is told before it is stored")
+def log_start_told_too_early() -> Patches:
+    return [(StoredLogStart, "offset", property(lambda self: self._log.log_start_offset))]

@@ -49,7 +49,8 @@ def learner_below_the_leaders_log_start(s: Script) -> None:
     for _ in range(4):
         s.write_acked(s.producer(), s.a, records=3)
     replica = s.replica(s.a)
-    deleted, effects = replica.role.delete_records(s.committed - 3, now_ms=s.events.now_ms)
+    s.cluster.clients.delete(s.key, s.a.broker_id, s.committed - 3)
+    s.until("it is deleted", lambda: s.cluster.oracle.deleted)
     s.reached("the leader's log begins beyond C's end", s.log_end(s.c) < replica.log.log_start_offset)
     s.restart(s.c)
     log = s.replica(s.c).log
@@ -58,4 +59,3 @@ def learner_below_the_leaders_log_start(s: Script) -> None:
         "C begins where the leader does",
         log.log_start_offset == replica.log.log_start_offset <= s.replica(s.c).high_watermark,
     )
-    del deleted, effects

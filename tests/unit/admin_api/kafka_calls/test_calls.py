@@ -20,11 +20,13 @@ from controller.contract.administration import (
     ConfigsToDescribe,
     CreatePartitionsCall,
     CreateTopicsCall,
+    DeleteRecordsCall,
     DeleteTopicsCall,
     DescribeConfigsCall,
     ElectLeadersCall,
     PartitionsToCreate,
     ReassignmentWish,
+    RecordsToDelete,
     ResourceKind,
     TopicToCreate,
     TopicToDelete,
@@ -169,6 +171,26 @@ async def test_partitions_are_added_and_topics_deleted_by_name_or_id(zookeeper: 
             ("payments", named["topic_id"]),
         ]
         assert (await rest.client.get("/clusters/prod/topics/orders")).status_code == 404
+
+
+async def test_the_deletion_of_records_is_written_down_before_a_broker_may_do_it(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        await rest.create_topic()
+        call = DeleteRecordsCall(
+            topics=(
+                RecordsToDelete(topic="orders", offsets={0: 5, 1: -1}),
+                RecordsToDelete(topic="nobody", offsets={0: 5}),
+            )
+        )
+        assert codes(await outcomes(rest, call)) == [0, 3]
+        refused, permitted = await rest.recorded(kind="request", cause="delete_records")
+        assert (permitted["actor"], permitted["entity_id"]) == (ACTOR, "orders")
+        assert permitted["after"] == {"before_offsets": {"0": 5, "1": -1}}
+        assert permitted["outcome"]["detail"] == "permitted; the leader deletes"
+        assert (refused["entity_id"], refused["outcome"]["outcome"]) == ("nobody", "refused")
 
 
 async def test_a_factor_that_may_not_change_is_kept(zookeeper: MemoryZooKeeper) -> None:

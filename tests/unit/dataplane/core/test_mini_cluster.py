@@ -11,12 +11,13 @@ from controller.contract.partition_state import PartitionState
 from dataplane.core import leader as leader_module
 from dataplane.core.effects import NO_EFFECTS, Effects
 from dataplane.core.follower import Follower
-from dataplane.core.isr import InSyncSet
+from dataplane.core.isr import FollowerProgress, InSyncSet
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogPort
 from dataplane.core.replica import Replica
 from dataplane.core.results import AppendResult, FetchResult
 from dataplane.core.role import out_of_range
+from dataplane.core.watermarks import StoredLogStart
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.mini_cluster import MiniCluster, Violation
 
@@ -52,6 +53,7 @@ def test_the_schedules_reach_what_they_are_for() -> None:
         "crash power",
         "crash tear",
         "crash wipe",
+        "deleted",
         "divergent",
         "diverging",
         "proposal fenced_leader_epoch",
@@ -113,6 +115,31 @@ def _never_compare_epochs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leader_module, "check_position", check)
 
 
+def _tell_a_log_start_that_is_not_stored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(StoredLogStart, "offset", property(lambda self: self._log.log_start_offset))
+
+
+def _let_followers_join_with_what_was_deleted(patch: pytest.MonkeyPatch) -> None:
+    correct = InSyncSet.may_join
+
+    def may_join(self: InSyncSet, follower: FollowerProgress, *, high_watermark: int) -> bool:
+        self.deleted_offset = 0
+        return correct(self, follower, high_watermark=high_watermark)
+
+    patch.setattr(InSyncSet, "may_join", may_join)
+
+
+def _answer_deletions_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leader, "low_watermark", property(lambda self: self._log_start.offset))
+
+
+def _answer_deletions_without_the_eligible(patch: pytest.MonkeyPatch) -> None:
+    def stored(self: InSyncSet) -> int | None:
+        return min((follower.log_start_offset for follower in self.waited_for), default=None)
+
+    patch.setattr(InSyncSet, "stored_log_start_offset", property(stored))
+
+
 @pytest.mark.parametrize(
     ("plant", "seeds_max"),
     [
@@ -122,6 +149,9 @@ def _never_compare_epochs(patch: pytest.MonkeyPatch) -> None:
         (_commit_below_the_minimum, 10),
         (_acknowledge_duplicates_at_once, 80),
         (_never_compare_epochs, 40),
+        (_tell_a_log_start_that_is_not_stored, 80),
+        (_answer_deletions_at_once, 80),
+        (_answer_deletions_without_the_eligible, 80),
     ],
 )
 def test_a_planted_bug_is_caught(plant: Plant, seeds_max: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,17 +104,6 @@ def test_i26_the_high_watermark_stays_within_the_log() -> None:
     assert HighWatermark(log_of(1, start=5), checkpointed=0).offset == 5
 
 
-def test_i26_records_are_deleted_only_below_the_high_watermark() -> None:
-    bench = Bench(log=log_of(1, 1, 1), high_watermark=2)
-    bench.apply(leader_epoch=2)
-    refused, _ = bench.replica.role.delete_records(3, now_ms=bench.now_ms)
-    assert refused.error is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert bench.replica.role.delete_records(1, now_ms=bench.now_ms)[0].offset == 1
-    assert bench.replica.role.delete_records(-1, now_ms=bench.now_ms)[0].offset == 2
-    assert bench.replica.role.delete_records(0, now_ms=bench.now_ms)[0].offset == 2
-    assert bench.log.log_start_offset == 2
-
-
 def test_the_committable_offset_is_the_lowest_end_and_unknown_is_below_all() -> None:
     class End:
         def __init__(self, log_end_offset: int) -> None:
@@ -145,9 +134,7 @@ def test_s13_a_lapsed_leader_alone_stops_acking_serving_and_deleting() -> None:
     assert bench.replica.role.list_offset(-1, leader_epoch=-1, now_ms=bench.now_ms) == OffsetResult(
         ErrorCode.NOT_LEADER_OR_FOLLOWER
     )
-    assert bench.replica.role.delete_records(-1, now_ms=bench.now_ms)[0].error is (
-        ErrorCode.NOT_LEADER_OR_FOLLOWER
-    )
+    assert bench.delete(-1)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_lapsed_leader_goes_on_while_enough_members_keep_fetching_from_it() -> None:

@@ -9,6 +9,7 @@ from controller.contract.partition_state import NO_LEADER
 from dataplane.core.effects import (
     HIGH_WATERMARK_MOVED,
     LEADERSHIP_CHANGED,
+    LOG_START_MOVED,
     NO_EFFECTS,
     PERSIST_EPOCHS,
     STOP_FETCHING,
@@ -364,8 +365,10 @@ OUT_OF_RANGE_AT_7 = LeaderAnswer(error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_
 
 def test_s30_below_the_leaders_log_start_the_log_begins_anew_there_with_its_high_watermark() -> None:
     bench = following(log_of(1, 1), high_watermark=2)
-    assert bench.fetched(OUT_OF_RANGE_AT_7) == NO_EFFECTS
+    assert bench.fetched(OUT_OF_RANGE_AT_7) == (LOG_START_MOVED,)
     assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.high_watermark) == (7, 7, 7)
+    assert bench.replica.role.next_fetch() == FetchPosition(7, -1, 5, 0)
+    assert bench.stored(7) == (StartFetching(1, 5),)
     assert bench.replica.role.next_fetch() == FetchPosition(7, -1, 5, 7)
     # Elected at once: it serves from there, and nothing is out of range (KAFKA-9491).
     bench.apply(leader=2, leader_epoch=6, partition_epoch=2)
@@ -396,7 +399,7 @@ def test_what_a_log_below_the_leaders_start_may_alone_have_held_is_written_aside
     )
     assert again == StartFetching(1, 5)
     assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.high_watermark) == (7, 7, 7)
-    assert bench.replica.role.next_fetch() == FetchPosition(7, -1, 5, 7)
+    assert bench.replica.role.next_fetch() == FetchPosition(7, -1, 5, 0)
 
 
 def test_ahead_of_the_leader_in_the_same_epochs_is_corruption_not_a_reason_to_cut() -> None:

@@ -180,7 +180,7 @@ def test_a_lookup_whose_log_changed_under_it_is_made_again() -> None:
     bench.apply(leader_epoch=2)
     lookup = bench.replica.role.list_offset(0, leader_epoch=2, now_ms=bench.now_ms)
     assert isinstance(lookup, TimestampLookup)
-    bench.replica.role.delete_records(2, now_ms=bench.now_ms)
+    bench.delete(2)
     for found in (TimestampHit(0, WALL_MS, 1), LogChanged("cut")):
         assert bench.replica.role.on_looked_up(lookup, found, now_ms=bench.now_ms) == (lookup, NO_EFFECTS)
     assert bench.replica.role.on_looked_up(lookup, None, now_ms=bench.now_ms)[0] == OffsetResult(
@@ -221,7 +221,7 @@ def test_a_follower_serves_nobody() -> None:
     assert bench.fetch(3, 0)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert bench.consume(0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert bench.append()[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert bench.replica.role.delete_records(-1, now_ms=0)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert bench.delete(-1)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert bench.replica.role.due_proposal(0) is None
     assert bench.replica.role.lag(0) is None
 

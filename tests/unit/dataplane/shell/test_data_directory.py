@@ -10,9 +10,11 @@ import trio
 import trio.testing
 
 from dataplane.core.effects import WriteAside
+from dataplane.core.results import DeletionResult
 from dataplane.shell.data_directory import _why_aside, read_seen
 from springtide.node.controller_client import Seen
-from tests.kit.dataplane.node import PATH, Node
+from springtide.wire.errors import ErrorCode
+from tests.kit.dataplane.node import PATH, TOPIC_ID, Node, state
 from tests.simulation.memory_disk import MemoryDisk
 
 T = TypeVar("T")
@@ -93,5 +95,51 @@ def test_a_failing_disk_does_not_keep_later_controller_epochs_from_being_saved()
                 await work()
             node.spawned.clear()
         assert read_seen(disk, PATH) == Seen(8)
+
+    trio.run(test)
+
+
+def test_i37_a_log_start_is_told_once_it_is_durable_and_again_if_a_log_was_cut_meanwhile() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = Node(disk)
+        await node.apply(state(), full=True)
+        node.produce(3)
+        told: list[int] = []
+
+        threads = SlowThreads()
+        node.directory._threads = threads
+        node.log().advance_log_start(2)
+        node.directory.start_storing_log_start(node.hosted(), told.append)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.spawned.pop())
+            await trio.testing.wait_all_tasks_blocked()
+            node.log_dir.cuts += 1
+            threads.may_begin[0].set()
+            await trio.testing.wait_all_tasks_blocked()
+            assert told == []
+            threads.may_begin[1].set()
+        assert told == [2]
+        disk.crash_process()
+        assert Node(disk).log_dir.logs[TOPIC_ID, 0].log_start_offset == 2
+
+    trio.run(test)
+
+
+def test_a_disk_that_fails_to_store_a_log_start_is_over() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = Node(disk)
+        await node.apply(state(), full=True)
+        node.produce(3)
+        disk.fail_next("fsync", OSError("EIO"), path_contains="log-start-offset-checkpoint")
+        answers: list[DeletionResult] = []
+        result, effects = node.hosted().replica.role.delete_records(
+            2, waiter=answers.append, expires_ms=2**60, now_ms=node.clock.mono_ms()
+        )
+        assert result.is_waiting
+        node.table.run_effects(node.hosted(), effects)
+        await node.work()
+        assert [answer.error for answer in answers] == [ErrorCode.KAFKA_STORAGE_ERROR]
 
     trio.run(test)

@@ -571,6 +571,23 @@ def test_a_log_made_again_is_not_taken_for_the_one_before_by_the_next_start() ->
         assert log_dir.stored_high_watermark(KEY) == 0
 
 
+def test_i37_a_log_start_that_was_stored_outlives_a_crash_with_the_bytes_below_it() -> None:
+    disk = MemoryDisk()
+    log_dir = running(disk)
+    log = log_dir.create(ORDERS, now_ms=0)
+    append(log, batch(0), batch(1), batch(2), batch(3))
+    log.flush()
+    log.advance_log_start(2)
+    log_dir.checkpoint_log_starts()
+    log.advance_log_start(3)  # not stored: it may come back
+    disk.crash_process()
+    log = running(disk).logs[KEY]
+    assert (log.log_start_offset, log.log_end_offset) == (2, 4)
+    for seed in range(20):
+        log = running(disk.power_cut_image(Random(seed)), boot_id="boot-2").logs[KEY]
+        assert (log.log_start_offset, log.log_end_offset) == (2, 4)
+
+
 def test_a_lowered_log_start_is_on_disk_before_new_bytes() -> None:
     disk = MemoryDisk()
     log_dir = running(disk)

@@ -1,1 +1,0 @@
-"""Pure decisions of a coordinator: the life of a shard, and the machines that shards run."""
