@@ -6,8 +6,6 @@ SIGKILL: the next start recovers, and tells the controller what it can prove.
 
 from __future__ import annotations
 
-import dataplane.lean_start  # isort: skip # noqa: F401 - before anything that imports kio
-
 import argparse
 import base64
 import gc

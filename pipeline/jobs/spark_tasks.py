@@ -19,6 +19,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pipeline.errors import AdvisedError
 from pipeline.source.reading import joined
+from pipeline.worker_process import calm_the_collector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,6 +69,7 @@ class JobTaskReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[tuple[bytes] | pa.RecordBatch]:
         if not isinstance(partition, _TaskPartition):
             return  # Spark makes up a partition where there are no tasks
+        calm_the_collector()
         try:
             result = self._run(partition.task)
             if self._gives_rows:

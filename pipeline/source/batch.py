@@ -1,7 +1,9 @@
 """Batch queries: everything is resolved and planned once, on the driver; tasks only read.
 
 Filters are not pushed down: Spark 4.3 keeps what a Python reader planned with one query's filters for other
-queries of the same DataFrame, so after `frame.where(...)`, `frame` itself read the filtered part only.
+queries of the same DataFrame, so after `frame.where(...)`, `frame` itself read the filtered part only, and of
+a union of two filters both sides read what the second one's plan has. Nothing in Python is called then, so a
+reader can't notice (tests/integration/pipeline/test_spark_shares_plans.py). Spark tells it no columns either.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from pipeline.source.planning import plan_tasks
 from pipeline.source.positions import LogEnd
 from pipeline.source.reading import TaskReading, read_ranges
 from pipeline.source.schemas import columns_of
+from pipeline.worker_process import calm_the_collector
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +71,7 @@ class RecordReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)
+        calm_the_collector()
         return read_ranges(self._reading, partition.ranges)
 
 

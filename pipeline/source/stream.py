@@ -26,6 +26,7 @@ from pipeline.source.options import SourceOptions
 from pipeline.source.reading import read_ranges
 from pipeline.source.start_state import StartState, state_directory
 from pipeline.source.stream_planner import StreamPlanner, plan_between
+from pipeline.worker_process import calm_the_collector
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)
+        calm_the_collector()
         return read_ranges(self._reading, partition.ranges)
 
     def _at_work(self) -> StreamPlanner:
