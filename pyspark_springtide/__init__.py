@@ -34,8 +34,9 @@ class DefaultSource(DataSource):
         """Fixed by the options `view`, `columns` and `includeHeaders`."""
         from pipeline.source.options import parse_shape
         from pipeline.source.schemas import schema_of
+        from pipeline.source.tables import with_table_options
 
-        return schema_of(parse_shape(self.options))
+        return with_table_options(schema_of(parse_shape(self.options)), self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from pipeline.source.batch import batch_reader
@@ -49,8 +50,9 @@ class DefaultSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from pipeline.sink.writer import batch_writer
+        from pipeline.source.tables import given_options
 
-        return batch_writer(self.options, schema, overwrite=overwrite)
+        return batch_writer(given_options(schema, self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from pipeline.sink.writer import stream_writer
@@ -60,7 +62,8 @@ class DefaultSource(DataSource):
     def _read_options(self, schema: StructType, *, is_streaming: bool) -> SourceOptions:
         from pipeline.source.options import parse_options
         from pipeline.source.schemas import check_schema
+        from pipeline.source.tables import given_options
 
-        options = parse_options(self.options, is_streaming=is_streaming)
+        options = parse_options(given_options(schema, self.options), is_streaming=is_streaming)
         check_schema(schema, options.shape)
         return options

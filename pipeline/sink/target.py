@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
 from pipeline.client.client import Client
-from pipeline.client.values import LATEST, TopicPartition
+from pipeline.client.values import LATEST, TopicMetadata, TopicPartition
 from pipeline.clock import wall_ms
 from pipeline.errors import InvalidRows
 from pipeline.sink.opening import Fingerprint, TopicOpening
@@ -13,16 +16,39 @@ from springtide.wire.errors import ErrorCode
 def propose_opening(client: Client, topic: str, *, batch_id: int, fingerprint: Fingerprint) -> TopicOpening:
     """Return the topic as its leaders have it now. Raises InvalidRows if there is no such topic,
     ClientError."""
-    partitions = known_partitions(client, topic)
+    (opening,) = _proposed(
+        client, {topic: known_partitions(client, topic)}, batch_id=batch_id, fingerprint=fingerprint
+    )
+    return opening
+
+
+def propose_openings(client: Client, *, batch_id: int, fingerprint: Fingerprint) -> tuple[TopicOpening, ...]:
+    """Return every topic of which all partitions have a leader, as these have it now. Raises ClientError."""
+    metadata = client.metadata(None)
+    found = {topic: _partitions(topic, told) for topic, told in metadata.topics.items()}
+    led = {topic: some for topic, some in found.items() if some and all(map(metadata.leader_of, some))}
+    return _proposed(client, led, batch_id=batch_id, fingerprint=fingerprint)
+
+
+def _proposed(
+    client: Client,
+    partitions: Mapping[str, Sequence[TopicPartition]],
+    *,
+    batch_id: int,
+    fingerprint: Fingerprint,
+) -> tuple[TopicOpening, ...]:
     opened_ms = wall_ms()
-    found = client.list_offsets(dict.fromkeys(partitions, LATEST))
-    return TopicOpening(
-        topic,
-        batch_id,
-        opened_ms,
-        tuple(found[where].offset for where in partitions),
-        tuple(found[where].leader_epoch for where in partitions),
-        fingerprint,
+    found = client.list_offsets(dict.fromkeys(chain.from_iterable(partitions.values()), LATEST))
+    return tuple(
+        TopicOpening(
+            topic,
+            batch_id,
+            opened_ms,
+            tuple(found[where].offset for where in some),
+            tuple(found[where].leader_epoch for where in some),
+            fingerprint,
+        )
+        for topic, some in partitions.items()
     )
 
 
@@ -32,10 +58,17 @@ def known_partitions(client: Client, topic: str) -> list[TopicPartition]:
     deadline = client.deadline(client.config.unknown_topic_budget_ms)
     while True:
         told = client.metadata([topic]).topics.get(topic)
-        if told is not None and told.error is ErrorCode.NONE and told.partitions:
-            count = len(told.partitions)
-            if set(told.partitions) == set(range(count)):
-                return [TopicPartition(topic, partition) for partition in range(count)]
+        partitions = [] if told is None else _partitions(topic, told)
+        if partitions:
+            return partitions
         if not deadline.pause():
             why = "unknown to the brokers" if told is None else told.error.name
             raise InvalidRows(f"topic {topic!r} can't be written to: {why}")
+
+
+def _partitions(topic: str, told: TopicMetadata) -> list[TopicPartition]:
+    """Return the partitions, from 0 on; none if the answer has an error or lacks one of them."""
+    count = len(told.partitions)
+    if told.error is not ErrorCode.NONE or set(told.partitions) != set(range(count)):
+        return []
+    return [TopicPartition(topic, partition) for partition in range(count)]

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from pipeline.client.client import Client
 from pipeline.clock import wall_ms
-from pipeline.errors import InvalidOption, SinkStateError
+from pipeline.errors import InvalidOption, InvalidRows, SinkStateError
 from pipeline.sink.columns import check_columns, usable_rows
 from pipeline.sink.commit import TaskReport, commit_micro_batch
 from pipeline.sink.identity import derive_identity
@@ -31,8 +31,9 @@ from pipeline.sink.options import DeliveryMode, SinkOptions, parse_sink_options
 from pipeline.sink.placement import RowPlacement
 from pipeline.sink.plain_task import PlainTaskWriter
 from pipeline.sink.state import SinkState, state_directory
-from pipeline.sink.target import known_partitions, propose_opening
+from pipeline.sink.target import known_partitions, propose_opening, propose_openings
 from pipeline.sink.task import TaskSettings, TaskWriter
+from pipeline.worker_process import calm_the_collector
 
 BATCH_ID = "streaming.sql.batchId"
 QUERY_ID = "sql.streaming.queryId"
@@ -50,7 +51,7 @@ class TaskDone(WriterCommitMessage):
 @dataclass(frozen=True, slots=True)
 class SinkPlan:
     """Settings that all tasks of a job or query have in common; it pickles. openings: those of a batch job
-    without a checkpoint, made on the driver, since no file is shared."""
+    without a checkpoint, made on the driver, since no file is shared: of its topic, or of all."""
 
     options: SinkOptions
     column_types: tuple[tuple[str, str], ...]
@@ -98,17 +99,14 @@ def batch_writer(given: Mapping[str, str], schema: StructType, *, overwrite: boo
             "with 'sinkId' a batch job can be repeated, and needs 'checkpointLocation' to remember how it "
             "began"
         )
-    if options.topic is None:
-        raise InvalidOption(
-            "an exactly-once batch write by a 'topic' column needs 'checkpointLocation' (a path that "
-            "executors share); or set the option 'topic', or delivery=at-least-once"
-        )
     sink_id = f"run-{uuid.uuid4()}"
+    fingerprint = plan.fingerprint(sink_id)
     with Client(options.client) as client:
-        opening = propose_opening(
-            client, options.topic, batch_id=ONLY_BATCH, fingerprint=plan.fingerprint(sink_id)
-        )
-    return BatchWriter(replace(plan, openings=(opening,)), sink_id=sink_id)
+        if options.topic is None:  # rows name their topics, so it may be any
+            openings = propose_openings(client, batch_id=ONLY_BATCH, fingerprint=fingerprint)
+        else:
+            openings = (propose_opening(client, options.topic, batch_id=ONLY_BATCH, fingerprint=fingerprint),)
+    return BatchWriter(replace(plan, openings=openings), sink_id=sink_id)
 
 
 def _plan(given: Mapping[str, str], schema: StructType) -> SinkPlan:
@@ -163,6 +161,7 @@ def write_rows(
     plan: SinkPlan, iterator: Iterator[pa.RecordBatch], sink_id: str, batch_id: int, task_index: int
 ) -> TaskDone:
     """Run one attempt of a task, from its first row to its report."""
+    calm_the_collector()
     options = plan.options
     with Client(options.client) as client:
         if options.mode is DeliveryMode.AT_LEAST_ONCE:
@@ -182,6 +181,11 @@ def write_rows(
 
         def open_topic(topic: str) -> TopicOpening:
             if state is None:
+                if topic not in openings:
+                    raise InvalidRows(
+                        f"topic {topic!r} can't be written to: when the job began, there was no such topic, "
+                        "or partitions of it had no leader"
+                    )
                 return openings[topic]
             opening = state.opening(
                 batch_id,

@@ -210,6 +210,56 @@ def test_a_task_that_is_run_again_in_another_order_stores_each_row_once(spark: A
         spark.conf.set(small, before)
 
 
+def test_rows_that_name_their_topics_are_stored_once_though_tasks_fail(
+    spark: Any, running_cluster: LocalCluster, client: Client, make_topic: Callable[..., str]
+) -> None:
+    topics = [make_topic(name, partitions=PARTITIONS) for name in ("even", "odd")]
+    even, odd = (Target(running_cluster, client, topic) for topic in topics)
+    named = f"if(value % 2 = 0, '{even.topic}', '{odd.topic}') as topic"
+    frame = numbers(spark, 6_000, tasks=2).selectExpr("*", named)
+
+    def write(frame: Any) -> None:
+        writer = frame.write.format("springtide").mode("append")
+        writer.option("kafka.bootstrap.servers", running_cluster.bootstrap_servers).save()
+
+    write(frame.mapInArrow(in_another_order(is_changing=False), frame.schema))
+    assert even.all() == list(range(0, 6_000, 2))
+    assert odd.all() == list(range(1, 6_000, 2))
+    with pytest.raises(Exception, match="'nowhere' can't be written to"):
+        write(frame.selectExpr("value", "'nowhere' as topic"))
+
+
+def test_a_table_of_the_catalog_is_inserted_into_and_read(spark: Any, target: Target) -> None:
+    options = {**target.options, "subscribe": target.topic}
+    given = ", ".join(f"'{name}' '{value}'" for name, value in options.items())
+    spark.sql(f"CREATE TABLE numbers USING springtide OPTIONS ({given})")
+    try:
+        numbers(spark, 500, tasks=2).createOrReplaceTempView("some_numbers")
+        spark.sql(
+            "INSERT INTO numbers (key, value) "
+            "SELECT cast(key AS binary), cast(value AS binary) FROM some_numbers"
+        )
+        assert target.all() == list(range(500))
+        assert spark.table("numbers").where("partition = 1").count() == len(target.values()[1])
+    finally:
+        spark.sql("DROP TABLE numbers")
+
+
+def test_a_log_is_appended_to_and_nothing_else(spark: Any, target: Target) -> None:
+    by_spark = (
+        "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"  # the default mode, too: Spark does not ask a Python source
+    )
+    for mode, message in (
+        ("errorifexists", by_spark),
+        ("ignore", by_spark),
+        ("overwrite", "can't be overwritten"),
+    ):
+        writer = numbers(spark, 1, tasks=1).write.format("springtide").options(**target.options)
+        with pytest.raises(Exception, match=message):
+            writer.mode(mode).save()
+    assert target.all() == []
+
+
 def test_what_can_not_be_kept_is_refused_before_anything_is_written(spark: Any, target: Target) -> None:
     frame = numbers(spark, 1, tasks=1)
     for options, message in (

@@ -24,6 +24,7 @@ from tests.pipeline_proof.contract.reading import (
     judge,
     judge_batches,
     rows_of,
+    table_read,
 )
 from tests.pipeline_proof.contract.rules import expected
 from tests.pipeline_proof.contract.world import World, make_world
@@ -48,8 +49,9 @@ def test_some_of_the_matrix(spark: Any, world: World, tmp_path: Path) -> None:
     cases = list(batch_cases(world, seed=SEED, drawn=DRAWN).items())
     wrong = []
     for name, options in cases[:: len(cases) // 12]:
-        _, found = judge(world, options, batch_read(spark, world, options), is_streaming=False)
-        wrong += [f"{name}: {one}" for one in found]
+        for read in (batch_read, table_read):
+            _, found = judge(world, options, read(spark, world, options), is_streaming=False)
+            wrong += [f"{name}, {read.__name__}: {one}" for one in found]
     assert not wrong
     stream = Stream(spark, world, {**SUBSCRIPTIONS["pattern"], "startingOffsets": "earliest"}, tmp_path)
     assert judge(world, stream.options, stream.run, is_streaming=True) == ("rows", [])

@@ -275,7 +275,19 @@ def test_progress_tells_the_lag(make_log: Callable[..., Log], tmp_path: Path) ->
         query.processAllAvailable()
         sources = [progress.sources[0] for progress in query.recentProgress if progress.numInputRows]
         ends = [(told(source["endOffset"]), told(source["latestOffset"])) for source in sources]
+        behind = [on_the_page()["offsets_behind"](source) for source in sources]
     finally:
         query.stop()
     assert [source["numInputRows"] for source in sources] == [30, 30, 30, 10]
     assert ends == [({log.topic: {"0": end}}, {log.topic: {"0": 100}}) for end in (30, 60, 90, 100)]
+    assert [one["max"] for one in behind] == [70, 40, 10, 0]
+    assert behind[0] == {"min": 70, "max": 70, "avg": 70.0}
+
+
+def on_the_page() -> dict[str, Any]:
+    """The function that docs/pipeline-from-kafka.md gives."""
+    page = Path(__file__).parents[3] / "docs/pipeline-from-kafka.md"
+    shown = page.read_text(encoding="utf-8").split("### Lag\n")[1].split("```")[1]
+    names: dict[str, Any] = {"json": json}
+    exec(shown.removeprefix("python"), names)
+    return names

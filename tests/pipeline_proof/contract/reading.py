@@ -103,6 +103,20 @@ def batch_read(spark: Any, world: World, options: Options, *, format_name: str =
     return lambda: rows_in(spark.read.format(format_name).options(**given).load())
 
 
+def table_read(spark: Any, world: World, options: Options) -> Any:
+    """A batch query of a table in Spark's catalog that has these options."""
+    given = ", ".join(f"'{name}' '{value}'" for name, value in reader_options(world, options, OURS).items())
+
+    def read() -> list[Row]:
+        spark.sql(f"CREATE TABLE contract_log USING {OURS} OPTIONS ({given})")
+        try:
+            return rows_in(spark.table("contract_log"))
+        finally:
+            spark.sql("DROP TABLE contract_log")
+
+    return read
+
+
 def reader_options(world: World, options: Options, format_name: str) -> Options:
     patience = {} if format_name == OURS else IMPATIENCE
     return {"kafka.bootstrap.servers": world.bootstrap, **options, **patience}

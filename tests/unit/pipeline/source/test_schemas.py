@@ -14,6 +14,7 @@ from pipeline.records.decode import RECORD_COLUMNS, record_schema
 from pipeline.records.headers import HEADER_SCHEMA
 from pipeline.source.options import RowShape, SourceView
 from pipeline.source.schemas import BATCHES, RECORDS, check_schema, columns_of, schema_of
+from pipeline.source.tables import given_options, with_table_options
 
 
 @pytest.mark.parametrize("columns", [None, RECORD_COLUMNS, ("value", "offset"), ("headers",)])
@@ -47,3 +48,14 @@ def test_a_schema_of_the_users_own_is_refused() -> None:
     check_schema(schema_of(RowShape()), RowShape())
     with pytest.raises(InvalidOption, match="fixed schema"):
         check_schema(StructType([StructField("value", LongType())]), RowShape())
+
+
+def test_a_table_that_is_created_keeps_its_options_with_its_columns() -> None:
+    given = {"provider": "springtide", "owner": "me", "subscribe": "t", "option.Subscribe": "t"}
+    kept = StructType.fromJson(with_table_options(schema_of(RowShape()), given).jsonValue())
+    assert given_options(kept, {}) == {"subscribe": "t"}
+    assert given_options(kept, {"Subscribe": "u"}) == {"subscribe": "u"}
+    check_schema(kept, RowShape())
+    plain = schema_of(RowShape())
+    assert with_table_options(plain, {"subscribe": "t"}) is plain
+    assert given_options(plain, {}) == {}
